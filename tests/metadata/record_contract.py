@@ -1,7 +1,7 @@
 """What every metadata store does with records. A subclass named `Test…` says how its store is opened.
 
-`await self.settle(store)` stands between writing and checking: the plain stores return themselves, the "reopened" ones
-are closed and opened again there, so everything that must survive is checked from what is on disk.
+Tests call `await self.settle(store)` between writing and checking. For most stores it returns the store itself; for
+the "reopened" ones it closes the store and opens it again, so that the checks read what is on disk.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""For the tests of watches: what one of them heard."""
+"""Records what a watch heard, for the tests of watches."""
 
 import asyncio
 

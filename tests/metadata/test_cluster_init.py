@@ -1,4 +1,4 @@
-"""A new cluster's records: bytes as Apache's standalone wrote them, written once, and never over what exists."""
+"""The records of a new cluster have the bytes that Apache's standalone wrote, and are never written over others."""
 
 import asyncio
 import json
@@ -105,7 +105,7 @@ async def test_two_servers_may_initialise_at_once() -> None:
 
 
 class AlwaysFirst(MemoryStore):
-    """Another server makes and deletes a record around each of our changes."""
+    """A store where another server makes and deletes a record around each of our changes."""
 
     async def multi(self, ops: Sequence[Op]) -> list[Stat | None]:
         await self.create("/ledgers")

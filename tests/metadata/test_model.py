@@ -1,4 +1,4 @@
-"""Random changes on each store against a deliberately dumb twin: a dictionary of path to record."""
+"""Compares each store, under random changes, with a deliberately dumb twin: a dictionary of records by path."""
 
 import asyncio
 import tempfile
@@ -17,7 +17,8 @@ from magnetar.metadata.store import CheckOp, Created, CreateOp, DeleteOp, Metada
 
 @dataclass
 class Twin:
-    """Value, version, ephemeral and children ever created, by path; whole copies for atomicity."""
+    """Holds, by path, value, version, whether ephemeral, and how many children were ever created. Each change works on
+    a copy of the whole, so that it happens wholly or not."""
 
     records: dict[str, tuple[bytes, int, bool, int]] = field(default_factory=lambda: {"/": (b"", 0, False, 0)})
 

@@ -1,4 +1,4 @@
-"""Ledger ids: never twice, also after a restart or beside a Java server, and in one commit for a block."""
+"""No ledger id is drawn twice, also after a restart or beside a Java server; a block of ids takes one commit."""
 
 import asyncio
 from pathlib import Path

@@ -16,7 +16,7 @@ SUBSCRIBE = pb.CommandSubscribe(
 
 
 def elements(message: pb.CommandSubscribe) -> int:
-    """A slow twin: fields that are set, and those within them."""
+    """Counts slowly, with protobuf: the fields that are set, and those within them."""
 
     def count(one: object) -> int:
         total = 0

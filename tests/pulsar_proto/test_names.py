@@ -139,7 +139,7 @@ def test_namespace_names() -> None:
 
 @pytest.mark.parametrize("name", ["persistent://./n/t", "persistent://t/../x", "persistent://t/n/..", "t/n/.", ".."])
 def test_dots_alone_are_no_names(name: str) -> None:
-    """A metadata store takes them for a way."""
+    """A metadata store takes these names for steps of a path."""
     with pytest.raises(InvalidTopicName):
         TopicName.parse(name)
     with pytest.raises(InvalidTopicName):

@@ -35,7 +35,7 @@ def test_generated_module_is_current(module: object, compiled: dict[str, FileDes
 
 
 def _drop_json_names(file: FileDescriptorProto) -> None:
-    """protoc fills them in a descriptor set, but not in a module."""
+    """Clears the fields that protoc fills in a descriptor set, but not in a module."""
     pending = list(file.message_type)
     while pending:
         message = pending.pop()

@@ -1,4 +1,4 @@
-"""The door for strings that others wrote: none that is not UTF-8 gets behind it."""
+"""Strings that others wrote are checked where they enter: none gets further that is not UTF-8."""
 
 from collections.abc import Callable
 from typing import Any

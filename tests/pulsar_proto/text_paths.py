@@ -26,7 +26,7 @@ def text_paths(descriptor: Descriptor, above: frozenset[Descriptor] = frozenset(
 
 
 def all_messages(module: Any) -> Iterator[Descriptor]:
-    """Of a generated module, nested ones too."""
+    """Returns the messages of a generated module, nested ones too."""
     waiting: list[Descriptor] = list(module.DESCRIPTOR.message_types_by_name.values())
     while waiting:
         found = waiting.pop()
@@ -35,7 +35,7 @@ def all_messages(module: Any) -> Iterator[Descriptor]:
 
 
 def with_text(message: Message, path: Sequence[str], text: bytes) -> bytes:
-    """The message with `text` in the field at `path`, whatever the bytes are. Of a repeated field it is one element
+    """Returns the message with `text` in the field at `path`, whatever the bytes are. A repeated field gets one element
     more."""
     return message.SerializePartialToString() + _field(message.DESCRIPTOR, path, text)
 
@@ -53,7 +53,7 @@ def _field(descriptor: Any, path: Sequence[str], text: bytes) -> bytes:
 
 
 def least(descriptor: Any, without: str = "") -> Message:
-    """A message with its required fields only, but for the one that is named."""
+    """Returns a message with all its required fields but the one that is named."""
     made: Message = descriptor._concrete_class()
     for field in descriptor.fields:
         if not field.is_required or field.name == without:

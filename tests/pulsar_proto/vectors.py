@@ -18,7 +18,7 @@ def load(name: str) -> list[Item]:
 
 
 def described(expected: Any) -> Any:
-    """A description with all its bytes that are UTF-8 as text, wherever its author drew the line."""
+    """Returns a description in which all bytes that are UTF-8 are text: captures differ in what they show as text."""
     if isinstance(expected, list):
         return [described(each) for each in expected]
     if not isinstance(expected, dict):
@@ -33,7 +33,7 @@ def unhex(text: str) -> bytes:
 
 
 def as_described(message: Message) -> Item:
-    """The fields that are on the wire, as `described` has them: enums by name, bytes as text or {hex}."""
+    """Returns the fields that are on the wire in the form of `described`: enums by name, bytes as text or {hex}."""
     fields: Item = {}
     for field, value in message.ListFields():
         values = [_described(field, each) for each in value] if field.is_repeated else _described(field, value)

@@ -36,7 +36,7 @@ async def write_for_ever(store: EmbeddedStore, first: int) -> None:
 
 
 async def open_witnessed(path: str) -> EmbeddedStore:
-    """As a server opens it: refused when it does not fit its witness."""
+    """Opens the store as a server does: it is refused when it does not fit its witness."""
     witness = Witness(f"{path}-witness")
     store = await EmbeddedStore.start(await EmbeddedStore.read(path, witness), witness)
     await store.begin_witness(witness)

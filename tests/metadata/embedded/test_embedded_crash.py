@@ -1,4 +1,4 @@
-"""SIGKILL at any moment: what was acknowledged is there, ephemeral records are not, and the file opens."""
+"""SIGKILL at any moment: afterwards the file opens and holds what was acknowledged, without ephemeral records."""
 
 import shutil
 import subprocess
@@ -51,7 +51,7 @@ async def test_sigkill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> No
 
 @pytest.fixture
 async def crash_image(tmp_path: Path) -> tuple[Path, list[str]]:
-    """File and log as a crash leaves them, and the names that were written, one commit each."""
+    """Returns file and log as a crash leaves them, and the names of the records that were written, one commit each."""
     path = tmp_path / "store" / "metadata.sqlite"
     path.parent.mkdir()
     store = await EmbeddedStore.open(path)
@@ -65,7 +65,7 @@ async def crash_image(tmp_path: Path) -> tuple[Path, list[str]]:
 
 
 def spread_offsets(size: int) -> Iterator[int]:
-    """Every frame's header bytes and a sample of its page."""
+    """Gives the offsets of every frame's header bytes and of some bytes of its page."""
     yield from range(0, 32, 5)
     for frame in range(32, size, FRAME_BYTES):
         yield from range(frame, frame + 24, 7)

@@ -206,7 +206,7 @@ async def test_a_second_store_on_the_file_is_refused_and_the_first_goes_on(path:
 
 @pytest.fixture
 def other_process(path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has the file open and writes to it."""
+    """Starts a process that has the file open and writes to it."""
     command = [sys.executable, "-m", "tests.metadata.embedded.crash_writer", str(path), "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -225,7 +225,7 @@ async def test_a_file_in_use_by_another_process_is_refused(path: Path, other_pro
 
 @contextmanager
 def files_end_at(size: int) -> Iterator[None]:
-    """No file of this process may grow beyond `size` bytes: a disk without room, as a quota makes it."""
+    """Lets no file of this process grow beyond `size` bytes, which is like a disk without room."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -1,4 +1,4 @@
-"""The witness: metadata that went back in time is told from metadata that a crash left."""
+"""The witness tells metadata that went back in time from metadata that a crash left."""
 
 import errno
 import itertools
@@ -94,7 +94,7 @@ def test_a_witness_without_a_whole_slot_is_damaged(tmp_path: Path) -> None:
 
 
 class Place:
-    """A store with its witness, as files that are copied, harmed and started again."""
+    """The files of a store and its witness, which tests copy and damage, and from which they start the store again."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
@@ -158,7 +158,7 @@ async def test_a_crash_between_commit_and_witness_loses_nothing(
 async def test_a_start_makes_the_log_durable_before_the_witness_has_seen_it(
     crashed: tuple[Place, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a killed process left may be in the kernel's memory only."""
+    """What a killed process left may be in the kernel's memory only, not on the disk."""
     place, _ = crashed
     log = place.log.stat().st_ino
     order: list[str] = []
@@ -202,7 +202,7 @@ async def test_a_failed_sync_of_the_witness_ends_all_writes_and_names_the_file(
 
 @pytest.fixture
 async def crashed(tmp_path: Path) -> tuple[Place, list[str]]:
-    """What SIGKILL leaves behind twenty commits: most in the file, some in the log."""
+    """Returns what SIGKILL leaves after twenty commits: most of them in the file, some in the log."""
     place = Place(tmp_path / "image")
     store = await place.start()
     names = [f"{number:02d}" for number in range(20)]
@@ -215,7 +215,8 @@ async def crashed(tmp_path: Path) -> tuple[Place, list[str]]:
 
 
 async def outcome(place: Place, names: list[str]) -> str:
-    """ "whole" when it starts, with every record; else the refusal. Nothing may be changed by a refusal."""
+    """Returns "whole" when the store starts with every record, else the text of the refusal. A refusal may change
+    nothing."""
     before = place.content()
     try:
         store = await place.start()
@@ -252,7 +253,7 @@ async def test_a_log_that_was_damaged_in_any_way_is_refused_or_harmless(crashed:
             (place.folder / name).write_bytes(content)
         place.log.write_bytes(data)
         result = await outcome(place, names)
-        # Behind the last commit nothing counts; in this log there is nothing.
+        # Bytes behind the last commit do not count, and this log has none.
         assert result != "whole" or bytes(data) == log, f"{kind} at {offset} went unseen"
         refused += result != "whole"
     assert refused > 60
@@ -374,7 +375,7 @@ async def test_a_file_of_the_first_layout_is_upgraded_and_witnessed(tmp_path: Pa
 
 
 def downgrade(path: Path) -> None:
-    """Makes a store what layout 1 was."""
+    """Turns the file of a store into one of layout 1."""
     connection = sqlite3.connect(path)
     connection.executescript(
         "ALTER TABLE meta DROP COLUMN identity; ALTER TABLE meta DROP COLUMN generation; PRAGMA user_version = 1;"

@@ -1,4 +1,4 @@
-"""The scene of the tests of ZooKeeper behind a proxy."""
+"""The fixture of all tests of ZooKeeper behind a proxy."""
 
 from tests.metadata.zookeeper.zookeeper_scene import chroot, direct, proxy, server, store
 

@@ -1,4 +1,4 @@
-"""Requests and replies packed by hand are aiozk's to the byte; connect strings; long requests in pieces."""
+"""Requests and replies that are packed by hand equal aiozk's; connect strings; long requests are cut in pieces."""
 
 import struct
 from typing import Any
@@ -123,7 +123,7 @@ def test_paths_move_below_the_chroot_and_back() -> None:
 
 
 def test_codes_are_those_of_keeper_exception() -> None:
-    """org.apache.zookeeper.KeeperException.Code."""
+    """The numbers are those of org.apache.zookeeper.KeeperException.Code."""
     assert {code.name: code.value for code in zk_codec.Code} == {
         "OK": 0,
         "RUNTIME_INCONSISTENCY": -2,

@@ -36,7 +36,7 @@ class TestZooKeeperStore(RecordContract, WatchContract):
 
 
 class TestZooKeeperStoreThroughACuttingProxy(RecordContract, WatchContract):
-    """Answers come in pieces; the connection is cut where the suite settles."""
+    """A store whose answers come in pieces, and whose connection is cut where the suite settles."""
 
     @pytest.fixture
     async def store(self, server: ZooKeeperServer) -> AsyncIterator[ZooKeeperStore]:
@@ -54,10 +54,12 @@ class TestZooKeeperStoreThroughACuttingProxy(RecordContract, WatchContract):
 
 
 class TestZooKeeperStoreWithAnswersLost(RecordContract, WatchContract):
-    """The answer to every third write is swallowed and the connection cut: each call still ends as it should.
+    """A store where the answer to every third write is swallowed and the connection cut. Each call still ends as it
+    should.
 
-    Left out: watches (a reconnect tells more than the suite expects), and what cannot be told afterwards, which is
-    tested for its honesty elsewhere: empty sequential records, and several writes of one record at once."""
+    Two kinds of tests are left out: those of watches, because a reconnect reports more than the suite expects, and
+    those of writes whose outcome cannot be known afterwards (empty sequential records, several writes of one record at
+    once), for which other tests check that the store admits it."""
 
     test_sequential_numbers_count_the_children_ever_created = None  # type: ignore[assignment]
     test_sequential_numbers_are_not_used_twice_after_their_records_went = None  # type: ignore[assignment]
@@ -84,7 +86,7 @@ class TestZooKeeperStoreWithAnswersLost(RecordContract, WatchContract):
 
 
 async def test_a_cluster_is_set_up_and_draws_ledger_ids(server: ZooKeeperServer) -> None:
-    """What stands on the contract works on ZooKeeper as well, by two servers at once."""
+    """Code that relies on the contract works on ZooKeeper as well, also when two servers run it at once."""
     connect = f"{server.address}/cluster/{next(numbers)}"
     stores = await asyncio.gather(*(ZooKeeperStore.open(connect) for _ in range(2)))
 

@@ -1,4 +1,4 @@
-"""Three real servers: their leader is killed, and the server of our link hangs. Nothing is lost or done twice."""
+"""Three real servers, of which the leader is killed, or the one of our link hangs: nothing is lost or done twice."""
 
 import asyncio
 import random
@@ -60,7 +60,7 @@ async def test_the_leader_is_killed_under_load(store: ZooKeeperStore, servers: l
     writers.start()
     await until(lambda: writers.rounds > 5 * WORKERS)
     leader.kill()
-    await events.until(SessionEvent.DISCONNECTED)  # also clients of a follower are cut off when its leader goes
+    await events.until(SessionEvent.DISCONNECTED)  # clients of a follower are cut off, too, when its leader goes
     await events.until(SessionEvent.CONNECTED)
     before = writers.rounds
     await until(lambda: writers.rounds > before + 5 * WORKERS)
@@ -84,7 +84,8 @@ class InOrder(random.Random):
 
 
 async def test_after_a_sync_another_server_knows_what_was_written(servers: list[ZooKeeperServer]) -> None:
-    """A follower, that is. The leader answers a sync at once, and may tell others of a commit before it knows it."""
+    """This holds for a follower. The leader answers a sync at once, and may tell others of a commit before it knows
+    it."""
     leader = await leader_of(servers)
     in_order = sorted(servers, key=lambda server: server is leader)
     stores = [await ZooKeeperStore.open(f"{server.address}/synced") for server in in_order]

@@ -23,11 +23,11 @@ WORLDS = 1500
 
 
 class RefusedError(Exception):
-    """The op fails, as on a server."""
+    """The op fails, as it would on a server."""
 
 
 class Model:
-    """Records with zxids, as DataTree keeps them; `probe` answers reads in bytes."""
+    """Holds records with zxids as ZooKeeper's DataTree does; `probe` answers reads in bytes."""
 
     def __init__(self) -> None:
         self.zxid = 1
@@ -35,7 +35,7 @@ class Model:
         self.sequence: dict[str, int] = {}
 
     def run(self, write: Write, owner: int) -> list[str]:
-        """All ops or none; returns the paths made. Raises RefusedError."""
+        """Makes all ops or none; returns the paths of created records. Raises RefusedError."""
         before, numbers = dict(self.records), dict(self.sequence)
         self.zxid += 1
         made: list[str] = []
@@ -98,7 +98,7 @@ class Model:
 
 
 def random_write(rng: random.Random, model: Model, who: str, number: int) -> Write:
-    """With a value that nobody else writes, as the store asks for."""
+    """The value is one that nobody else writes, as the store asks of its callers."""
     if rng.random() < 0.2:
         path = rng.choice(["/n-", "/p/n-"])
         return Write((CreateOp(path, f"{who}{number}".encode(), rng.random() < 0.7),), sequential=True)
@@ -119,7 +119,7 @@ def random_op(rng: random.Random, model: Model, value: bytes) -> Op:
 
 
 class World:
-    """One run: what was lost, what of it happened, and what the recovery says."""
+    """One run: which writes were lost, which of them happened, and what the recovery says of each."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""The session's rules, without a network: handshakes, order of answers, time, and what is given back."""
+"""The rules of the session, without a network: handshakes, the order of answers, time, and requests given back."""
 
 import asyncio
 import struct
@@ -158,7 +158,7 @@ def test_the_pause_between_rounds_grows_to_a_second_and_is_never_the_same_for_al
 
 
 async def test_a_connection_that_comes_after_it_was_given_up_is_closed() -> None:
-    """Dialling has a limit: what the system connects afterwards must not stay open."""
+    """Dialling has a time limit; a connection that the system makes after it must not stay open."""
 
     class Transport(asyncio.Transport):
         aborted = 0

@@ -1,4 +1,4 @@
-"""Watches on a real ZooKeeper when the link is lost: what was missed is told, and they are armed again."""
+"""Watches on a real ZooKeeper whose link is lost: they report what they missed, and are armed again."""
 
 import asyncio
 import random
@@ -163,7 +163,7 @@ async def value_of(store: ZooKeeperStore, name: str) -> bytes | None:
 
 
 class Followed:
-    """A copy of a record that is read again when a watch tells of it."""
+    """Keeps a copy of a record, which it reads again when a watch reports a change."""
 
     def __init__(self, store: ZooKeeperStore, name: str, *, recursive: bool) -> None:
         self.value: bytes | None = None

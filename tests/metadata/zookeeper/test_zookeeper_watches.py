@@ -1,4 +1,4 @@
-"""What the server's events mean to watches, and what is told of the time without a link."""
+"""What watches hear of the server's events, and of the time without a link."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Helpers of the ZooKeeper tests: what the session told, and another client that ends a session."""
+"""Helpers of the ZooKeeper tests: they record the events of a session, and end a session as another client."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,7 +35,7 @@ class SessionRecorder:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Waits for a condition that nobody reports."""
+    """Waits for a condition that no event announces."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(DEADLINE_SECONDS):
         while not condition():

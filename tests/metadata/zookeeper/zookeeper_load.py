@@ -1,4 +1,4 @@
-"""Writers under load that note what they were told, to be compared with what is there afterwards."""
+"""Writers that note the answers which they got under load, to be compared with the records afterwards."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ WORKERS = 16
 
 
 class Writers:
-    """Each worker draws numbers and counts up a record of its own and one of all, and notes what it was told."""
+    """Runs workers. Each draws numbers, counts up a record of its own and one that all share, and notes the answers."""
 
     def __init__(self, store: ZooKeeperStore) -> None:
         self.store = store
@@ -39,7 +39,7 @@ class Writers:
         await asyncio.gather(*self._tasks)
 
     async def check(self) -> None:
-        """What was told is what is there: nothing twice, nothing lost."""
+        """Checks the answers against the records: nothing happened twice, and nothing was lost."""
         assert len(self.drawn) == len(set(self.drawn)), "a number was given twice"
         there = {int(name.removeprefix("ID-")) for name in await self.store.children("/ids")}
         assert set(self.drawn) <= there

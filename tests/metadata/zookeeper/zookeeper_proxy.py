@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Callable
 
 Rule = Callable[[int, bytes], bool]
-"""(type of the request that is answered, or 0; the answer, from its xid on) -> swallow it?"""
+"""Takes the type of the request that is answered, or 0, and the answer from its xid on; returns whether to swallow
+it."""
 
 WRITES = {1, 2, 5, 14, 15}
-"""ZooDefs.OpCode: create, delete, setData, multi, create2."""
+"""The types of requests that write (ZooDefs.OpCode): create, delete, setData, multi, create2."""
 EXISTS = 3
 SET_WATCHES = 105
 ADD_WATCH = 106
@@ -15,23 +16,23 @@ AUTH = 100
 
 
 class ZkProxy:
-    """`await start(upstream_port)`; `port` is where clients connect. Frames are told apart (4 bytes of length)."""
+    """`await start(upstream_port)`; `port` is where clients connect. Frames are told apart by their lengths (4 bytes)."""
 
     def __init__(self) -> None:
         self.port = 0
         self.refusing = False
-        """New connections are cut at once."""
+        """When set, new connections are cut at once."""
         self.silent = False
-        """Answers are swallowed; requests go on."""
+        """When set, answers are swallowed, and requests go on."""
         self.deaf = False
-        """Requests are swallowed."""
+        """When set, requests are swallowed."""
         self.chop_bytes = 0
-        """Answers are handed over in pieces of this size, each in a turn of its own."""
+        """When set, answers are handed over in pieces of this size, each in a turn of its own."""
         self.swallow: Rule | None = None
-        """An answer for which it is true is not handed over, and the connection is cut there."""
+        """When this returns True for an answer, the answer is not handed over, and the connection is cut."""
         self.cut_when_swallowing = True
         self.cut_midway = False
-        """Half of a swallowed answer is handed over, then the connection ends in order (FIN)."""
+        """When set, half of a swallowed answer is handed over, then the connection ends in order (FIN)."""
         self.swallowed = 0
         """Answers that `swallow` took."""
         self.connections = 0
@@ -51,7 +52,7 @@ class ZkProxy:
         self.port = self._server.sockets[0].getsockname()[1]
 
     def cut(self) -> None:
-        """All connections, with RST."""
+        """Cuts all connections with RST."""
         for writer in list(self._writers):
             writer.transport.abort()
 
@@ -140,7 +141,7 @@ def _int_at(frame: bytes, offset: int) -> int:
 
 
 def once(rule: Rule) -> Rule:
-    """The rule, for the first answer that it is true for."""
+    """Returns a rule that swallows only the first of the answers that `rule` would swallow."""
     used = False
 
     def first(opcode: int, answer: bytes) -> bool:

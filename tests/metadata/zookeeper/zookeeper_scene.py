@@ -10,7 +10,7 @@ from tests.metadata.zookeeper.zookeeper_proxy import ZkProxy
 from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer, running
 
 SESSION_MS = 6000
-"""Of a length that a busy machine does not stall for: no session ends unless a test wants it."""
+"""A busy machine does not stall for so long, so that no session ends unless a test wants it."""
 CALL_SECONDS = 16.0
 
 numbers = count(1)
@@ -37,7 +37,7 @@ def chroot() -> str:
 
 @pytest.fixture
 async def direct(server: ZooKeeperServer, chroot: str) -> AsyncIterator[ZooKeeperStore]:
-    """Another client, not disturbed by anything."""
+    """Another client, whose link nothing disturbs."""
     store = await ZooKeeperStore.open(server.address + chroot)
     yield store
     await store.close()

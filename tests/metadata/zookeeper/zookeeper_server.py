@@ -23,7 +23,7 @@ TICK_MS = 500
 
 DEPENDENCIES = (
     ("org.apache.zookeeper", "zookeeper", VERSION),
-    # ZooKeeper's pom leaves these to whoever runs the server.
+    # ZooKeeper's pom does not name these; the one who runs the server has to add them.
     ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
     ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
     ("org.slf4j", "slf4j-simple", "1.7.30"),
@@ -83,7 +83,7 @@ class ZooKeeperServer:
                 await _poll()
 
     async def mode(self) -> str | None:
-        """standalone, leader, follower; None while it does not serve."""
+        """Returns standalone, leader or follower; None while the server does not serve."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -138,7 +138,7 @@ def ensemble(folder: Path, size: int = 3) -> list[ZooKeeperServer]:
 
 
 async def _poll() -> None:
-    """The next look at another process, which has no way to call us."""
+    """Waits until the next look at another process, which has no way to call us."""
     done = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_later(POLL_SECONDS, done.set_result, None)
     await done

@@ -60,7 +60,8 @@ def test_captured_schema_entries_keep_their_bytes() -> None:
 
 
 def test_ranges_and_bit_sets_say_the_same() -> None:
-    """The same acknowledgements, stored by two runs of one broker: as long arrays, then as message ranges."""
+    """Two runs of one broker stored the same acknowledgements, as long arrays and as message ranges: they read
+    alike."""
     arrays = [parse_position_info(unhex(item["hex"])) for item in CURSOR_ENTRIES if item["of"].endswith("/curs2")]
     ranges = [parse_position_info(unhex(item["hex"])) for item in CURSOR_ENTRIES if item["of"].endswith("/curs6")]
     of_arrays = max((sorted(acked_ranges(info)) for info in arrays), key=len)

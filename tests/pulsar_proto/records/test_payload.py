@@ -45,7 +45,7 @@ def test_real_entries_read_as_described_and_build_to_the_same_bytes(offset: int)
 
 
 def test_payloads_inside_compacted_entries_read_as_described() -> None:
-    """Compacted entry: u32 size | MessageIdData | u32 size | payload (RawMessageImpl.serialize)."""
+    """Splits a compacted entry: u32 size | MessageIdData | u32 size | payload (RawMessageImpl.serialize)."""
     for item in COMPACTED_ENTRIES:
         entry = unhex(item["hex"])
         id_end = 4 + int.from_bytes(entry[:4], "big")
@@ -78,7 +78,7 @@ def test_payload_without_checksum_passes() -> None:
 @pytest.mark.parametrize("text", ["plain", "XXXX", "\x58"])
 @pytest.mark.parametrize("count", [None, 1, 2, 88, 120, 100_000])
 def test_messages_are_counted_whatever_the_metadata_holds(count: int | None, text: str, checksum: bool) -> None:
-    """'X' is the byte of the count's tag."""
+    """'X' is the byte of the tag of num_messages_in_batch."""
     built = payload.build_payload(metadata(num_messages_in_batch=count, partition_key=text), b"X", checksum=checksum)
     assert payload.message_count(built) == (count or 1)
     assert payload.message_count(b"X" * 36 + built, 36) == (count or 1)

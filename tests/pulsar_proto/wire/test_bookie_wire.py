@@ -1,4 +1,5 @@
-"""BookKeeper's wire: real v2 exchanges through our codecs, v3 ones through the generated messages, and liars."""
+"""BookKeeper's wire: real v2 exchanges through our codecs, v3 ones through the generated messages, and peers that
+lie."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The v3 codec: hand-encoded frames equal protobuf's, captured ones are made anew, refusals carry what clients read."""
+"""The v3 codec: frames encoded by hand equal protobuf's and captured ones, and refusals carry what clients read."""
 
 import contextlib
 
@@ -175,7 +175,7 @@ def test_only_an_answer_that_protobuf_reads_as_stored_counts_as_stored(
 
 
 def test_an_unset_flag_is_no_fence_and_no_recovery() -> None:
-    """12.5: proto2 reads an unset enum as its first value."""
+    """An unset enum of proto2 reads as its first value, which is FENCE_LEDGER or RECOVERY_ADD here."""
     request = v3.parse_request(unhex(ADDS[0]["request"])[4:])
     assert request.addRequest.flag == pb.AddRequest.RECOVERY_ADD
     assert v3.add_flags(request) == AddFlags.NONE
@@ -204,7 +204,7 @@ def test_damage_is_malformed_and_nothing_else(packet: bytes) -> None:
 
 
 def test_an_error_in_the_sub_message_alone_is_an_error() -> None:
-    """Java's client looks there when the outer status is EOK."""
+    """Java's client looks at the inner status when the outer one is EOK."""
     good = v3.parse_response(v3.add_responses(0, [v3.echo_of(1, 2, 3)])[4:])
     assert v3.status_in(good) == pb.EOK
     good.addResponse.status = pb.EFENCED

@@ -1,4 +1,4 @@
-"""Lists of entries: the bytes that Apache's bookie sent, round trips, and liars."""
+"""Lists of entries: the bytes that Apache's bookie sent, round trips, and peers that lie."""
 
 import pytest
 from hypothesis import given

@@ -24,7 +24,7 @@ def cut(frame: bytes) -> tuple[bytes, bytes | None]:
 
 
 def of_type(*types: str) -> Iterator[tuple[bytes, pb.BaseCommand]]:
-    """(whole frame, its command) of the captured frames of these types."""
+    """Gives (whole frame, its command) of the captured frames of these types."""
     found = 0
     for item in FRAMES:
         if item["type"] in types:

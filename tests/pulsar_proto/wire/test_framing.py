@@ -14,7 +14,7 @@ def frame(command: bytes, rest: bytes = b"") -> bytes:
 
 
 def feed(reader: FrameReader, data: bytes) -> list[Frame]:
-    """As a socket does: at most as much as the buffer takes, again and again."""
+    """Feeds the data as a socket does: at most as much as the buffer takes, again and again."""
     frames = []
     while data:
         buffer = reader.get_buffer()

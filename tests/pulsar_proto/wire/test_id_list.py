@@ -14,7 +14,7 @@ from pulsar_proto.wire.commands import ID_LIST_BYTES_MAX, parse_command
 from pulsar_proto.wire.id_list import LIST_BYTES_MAX, PORTION_BYTES, PORTION_IDS, cut_id_list, is_long_id_list
 
 HELD_BY_DEFAULT = 50_000
-"""maxUnackedMessagesPerConsumer."""
+"""As many as maxUnackedMessagesPerConsumer."""
 
 
 def ids(count: int, words: int = 0) -> list[pb.MessageIdData]:
@@ -33,7 +33,7 @@ def redeliver(message_ids: list[pb.MessageIdData]) -> bytes:
 
 
 def portions(data: bytes) -> Iterator[bytes]:
-    """As a connection does it."""
+    """Cuts the command as a connection does."""
     while is_long_id_list(data) and len(cut := cut_id_list(data)) > 1:
         portion, data = cut
         yield portion

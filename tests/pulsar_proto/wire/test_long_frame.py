@@ -1,4 +1,4 @@
-"""What the readers of both protocols hold of a frame that has not come wholly: in proportion to what has come."""
+"""What the readers of both protocols hold of an unfinished frame is in proportion to what has come of it."""
 
 import tracemalloc
 from typing import Protocol
@@ -16,7 +16,7 @@ FRAME = MAX_MESSAGE_SIZE.to_bytes(4, "big") + (100).to_bytes(4, "big") + bytes(M
 READERS = 50
 GROWTH = 4
 FLOOR = 8_192
-"""Of a reader that has got next to nothing."""
+"""Bytes that a reader may hold which has got next to nothing."""
 
 
 class Reader(Protocol):
@@ -34,7 +34,7 @@ def packet_reader(scratch: bytearray) -> Reader:
 
 
 def give(reader: Reader, data: bytes) -> None:
-    """As a socket does: in reads of what the buffer takes."""
+    """Gives the data as a socket does: in reads of what the buffer takes."""
     while data:
         buffer = reader.get_buffer()
         size = min(len(buffer), len(data))

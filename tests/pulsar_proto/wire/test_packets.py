@@ -9,7 +9,7 @@ from pulsar_proto.wire.packets import PacketReader, packets
 
 
 def feed(reader: PacketReader, data: bytes, sizes: list[int]) -> list[bytes]:
-    """The packets that come out when `data` arrives in reads of these sizes (the last one repeats)."""
+    """Returns the packets that come out when `data` arrives in reads of these sizes (the last one repeats)."""
     found: list[bytes] = []
     start = turn = 0
     while start < len(data):
