@@ -16,7 +16,7 @@ AUTH = 100
 
 
 class ZkProxy:
-    """`await start(upstream_port)`; `port` is where clients connect. Frames are told apart by their lengths (4 bytes)."""
+    """`await start(upstream_port)`; `port` is where clients connect. It knows frames by their lengths."""
 
     def __init__(self) -> None:
         self.port = 0
