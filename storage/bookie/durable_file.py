@@ -1,6 +1,6 @@
 """The files that the bookie writes: whole writes, syncs, and replacement that survives a crash.
 
-"What a medium is trusted with" in docs/DATA_FILES.md lists what the bookie assumes of disks and file systems. Tests
+What the bookie assumes of disks and file systems: docs/DATA_FILES.md, "1. What a medium is trusted with". Tests
 pass a subclass of DurableFile that fails or freezes at a chosen call.
 """
 

@@ -1,7 +1,8 @@
 """The index on disk (RocksDB): where each ledger's entries are (`index_runs`), and each ledger's state.
 
-"Index: `index/`" in docs/DATA_FILES.md describes keys and values. All writes come from the flush thread, reads from any
-thread. There is only one record for about 64 KB of entries, so RocksDB gets tiny buffers and one background thread.
+Its keys and values: docs/DATA_FILES.md, "4. Index: `index/` (RocksDB)". All writes come from the flush thread, reads
+from any thread. There is only one record for about 64 KB of entries, so RocksDB gets tiny buffers and one background
+thread.
 """
 
 import logging

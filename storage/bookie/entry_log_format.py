@@ -2,7 +2,7 @@
 
     │ header, salt │ block of ledger 3 │ block of ledger 3 │ block of ledger 7 │ … │ footer: bytes of each ledger │
 
-"Entry logs: `<id>.log`" in docs/DATA_FILES.md lists all fields. A block holds entries of one ledger, in ascending order
+All fields: docs/DATA_FILES.md, "3. Entry logs: `<id>.log`". A block holds entries of one ledger, in ascending order
 of ids, and is read and checked as a whole. Its generation is the journal's sequence number (with several journals, the
 sum of theirs) at the checkpoint that first wrote the block, and compaction keeps it. So of two copies of an entry, the
 one of the higher generation is the newer.

@@ -12,8 +12,8 @@ A batch that fails for want of room is cut off again: its groups fail, and the j
 write or a sync leaves the content of the file unknown, since the kernel may have dropped pages. The journal is dead
 then, and every group from then on fails. Only a restart helps, which reads what is really there.
 
-A new file may be an old one that is written over (`old_journals`); "Written over" in docs/DATA_FILES.md says why what
-still stands in such a file does no harm.
+A new file may be an old one that is written over (`old_journals`). Why what still stands in such a file does no harm:
+docs/DATA_FILES.md, "Written over".
 """
 
 import logging

@@ -6,7 +6,7 @@
                                   ╰───────── what the header crc covers ─────╯   ╰── what the body crc covers ──╯
 
 The header has a checksum of its own, so that a search for batches need not read the body behind everything that looks
-like a header. "Journal: `<id>.journal`" in docs/DATA_FILES.md lists all fields.
+like a header. All fields: docs/DATA_FILES.md, "2. Journal: `<id>.journal`".
 
 Control records are laid out as BookKeeper's special journal entries (i64 ledger id, i64 negative entry id, …), but it
 is their place in the batch that tells them apart, since clients may store entries with negative ids too. Every other

@@ -1,6 +1,6 @@
 """The file `lastMark`: from where the journals are replayed, and what the index must at least contain.
 
-Its bytes are described under "Mark: `lastMark`" in docs/DATA_FILES.md. An index that is older than the mark would lack
+Its bytes: docs/DATA_FILES.md, "5. Mark: `lastMark`". An index that is older than the mark would lack
 entries whose journals are gone, and RocksDB itself takes an old index for the truth. So the mark holds two things that
 a start compares with the index:
 

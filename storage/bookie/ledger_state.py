@@ -65,7 +65,8 @@ class BookieLedgerState:
         return True
 
     def encode(self) -> bytes:
-        """Returns the ledger's record in the index; "Index: `index/`" in docs/DATA_FILES.md describes its bytes."""
+        """Returns the ledger's record in the index; its bytes: docs/DATA_FILES.md,
+        "4. Index: `index/` (RocksDB)"."""
         key = self.master_key or b""
         flags = (
             _FENCED * self.fenced | _LIMBO * self.limbo | _KEY_UNKNOWN * (self.master_key is None) | _KEPT * self.kept
