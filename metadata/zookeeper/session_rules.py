@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from magnetar.metadata.store import EventType
 from magnetar.metadata.zookeeper import jute_codec as zk_codec
+from pulsar_proto.backoff import backoff
 
 REPLY_BYTES_MAX = 64 << 20
 """A longer reply counts as a damaged stream. The limit is far above that of requests, because lists of children are
@@ -24,9 +25,10 @@ SILENCE_PART = 2 / 3
 """Parts of the session's time. After PING_PART without a request a ping is sent; after SILENCE_PART without input the
 link is given up, which leaves the rest of the time for finding another server."""
 
-BACKOFF_SECONDS_MIN = 0.05
+BACKOFF_FIRST_SECONDS = 0.1
 BACKOFF_SECONDS_MAX = 1.0
-"""The pause after all servers were tried in vain is between these bounds."""
+"""The pause after all servers were tried in vain for the first time, and the longest pause. Chance makes each pause
+shorter, by half of it at most."""
 
 NO_PASSWORD = bytes(16)
 
@@ -269,5 +271,5 @@ def backoff_seconds(rounds: int, chance: float) -> float:
 
     `chance` is a random number from 0 to 1, so that clients that lost the same server do not come back all at once.
     """
-    limit = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN * 2.0 ** min(rounds, 30))
+    limit = backoff(rounds, BACKOFF_FIRST_SECONDS, BACKOFF_SECONDS_MAX)
     return limit * (0.5 + chance / 2)

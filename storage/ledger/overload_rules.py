@@ -6,6 +6,7 @@ again, until the deadline of the request.
 """
 
 from magnetar.storage.ledger.ledger_errors import BookieOverloaded
+from pulsar_proto.backoff import backoff
 from pulsar_proto.wire.bookie_wire import BookieRc
 
 RETRY_SECONDS_MIN = 0.01
@@ -21,4 +22,4 @@ def is_overload(rc: int) -> bool:
 
 def retry_seconds(refusals: int) -> float:
     """Returns how long to wait after a request was refused `refusals` times, which is at least 1."""
-    return min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2.0 ** min(refusals - 1, 10))
+    return backoff(refusals, RETRY_SECONDS_MIN, RETRY_SECONDS_MAX)

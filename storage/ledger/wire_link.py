@@ -14,6 +14,7 @@ from magnetar.storage.ledger.bookie_channel import AddDone
 from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable, BookieOverloaded
 from magnetar.storage.ledger.wire_config import WireConfig
 from magnetar.storage.ledger.wire_connection import BookieConnection
+from pulsar_proto.backoff import backoff
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,8 @@ class WireLink:
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: list[WaitingAdd] = []
         self._waiting_bytes = 0
-        self._delay = 0.0
+        self._failures = 0
+        """How often in a row no connection could be made, or none that answered."""
         self._not_before = 0.0
         self._failure = ""
         self._unheard = 0
@@ -110,7 +112,7 @@ class WireLink:
         else:
             self._connection = connection
             if not self._unheard:
-                self._delay = 0.0
+                self._failures = 0
             if self._failure:
                 log.info("bookie %s: connected again", self.name)
                 self._failure = ""
@@ -129,8 +131,9 @@ class WireLink:
 
     def _connect_failed(self, why: str) -> None:
         config = self._config
-        self._delay = min(max(self._delay * 2, config.reconnect_delay_min_sec), config.reconnect_delay_max_sec)
-        self._not_before = self._loop.time() + self._delay
+        self._failures += 1
+        delay = backoff(self._failures, config.reconnect_delay_min_sec, config.reconnect_delay_max_sec)
+        self._not_before = self._loop.time() + delay
         if not self._failure:
             log.warning("bookie %s cannot be reached: %s", self.name, why)
         self._failure = why

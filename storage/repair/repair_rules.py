@@ -170,13 +170,6 @@ def registered_all(members: Collection[str], registered: Collection[str]) -> boo
     return all(bookie in registered for bookie in members)
 
 
-def pause_after_failures(failures: int, first_ms: int, longest_ms: int) -> float:
-    """Returns for how many seconds a ledger is left alone after it failed `failures` times in a row: `first_ms` after
-    the first failure, twice as long after each further one, at most `longest_ms`."""
-    doublings = min(failures - 1, 30)
-    return min(first_ms << doublings, longest_ms) / 1000
-
-
 def delay_to_check(interval: int, last_ms: int | None, now_ms: int) -> float:
     """Returns the seconds until a periodic check is due that last ended at `last_ms` (None when it never ran), in this
     auditor or in an earlier one. A time in the future, which a wrong clock wrote, makes the check due at once."""

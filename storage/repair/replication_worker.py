@@ -22,9 +22,10 @@ from magnetar.storage.ledger.ledger_errors import NoSuchLedger
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
 from magnetar.storage.repair.change_signal import ChangeSignal
 from magnetar.storage.repair.ledger_checker import LedgerChecker
-from magnetar.storage.repair.repair_rules import PASSING_FAILURES, NextStep, next_step, pause_after_failures
+from magnetar.storage.repair.repair_rules import PASSING_FAILURES, NextStep, next_step
 from magnetar.storage.repair.replicator import Replicator
 from magnetar.storage.repair.underreplication import LockedLedger, Underreplication
+from pulsar_proto.backoff import backoff
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +158,7 @@ class ReplicationWorker:
             self._failures.clear()
         failures = self._failures[ledger_id] = self._failures.get(ledger_id, 0) + 1
         first, longest = self._config.rw_rereplicate_backoff_ms, self._config.lock_release_of_failed_ledger_grace_period
-        pause = pause_after_failures(failures, first, longest)
+        pause = backoff(failures, first, longest) / 1000
         log.info("ledger %d: left alone for %.1f s", ledger_id, pause)
         return pause
 

@@ -14,6 +14,8 @@ a time that doubles up to HOLD_MAX_SECONDS.
 
 from enum import Enum
 
+from pulsar_proto.backoff import backoff
+
 HOLD_FIRST_SECONDS = 0.5
 HOLD_MAX_SECONDS = 8.0
 
@@ -49,8 +51,8 @@ class PublishFence:
     @property
     def hold_seconds(self) -> float:
         """How long the topic stays in HOLDING."""
-        doublings = min(max(self._failures - 2, 0) + max(self._tries - 1, 0), 16)
-        return min(HOLD_FIRST_SECONDS * (1 << doublings), HOLD_MAX_SECONDS)
+        doublings = max(self._failures - 2, 0) + max(self._tries - 1, 0)
+        return backoff(doublings + 1, HOLD_FIRST_SECONDS, HOLD_MAX_SECONDS)
 
     def succeeded(self) -> None:
         """Called when an append was confirmed. While the fence is closed this changes nothing: the append was on its

@@ -31,6 +31,7 @@ from magnetar.server.topics.subscriptions.outgoing_messages import AckView, Outg
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
+from pulsar_proto.backoff import backoff
 from pulsar_proto.ids import Position
 from pulsar_proto.records.payload import Special
 
@@ -354,11 +355,12 @@ class Dispatcher(ABC):
         """Arranges another try after a while, which grows with each failure (`dispatcherReadFailureBackoff…`)."""
         self._failure = why
         settings = self.settings
-        delay_ms = min(
-            settings.dispatcher_read_failure_backoff_initial_time_in_ms << min(self._failures, 16),
+        self._failures += 1
+        delay_ms = backoff(
+            self._failures,
+            settings.dispatcher_read_failure_backoff_initial_time_in_ms,
             settings.dispatcher_read_failure_backoff_max_time_in_ms,
         )
-        self._failures += 1
         if self._retry is None and not self._is_closed:
             self._retry = self._loop.call_later(delay_ms / 1000, self._try_again)
 

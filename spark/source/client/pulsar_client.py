@@ -11,6 +11,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from magnetar.spark.source.client.broker_connection import BrokerConnection, ClientLogin, Disconnected
+from pulsar_proto.backoff import backoff
 from pulsar_proto.errors import (
     ConsumerBusy,
     ProducerBusy,
@@ -61,17 +62,18 @@ class PulsarClient:
         """Returns what `attempt` returns. After PASSING_ERRORS it tries again, with growing pauses, for `seconds` or
         for the login's timeout; then it raises the last error."""
         deadline = time.monotonic() + (self.login.timeout_seconds if seconds is None else seconds)
-        pause = RETRY_FIRST_SECONDS
+        failures = 0
         while True:
             try:
                 return attempt()
             except PASSING_ERRORS as error:
+                failures += 1
+                pause = backoff(failures, RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS)
                 if time.monotonic() + pause > deadline:
                     raise
                 if isinstance(error, Disconnected):
                     self.close()
                 time.sleep(pause)
-                pause = min(2 * pause, RETRY_LONGEST_SECONDS)
 
     def service(self) -> BrokerConnection:
         """Returns a connection to the first of the service URL's hosts that answers. Raises Disconnected."""

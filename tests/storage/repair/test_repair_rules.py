@@ -21,7 +21,6 @@ from magnetar.storage.repair.repair_rules import (
     fragments_of,
     holders_of,
     next_step,
-    pause_after_failures,
     stored_range,
     targets_of,
     with_replaced,
@@ -159,10 +158,6 @@ def test_an_open_end_without_one_of_its_bookies_waits_for_its_writer() -> None:
     assert next_step(metadata, [], {"a", "b", "c"}) is NextStep.AWAIT_WRITER
     unconfirmed = DamagedFragment(LedgerFragment(0, 3, ABC, False), {2: "c"})
     assert next_step(metadata, [unconfirmed], {"a", "b", "d"}) is NextStep.AWAIT_WRITER
-
-
-def test_pauses_double_up_to_the_longest() -> None:
-    assert [pause_after_failures(n, 5000, 300_000) for n in (1, 2, 3, 7, 8, 99)] == [5, 10, 20, 300, 300, 300]
 
 
 def test_a_periodic_check_is_due_an_interval_after_the_last() -> None:

@@ -1,0 +1,10 @@
+"""How long to wait before the next try of what keeps failing: the one schedule of all retries that grow."""
+
+DOUBLINGS_MAX = 30
+"""Keeps the power of two small, however long something has been failing."""
+
+
+def backoff(failures: int, first: float, longest: float) -> float:
+    """Returns the pause after `failures` failures in a row, which are at least 1: `first` after the first one, twice as
+    long after each further one, at most `longest`. The unit is that of `first` and `longest`."""
+    return min(longest, first * 2.0 ** min(failures - 1, DOUBLINGS_MAX))
