@@ -45,6 +45,8 @@ deadline."""
 
 
 class Phase(Enum):
+    """Whether the writer confirms entries, changes its ensemble, or is over."""
+
     OPEN = "open"
     CHANGING = "changing"
     """An ensemble change is under way: entries are taken and sent, nothing is confirmed."""

@@ -13,6 +13,8 @@ calls, which together name each entry id exactly once."""
 
 
 class BookieChannel(Protocol):
+    """One client's way to one bookie."""
+
     def add_entries(
         self,
         ledger_id: int,

@@ -80,6 +80,7 @@ class BookKeeperCluster:
         return cluster
 
     async def close(self) -> None:
+        """Ends all writers without closing their ledgers, and ends all connections."""
         await self.registry.stop()
         await self.racks.stop()
         await self.bookkeeper.close()

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 class EnsembleKeeper(Protocol):
+    """Records which bookies a ledger is written to."""
+
     async def replace(self, failed: Mapping[int, str], first_entry_id: int) -> Sequence[str]:
         """Replaces the failed members (index -> bookie) for the entries from `first_entry_id` on, records that, and
         returns all members. Raises LedgerError; NotEnoughBookies when no failed member could be replaced."""

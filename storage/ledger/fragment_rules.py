@@ -18,9 +18,12 @@ from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 
 Members = tuple[str, ...]
 Step = Callable[[LedgerMetadata], LedgerMetadata | None]
+"""A change of a ledger's metadata. It returns None when nothing needs to be written."""
 
 
 class Fragment(NamedTuple):
+    """A run of entries with one ensemble: the first entry, the bookies, the last entry."""
+
     first: int
     members: Members
     last: int | None

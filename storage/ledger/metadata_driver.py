@@ -28,7 +28,7 @@ UPDATE_ATTEMPTS_MAX = 100
 fault."""
 
 CREATE_ATTEMPTS_MAX = 100
-"""How many ledger ids are drawn that turn out to be taken."""
+"""How many ledger ids are tried before giving up, when all of them turn out to be taken."""
 
 
 class VersionedMetadata(NamedTuple):
@@ -41,6 +41,7 @@ class VersionedMetadata(NamedTuple):
 
 @contextmanager
 def _as_ledger_errors(doing: str) -> Iterator[None]:
+    """Turns the errors of the store, and of a record that does not decode, into those of the ledger client."""
     try:
         yield
     except MetadataError as error:

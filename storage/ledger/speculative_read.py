@@ -69,6 +69,7 @@ async def first_good(questions: Sequence[Question[T]], patience: float) -> T:
 
 
 async def _one_by_one(questions: Sequence[Question[T]]) -> T:
+    """As `first_good`, for sources whose silence is waited out: spares a task for each question."""
     failures: list[LedgerError] = []
     for question in questions:
         try:

@@ -111,6 +111,7 @@ class AddTable:
         self.bytes = 0
 
     def put(self, ledger_id: int, group: PendingAdds) -> None:
+        """Adds a group of v2."""
         groups = self._by_ledger.get(ledger_id)
         if groups is None:
             groups = self._by_ledger[ledger_id] = deque()
@@ -118,6 +119,7 @@ class AddTable:
         self._count(group)
 
     def put_txns(self, group: PendingAdds) -> None:
+        """Adds a group of v3."""
         for txn_id in range(group.txn_id, group.txn_id + len(group.ids)):
             self._by_txn[txn_id] = group
         self._count(group)
@@ -183,6 +185,7 @@ class AddTable:
                 self._take(group, first - group.txn_id, txn_id - first, rc, None)
 
     def oldest(self) -> PendingAdds | None:
+        """Returns the group that waits longest for an answer, or None."""
         by_age = self._by_age
         while by_age and not by_age[0].left:
             by_age.popleft()

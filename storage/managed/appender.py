@@ -47,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 
 class AppendState(Enum):
+    """Where the writing end stands; see the drawing in the module's text."""
+
     IDLE = "idle"
     """No ledger takes entries; the next group opens one."""
     OPEN = "open"

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 
 class Clocks(NamedTuple):
+    """What time it is, and how much time has passed."""
+
     wall_ms: Callable[[], int]
     """The time of day, in ms since the epoch, for times that are stored or shown. It may jump."""
     monotonic_s: Callable[[], float] = time.monotonic

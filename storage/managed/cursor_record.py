@@ -198,6 +198,8 @@ def _partial(stored: Iterable[pb.BatchedEntryDeletionIndexInfo]) -> list[tuple[P
 
 
 def _add_partial(record: pb.PositionInfo | pb.ManagedCursorInfo, acks: AckState, count_max: int) -> None:
+    """Adds up to `count_max` half-acknowledged batches to the record, the nearest to the mark-delete, as far as
+    PARTIAL_WORDS_MAX allows."""
     room = PARTIAL_WORDS_MAX
     for ledger_id, entry_id in nsmallest(count_max, acks.partial):
         words = words_of_mask(acks.partial[ledger_id, entry_id])

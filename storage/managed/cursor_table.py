@@ -24,8 +24,8 @@ AT_ONCE = 32
 """How many cursors are recovered in parallel."""
 
 UNSURE_MAX = 1_000
-"""How many names are remembered of cursors whose making had no answer. The node of any further one is found again when
-the managed ledger is opened anew."""
+"""How many cursors are remembered whose creation had no answer. The node of any further one is found when the managed
+ledger is opened anew."""
 
 SKIPPED_AT_ONCE = 1_000
 """How many lost entries a cursor acknowledges before others have their turn on the loop."""
@@ -128,6 +128,7 @@ class CursorTable:
             return cursor
 
     def new_non_durable(self, start: Position) -> Cursor:
+        """See `ManagedLedger.new_non_durable_cursor`."""
         acks = AckState(self._ledgers, Position(-1, -1))
         acks.reset(self._ledgers.start_of(start))
         cursor = self._cursor("", acks, None, {})

@@ -57,6 +57,7 @@ def serialize_list(
 
 
 def _ledger(ledger: pb.ManagedLedgerInfo.LedgerInfo) -> LedgerInfo:
+    """Returns a ledger of the record, with what we do not interpret in `extra`."""
     offload = ledger.offloadContext
     offloaded_only = offload.complete and offload.bookkeeperDeleted
     ledger_id, entries, size, closed_ms = ledger.ledgerId, ledger.entries, ledger.size, ledger.timestamp

@@ -160,6 +160,7 @@ class ManagedLedger:
         return position > self._ledgers.last_confirmed
 
     def stats(self) -> ManagedLedgerStats:
+        """Returns what internalStats shows of this managed ledger."""
         ledgers, appender = self._ledgers, self._appender
         held_by = self._trimmer.choose().held_by
         if held_by == "cursor":

@@ -53,6 +53,7 @@ class TakeoverWatch:
         self._suspect(name)
 
     async def close(self) -> None:
+        """Ends watching and asking."""
         if self._cancel is not None:
             self._cancel()
             self._cancel = None
