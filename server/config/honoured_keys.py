@@ -156,6 +156,11 @@ HTTP = (
     whole("httpMaxRequestHeaderSize", 256, 1 << 20, "bytes"),
     whole("maxConcurrentHttpRequests", 1, MAX_INT),
     switch("webServiceRequestLogEnabled"),
+    switch("webSocketServiceEnabled"),
+    whole("webSocketMaxTextFrameSize", 1_024, MAX_FRAME_BYTES, "bytes"),
+    whole("webSocketSessionIdleTimeoutMillis", -1, MAX_INT, "milliseconds"),
+    whole("webSocketPingDurationSeconds", -1, MAX_INT, "seconds"),
+    whole("webSocketMaxConnections", 0, MAX_INT),
 )
 
 TOPICS = (

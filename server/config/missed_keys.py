@@ -51,7 +51,6 @@ NOT_HERE: Mapping[str, MissedKey] = {
     "transactionCoordinatorEnabled": _on("there are no transactions: clients that begin one are refused"),
     "functionsWorkerEnabled": _on("functions, sources and sinks are not run: their admin calls answer 409"),
     "enablePackagesManagement": _on("packages cannot be uploaded: their admin calls answer 503"),
-    "webSocketServiceEnabled": _on("clients cannot come in by WebSocket"),
     "messagingProtocols": _any("protocol handlers are not loaded: clients of other protocols cannot connect"),
     "brokerInterceptors": _any(f"interceptors do not run: {_CLASSES}"),
     "additionalServlets": _any(f"additional servlets are not served: {_CLASSES}"),

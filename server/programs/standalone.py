@@ -32,6 +32,7 @@ from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.config.upkeep_settings import UpkeepSettings
+from magnetar.server.config.websocket_settings import WebSocketSettings
 from magnetar.server.network.advertised_listeners import AdvertisedListeners, ListenerSettings
 from magnetar.server.network.port_reservation import port_in_use
 from magnetar.server.network.ports import PortChoice, ReservedPorts, Urls, reserve_ports
@@ -58,6 +59,7 @@ from pulsar_proto.errors import PulsarError
 if TYPE_CHECKING:
     from magnetar.server.security.security import Security
     from magnetar.server.web.calls import Route
+    from magnetar.server.web.upgrades import Upgrades
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +188,7 @@ class Standalone:
         watch_permissions(broker)
         broker.listeners = listeners
         broker.readiness = self._readiness
-        await self._listen(broker, ports, config.fill(WebSettings))
+        await self._listen(broker, ports, config.fill(WebSettings), config.fill(WebSocketSettings))
         self.urls = ports.urls
         keep_from_others(self._options.data_dir)
         # What is alive now lives as long as the process. Python's collector need not look at it again.
@@ -225,10 +227,12 @@ class Standalone:
         upkeep.start()
         return service
 
-    async def _listen(self, broker: Broker, ports: ReservedPorts, settings: WebSettings) -> None:
+    async def _listen(
+        self, broker: Broker, ports: ReservedPorts, settings: WebSettings, sockets: WebSocketSettings
+    ) -> None:
         """Listens on all ports, as the last step of the start. Raises AlreadyInUseError, which names the port, when
         another server began to listen on it after it was reserved."""
-        web = WebListener(broker, admin_routes, settings)
+        web = WebListener(broker, admin_routes, settings, websockets(sockets, settings))
         clients = BrokerListener(ClientTraffic(broker), commands_of(broker.security))
         for listener, listening in ((web, ports.web), (clients, ports.broker)):
             self._closing.push_async_callback(listener.close)
@@ -247,6 +251,20 @@ def admin_routes() -> "tuple[Route, ...]":
     from magnetar.server.admin.routes import ROUTES
 
     return ROUTES
+
+
+def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broker], Upgrades] | None":
+    """Returns what makes the WebSocket service, which is imported when the first HTTP client connects, or None when it
+    is switched off."""
+    if not sockets.web_socket_service_enabled:
+        return None
+
+    def load(broker: Broker) -> "Upgrades":
+        from magnetar.server.websocket.upgrade import WebSocketService
+
+        return WebSocketService(broker, sockets, web.max_http_server_connections)
+
+    return load
 
 
 def make_security(config: ServerConfig, store: MetadataStore, service: BrokerService) -> "Security | None":

@@ -21,6 +21,7 @@ from magnetar.server.web.loop_share import LoopShare
 from magnetar.server.web.request_log import call_of, log_request
 from magnetar.server.web.responses import answered, refused, send
 from magnetar.server.web.router import PathReading, Router, fault_of_parts
+from magnetar.server.web.upgrades import Upgrades, answer_upgrade
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import PulsarError
 
@@ -40,13 +41,21 @@ BODY_BYTES_MAX = 1 << 20
 """A longer body is refused with 413. The longest bodies that clients send for good reasons are schemas."""
 
 
-def make_server(broker: "Broker", router: Router, settings: WebSettings) -> HttpServer:
-    """A server for the calls that `router` knows; it makes a protocol for each connection that is accepted."""
+def make_server(
+    broker: "Broker", router: Router, settings: WebSettings, upgrades: Upgrades | None = None
+) -> HttpServer:
+    """A server for the calls that `router` knows; it makes a protocol for each connection that is accepted. `upgrades`
+    answers requests for sockets, if there are any."""
     gate = CallGate(settings.max_concurrent_http_requests)
     share = LoopShare()
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         began_s = share.clock()
+        if upgrades is not None and upgrades.takes(request.rel_url.raw_path):
+            response = await answer_upgrade(upgrades, request, gate, share)
+            if settings.web_service_request_log_enabled:
+                log_request(request, response, None, share.clock() - began_s)
+            return response
         call = _Incoming(broker, router, request)
         try:
             with gate.entered(is_urgent=call.is_urgent):

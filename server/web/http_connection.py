@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -57,6 +57,20 @@ HEAD_TOO_LARGE = 431
 UNEXPECTED = "An unexpected error occurred in the server; its log says more"
 
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class HttpSocket(Protocol):
+    """A WebSocket, as the connection that it was upgraded from tells it what happens."""
+
+    def heard(self) -> None:
+        """Bytes came from the peer."""
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+    def lost(self) -> None:
+        """The connection is gone."""
 
 
 class HttpServer(web.Server):
@@ -111,6 +125,7 @@ class HttpConnection(web.RequestHandler):
         "_is_busy",
         "_is_unreadable",
         "_server",
+        "_socket",
         "body_is_broken",
     )
 
@@ -138,6 +153,8 @@ class HttpConnection(web.RequestHandler):
         """Whether all further bytes are ignored, because it is unknown where a request begins."""
         self._deadline: asyncio.TimerHandle | None = None
         """Closes the connection when the head does not come in time."""
+        self._socket: HttpSocket | None = None
+        """Set once the connection is a WebSocket: then what comes are its frames, which aiohttp's parser takes."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -150,13 +167,35 @@ class HttpConnection(web.RequestHandler):
         self._server.seats.leave(self)
         self._disarm()
         self._is_unreadable = True
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            socket.lost()
         if self._body is not None:
             # A call that reads the body later would get a RuntimeError of aiohttp, which looks like a fault of ours.
             self._break_off(self._body)
             self._body = None
         super().connection_lost(exc)
 
+    def upgraded(self, socket: HttpSocket) -> None:
+        """Called when an upgrade was answered. The connection is no longer in the web port's share of the event loop,
+        and tells `socket` what happens until it is lost."""
+        self._socket = socket
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._socket is not None:
+            self._socket.pause_writing()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._socket is not None:
+            self._socket.resume_writing()
+
     def data_received(self, data: bytes) -> None:
+        if self._socket is not None:
+            self._socket.heard()
+            super().data_received(data)
+            return
         began_s = self._server.share.clock()
         self._receive(data)
         self._server.share.spend(self._server.share.clock() - began_s)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from magnetar.server.broker.broker import Broker
     from magnetar.server.web.calls import Route
+    from magnetar.server.web.upgrades import Upgrades
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +46,16 @@ class WebListener(PortListener):
         broker: "Broker",
         load_routes: "Callable[[], Iterable[Route]]",
         settings: WebSettings | None = None,
+        load_upgrades: "Callable[[Broker], Upgrades] | None" = None,
     ) -> None:
-        """`load_routes` imports the calls of this port and returns them; it is called on a thread."""
+        """`load_routes` imports the calls of this port and returns them, and `load_upgrades` what answers requests for
+        WebSockets; both are called on a thread."""
         self._settings = settings or WebSettings()
         super().__init__(self._settings.http_server_accept_queue_size)
         self._broker = broker
         self._load_routes = load_routes
+        self._load_upgrades = load_upgrades
+        self._upgrades: Upgrades | None = None
         self._web: web.Server | None = None
         self._loading: asyncio.Task[None] | None = None
         """The import, from the first client on. None again after an import that failed: the next client repeats it."""
@@ -68,6 +73,8 @@ class WebListener(PortListener):
             self._loading.cancel()
         for door in list(self._doors):
             door.refuse()
+        if self._upgrades is not None:
+            self._upgrades.close()
         if self._web is not None:
             await self._web.shutdown(CLOSE_SECONDS)
 
@@ -101,8 +108,8 @@ class WebListener(PortListener):
 
     async def _load(self) -> None:
         try:
-            app, router = await asyncio.to_thread(self._import)
-            self._web = app.make_server(self._broker, router, self._settings)
+            app, router, self._upgrades = await asyncio.to_thread(self._import)
+            self._web = app.make_server(self._broker, router, self._settings, self._upgrades)
             for door in list(self._doors):
                 door.open(cast(asyncio.Protocol, self._web()))
         except Exception:
@@ -112,9 +119,11 @@ class WebListener(PortListener):
                 door.fail()
 
     def _import(self) -> Any:
-        """Returns the module `http_app` and the router of all routes. Runs on a thread."""
+        """Returns the module `http_app`, the router of all routes, and what answers requests for WebSockets or None.
+        Runs on a thread."""
         app = import_module(".http_app", __package__)
-        return app, app.Router(self._load_routes())
+        upgrades = None if self._load_upgrades is None else self._load_upgrades(self._broker)
+        return app, app.Router(self._load_routes()), upgrades
 
 
 class _Door(asyncio.Protocol):

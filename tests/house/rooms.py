@@ -113,6 +113,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/security",
         *TOPICS,
     ),
+    "server/websocket": (
+        *LOG,
+        "server/broker",
+        "server/config",
+        "server/namespaces",
+        "server/process",
+        "server/security",
+        *TOPICS,
+        "server/web",
+    ),
     "server/admin": (
         *LOG,
         "storage/bookie",
@@ -148,6 +158,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *TOPICS,
         "server/upkeep",
         "server/web",
+        "server/websocket",
     ),
     "server/programs/bookie": (
         *LOG,

@@ -16,6 +16,7 @@ from magnetar.server.config.properties_file import parse_properties
 from magnetar.server.config.security_settings import SecuritySettings, TlsSettings
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.config.upkeep_settings import UpkeepSettings
+from magnetar.server.config.websocket_settings import WebSocketSettings
 from magnetar.server.network.advertised_listeners import ListenerSettings
 from magnetar.server.programs.storage_start import MetadataSettings
 from magnetar.storage.bookie.bookie_config import BookieConfig
@@ -35,6 +36,7 @@ SETTINGS = (
     LedgerConfig,
     ListenerSettings,
     WebSettings,
+    WebSocketSettings,
 )
 
 APACHE_STANDALONE = """\
@@ -129,7 +131,7 @@ def test_what_clients_will_miss_is_told_in_lines_of_their_own(conf: Path, caplog
         f"{conf}:8: topicFactoryClassName is not honoured in this version: classes of Java are not loaded",
         "--set: functionsWorkerEnabled is not honoured in this version: functions, sources and sinks are not run: "
         "their admin calls answer 409",
-        "without effect in this version: webSocketServiceEnabled, maxUnackedMessagesPerBroker, enablePersistentTopics, "
+        "without effect in this version: maxUnackedMessagesPerBroker, enablePersistentTopics, "
         "numIOThreads, schemaRegistryStorageClassName",
     ]
     assert {record.levelno for record in caplog.records} == {logging.WARNING}

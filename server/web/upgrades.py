@@ -1,0 +1,79 @@
+"""What the web port knows of sockets: whoever answers requests for an upgrade (RFC 6455) implements `Upgrades`.
+
+A request for an upgrade is a call until its socket is open: it counts as a call in progress, has a deadline, and its
+refusals are HTTP answers. From then on the socket is a connection only: it keeps its seat, no call is in progress, and
+its time on the event loop is not the web port's share.
+"""
+
+import asyncio
+import logging
+from typing import Protocol
+
+from aiohttp import web
+
+from magnetar.metadata.errors import MetadataError
+from magnetar.server.web.call_gate import CallGate
+from magnetar.server.web.calls import Refusal
+from magnetar.server.web.http_connection import UNEXPECTED
+from magnetar.server.web.loop_share import LoopShare
+from magnetar.server.web.request_log import call_of
+from magnetar.server.web.responses import refused, send
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
+from pulsar_proto.errors import PulsarError
+
+log = logging.getLogger(__name__)
+
+OPEN_SECONDS_MAX = 30.0
+"""How long it may take until a socket is opened or refused."""
+
+
+class OpenedSocket(Protocol):
+    """A socket that may be opened: everything that could be refused was judged."""
+
+    async def run(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Sends the answer 101 and serves the socket until it is closed. It raises nothing but CancelledError."""
+
+
+class Upgrades(Protocol):
+    """Answers requests for an upgrade."""
+
+    def takes(self, raw_path: str) -> bool:
+        """Returns whether a path, still encoded, is that of a socket."""
+
+    async def open(self, request: web.BaseRequest) -> OpenedSocket:
+        """Judges a request. Raises Refusal. When it is cancelled, it leaves nothing behind."""
+
+    def close(self) -> None:
+        """Called when the web port closes: asks all sockets to end."""
+
+
+async def answer_upgrade(
+    upgrades: Upgrades, request: web.BaseRequest, gate: CallGate, share: LoopShare
+) -> web.StreamResponse:
+    """Opens a socket and serves it until it is closed, or refuses it. Returns what was answered."""
+    try:
+        with gate.entered(is_urgent=False):
+            opened = await share.run(_opened(upgrades, request))
+    except Refusal as refusal:
+        response = refused(refusal)
+        response.force_close()
+        await send(request, response)
+        return response
+    return await opened.run(request)
+
+
+async def _opened(upgrades: Upgrades, request: web.BaseRequest) -> OpenedSocket:
+    try:
+        async with asyncio.timeout(OPEN_SECONDS_MAX):
+            return await upgrades.open(request)
+    except TimeoutError:
+        log.warning("%s was not answered in %s s", call_of(request), OPEN_SECONDS_MAX)
+        raise Refusal(504, f"The socket was not opened in {OPEN_SECONDS_MAX:g} s") from None
+    except (PulsarError, MetadataError, ManagedLedgerError) as error:
+        log.warning("%s failed: %s", call_of(request), error)
+        raise Refusal(500, str(error)) from error
+    except Refusal:
+        raise
+    except Exception as error:
+        log.exception("%s failed", call_of(request))
+        raise Refusal(500, UNEXPECTED) from error

@@ -1,0 +1,44 @@
+"""What is plugged into a socket: a session publishes, consumes or reads for one WebSocket client.
+
+A session is a class whose constructor takes the `WebSocketClient`, the `SocketPath` and the query parameters, and
+raises QueryFault for parameters that make no sense. `sessions.py` says which class serves which kind of path.
+
+The life of a session, in this order:
+
+1. `open()`, before the upgrade. It asks `client.authorize(...)` first, for every topic, and then attaches its producers
+   or consumers to the topics, with the client as their `ClientConnection`. What it raises becomes an HTTP answer.
+2. `started()`, when the upgrade was answered. Consumers get their first permits here, not before.
+3. `on_text()` for each text of the peer, and `on_command()` for each frame that the topic's code wrote for this client:
+   SEND_RECEIPT, SEND_ERROR, CLOSE_PRODUCER, MESSAGE, CLOSE_CONSUMER, ACTIVE_CONSUMER_CHANGE, REACHED_END_OF_TOPIC.
+   Frames are never handed over from inside of the call that wrote them, but soon after it, in their order.
+   `tick()` comes about once a second.
+4. `closed()`, at least once and in any case, also after an `open()` that failed: nothing of the session may stay in a
+   topic.
+
+A session answers with `client.say(json)`. It holds up its peer with `client.throttle_reading(key)`, and ends the socket
+with `client.close(reason, code)`. Whatever it raises closes its socket and no other.
+"""
+
+from typing import Protocol
+
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+
+class Session(Protocol):
+    """See the module's docstring. All of it is called on the event loop's thread."""
+
+    async def open(self) -> None:
+        """Attaches the session to its topics. Raises QueryFault and PulsarError. It runs to its end even if the peer
+        leaves meanwhile; `closed` is then called once more, after it."""
+
+    def started(self) -> None: ...
+
+    def on_text(self, text: str) -> None: ...
+
+    def on_command(self, command: pb.BaseCommand, payload: bytes | None) -> None:
+        """`payload` is what follows the command in the frame: for MESSAGE the stored payload from its checksum on."""
+
+    def tick(self, now_s: float) -> None:
+        """`now_s` is the event loop's time."""
+
+    def closed(self) -> None: ...

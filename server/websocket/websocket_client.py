@@ -1,0 +1,397 @@
+"""One WebSocket client, as topics see it: a `ClientConnection` whose frames do not go to a socket but to a session.
+
+What producers and consumers write for this client is collected during a turn of the event loop. At its end the frames
+are cut and handed to the session, whose answers leave as WebSocket text messages (RFC 6455, section 5) in one write.
+
+Back-pressure works both ways. While the peer does not take its output, `is_writable` is False, so dispatchers choose
+other consumers, and no further text is read from the peer. While a session or a limiter throttles the client, its texts
+stay in aiohttp's queue, which stops reading the socket when it is full.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from enum import Enum
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from aiohttp import WSMsgType, web
+
+from magnetar.server.security.operations import TopicOperation
+from magnetar.server.web.http_connection import HttpConnection
+from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import close_consumer_frame, close_producer_frame
+
+if TYPE_CHECKING:
+    from magnetar.server.security.principals import Principal
+    from magnetar.server.websocket.session import Session
+    from magnetar.server.websocket.upgrade import WebSocketService
+
+log = logging.getLogger(__name__)
+
+OUTPUT_HIGH_WATER_BYTES = 1 << 20
+OUTPUT_LOW_WATER_BYTES = 256 << 10
+OUTPUT_MAX_BYTES = 128 << 20
+"""A peer for which so much output waits is cut off. Only what a dispatcher had read already can exceed the high-water
+mark."""
+
+TEXTS_A_STEP = 100
+"""After so many texts of one read, other clients have a turn."""
+
+CLOSE_SECONDS = 5.0
+"""How long a socket that was closed from this side may take to answer before its connection is cut off."""
+
+STUCK_SECONDS_MAX = 60.0
+"""A peer that takes nothing of its output for so long is cut off."""
+
+CLOSE_REASON_BYTES_MAX = 123
+"""The longest reason that a close frame holds (RFC 6455, section 5.5)."""
+
+GOING_AWAY, UNSUPPORTED_DATA, INTERNAL_ERROR = 1001, 1003, 1011
+"""Codes of close frames (RFC 6455, section 7.4.1)."""
+
+CLIENT_VERSION = "Magnetar-WebSocket"
+PROTOCOL_VERSION = 20
+"""The version of Pulsar's protocol that sessions understand: batches, checksums, ends of topics."""
+
+_SIZES = Struct(">II").unpack_from
+_SHORT = Struct(">BB").pack
+_MIDDLE = Struct(">BBH").pack
+_LONG = Struct(">BBQ").pack
+_FINAL_TEXT = 0x81
+_PING = b"\x89\x04PING"
+"""AbstractWebSocketHandler.onWebSocketConnect sends the same payload."""
+
+
+class SocketState(Enum):
+    """A socket's states; it goes through them in this order and may leave out the second."""
+
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class WebSocketClient:
+    """One socket. Implements `magnetar.server.topics.client_connection.ClientConnection`, and `HttpSocket` of the web
+    port's connection."""
+
+    def __init__(self, service: "WebSocketService", request: web.BaseRequest, principal: "Principal | None") -> None:
+        self.service = service
+        self.broker = service.broker
+        self.principal = principal
+        """Who the peer is; None while authentication is off."""
+        peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+        self.remote_address = f"/{f'[{peer[0]}]' if ':' in peer[0] else peer[0]}:{peer[1]}" if peer else "/unknown"
+        self.state = SocketState.OPENING
+        self.session: Session
+        """Set by the service before anything else is done with the client."""
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._socket: web.WebSocketResponse | None = None
+        self._frames: list[bytes] = []
+        """What the topics' code wrote and the session has not seen yet."""
+        self._output: list[bytes] = []
+        self._output_bytes = 0
+        self._is_scheduled = False
+        self._is_paused = False
+        self._throttles: set[object] = set()
+        self._may_read: asyncio.Future[None] | None = None
+        self._waiters: list[Callable[[], None]] = []
+        self._liveness: asyncio.Future[bool] | None = None
+        self._goodbye: asyncio.Task[None] | None = None
+        now_s = self._loop.time()
+        self._active_s = self._pinged_s = self._taken_s = now_s
+        self._unsent_seen = 0
+
+    async def authorize(self, operation: TopicOperation, topic: TopicName, subscription: str | None = None) -> None:
+        """Returns when the peer may. Raises AuthorizationFault when it may not, TopicNotFound for a tenant that does
+        not exist, and ServiceNotReady when the permissions cannot be read."""
+        await self.service.authorize(self, operation, topic, subscription)
+
+    # --- ClientConnection --------------------------------------------------------------------------------------------
+
+    @property
+    def client_version(self) -> str:
+        return CLIENT_VERSION
+
+    @property
+    def protocol_version(self) -> int:
+        return PROTOCOL_VERSION
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is not SocketState.CLOSED
+
+    @property
+    def is_writable(self) -> bool:
+        return not self._is_paused and self._output_bytes < OUTPUT_HIGH_WATER_BYTES
+
+    def when_writable(self, callback: Callable[[], None]) -> None:
+        if self.is_open:
+            self._waiters.append(callback)
+            self._schedule()
+
+    def write(self, data: bytes) -> None:
+        if self.is_open:
+            self._frames.append(data)
+            self._schedule()
+
+    def write_frames(self, chunks: list[bytes]) -> None:
+        if self.is_open:
+            self._frames += chunks
+            self._schedule()
+
+    def throttle_reading(self, key: object) -> None:
+        self._throttles.add(key)
+
+    def release_reading(self, key: object) -> None:
+        self._throttles.discard(key)
+        if not self._throttles and self._may_read is not None and not self._may_read.done():
+            self._may_read.set_result(None)
+
+    def close_producer(self, producer_id: int) -> None:
+        self.write(close_producer_frame(producer_id))
+
+    def close_consumer(self, consumer_id: int) -> None:
+        self.write(close_consumer_frame(consumer_id))
+
+    async def check_liveness(self) -> bool:
+        timeout_ms = self.broker.limits.connection_liveness_check_timeout_millis
+        if timeout_ms <= 0 or self.state is SocketState.OPENING:
+            return self.is_open
+        if not self.is_open:
+            return False
+        if self._liveness is None or self._liveness.done():
+            self._liveness = self._loop.create_future()
+            self._loop.call_later(timeout_ms / 1000, self._liveness_expired, self._liveness)
+            self._send_now(_PING)
+        return await asyncio.shield(self._liveness)
+
+    def close(self, reason: str, code: int = INTERNAL_ERROR) -> None:
+        """Ends the socket: the peer is told the code and the reason."""
+        if not self._become_closed(reason):
+            return
+        if self._socket is not None:
+            self._send_output()
+            self._goodbye = self.broker.spawn(self._say_goodbye(self._socket, code, reason))
+
+    # --- for the session ---------------------------------------------------------------------------------------------
+
+    def say(self, text: bytes) -> None:
+        """Sends one text message, UTF-8, at the end of this turn of the event loop."""
+        if not self.is_open:
+            return
+        size = len(text)
+        if size < 126:
+            head = _SHORT(_FINAL_TEXT, size)
+        elif size < 65_536:
+            head = _MIDDLE(_FINAL_TEXT, 126, size)
+        else:
+            head = _LONG(_FINAL_TEXT, 127, size)
+        self._output += (head, text)
+        self._output_bytes += size
+        self._schedule()
+
+    # --- for the service ---------------------------------------------------------------------------------------------
+
+    async def run(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answers the upgrade and serves the socket until it is closed. Raises nothing but CancelledError."""
+        limit = self.service.settings.web_socket_max_text_frame_size
+        # aiohttp refuses what is as long as its limit. A compressed text could be a thousand times as long as what the
+        # peer sent, so compression is not offered.
+        socket = web.WebSocketResponse(timeout=CLOSE_SECONDS, compress=False, max_msg_size=limit + 1)
+        connection = request.protocol
+        assert isinstance(connection, HttpConnection)
+        try:
+            if self.is_open:
+                await socket.prepare(request)
+                self._begin(socket, connection)
+                await self._read(socket)
+        except ConnectionError as error:
+            self._become_closed(f"closed by the peer ({error})")
+        except Exception:
+            log.exception("%s: a socket failed", self.remote_address)
+            self.close("an error of the server; its log says more")
+        finally:
+            self._become_closed("closed by the peer")
+        if self._goodbye is not None:
+            await asyncio.shield(self._goodbye)
+        return socket
+
+    def tick(self, now_s: float) -> None:
+        """Called about once a second: pings, and closes a socket that is idle or takes nothing of its output."""
+        if self.state is not SocketState.OPEN:
+            return
+        assert self._transport is not None
+        settings = self.service.settings
+        unsent = self.unsent_bytes
+        if unsent != self._unsent_seen or not unsent:
+            self._unsent_seen, self._taken_s = unsent, now_s
+        if now_s - self._taken_s > STUCK_SECONDS_MAX:
+            self.cut_off(f"took nothing of {unsent} bytes in {STUCK_SECONDS_MAX:g} s")
+            return
+        idle_ms = settings.web_socket_session_idle_timeout_millis
+        if 0 < idle_ms <= (now_s - self._active_s) * 1000:
+            self.close(f"idle for {idle_ms} ms (webSocketSessionIdleTimeoutMillis)", GOING_AWAY)
+            return
+        ping_s = settings.web_socket_ping_duration_seconds
+        if 0 < ping_s <= now_s - self._pinged_s:
+            self._pinged_s = now_s
+            self._send_now(_PING)
+        self._guarded(lambda: self.session.tick(now_s))
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the peer has not taken."""
+        return self._output_bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+
+    def cut_off(self, reason: str) -> None:
+        """Ends the socket at once. What was not delivered is lost."""
+        self._become_closed(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- HttpSocket: called by the connection of the web port --------------------------------------------------------
+
+    def heard(self) -> None:
+        """Bytes came from the peer."""
+        self._active_s = self._loop.time()
+        if self._liveness is not None and not self._liveness.done():
+            self._liveness.set_result(True)
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+        self.throttle_reading(self)
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self.release_reading(self)
+        self._schedule()
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self._become_closed("closed by the peer")
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _begin(self, socket: web.WebSocketResponse, connection: HttpConnection) -> None:
+        transport = connection.transport
+        if not self.is_open or transport is None:
+            raise ConnectionResetError("the connection was lost during the upgrade")
+        self._socket, self._transport, self.state = socket, transport, SocketState.OPEN
+        transport.set_write_buffer_limits(high=OUTPUT_HIGH_WATER_BYTES, low=OUTPUT_LOW_WATER_BYTES)
+        connection.upgraded(self)
+        log.info("%s: WebSocket of a %s", self.remote_address, self.service.named(self))
+        self._guarded(self.session.started)
+        self._schedule()
+
+    async def _read(self, socket: web.WebSocketResponse) -> None:
+        texts = 0
+        while self.is_open:
+            if self._throttles:
+                self._may_read = self._loop.create_future()
+                await self._may_read
+                continue
+            message = await socket.receive()
+            if message.type is WSMsgType.TEXT:
+                if self.is_open:
+                    self.session.on_text(message.data)
+                texts += 1
+                if texts % TEXTS_A_STEP == 0:
+                    await asyncio.sleep(0)
+            elif message.type is WSMsgType.BINARY:
+                self.close("binary messages are not taken: send JSON as text", UNSUPPORTED_DATA)
+            else:
+                self._become_closed(_end_of(socket, message.type))
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled and self.state is SocketState.OPEN:
+            self._is_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        frames, self._frames = self._frames, []
+        if frames:
+            self._guarded(lambda: self._hand_over(b"".join(frames)))
+        self._send_output()
+        while self._waiters and self.is_writable and self.is_open:
+            waiters, self._waiters = self._waiters, []
+            for callback in waiters:
+                callback()
+
+    def _hand_over(self, data: bytes) -> None:
+        for command, payload in _cut(data):
+            if self.is_open:
+                self.session.on_command(pb.BaseCommand.FromString(command), payload)
+
+    def _send_output(self) -> None:
+        if self._output:
+            output, self._output = self._output, []
+            self._output_bytes = 0
+            self._send_now(b"".join(output))
+
+    def _send_now(self, data: bytes) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._active_s = self._loop.time()
+        self._transport.write(data)
+        if self._transport.get_write_buffer_size() > OUTPUT_MAX_BYTES:
+            self.cut_off(f"does not read: {self.unsent_bytes} bytes wait for it")
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        """Runs code of the session: whatever it raises closes this socket, and no other."""
+        try:
+            call()
+        except Exception:
+            log.exception("%s: a socket failed", self.remote_address)
+            self.close("an error of the server; its log says more")
+
+    def _become_closed(self, reason: str) -> bool:
+        """The one place where a socket ends: nothing of it stays in a topic. Returns False when it has ended before."""
+        if not self.is_open:
+            return False
+        log.info("%s: WebSocket closed: %s", self.remote_address, reason)
+        self.state = SocketState.CLOSED
+        self._frames.clear()
+        self._waiters.clear()
+        self._throttles.clear()
+        if self._may_read is not None and not self._may_read.done():
+            self._may_read.set_result(None)
+        if self._liveness is not None and not self._liveness.done():
+            self._liveness.set_result(False)
+        self.service.left(self)
+        try:
+            self.session.closed()
+        except Exception:
+            log.exception("%s: a session could not be closed", self.remote_address)
+        return True
+
+    async def _say_goodbye(self, socket: web.WebSocketResponse, code: int, reason: str) -> None:
+        text = reason.encode("utf-8", "replace")[:CLOSE_REASON_BYTES_MAX].decode("utf-8", "ignore")
+        try:
+            await socket.close(code=code, message=text.encode())
+        except Exception as error:
+            log.info("%s: the end could not be told: %s", self.remote_address, error)
+
+    def _liveness_expired(self, check: "asyncio.Future[bool]") -> None:
+        if not check.done():
+            check.set_result(False)
+            self.cut_off("no answer to the liveness check")
+
+
+def _end_of(socket: web.WebSocketResponse, ended_by: WSMsgType) -> str:
+    if ended_by is WSMsgType.ERROR:
+        return f"the peer broke the protocol ({socket.close_code})"
+    return f"closed by the peer ({socket.close_code})"
+
+
+def _cut(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yields command and payload of each frame; our own code has written them, so they are sound."""
+    at = 0
+    while at < len(data):
+        total, command_size = _SIZES(data, at)
+        start, end = at + 8 + command_size, at + 4 + total
+        yield data[at + 8 : start], data[start:end] if start < end else None
+        at = end
