@@ -1,8 +1,9 @@
-"""A Spark session that does what another process says: runs in an environment of its own, imports nothing of ours.
+"""A Spark session that runs the code which another process sends. It runs in an environment of its own and imports
+nothing of ours.
 
-Each line on stdin is a JSON string of Python code; what the code leaves in `result` comes back as a line on stdout,
-{"result": …} or {"error": …}. Names that the code binds stay for the next line. Arguments: the connector's
-jar, NAME=VALUE….
+Each line on stdin is a JSON string of Python code. What the code leaves in `result` comes back as a line on stdout,
+{"result": …}, or {"error": …} when it fails. Names that the code binds are there for the next line. Arguments: the
+connector's jar, NAME=VALUE….
 """
 
 import json
@@ -14,7 +15,7 @@ from typing import Any
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 answers = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)  # whatever Java prints is no answer
+os.dup2(2, 1)  # what Java prints on stdout must not pass for an answer
 
 from pyspark.sql import SparkSession  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""A Spark job as a process of its own that can be killed, driver, JVM and workers at once."""
+"""A Spark job as a process of its own, whose driver, JVM and workers can be killed at once."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ SECONDS = 300
 
 
 class JobProcess:
-    """`magnetar spark JOB …` with JSON progress. Ends with its whole process group when the block ends."""
+    """Runs `magnetar spark JOB …` with JSON progress. When the block ends, the whole process group is ended."""
 
     def __init__(self, job: str, arguments: Sequence[str]) -> None:
         command = [sys.executable, "-m", "magnetar", "spark", job, *arguments]
@@ -31,12 +31,13 @@ class JobProcess:
         self._said = ""
 
     def until_batch(self, number: int) -> None:
-        """Waits until the job says that it finished batch `number` or a later one; AssertionError if it ends first."""
+        """Waits until the job says that it finished batch `number` or a later one. Raises AssertionError when it ends
+        before."""
         said = self._until(lambda record: int(record.get("batch", -1)) >= number)
         assert said, f"the job ended without batch {number}: {self._said}"
 
     def until_working(self) -> bool:
-        """Waits until Spark runs and the job begins; False when it ends before."""
+        """Waits until Spark runs and the job begins to work. Returns False when it ends before."""
         return self._until(lambda record: record.get("state") == "running" or "batch" in record)
 
     def _until(self, is_it: Callable[[dict[str, Any]], bool]) -> bool:
@@ -52,7 +53,7 @@ class JobProcess:
                 return True
 
     def for_a_while(self, chance: random.Random, seconds: float) -> bool:
-        """Lets it run for a random part of `seconds`; whether it is still running."""
+        """Lets the job run for a random part of `seconds`. Returns whether it is still running."""
         try:
             self._process.wait(chance.uniform(0, seconds))
         except subprocess.TimeoutExpired:
@@ -60,13 +61,14 @@ class JobProcess:
         return False
 
     def kill(self) -> None:
-        """SIGKILL to all of it."""
+        """Sends SIGKILL to all of its processes."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def result(self) -> dict[str, Any]:
-        """Waits for the end; the outcome that it printed. AssertionError for any other exit code than 0."""
+        """Waits for the end, and returns the outcome that the job printed. Raises AssertionError for any other exit
+        code than 0."""
         out, err = self._process.communicate(timeout=SECONDS)
         assert self._process.returncode == 0, f"{self._said}{err}\n{out}"
         found: dict[str, Any] = json.loads(out.strip().splitlines()[-1])

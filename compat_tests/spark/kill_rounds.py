@@ -1,7 +1,7 @@
 """Rounds of killing a Spark job at random moments: `python -m compat_tests.spark.kill_rounds --job JOB --rounds N`.
 
 A round has a topic and a folder of its own. The job is started, and driver, server or both are killed by SIGKILL at a
-random moment of its work, one to three times; then it is started until it ends well, and what it made is judged against
+random moment of its work, one to three times. Then it is started until it ends well, and what it made is compared with
 an independent read. What a job needs for that is a class `Rounds` (see the protocol) in `rounds_JOB.py`.
 """
 
@@ -41,9 +41,10 @@ exit codes: 0 all rounds as they should be, 1 something broke, 2 wrong usage
 VICTIMS = ("driver", "server", "both")
 KILLS_MAX = 3
 EARLY_KILLS = 0.2
-"""How many kills come at any moment; the others come when the job has begun to work, after Spark's long start."""
+"""The share of kills that come at any moment. The others come when the job has begun to work, after Spark's long
+start."""
 WORK_SECONDS = 8.0
-"""A kill comes so long after the job began to work, at most."""
+"""The longest time between the begin of the job's work and a kill."""
 ATTEMPTS_MAX = 5
 SETTINGS = {
     "brokerDeduplicationEnabled": "true",
@@ -51,16 +52,17 @@ SETTINGS = {
     "defaultRetentionTimeInMinutes": "-1",
     "defaultRetentionSizeInMB": "-1",
 }
-"""A topic that nobody subscribed to would be gone after a minute: a round takes longer. Without retention, what nobody
-subscribed to is deleted with its ledger when the server comes back, before the job or the judge read it."""
+"""Without these settings a topic without subscriptions would be deleted after a minute, which is less than a round
+takes; and its messages would be deleted with their ledger when the server comes back, before job or judge have read
+them."""
 NO_RETENTION = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
 EntryId = tuple[int, int, int, int]
-"""Partition, ledger, entry, batch index."""
+"""Partition, ledger id, entry id, batch index."""
 
 
 @dataclass
 class Scene:
-    """What a round has. `topic` is new, so is `folder`; `chance` is the only source of randomness."""
+    """What a round works with. `topic` and `folder` are new ones, and `chance` is the only source of randomness."""
 
     server: Server
     client: pulsar.Client
@@ -73,19 +75,20 @@ class Scene:
         return ["--service-url", self.server.broker_url, "--admin-url", self.server.web_url]
 
     def undisturbed(self, job: str, arguments: Sequence[str]) -> dict[str, Any]:
-        """A run of the job without kills, to compare with; its outcome. AssertionError when it fails."""
+        """Runs the job without kills, to compare with, and returns its outcome. Raises AssertionError when it fails."""
         with JobProcess(job, [*self.place(), *arguments]) as process:
             return process.result()
 
     def maybe_trimmed(self, subscription: str) -> None:
-        """In half of the rounds what the subscription passed is deleted with its ledger, from before the first message
-        on. Then `contents` has to be called whenever messages were written."""
+        """In half of the rounds, lets the server delete a ledger as soon as the subscription has passed it, from before
+        the first message on. Then `contents` has to be called whenever messages were written."""
         if self.chance.random() < 0.5:
             self.client.subscribe(self.topic, subscription, initial_position=pulsar.InitialPosition.Earliest).close()
             Admin(self.server).post(_admin_path(self.topic, "retention"), NO_RETENTION)
 
     def contents(self, topic: str) -> list[Any]:
-        """All messages, partition after partition, read by the official client, now or in an earlier call."""
+        """Returns all messages, partition after partition, as the official client read them now or in an earlier
+        call."""
         seen = self._seen.setdefault(topic, {})
         seen.update((entry_id(each.message_id()), each) for each in contents(self.client, topic))
         return [seen[each] for each in sorted(seen)]
@@ -96,7 +99,7 @@ def entry_id(message_id: pulsar.MessageId) -> EntryId:
 
 
 def partitions_of(topic: str) -> str:
-    """Where the admin interface has the number of its partitions."""
+    """Returns the path at which the admin interface has the number of a topic's partitions."""
     return _admin_path(topic, "partitions")
 
 
@@ -105,29 +108,30 @@ def _admin_path(topic: str, what: str) -> str:
 
 
 class Rounds(Protocol):
-    """One round of a job; made anew for each."""
+    """What a job needs for a round. Each round has a new object."""
 
     while_killed: Sequence[str]
-    """Options added to the runs that are killed, such as an interval as trigger and small batches; the last run of a
-    round is without them and has to end by itself."""
+    """Returns further options for the runs that are killed, such as an interval as trigger and small batches. The last
+    run of a round is without them, because it has to end by itself."""
 
     def prepare(self, scene: Scene) -> None:
-        """Writes the topic, or the first part of it."""
+        """Writes the topic's messages, or the first part of them."""
 
     def arguments(self) -> list[str]:
-        """The job's options without the service's URLs and --progress."""
+        """Returns the job's options, but for the service's URLs and --progress."""
 
     def meanwhile(self, scene: Scene) -> None:
-        """Called after each kill, with a running server: may write more."""
+        """Is called after each kill, when a server is running. It may write more messages."""
 
     def judge(self, outcome: dict[str, Any]) -> list[str]:
-        """What is wrong now that the job ended well, a sentence each. `outcome`: what its last run printed."""
+        """Returns a sentence for each thing that is wrong after the job ended well. `outcome` is what its last run
+        printed."""
 
 
 @dataclass
 class Report:
-    """`kills`: what was killed, in order. `starts`: how often the job was started, `failures` of them ended badly
-    after their last kill."""
+    """What happened in a round: what was killed, in order (`kills`), how often the job was started (`starts`), and how
+    many of these runs failed after their last kill (`failures`)."""
 
     job: str
     number: int
@@ -147,7 +151,7 @@ class Report:
 
 
 def play(job: str, rounds: Rounds, scene: Scene, number: int) -> Report:
-    """One round."""
+    """Runs one round."""
     report = Report(job, number)
     began = time.monotonic()
     rounds.prepare(scene)
@@ -164,7 +168,8 @@ def play(job: str, rounds: Rounds, scene: Scene, number: int) -> Report:
 
 
 def _disturb(job: str, rounds: Rounds, scene: Scene, report: Report) -> None:
-    """Starts the job and kills; a server that was killed alone comes back, and the job goes on or fails."""
+    """Starts the job, and kills what the round has chosen. A server that was killed alone is started again, and the job
+    goes on or fails."""
     chance = scene.chance
     victim = chance.choice(VICTIMS)
     early = chance.random() < EARLY_KILLS
@@ -174,7 +179,7 @@ def _disturb(job: str, rounds: Rounds, scene: Scene, report: Report) -> None:
         if running and process.for_a_while(chance, WORK_SECONDS):
             report.kills.append(f"{victim} early" if early else victim)
         else:
-            report.kills.append("nobody")  # it ended before its time came
+            report.kills.append("nobody")  # the job ended before the moment of the kill
             return
         if victim != "driver":
             scene.server.kill()
@@ -187,7 +192,7 @@ def _disturb(job: str, rounds: Rounds, scene: Scene, report: Report) -> None:
 
 
 def _to_the_end(job: str, rounds: Rounds, scene: Scene, report: Report) -> dict[str, Any] | None:
-    """Starts the job until it ends well; None when it does not."""
+    """Starts the job until it ends well, and returns its outcome; None when it never does."""
     for _ in range(ATTEMPTS_MAX):
         report.starts += 1
         with JobProcess(job, [*scene.place(), *rounds.arguments()]) as process:
@@ -200,14 +205,14 @@ def _to_the_end(job: str, rounds: Rounds, scene: Scene, report: Report) -> dict[
 
 
 def rounds_of(job: str) -> Callable[[], Rounds]:
-    """The job's class. Raises ModuleNotFoundError where nobody wrote one."""
+    """Returns the job's class. Raises ModuleNotFoundError when there is none."""
     made: Callable[[], Rounds] = import_module(f"compat_tests.spark.{MODULES[job]}").Rounds
     return made
 
 
 @contextlib.contextmanager
 def stage(folder: Path) -> Iterator[tuple[Server, pulsar.Client]]:
-    """A server with deduplication and an official client of it."""
+    """Gives a server with deduplication and an official client of it."""
     folder.mkdir(parents=True, exist_ok=True)
     with Server(folder, settings=SETTINGS) as server:
         logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(folder / "client.log"))
@@ -217,7 +222,8 @@ def stage(folder: Path) -> Iterator[tuple[Server, pulsar.Client]]:
 
 
 def run(jobs: dict[str, Callable[[], Rounds]], count: int, seed: int, folder: Path) -> Iterator[Report]:
-    """All rounds of all jobs; the last report is the server's own, when its log holds errors."""
+    """Yields the reports of all rounds of all jobs. When the server's log holds errors, the last report is about
+    these."""
     with stage(folder / "server") as (server, client):
         for job, make in jobs.items():
             for number in range(1, count + 1):

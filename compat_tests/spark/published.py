@@ -1,7 +1,7 @@
 """The published Spark Pulsar connector, unmodified, in an environment of its own (docs/spark/CONNECTORS.md).
 
-pyspark 3.4.4 with connector 2.12-3.1.1.4. A newer connector runs from a folder that an environment variable names, with
-a matching pyspark version in another variable; without them those tests skip and say so.
+That is connector 2.12-3.1.1.4 with pyspark 3.4.4. A newer connector is taken from a folder that an environment variable
+names, with the pyspark version that another variable names; without these, its tests are skipped and say so.
 """
 
 import json
@@ -29,12 +29,12 @@ JOBS_NEED = (
     "protobuf<8",
     "pyarrow<27",
 )
-"""What `magnetar.spark.jobs` imports besides pyspark, none newer than what the old pyspark was seen to work with."""
+"""What `magnetar.spark.jobs` imports besides pyspark, in versions that were seen to work with the old pyspark."""
 CONNECTOR = ("io.streamnative.connectors", "pulsar-spark-connector_2.12", "3.1.1.4")
 NEWER_JARS_VARIABLE = "MAGNETAR_SPARK_CONNECTOR_JARS"
 NEWER_PYSPARK_VARIABLE = "MAGNETAR_SPARK_CONNECTOR_PYSPARK"
 ROOT = Path(__file__).resolve().parents[2]
-"""Where the jobs are imported from, by the workers too."""
+"""The folder that the jobs are imported from, by Spark's workers too."""
 DRIVER = Path(__file__).with_name("driver.py")
 
 
@@ -45,12 +45,13 @@ def connector_jar() -> Path:
 
 
 def environment() -> Path:
-    """The interpreter with the old pyspark and what this project's jobs need beside it."""
+    """Returns the interpreter of an environment with the old pyspark and what this project's jobs need besides."""
     return python_with(f"pyspark-{PYSPARK}", [f"pyspark=={PYSPARK}", *JOBS_NEED], "3.11")
 
 
 def newer() -> tuple[Path, Path]:
-    """(interpreter, jar) of the newer connector that the environment names; skips without one."""
+    """Returns the interpreter and the jar of the newer connector that the environment names. Skips the test when it
+    names none."""
     folder, version = os.environ.get(NEWER_JARS_VARIABLE), os.environ.get(NEWER_PYSPARK_VARIABLE, "4.1.1")
     if not folder:
         pytest.skip(f"no newer connector: {NEWER_JARS_VARIABLE} names no folder with its jar")
@@ -60,7 +61,7 @@ def newer() -> tuple[Path, Path]:
 
 
 class Driver:
-    """A process with a Spark session. `run` gives it code and returns what that leaves in `result`."""
+    """A process with a Spark session. `run` sends it code, and returns what the code leaves in `result`."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Driver:
         jar: Path | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """`settings`: of the session, instead of those that make short tests fast."""
+        """`settings` are the session's settings, instead of those that make short tests fast."""
         python = python or environment()
         self._log = open(folder / "spark.log", "ab")  # noqa: SIM115, closed by close()
         self.process = subprocess.Popen(
@@ -86,7 +87,7 @@ class Driver:
             unavailable("Spark did not start")
 
     def run(self, code: str) -> Any:
-        """Raises AssertionError with the session's traceback."""
+        """Runs code in the session. Raises AssertionError with the session's traceback when it fails."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(textwrap.dedent(code)) + "\n")
         self.process.stdin.flush()
@@ -101,7 +102,7 @@ class Driver:
         return answer["result"]
 
     def kill(self) -> None:
-        """SIGKILL to the driver and its JVM at once."""
+        """Sends SIGKILL to driver and JVM at once."""
         os.killpg(self.process.pid, 9)
         self.process.wait()
 

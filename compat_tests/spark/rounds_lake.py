@@ -20,7 +20,8 @@ KEYS = 50
 
 
 class Rounds:
-    """Any format, with and without partitions and compaction; partitions are added while it is killed."""
+    """Makes tables of any format, with and without partitions and compaction. Partitions are added to the topic while
+    the job is killed."""
 
     while_killed: Sequence[str] = ("--trigger", "100 milliseconds", "--max-messages", "100")
 
@@ -92,7 +93,7 @@ class Rounds:
 
 
 def _table(kind: str, place: Path) -> pa.Table:
-    """As the tools of a table's users read it."""
+    """Returns the table's rows as the tools read them that people use for such tables."""
     if kind == "delta":
         return deltalake.DeltaTable(str(place)).to_pyarrow_table()
     if kind == "iceberg":

@@ -15,8 +15,8 @@ KEYS = 13
 
 
 class Rounds:
-    """While it is killed the job is slow (`--rate`); messages that come meanwhile lie behind the range's end, which the
-    first look fixes, so that the same range is asked for in every run."""
+    """While it is killed, the job is slow (`--rate`). Messages that come meanwhile are behind the range's end, which
+    the first look fixes, so that every run is asked for the same range."""
 
     while_killed: Sequence[str] = ("--rate", "600")
 
@@ -28,7 +28,7 @@ class Rounds:
         batch = scene.chance.randint(1, 20)
         self._producer = scene.client.create_producer(
             scene.topic,
-            batching_enabled=batch > 1,  # the client refuses batches of 1
+            batching_enabled=batch > 1,  # the client does not take 1 for the size of a batch
             batching_max_messages=max(2, batch),
             block_if_queue_full=True,
         )

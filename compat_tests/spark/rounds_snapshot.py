@@ -1,4 +1,4 @@
-"""Rounds of killing for snapshot_table: the table is what the client's reader says of each key, whatever was killed."""
+"""Rounds of killing snapshot_table: the table says of each key what the client's reader says, whatever was killed."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,8 @@ KEYS = 100
 
 
 class Rounds:
-    """Any kind of table, updates and deletes; partitions are added while it is killed, so that keys move."""
+    """Makes any kind of table from updates and deletes. Partitions are added while the job is killed, so that keys move
+    to others."""
 
     while_killed: Sequence[str] = ("--trigger", "100 milliseconds", "--max-messages", "150")
 
@@ -75,7 +76,7 @@ class Rounds:
 
 
 def _table(kind: str, place: Path) -> pa.Table:
-    """As the tools of a table's users read it."""
+    """Returns the table's rows as the tools read them that people use for such tables."""
     if kind == "delta":
         return deltalake.DeltaTable(str(place)).to_pyarrow_table()
     if kind == "iceberg":

@@ -1,7 +1,8 @@
-"""Rounds of `window_agg`: whatever is killed, every message is in its windows once or late once, and windows are exact.
+"""Rounds of killing window_agg: every message is in its windows once or late once, and windows are exact, whatever was
+killed.
 
-Disorder is smaller than the watermark, and late messages are hours late, so that only these may be late, wherever a
-kill cuts the batches.
+Disorder is smaller than the watermark, and late messages are hours late. So only these may be late, wherever a kill
+cuts the batches.
 """
 
 import json
@@ -44,7 +45,7 @@ class Rounds:
         self._produce(300)
 
     def _produce(self, count: int) -> None:
-        """A second apart; every level is another, so that it names its message."""
+        """Writes messages a second apart. Each has a level of its own, which names it."""
         chance = self._scene.chance
         producer = self._scene.client.create_producer(self._scene.topic)
         for number in range(self._count, self._count + count):
@@ -81,7 +82,7 @@ class Rounds:
         return [text for text, is_wrong in checks.items() if is_wrong]
 
     def _table(self) -> dict[Window, tuple[int, float]] | None:
-        """None when a window is there twice."""
+        """Returns the table's windows, None when one is there twice."""
         rows = rows_of(self._scene.folder / "out")
         found = {Window(row["key"], _ms(row["window_start"]), _ms(row["window_end"])): row for row in rows}
         if len(found) != len(rows):
@@ -89,7 +90,7 @@ class Rounds:
         return {window: (row["n"], row["sum_level"]) for window, row in found.items()}
 
     def _topic(self) -> dict[Window, tuple[int, float]] | None:
-        """None when a key is there twice."""
+        """Returns the topic's windows, None when a key is there twice."""
         messages = self._scene.contents(self._out)
         if len({each.partition_key() for each in messages}) != len(messages):
             return None
@@ -102,7 +103,7 @@ class Rounds:
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
-    """Of a Parquet table, as anybody reads it."""
+    """Returns the rows of a Parquet table."""
     if not folder.exists():
         return []
     found: list[dict[str, Any]] = pds.dataset(str(folder), format="parquet", partitioning="hive").to_table().to_pylist()

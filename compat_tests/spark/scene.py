@@ -12,7 +12,8 @@ from compat_tests.python.support import contents
 from compat_tests.spark.published import Driver, newer
 
 SETTINGS = {"brokerDeleteInactiveTopicsEnabled": "false"}
-"""A topic without subscriptions would be gone after a minute, which a test on a busy machine may take."""
+"""Without this setting a topic without subscriptions would be deleted after a minute, which is less than a test may
+take on a busy machine."""
 
 HELPERS = """
 import json
@@ -55,7 +56,7 @@ class Scene:
         return self.driver.run(code)
 
     def topic(self, name: str, count: int, schema: Any = None, **options: Any) -> str:
-        """A topic with the values 0 to count-1, as text unless the schema says other."""
+        """Makes a topic with the values 0 to count-1, as text unless the schema says otherwise."""
         topic = f"persistent://public/default/{name}"
         producer = self.client.create_producer(topic, **({"schema": schema} if schema else {}), **options)
         for number in range(count):
@@ -65,7 +66,7 @@ class Scene:
         return topic
 
     def partitions(self, topic: str) -> str:
-        """Where their number is read and set."""
+        """Returns the path at which the number of a topic's partitions is read and set."""
         return f"{topic.replace('://', '/', 1)}/partitions"
 
     def contents(self, topic: str) -> list[Any]:

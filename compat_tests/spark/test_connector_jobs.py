@@ -1,4 +1,5 @@
-"""The project's jobs over the published connector, on its old pyspark: the same tables as through the Python source."""
+"""The project's jobs over the published connector, on its old pyspark, make the same tables as over the Python
+source."""
 
 import json
 import os
@@ -35,7 +36,7 @@ EVENT_TIME_MS = 1_600_000_020_000
 
 @pytest.fixture(scope="module")
 def topic(scene: Scene) -> str:
-    """Two partitions with batches and single messages, keys, event times and properties."""
+    """Makes a topic of two partitions with batches and single messages, keys, event times and properties."""
     name = "persistent://public/default/jobs"
     scene.admin.put(scene.partitions(name), 2)
     for batching in (True, False):
@@ -56,7 +57,7 @@ def place(scene: Scene, topic: str, folder: Path) -> list[str]:
 
 
 def run(scene: Scene, job: str, *arguments: str) -> dict[str, Any]:
-    """In the session with the connector; the outcome of a run that ends well."""
+    """Runs a job in the session with the connector, and returns its outcome."""
     scene.run(JOBS)
     code, out, err = scene.run(f"result = job({job!r}, '--source', 'connector', *{list(arguments)!r})")
     assert code == 0, err + out
@@ -66,7 +67,7 @@ def run(scene: Scene, job: str, *arguments: str) -> dict[str, Any]:
 
 
 def rows_of(folder: Path) -> list[tuple[Any, ...]]:
-    """All rows, sorted; each with what identifies it and all that it holds."""
+    """Returns all rows of a table, sorted, each with what identifies it and all that it holds."""
     table = pq.read_table(folder)
     rows = []
     for row in table.cast(pa.schema([microseconds(field) for field in table.schema])).to_pylist():
@@ -78,12 +79,12 @@ def rows_of(folder: Path) -> list[tuple[Any, ...]]:
 
 
 def microseconds(field: pa.Field) -> pa.Field:
-    """Spark 3 writes times in nanoseconds and without a zone."""
+    """Returns a time's field with microseconds in UTC: Spark 3 writes nanoseconds without a zone."""
     return field.with_type(pa.timestamp("us", tz="UTC")) if pa.types.is_timestamp(field.type) else field
 
 
 def submit(scene: Scene, topic: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Spark's own launcher, with the connector's jar, as docs/spark/CONNECTORS.md says."""
+    """Runs a job by Spark's own launcher with the connector's jar, as docs/spark/CONNECTORS.md says."""
     bin_folder = environment().parent
     command: list[str | Path] = [bin_folder / "spark-submit", "--master", "local[2]", "--jars", connector_jar()]
     command += ["--conf", "spark.ui.enabled=false", "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"]
@@ -107,7 +108,7 @@ def submit(scene: Scene, topic: str, folder: Path) -> subprocess.CompletedProces
 
 @pytest.mark.long
 def test_both_sources_make_the_same_table(scene: Scene, topic: str, tmp_path: Path) -> None:
-    """Spark's launcher with the published jar, and `magnetar spark` with the Python source, at the same time."""
+    """Spark's launcher with the published jar and `magnetar spark` with the Python source run at the same time."""
     ours, theirs = tmp_path / "python", tmp_path / "connector"
     theirs.mkdir()
     with JobProcess("lake_ingest", [*place(scene, topic, ours), "--path", str(ours / "table")]) as job:

@@ -1,4 +1,5 @@
-"""The frame of the kill rounds, with the one job that needs no Spark; the rounds themselves: `make spark-rounds`."""
+"""The frame of the kill rounds, tried with the one job that needs no Spark. `make spark-rounds` runs the rounds
+themselves."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The published connector against the server: what a Spark user does first, on a real Spark session."""
+"""The published connector against the server, on a real Spark session: what a Spark user does first."""
 
 import base64
 import json
@@ -80,7 +80,7 @@ def test_a_partitioned_topic_is_read_whole_and_by_offsets_of_its_partitions(scen
 
 
 def entries(messages: list[pulsar.Message]) -> list[list[pulsar.Message]]:
-    """The messages of each entry: offsets lie between entries."""
+    """Returns the messages of each entry, because offsets lie between entries."""
     found: dict[int, list[pulsar.Message]] = {}
     for message in messages:
         found.setdefault(message.message_id().entry_id(), []).append(message)
@@ -88,7 +88,7 @@ def entries(messages: list[pulsar.Message]) -> list[list[pulsar.Message]]:
 
 
 def signed(message_id: pulsar.MessageId) -> list[int]:
-    """An offset as the connector wants it: the id's bytes, with a sign."""
+    """Returns an offset as the connector takes it: the id's bytes as signed numbers."""
     return [byte - 256 if byte > 127 else byte for byte in message_id.serialize()]
 
 
@@ -180,7 +180,7 @@ def test_the_server_killed_under_a_stream_loses_and_doubles_nothing(scene: Scene
     topic = scene.topic("server-killed", 100)
     scene.run(f"query = start(read_stream(topic='{topic}'), '{tmp_path}'); query.processAllAvailable()")
     scene.server.kill()
-    scene.run(ENDED)  # the connector asks over HTTP for the last message, and does not ask twice
+    scene.run(ENDED)  # the connector asks over HTTP for the last message, and asks once only
     scene.server.start()
     scene.topic("server-killed", 100)
     scene.run(f"query = start(read_stream(topic='{topic}'), '{tmp_path}'); query.processAllAvailable(); query.stop()")

@@ -22,12 +22,12 @@ PARTITIONED_METADATA, PARTITIONED_METADATA_RESPONSE, GET_LAST_MESSAGE_ID_RESPONS
 GET_TOPICS, GET_TOPICS_RESPONSE, GET_SCHEMA, GET_SCHEMA_RESPONSE = 32, 33, 34, 35
 AUTO_CONSUME, STRING = 21, 1
 NONE = 2**64 - 1
-"""-1 in a field of 64 bits."""
+"""The number -1 in an unsigned field of 64 bits."""
 MAX = 2**63 - 1
 QUEUE = 1000
 CONSUMER_BUSY = 5
 WITHOUT_CREATION_FLAG = 5
-"""Of FeatureFlags: partition counts without creating the topic."""
+"""The flag of FeatureFlags that lets a client ask for partitions without creating the topic."""
 TOPIC_NOT_FOUND = 11
 
 Id = tuple[int, int]
@@ -40,7 +40,7 @@ def cnx(server: Server) -> Any:
 
 
 def durable(cnx: WireClient, topic: str, subscription: str, consumer_id: int = 1) -> None:
-    """The driver's cursor consumer: Exclusive, durable, Earliest, with an AutoConsume schema."""
+    """Subscribes as the driver's cursor consumer does: Exclusive, durable, Earliest, with an AutoConsume schema."""
     schema: list[Field] = [(1, ""), (3, b""), (4, AUTO_CONSUME)]
     fields: list[Field] = [(1, topic), (2, subscription), (3, 0), (4, consumer_id), (5, 7), (8, 1), (12, schema)]
     cnx.send(wire.SUBSCRIBE, [*fields, (13, 1), (15, 1)])
@@ -49,7 +49,7 @@ def durable(cnx: WireClient, topic: str, subscription: str, consumer_id: int = 1
 
 
 def reader(cnx: WireClient, topic: str, start: Id, batch_index: int = NONE, schema: bool = False) -> None:
-    """An executor's reader: Exclusive, not durable, from an id."""
+    """Subscribes as an executor's reader does: Exclusive, not durable, from an id."""
     message_id: list[Field] = [(1, start[0]), (2, start[1]), (4, batch_index)]
     fields: list[Field] = [(1, topic), (2, "spark-reader-0123456789"), (3, 0), (4, 2), (5, 8), (8, 0), (9, message_id)]
     if schema:
@@ -68,7 +68,7 @@ def id_of(message_id: Message) -> Id:
 
 
 def last_message_id(cnx: WireClient, consumer_id: int) -> tuple[Message, Message]:
-    """(last message, mark-delete position)."""
+    """Returns the last message and the mark-delete position."""
     cnx.send(wire.GET_LAST_MESSAGE_ID, [(1, consumer_id), (2, 9)])
     while True:
         kind, answer, _ = cnx.receive()
@@ -129,7 +129,7 @@ def test_the_last_message_of_an_empty_topic_and_of_a_batched_tail(
 def test_seek_closes_the_consumer_before_it_succeeds(
     cnx: WireClient, client: pulsar.Client, topic: str, place: str
 ) -> None:
-    """And the connection goes on with LOOKUP, the same consumer id, and FLOW."""
+    """The connection goes on with LOOKUP, the same consumer id, and FLOW."""
     ids = produce(client, topic, 4, batching_enabled=False)
     durable(cnx, topic, "s")
     assert pushed(cnx, 4) == ids
@@ -187,7 +187,7 @@ def test_a_producer_without_count_and_a_connection_that_just_ends(
 
 def test_topics_of_a_namespace_by_a_raw_pattern(cnx: WireClient, client: pulsar.Client, topic: str) -> None:
     produce(client, topic, 1)
-    pattern = "persistent://public/default/test_topics_.*"  # above 50 characters a broker leaves it to the client
+    pattern = "persistent://public/default/test_topics_.*"  # brokers do not evaluate more than 50 characters
     fields: list[Field] = [(1, 41), (2, "public/default"), (3, 2), (4, pattern), (5, "")]
     cnx.send(GET_TOPICS, fields)
     answer = cnx.expect(GET_TOPICS_RESPONSE)
@@ -262,7 +262,7 @@ def test_lookup_names_the_address_that_is_dialled(cnx: WireClient, server: Serve
     cnx.send(wire.LOOKUP, [(1, topic), (2, 51), (3, 0)])
     answer = cnx.expect(wire.LOOKUP_RESPONSE)
     assert blob(answer, 1).decode() == server.broker_url
-    assert number(answer, 3) == 1  # Connect
+    assert number(answer, 3) == 1  # CommandLookupTopicResponse.Connect
 
 
 @pytest.mark.parametrize("data", [b"", b"null"], ids=["java", "python"])
@@ -312,7 +312,7 @@ def test_a_batch_names_its_highest_sequence_and_the_producer_closes(cnx: WireCli
 
 
 def single(value: bytes) -> bytes:
-    """A message of a batch: the size of its metadata, that, and the value."""
+    """Returns a message as it is in a batch: the size of its metadata, the metadata, and the value."""
     metadata = wire.encode([(3, len(value))])
     return len(metadata).to_bytes(4, "big") + metadata + value
 
@@ -350,7 +350,7 @@ def test_an_exclusive_cursor_is_not_shared(cnx: WireClient, client: pulsar.Clien
 
 
 def test_a_topic_made_anew_has_younger_ledgers(server: Server, client: pulsar.Client, topic: str) -> None:
-    """And the calls with which the connector's own tests clean up."""
+    """These are also the calls with which the connector's own tests clean up."""
     path = f"persistent/public/default/{topic.rpartition('/')[2]}"
     (before,) = produce(client, topic, 1)
     assert call(server, "DELETE", f"{path}?force=true&deleteSchema=true")[0] in (200, 204)

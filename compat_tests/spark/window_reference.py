@@ -8,7 +8,7 @@ import orjson
 
 
 class Reading(NamedTuple):
-    """One message. `time`: milliseconds."""
+    """One message. `time` is in milliseconds."""
 
     key: str | None
     time: int
@@ -16,7 +16,7 @@ class Reading(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Times in milliseconds, the end exclusive."""
+    """A window. Its times are in milliseconds, and its end is exclusive."""
 
     key: str | None
     start: int
@@ -27,7 +27,7 @@ Levels = dict[Window, list[float]]
 
 
 def readings(messages: Iterable[Any]) -> list[Reading]:
-    """Of pulsar.Message with `{"level": …}` as value."""
+    """Returns the readings in instances of pulsar.Message whose values are `{"level": …}`."""
     return [
         Reading(each.partition_key() or None, each.event_timestamp(), orjson.loads(each.data())["level"])
         for each in messages
@@ -35,7 +35,8 @@ def readings(messages: Iterable[Any]) -> list[Reading]:
 
 
 def split(batches: Sequence[Sequence[Reading]], delay: int) -> tuple[list[Reading], list[Reading], int]:
-    """(on time, late, the watermark in the end) of micro-batches that were taken one after the other."""
+    """Takes micro-batches one after the other. Returns the readings that are on time, those that are late, and the
+    watermark in the end."""
     watermark: int | None = None
     on_time: list[Reading] = []
     late: list[Reading] = []
@@ -48,7 +49,7 @@ def split(batches: Sequence[Sequence[Reading]], delay: int) -> tuple[list[Readin
 
 
 def sliding(rows: Iterable[Reading], length: int, slide: int) -> Levels:
-    """Tumbling where both are equal."""
+    """Returns the sliding windows of readings; they are tumbling ones when window and slide are equal."""
     found: Levels = defaultdict(list)
     for row in rows:
         start = row.time // slide * slide
@@ -59,7 +60,7 @@ def sliding(rows: Iterable[Reading], length: int, slide: int) -> Levels:
 
 
 def sessions(rows: Iterable[Reading], gap: int) -> Levels:
-    """A silence of the gap, or longer, ends one."""
+    """Returns the sessions of readings. A silence that is as long as the gap, or longer, ends a session."""
     by_key: dict[str | None, list[Reading]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row.time):
         by_key[row.key].append(row)

@@ -1,10 +1,11 @@
 """Pages of docs/ as tests: their fenced blocks run one after the other, in one folder, as a reader would run them.
 
-Rules for a page. ```python runs in the page's session; after a line that ends with a file's name (`weather.py`:) it is
-that file, and runs where `python` or `spark-submit` names it. ```sh: `magnetar spark JOB …` and `python` run in this
-process, some plain commands in a shell, and what SKIPPED names is not run. ```text straight after a block says what the
-block prints: each of its lines has to appear, in that order; `…` stands for anything, blanks count as one. A block of
-another kind, a file that nothing runs and an unknown command are errors: what is not run is not true for long.
+A page may hold these blocks. ```python runs in the page's session. After a line that ends with the name of a file
+(`weather.py`:) it is the content of that file, and runs where `python` or `spark-submit` names it. In ```sh, `magnetar
+spark JOB …` and `python` run in this process, and some plain commands in a shell; what SKIPPED names is not run. A
+```text block stands straight after the block whose output it shows. Each of its lines has to appear, in that order; `…`
+stands for anything, and blanks count as one. A block of another kind, a file that nothing runs and an unknown command
+are errors, because what is not run does not stay true.
 """
 
 import contextlib
@@ -34,17 +35,18 @@ SKIPPED = (
     r"spark-submit .*",
     r"kill .*",
 )
-"""Commands, without the folder of their program, that a test cannot or need not run: they make what it already has."""
+"""Commands, without the folder of their program, that a test cannot run or need not run, because it has already what
+they make."""
 SHELL_SECONDS = 60
 
 
 class BadPage(AssertionError):
-    """A page that cannot be followed as it stands; the text says where."""
+    """A page cannot be followed as it stands; the text says where."""
 
 
 @dataclass
 class Block:
-    """A fenced block. `line`: of its fence, from 1. `file`: the name that a python block is given."""
+    """A fenced block. `line` is the line of its fence, from 1; `file` is the name that a python block is given."""
 
     kind: str
     text: str
@@ -54,7 +56,7 @@ class Block:
 
 
 def blocks_of(page: str) -> list[Block]:
-    """All blocks of a page, with the output that it promises. Raises BadPage."""
+    """Returns all blocks of a page, each with the output that the page promises. Raises BadPage."""
     blocks: list[Block] = []
     is_open, said, between = False, "", True
     for number, line in enumerate(page.splitlines(), start=1):
@@ -82,7 +84,8 @@ def blocks_of(page: str) -> list[Block]:
 
 
 def _promise(blocks: list[Block], between: bool) -> None:
-    """Gives the text block at the end to the one before it."""
+    """Gives the text block at the end of the list to the block before it. Raises BadPage when there is text between the
+    two."""
     promise = blocks.pop()
     if not blocks or between:
         raise BadPage(f"line {promise.line}: a text block stands straight after the block that prints it")
@@ -90,7 +93,7 @@ def _promise(blocks: list[Block], between: bool) -> None:
 
 
 def commands_of(script: str) -> Iterator[str]:
-    """The commands of a sh block: continued lines joined, comments and empty lines left out."""
+    """Yields the commands of a sh block, without comments and empty lines, each as one line. Raises BadPage."""
     command = ""
     for line in script.splitlines():
         command += line if not command else f"\n{line}"
@@ -100,7 +103,7 @@ def commands_of(script: str) -> Iterator[str]:
         try:
             words = shlex.split(command, comments=True)
         except ValueError:
-            continue  # a quotation goes on in the next line
+            continue  # a quoted text goes on in the next line
         if words:
             yield re.sub(r" \n\s*", " ", command.strip())
         command = ""
@@ -109,7 +112,7 @@ def commands_of(script: str) -> Iterator[str]:
 
 
 def server_settings(blocks: list[Block]) -> dict[str, str]:
-    """What the page's `magnetar standalone` line sets by `--set`."""
+    """Returns the settings that the page's line `magnetar standalone` sets by `--set`."""
     settings: dict[str, str] = {}
     for block in blocks:
         if block.kind == "sh":
@@ -120,7 +123,7 @@ def server_settings(blocks: list[Block]) -> dict[str, str]:
 
 
 def check_prints(block: Block, printed: str) -> None:
-    """Raises BadPage for the first promised line that did not come."""
+    """Raises BadPage for the first promised line that was not printed."""
     rest = [" ".join(line.split()) for line in printed.splitlines()]
     for promised in block.prints.splitlines():
         wanted = " ".join(promised.split())
@@ -137,7 +140,7 @@ def check_prints(block: Block, printed: str) -> None:
 
 @dataclass
 class Reader:
-    """Somebody who follows a page in the working folder. `urls`: documented text to that of the test's server."""
+    """Follows a page in the working folder. `urls` maps the URLs in the text to those of the test's server."""
 
     urls: dict[str, str]
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
@@ -145,7 +148,7 @@ class Reader:
     unused: set[str] = field(default_factory=set)
 
     def follow(self, blocks: list[Block]) -> None:
-        """Raises BadPage, or what a block raised."""
+        """Runs all blocks. Raises BadPage, or what a block raises."""
         for block in blocks:
             printed = io.StringIO()
             try:
@@ -194,17 +197,18 @@ class Reader:
             raise BadPage(f"tests/spark/pages.py does not know how to run: {command}")
 
     def _job(self, words: list[str]) -> None:
-        """`|| true` at the end: the job is shown to fail."""
+        """Runs a job. A command that ends with `|| true` shows how the job fails. Raises BadPage for any other
+        failure."""
         fails = words[-2:] == ["||", "true"]
         try:
             code = run_job(words[:-2] if fails else words)
-        except SystemExit as ended:  # --help
+        except SystemExit as ended:  # argparse ends so after --help
             code = int(ended.code or 0)
         if bool(code) != fails:
             raise BadPage(f"exit code {code}: magnetar spark {shlex.join(words)}")
 
     def _python(self, words: list[str]) -> None:
-        """A program of the page, or one line of Python, in this process."""
+        """Runs a program of the page, or one line of Python, in this process."""
         if words[1] == "-c":
             name, source = "-c", words[2]
         else:
@@ -219,7 +223,8 @@ class Reader:
 
 @contextlib.contextmanager
 def working_in(folder: Path, session: Any) -> Iterator[None]:
-    """The folder is the working directory, for Java too, and the session is not stopped by a page's last line."""
+    """Makes the folder the working directory, for Java too, and keeps the last line of a page's program from stopping
+    the session."""
     before = Path.cwd()
     stop: Callable[..., None] = type(session).stop
 

@@ -47,7 +47,7 @@ def put(inbox: Inbox, data: bytes) -> None:
 
 
 class Played(PartitionReader):
-    """Gives the blocks that it was given."""
+    """A reader that returns the blocks which the test gave it."""
 
     def __init__(self, blocks: list[EntryBlock]) -> None:
         self.blocks = blocks

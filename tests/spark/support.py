@@ -28,11 +28,13 @@ SETTINGS = {
 }
 
 SERVER_SETTINGS = {"brokerDeduplicationEnabled": "true", "brokerDeleteInactiveTopicsEnabled": "false"}
-"""A topic without subscriptions would be gone after a minute, which a test on a busy machine may take."""
+"""Without these settings a topic without subscriptions would be deleted after a minute, which is less than a test may
+take on a busy machine."""
 
 
 def make_session() -> Iterator[SparkSession]:
-    """The session of a module. Java goes on for the next one, which finds no query, cache or setting of this one."""
+    """Gives the session of a test module. Java goes on for the next module, which finds no query, cache or setting of
+    this one."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.master("local[2]").appName("tests")
@@ -43,7 +45,7 @@ def make_session() -> Iterator[SparkSession]:
     before = dict(session.conf.getAll)
     yield session
     if SparkSession.getActiveSession() is None:
-        return  # a test stopped it
+        return  # a test stopped the session
     for query in session.streams.active:
         query.stop()
     session.catalog.clearCache()
@@ -82,12 +84,13 @@ class Scene:
         return self.session.read.parquet(str(folder / "table"))
 
     def contents(self, topic: str) -> list[Any]:
-        """All messages of a topic, partition after partition, read by the official client."""
+        """Returns all messages of a topic, partition after partition, as the official client reads them."""
         return contents(self.client, topic)
 
 
 def run_until(query: StreamingQuery, done: Callable[[], bool], seconds: float = 180) -> None:
-    """Waits until `done`; raises the query's error if it ends, TimeoutError in the end."""
+    """Waits until `done`. Raises AssertionError with the query's error when it fails, and TimeoutError after
+    `seconds`."""
     deadline = time.monotonic() + seconds
     while not done():
         if query.exception() is not None:

@@ -81,7 +81,7 @@ def test_every_subscription_is_a_row_with_its_backlog(
     }
     mine = rows["mine"]
     assert (mine["messages_in"], mine["entries"]) == (10, 10)
-    assert 1.0 < mine["bytes_in"] / USED_BYTES < 1.5  # what producers add to a value
+    assert 1.0 < mine["bytes_in"] / USED_BYTES < 1.5  # the bytes that producers add to a value
     assert mine["bytes_in"] == mine["storage_bytes"]
     assert [name for name, row in rows.items() if row["is_orphan"]] == [LEFT, LEFT_OLD]
     assert all(row["mark_delete"] for row in rows.values())
@@ -178,7 +178,7 @@ def test_looks_go_on_while_the_server_restarts_and_end_with_ctrl_c(server: Serve
 def test_a_sweep_removes_idle_orphans_only(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     admin = AdminClient(server.web_url, ClientLogin())
 
-    def the_consumer_is_there() -> bool:  # another test restarted the server, and a client takes its time to come back
+    def the_consumer_is_there() -> bool:  # another test restarted the server, and a client needs a while to come back
         subscriptions = admin.call("GET", "persistent/public/default/audited/stats")["subscriptions"]
         return bool(subscriptions[CONNECTED]["consumers"])
 

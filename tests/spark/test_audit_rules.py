@@ -13,7 +13,8 @@ HOUR_MS = 3_600_000
 
 
 def internal_of(ledgers: list[int], acknowledged: set[int]) -> tuple[dict[str, Any], int]:
-    """(internalStats of a topic whose ledgers hold so many entries, its backlog); entries are numbered through."""
+    """Returns internalStats of a topic whose ledgers hold so many entries, and its backlog. `acknowledged` numbers the
+    entries over all ledgers."""
     places = [(ledger, entry) for ledger, count in enumerate(ledgers, start=7) for entry in range(count)]
     mark = -1
     while mark + 1 in acknowledged:

@@ -1,4 +1,5 @@
-"""Blocks of entries against the plain way: frames with anything in them give the same rows, at once or one by one."""
+"""Decoding blocks of entries at once gives the same rows as decoding the entries one by one, whatever is in the
+frames."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -55,7 +56,7 @@ batches = st.none() | st.lists(st.tuples(singles, bodies), min_size=1, max_size=
 
 @st.composite
 def payloads(draw: st.DrawFn) -> bytes:
-    """What a MESSAGE may carry."""
+    """Draws what a MESSAGE may carry."""
     usual = draw(st.booleans())
     meta = pb.MessageMetadata(
         producer_name="p", sequence_id=draw(st.integers(0, 2**64 - 1)), publish_time=draw(st.integers(0, 2**63))
@@ -67,7 +68,7 @@ def payloads(draw: st.DrawFn) -> bytes:
     batch = draw(batches)
     if batch is None:
         body = draw(bodies)
-    elif isinstance(batch, int):  # of equal messages, as many machines write them
+    elif isinstance(batch, int):  # a batch of equal messages, as machines often write them
         body = build_batch((pb.SingleMessageMetadata(payload_size=0), b"z" * 30) for _ in range(batch))
         meta.num_messages_in_batch = batch
     else:
@@ -98,7 +99,7 @@ def read(blocks: list[EntryBlock], wanted: Range) -> list[dict[str, Any]]:
 
 
 def listed(made: list[pa.RecordBatch]) -> list[dict[str, Any]]:
-    """DecodedRows, with times as microseconds: some are beyond Python's."""
+    """Returns rows with their times as microseconds, because some are beyond Python's."""
     table = pa.Table.from_batches(made, schema=SCHEMA)
     kinds = [pa.int64() if pa.types.is_timestamp(field.type) else field.type for field in SCHEMA]
     rows: list[dict[str, Any]] = table.cast(pa.schema(zip(SCHEMA.names, kinds, strict=True))).to_pylist()
@@ -141,7 +142,8 @@ def test_blocks_give_the_rows_that_the_plain_way_gives(sent: list[bytes], cuts: 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(payloads(), min_size=1, max_size=8))
 def test_what_a_block_does_not_call_odd_or_unusual_is_what_protobuf_reads(sent: list[bytes]) -> None:
-    """The same without the plain way's help, so that it cannot hide that nothing is ever read at once."""
+    """Compares with protobuf alone, without the decoder for single entries: that one would hide it if nothing were ever
+    decoded at once."""
     block = sent_block(sent)
     ordinary = block.pick(np.flatnonzero(~block.odd))
     if not len(ordinary):
@@ -246,7 +248,8 @@ def test_frames_are_found_however_they_arrive(lengths: list[int], step: int) -> 
 
 
 def test_a_tag_of_three_bytes_is_odd_and_one_of_two_is_passed_over() -> None:
-    """Fields that clients of later protocols add: numbers from 16 on take two bytes, from 2048 on three."""
+    """Clients of later protocols may add fields. Numbers from 16 on take two bytes, and those from 2048 on take
+    three."""
     flow = pb.CommandFlow(consumer_id=3, messagePermits=4).SerializeToString()
     two_bytes, three_bytes = b"\xf8\x7f\x05" + flow, b"\x82\x80\x01\x00" + flow
     buffer = Buffer(two_bytes + three_bytes + flow + bytes(PADDING))

@@ -1,4 +1,5 @@
-"""The data source's own connection against a broker that plays a script: questions asked in between, lies, the end."""
+"""The data source's own connection against a broker that plays a script: it asks questions in between, sends nonsense,
+or ends the connection."""
 
 import socket
 import subprocess
@@ -31,7 +32,7 @@ SUBSCRIBE = pb.CommandSubscribe(
 
 
 class Broker:
-    """Takes one connection; `answers` go out, one after each command that comes."""
+    """Takes one connection. It sends `answers`, one after each command that comes."""
 
     def __init__(self, answers: list[bytes]) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""`magnetar spark` as far as it goes without Spark."""
+"""`magnetar spark` as far as it works without Spark."""
 
 import os
 import socket

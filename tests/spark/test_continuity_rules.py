@@ -1,4 +1,4 @@
-"""What counts as lost messages, seen from the ids that come."""
+"""Which messages count as lost, judged by the ids that come."""
 
 import pytest
 

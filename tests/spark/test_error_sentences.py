@@ -1,4 +1,4 @@
-"""The one line of an error of Spark's that a person reads."""
+"""The one sentence of a Spark error that a person reads."""
 
 import pytest
 from py4j.protocol import Py4JError

@@ -1,4 +1,4 @@
-"""Runs that would write over each other."""
+"""Two runs in one folder would write over each other: the second one is refused."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def test_a_folder_has_one_run_until_that_ends_or_is_killed(tmp_path: Path, capsy
         assert guarded("job", held, []) == 1
         assert f"another run works in {folder}: wait for its end" in capsys.readouterr().err
         other.kill()
-    assert guarded("job", held, []) == 0  # and lets go at its end
+    assert guarded("job", held, []) == 0  # the lock is released at the end of a job
     hold_folder(folder)
     release_folders()
     assert [path.name for path in folder.iterdir()] == [LOCK_FILE]

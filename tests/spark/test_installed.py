@@ -1,4 +1,5 @@
-"""The data source from an installed wheel: by its own name, on executors too, beside a user's own `spark` package."""
+"""The data source from an installed wheel: it is found by its own name, on executors too, beside a user's own package
+`spark`."""
 
 import json
 import os
@@ -41,7 +42,7 @@ QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the wheel holds, as pip would lay it down."""
+    """Unpacks the wheel as pip would, and returns the folder."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
@@ -61,7 +62,7 @@ def produce(server: Server, folder: Path) -> None:
 
 
 def test_the_data_source_and_a_submitted_job_work_from_a_wheel(site: Path, tmp_path: Path) -> None:
-    """Beside a user's own package `spark`. Both Sparks run at once: each takes its time to start."""
+    """A user's own package `spark` is there, too. Both Sparks run at once, because each takes a while to start."""
     work = tmp_path / "work"
     (work / "spark").mkdir(parents=True)
     (work / "spark" / "__init__.py").write_text("raise ImportError('the user\\'s own spark package')\n")
@@ -86,7 +87,7 @@ def test_the_data_source_and_a_submitted_job_work_from_a_wheel(site: Path, tmp_p
 
 
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
-    """What a program prints; AssertionError with its complaints when it fails."""
+    """Returns what a program prints. Raises AssertionError with its output when it fails."""
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     return done.stdout
@@ -98,7 +99,7 @@ def spark_submit(python: Path) -> Path:
 
 
 def requirements() -> list[str]:
-    """What `pip install magnetar[spark]` brings to the data source, but pyspark, which is linked."""
+    """Returns what `pip install magnetar[spark]` installs for the data source, but for pyspark, which is linked."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extra = project["optional-dependencies"]["spark"]
     needed = {"cramjam", "fastavro", "orjson", "protobuf", "google-crc32c"}

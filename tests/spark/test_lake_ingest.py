@@ -42,7 +42,7 @@ def produce(scene: Scene, topic: str, count: int, first: int = 0, **more: Any) -
 
 
 def keep(scene: Scene, topic: str) -> None:
-    """Messages stay, and so does the topic when nobody uses it."""
+    """Keeps a topic and its messages when nobody else uses it."""
     scene.client.subscribe(topic, "keeper", initial_position=pulsar.InitialPosition.Earliest).close()
 
 
@@ -53,7 +53,7 @@ def arguments(scene: Scene, topic: str, folder: Path, *more: str) -> list[str]:
 
 
 def run(scene: Scene, topic: str, folder: Path, capsys: Capture, *more: str, code: int = 0) -> dict[str, Any]:
-    """The outcome; for other exit codes than 0 without an outcome, what was said on stderr."""
+    """Runs the job and returns its outcome. When it prints none, returns the last line on stderr."""
     assert main(arguments(scene, topic, folder, *more)) == code
     said = capsys.readouterr()
     if not said.out.strip():
@@ -74,7 +74,7 @@ def crcs_in_topic(scene: Scene, topic: str) -> dict[Ids, int]:
 
 
 def table_of(kind: str, folder: Path) -> pa.Table:
-    """As the tools of a table's users read it."""
+    """Returns the table as the tools read it that people use for such tables."""
     if kind == "delta":
         return deltalake.DeltaTable(str(folder / "table")).to_pyarrow_table()
     if kind == "iceberg":
@@ -118,7 +118,7 @@ def test_each_message_once_over_runs_repeated_batches_and_a_schema_that_grows(
     write_records(scene, topic, First)
     assert run(scene, topic, tmp_path, capsys, *options)["written"] == 30
     for path in (tmp_path / "checkpoint" / "commits").iterdir():
-        path.unlink()  # as if the driver was killed between the table's commit and its own
+        path.unlink()  # the driver might have been killed between the table's commit and its own
     said = run(scene, topic, tmp_path, capsys, *options)
     assert (said["read"], said["written"], said["skipped"], said["details"]["rows in the table"]) == (30, 0, 30, 30)
     write_records(scene, topic, Second, unit="m")
@@ -198,7 +198,7 @@ def test_a_kill_in_the_moment_in_which_the_first_batch_is_written_down_stops_no_
     produce(scene, topic, 5)
     offsets = tmp_path / "checkpoint" / "offsets"
     offsets.mkdir(parents=True)
-    for left in (".0.84c0d5c2.tmp", "..0.84c0d5c2.tmp.crc"):  # Spark names a record when it is whole
+    for left in (".0.84c0d5c2.tmp", "..0.84c0d5c2.tmp.crc"):  # Spark gives a record its name when it is complete
         (offsets / left).write_text("v1")
     assert run(scene, topic, tmp_path, capsys)["written"] == 5
 
@@ -240,7 +240,7 @@ def test_the_end_check_finds_what_is_missing_and_what_is_there_twice(
     keep(scene, topic)
     produce(scene, topic, 10, batching_enabled=False)
     large = scene.client.create_producer(topic, batching_enabled=False, chunking_enabled=True)
-    large.send(bytes(6 * 1024 * 1024))  # its id is that of its second chunk: a hole in the entries
+    large.send(bytes(6 * 1024 * 1024))  # its id is that of its second chunk, and the first one is a hole
     for number in (10, 20):
         produce(scene, topic, 10, number, batching_enabled=False)
         assert run(scene, topic, tmp_path, capsys)["problems"] == []
@@ -267,11 +267,11 @@ def test_what_the_broker_deleted_between_runs_is_named_or_passed_over(
 ) -> None:
     topic = f"{PREFIX}/lake-trimmed"
     path = topic.replace("://", "/")
-    present = scene.client.create_producer(topic)  # a topic that nobody uses would be deleted as a whole
+    present = scene.client.create_producer(topic)  # otherwise the topic would be deleted as a whole when nobody uses it
     produce(scene, topic, 10)
     assert run(scene, topic, tmp_path, capsys)["written"] == 10
     produce(scene, topic, 10, 10)
-    Admin(scene.server).put(f"{path}/unload")  # its ledger ends, and without subscription or retention it goes
+    Admin(scene.server).put(f"{path}/unload")  # ends the ledger, which nothing keeps from being deleted
     produce(scene, topic, 5, 20)
     Admin(scene.server).post(f"{path}/trim")
     refused = run(scene, topic, tmp_path, capsys, code=1)["error"]
@@ -283,7 +283,7 @@ def test_what_the_broker_deleted_between_runs_is_named_or_passed_over(
 
 
 def merge_steps(table: ParquetTable, folder: Path) -> list[Callable[[], object]]:
-    """What a merge of batches 0 and 1 does after its rows are in `_merged`."""
+    """Returns the steps of a merge of batches 0 and 1 after their rows are in `_merged`."""
     replaced = folder / REPLACED
     return [
         lambda: (folder / INTENT_FILE).write_text(json.dumps({"folders": ["ingest_batch=00", "ingest_batch=01"]})),

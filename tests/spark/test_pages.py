@@ -1,4 +1,4 @@
-"""What a page of docs/ may hold, and that a page which cannot be followed is told so."""
+"""What a page of docs/ may hold, and that a page which cannot be followed is refused."""
 
 from pathlib import Path
 

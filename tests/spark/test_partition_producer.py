@@ -1,4 +1,5 @@
-"""The sink's producer, without a broker: what it holds back, and what it does when a connection breaks."""
+"""The sink's producer, without a broker: which messages it does not send again, and what it does when a connection
+breaks."""
 
 from collections import deque
 from collections.abc import Callable
@@ -25,7 +26,7 @@ TOPIC = "persistent://public/default/t"
 
 
 class Broker:
-    """Connections to a broker that confirms a batch when it is asked for receipts, and not before."""
+    """Stands for all connections to a broker that confirms a batch only when it is asked for receipts."""
 
     def __init__(
         self,
@@ -33,8 +34,8 @@ class Broker:
         silent_at: frozenset[int] = frozenset(),
         unheard_at: frozenset[int] = frozenset(),
     ) -> None:
-        """`breaks_at`: the sends that fail, `silent_at`: the looks for receipts that do, `unheard_at`: those that do
-        after the message was stored; over all connections."""
+        """Sends and looks for receipts are counted over all connections. `breaks_at` are the sends that fail,
+        `unheard_at` those that fail after the broker has stored the message, and `silent_at` the looks that fail."""
         self.breaks_at = breaks_at
         self.silent_at = silent_at
         self.unheard_at = unheard_at

@@ -42,7 +42,7 @@ def values(reader: PulsarStreamReader, tasks: Any) -> list[int]:
 
 
 def test_a_repeated_batch_has_the_same_tasks_after_its_ledger_grew(scene: Scene) -> None:
-    """A sink numbers its rows by task: other tasks would lose rows and write others twice."""
+    """A sink numbers its rows by task. If the tasks changed, it would lose rows and write others twice."""
     topic = f"{PREFIX}/repeated"
     produce(scene, topic, 100, batching_enabled=False)
     reader = stream(scene, topic, startingOffsets="earliest", maxBytesPerPartition=1000)
@@ -72,7 +72,7 @@ def test_a_topic_that_comes_later_is_kept_from_its_begin(scene: Scene) -> None:
 
 
 def test_a_topic_that_comes_later_with_another_schema_is_refused(scene: Scene) -> None:
-    """Its values would not fit, and become nulls."""
+    """Its values would not fit the query's schema, and would become nulls."""
     first, later = f"{PREFIX}/shaped-a", f"{PREFIX}/shaped-b"
     scene.client.create_producer(first, schema=pulsar.schema.StringSchema()).send("a")
     reader = pattern_stream(scene, "shaped-.*", startingOffsets="earliest")
@@ -95,10 +95,10 @@ def test_a_topic_deleted_under_a_stream_is_named_or_passed_over(scene: Scene) ->
     strict = pattern_stream(scene, "passed-.*", failOnDataLoss="true", **given)
     begin, end = lenient.initialOffset(), lenient.latestOffset()
     strict.partitions(begin, end)
-    tasks = lenient.partitions(begin, end)  # from now on it is to be acknowledged
+    tasks = lenient.partitions(begin, end)  # from now on the batch is to be acknowledged
     scene.admin.delete("persistent/public/default/passed-b?force=true")
     assert values(lenient, tasks) == [0, 1, 2]
-    assert values(lenient, lenient.partitions(begin, end)) == [0, 1, 2]  # planned again after a restart
+    assert values(lenient, lenient.partitions(begin, end)) == [0, 1, 2]  # Spark plans it again after a restart
     assert lenient.latestOffset() == end
     assert backlog(scene, f"{PREFIX}/passed-a", "job") == 0
     with pytest.raises(DataLoss, match=f"{gone}: it does not exist any more"):

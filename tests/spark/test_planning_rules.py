@@ -1,4 +1,4 @@
-"""How ranges are capped and split: against a model that lists every entry."""
+"""How ranges are capped and split, compared with a model that lists every entry."""
 
 from itertools import pairwise
 

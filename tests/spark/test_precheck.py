@@ -1,4 +1,4 @@
-"""What a job says before it starts Java: wrong options, a service that does not answer or does not let it in."""
+"""What a job says before it starts Java, about wrong options and about a service that does not answer or refuses it."""
 
 import json
 import re
@@ -23,7 +23,7 @@ TOPIC = "persistent://public/default/t"
 
 @pytest.fixture(autouse=True)
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starting Spark is the failure of each of these tests."""
+    """Makes each of these tests fail if Spark is started."""
     monkeypatch.setattr(job_session, "SparkSession", None)
 
 
@@ -34,7 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def sentence(capsys: pytest.CaptureFixture[str], service: str, *more: str, topic: str = "t") -> str:
-    """The last line that the job says; it fails with exit code 1."""
+    """Runs a job that has to fail with exit code 1, and returns the last line that it says."""
     place = ["--service-url", service, "--topic", topic, "--path", "p", "--checkpoint", "c"]
     assert main([*place, *more]) == 1
     return capsys.readouterr().err.splitlines()[-1].removeprefix("magnetar spark lake_ingest: ")
@@ -99,7 +99,7 @@ def test_a_start_that_is_none_is_named_by_the_jobs_option(site: Site, capsys: py
 
 
 def checkpoint_of(folder: Path, *topics: str) -> Checkpoint:
-    """As Spark leaves it when it planned a first batch."""
+    """Leaves a checkpoint as Spark does after it planned a first batch."""
     (folder / "offsets").mkdir(parents=True)
     offsets = json.dumps(dict.fromkeys(topics, "5:3"))
     (folder / "offsets" / "0").write_text(f"v1\n{{}}\n{offsets}")

@@ -1,4 +1,4 @@
-"""What a job says while it runs, and how it tells an error of Spark's."""
+"""What a job says while it runs, and what it does on Ctrl-C."""
 
 import io
 import json
@@ -13,7 +13,8 @@ from magnetar.spark.jobs.progress import ERASE_LINE, CtrlC, QueryProgress, Telle
 
 
 class Query:
-    """Of Spark's what `QueryProgress` looks at: each wait goes on to the next of `looks`, lists of steps."""
+    """Stands for Spark's query as far as `QueryProgress` looks at it. Each wait goes on to the next of `looks`, which
+    are lists of steps."""
 
     def __init__(self, *looks: list[dict[str, Any]], error: Exception | None = None) -> None:
         self._looks = list(looks)
@@ -94,7 +95,7 @@ def test_ctrl_c_ends_a_query_between_two_calls_and_hides_what_it_broke() -> None
     class Interrupted(Query):
         def awaitTermination(self, seconds: float) -> None:  # noqa: N802
             super().awaitTermination(seconds)
-            signal.raise_signal(signal.SIGINT)  # no KeyboardInterrupt here: the call would be torn
+            signal.raise_signal(signal.SIGINT)  # a KeyboardInterrupt here would break the call to Java
             raise RuntimeError("a worker crashed")
 
     before = signal.getsignal(signal.SIGINT)

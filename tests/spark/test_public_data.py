@@ -36,14 +36,15 @@ class Day(pulsar.schema.Record):  # type: ignore[misc]
 
 @pytest.fixture(scope="module")
 def weather() -> pd.DataFrame:
-    """The package's own file, with each day's begin in ms as `time`."""
+    """Returns the package's own data, with the begin of each day in milliseconds as `time`."""
     days = local_data.seattle_weather()
     return days.assign(time=pd.DatetimeIndex(days["date"]).as_unit("ms").asi8)
 
 
 @pytest.fixture(scope="module")
 def given(scene: Scene, weather: pd.DataFrame) -> list[str]:
-    """The topic is written: a message a day, keyed by the kind of weather. Returns the options that all jobs need."""
+    """Writes the topic, a message for each day, keyed by the kind of weather. Returns the options that all jobs
+    need."""
     producer = scene.client.create_producer(TOPIC, schema=pulsar.schema.JsonSchema(Day), block_if_queue_full=True)
     for row in weather.to_dict("records"):
         day = Day(date=f"{row['date']:%Y-%m-%d}", weather=row["weather"], **{name: row[name] for name in MEASURES})

@@ -1,4 +1,4 @@
-"""How long a task reads, and what ends it: chunks that never come, views that end early, topics that are gone."""
+"""How long a task reads, and what ends it: chunks that never come, views that end early, topics that are deleted."""
 
 import time
 
@@ -34,7 +34,7 @@ def rows(reader: Played, *, sparse: bool = False, seconds: float = 0.2, strict: 
 
 
 class Busy(Played):
-    """Other messages come behind the range, without end."""
+    """A topic to which others write without end, behind the range."""
 
     def read_block(self, deadline: float) -> EntryBlock | None:
         assert time.monotonic() < self.until, "reads for ever"
@@ -66,7 +66,7 @@ def test_a_chunked_message_with_a_hole_is_not_waited_for() -> None:
 
 
 class Compacted(Played):
-    """Its end is before the range's, which was a tombstone."""
+    """A compacted view that ends before the range does, because the range's last message was a tombstone."""
 
     def read_block(self, deadline: float) -> EntryBlock | None:
         block = super().read_block(deadline)

@@ -1,4 +1,5 @@
-"""`replay`: ranges and dead letters again, once, with nothing outside the range; judged by the official client."""
+"""`replay` sends ranges and dead letters again, each message once and nothing outside the range. The official client is
+the judge."""
 
 import json
 import random
@@ -26,7 +27,7 @@ class Order(Record):  # type: ignore[misc]
 
 
 def attempt(scene: Scene, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any], str]:
-    """(exit code, outcome, what was said on stderr)."""
+    """Runs the job; returns its exit code, its outcome, and what it said on stderr."""
     place = ["--service-url", scene.server.broker_url, "--admin-url", scene.server.web_url, "--progress", "json"]
     code = main([*place, *more])
     captured = capsys.readouterr()
@@ -96,13 +97,13 @@ def test_batches_of_partitions_by_time_between_partitioned_topics(
     producer = scene.client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=5)
 
     def send(numbers: range) -> None:
-        for number in numbers:  # never into partition 3: it stays empty
+        for number in numbers:  # no key leads to partition 3, so it stays empty
             producer.send_async(b"%d" % number, None, partition_key="abc"[number % 3])
         producer.flush()
 
     send(range(40))
     used = {message.topic_name() for message in scene.contents(topic)}
-    assert len(used) < 4  # an empty partition must not hang a lookup of times
+    assert len(used) < 4  # a lookup of times must not wait for a message in an empty partition
     since = max(message.publish_timestamp() for message in scene.contents(topic)) + 1
     while int(scene.session.sql("select unix_millis(now())").collect()[0][0]) <= since:
         pass
@@ -112,7 +113,7 @@ def test_batches_of_partitions_by_time_between_partitioned_topics(
     copies = scene.contents(target)
     assert said["read"] == len(copies) == 40
     assert sorted(int(copy.data()) for copy in copies) == list(range(40, 80))
-    assert len({str(origin(copy)) for copy in copies}) == 40  # ids of a batch differ in their index
+    assert len({str(origin(copy)) for copy in copies}) == 40  # the ids of a batch differ in their index
     for key in "abc":
         numbers = [int(copy.data()) for copy in copies if copy.partition_key() == key]
         assert numbers == sorted(numbers)
@@ -127,7 +128,7 @@ def test_copies_of_a_topic_to_itself_are_not_copied(scene: Scene, capsys: pytest
     producer = scene.client.create_producer(topic, batching_enabled=False)
     for number in range(25):
         producer.send(b"%d" % number)
-    said = run(scene, capsys, "--topic", topic, "--to-topic", topic, "--rate", "100")  # pieces of 500: one
+    said = run(scene, capsys, "--topic", topic, "--to-topic", topic, "--rate", "100")  # the whole range is one piece
     assert (said["read"], said["written"]) == (25, 25)
     contents = scene.contents(topic)
     assert Counter(int(message.data()) for message in contents) == dict.fromkeys(range(25), 2)
@@ -228,7 +229,7 @@ def test_a_trimmed_begin_is_named_or_passed_over(scene: Scene, capsys: pytest.Ca
 
 
 def reject_all(scene: Scene, topic: str, subscription: str, count: int) -> list[Any]:
-    """A consumer of the official client that refuses every message until it is a dead letter."""
+    """A consumer of the official client refuses every message until it becomes a dead letter."""
     policy = pulsar.ConsumerDeadLetterPolicy(max_redeliver_count=1)
     consumer = scene.client.subscribe(
         topic,
@@ -274,10 +275,10 @@ def test_dead_letters_of_the_official_client_go_back_and_are_parked_after_too_ma
         assert "ORIGIN_MESSAGE_ID" in properties
         assert not {"REAL_TOPIC", "RECONSUMETIMES"} & set(properties)
         assert copy.partition_key() == "k"
-    assert run(scene, capsys, *options)["read"] == 0  # they are dealt with
+    assert run(scene, capsys, *options)["read"] == 0  # all letters are dealt with
     reject_all(scene, topic, "billing", 6)
     said = run(scene, capsys, *options)
-    assert (said["read"], said["written"], said["parked"]) == (3, 0, 3)  # what came is mended, or put aside
+    assert (said["read"], said["written"], said["parked"]) == (3, 0, 3)  # they were replayed before, so all are parked
     parked = scene.contents(park)
     assert sorted(message.data() for message in parked) == [b"0", b"1", b"2"]
     assert {message.properties()["replay_error"] for message in parked} == {"replayed 1 times before"}
@@ -295,7 +296,7 @@ def test_dead_letters_of_partitions_go_back_to_their_partition(
     assert len(set(there.values())) == 2
     reject_all(scene, topic, "billing", 6)
     said = run(scene, capsys, "--dlq-of", "bills:billing", "--filter", "string(__key) = 'none'")
-    assert (said["read"], said["skipped"]) == (6, 6)  # they stay, for another run
+    assert (said["read"], said["skipped"]) == (6, 6)  # the letters stay for another run
     said = run(scene, capsys, "--dlq-of", "bills:billing")
     assert (said["read"], said["written"]) == (6, 6)
     copies = [message for message in scene.contents(topic) if "src_mid" in message.properties()]
@@ -325,7 +326,8 @@ def by_partition_and_key(messages: list[Any], ids: list[pulsar.MessageId]) -> di
 
 @pytest.mark.long
 def test_killed_with_the_server_too_a_run_ends_as_an_undisturbed_one(scene: Scene, tmp_path: Path) -> None:
-    """SIGKILL of driver, JVM and workers in mid-run; a partition more; SIGKILL of the server in the next run."""
+    """SIGKILL to driver, JVM and workers in the middle of a run; a new partition; SIGKILL to the server in the next
+    run."""
     with Server(tmp_path, settings={"brokerDeduplicationEnabled": "true"}) as server:
         logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(tmp_path / "client.log"))
         own = Scene(scene.session, server, pulsar.Client(server.broker_url, logger=logger))
@@ -340,7 +342,7 @@ def test_killed_with_the_server_too_a_run_ends_as_an_undisturbed_one(scene: Scen
         copied = len(own.contents(target))
         assert 0 < copied < 3000
         own.admin.post("persistent/public/default/kill-in/partitions", 3)
-        own.client.close()  # it would notice the new partition after a minute
+        own.client.close()  # the client would notice the new partition only after a minute
         own.client = pulsar.Client(server.broker_url, logger=logger)
         send(own, topic, range(3000, 3300))
         with JobProcess("replay", options) as job:

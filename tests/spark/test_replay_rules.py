@@ -1,4 +1,5 @@
-"""What `replay` decides without a broker: edges of ranges, their spelling as options, values by a target schema."""
+"""What `replay` decides without a broker: edges of ranges, how they are spelled as options, and values by a target's
+schema."""
 
 import json
 

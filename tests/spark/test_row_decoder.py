@@ -1,4 +1,4 @@
-"""Entries to rows, against protobuf's own reading of the same bytes."""
+"""Decoding entries one by one gives what protobuf reads in the same bytes."""
 
 import base64
 
@@ -69,7 +69,7 @@ def test_a_damaged_batch_leaves_no_half_rows(at: int, junk: bytes) -> None:
     body = bytearray(plain_batch(5))
     body[at : at + len(junk)] = junk
     rows = DecodedRows()
-    try:  # some junk still is a batch, perhaps with a message that is compacted out
+    try:  # random bytes may happen to be a batch, perhaps with a message that is compacted out
         RowDecoder("t", -1, ALL).decode((5, 6, metadata(num_messages_in_batch=5), bytes(body)), rows)
     except CorruptEntry:
         assert len(rows) == 0

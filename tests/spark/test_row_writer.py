@@ -1,4 +1,4 @@
-"""What a task of the sink counts, and its pace."""
+"""What a task of the sink counts, and how it keeps to its rate."""
 
 from typing import cast
 

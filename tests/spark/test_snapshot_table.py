@@ -32,7 +32,7 @@ COLUMNS = (
     "key string, value string, __topic string, __messageId binary, __publishTime timestamp, "
     "_deleted boolean, _lsn string, _reason string"
 )
-"""Of changes, but for their position."""
+"""The columns of changes, without their position."""
 
 
 def arguments(scene: Scene, topic: str, folder: Path, *more: str) -> list[str]:
@@ -54,7 +54,7 @@ def rows_in(scene: Scene, folder: Path, kind: str = KINDS[0]) -> Rows:
 
 
 def run(scene: Scene, topic: str, folder: Path, capsys: Capture, *more: str, code: int = 0) -> dict[str, Any]:
-    """The outcome; where there is none, what was said on stderr."""
+    """Runs the job and returns its outcome. When it prints none, returns the last line on stderr."""
     got = main(arguments(scene, topic, folder, "--check", *more))
     said = capsys.readouterr()
     assert got == code, said.err
@@ -66,7 +66,7 @@ def run(scene: Scene, topic: str, folder: Path, capsys: Capture, *more: str, cod
 
 
 def produce(scene: Scene, topic: str, chance: random.Random, name: str, count: int = 150) -> None:
-    """Updates of 30 keys, and some deletes: empty payloads, as compaction takes them."""
+    """Writes updates of 30 keys, and some deletes: empty payloads, as in compaction."""
     producer = scene.client.create_producer(topic)
     for number in range(count):
         body = b"" if chance.random() < 0.15 else f"{name}-{number}".encode()
@@ -76,12 +76,13 @@ def produce(scene: Scene, topic: str, chance: random.Random, name: str, count: i
 
 
 def keep(scene: Scene, topic: str) -> None:
-    """Messages stay, and so does the topic when nobody uses it."""
+    """Keeps a topic and its messages when nobody else uses it."""
     scene.client.subscribe(topic, "keeper", initial_position=pulsar.InitialPosition.Earliest).close()
 
 
 def latest_in_topic(scene: Scene, topic: str) -> dict[str, bytes]:
-    """By the client's reader: the last message of a key in its partition, the youngest of several partitions."""
+    """Returns the last value of each key in its partition, and of several partitions the youngest one, as the official
+    client reads them."""
     last: dict[tuple[str, str], pulsar.Message] = {}
     for message in scene.contents(topic):
         last[message.partition_key(), message.topic_name()] = message
@@ -262,11 +263,11 @@ def test_what_the_broker_deleted_between_runs_is_named_or_passed_over(
     topic = f"{PREFIX}/snapshot-trimmed"
     path = topic.replace("://", "/")
     chance = random.Random(5)
-    present = scene.client.create_producer(topic)  # a topic that nobody uses would be deleted as a whole
+    present = scene.client.create_producer(topic)  # otherwise the topic would be deleted as a whole when nobody uses it
     produce(scene, topic, chance, "first", 60)
     run(scene, topic, tmp_path, capsys)
     produce(scene, topic, chance, "gone", 20)
-    Admin(scene.server).put(f"{path}/unload")  # its ledger ends, and without subscription or retention it goes
+    Admin(scene.server).put(f"{path}/unload")  # ends the ledger, which nothing keeps from being deleted
     produce(scene, topic, chance, "last", 20)
     Admin(scene.server).post(f"{path}/trim")
     assert "is gone" in run(scene, topic, tmp_path, capsys, code=1)["error"]
@@ -306,7 +307,7 @@ def test_a_delete_is_done_although_the_job_was_killed_between_its_two_tables(
             batch("a", 1, deleted=True)
     batch("a", 1, deleted=True)
     assert rows_in(scene, tmp_path, kind) == {}
-    batch("a", 0, deleted=False)  # comes again, and brings nothing back
+    batch("a", 0, deleted=False)  # the delete comes again, and brings nothing back
     assert rows_in(scene, tmp_path, kind) == {}
 
 
@@ -316,7 +317,7 @@ def test_any_order_of_batches_and_any_repetition_gives_the_same_table(scene: Sce
     messages = []
     for number in range(60):
         key = f"k{chance.randrange(6)}"
-        topic = f"p{int(key[1:]) % 2}" if number < 40 else "p2"  # a partition more: keys move
+        topic = f"p{int(key[1:]) % 2}" if number < 40 else "p2"  # with a further partition keys move
         message_id = pb.MessageIdData(ledgerId=9, entryId=number).SerializeToString()
         when = datetime.fromtimestamp(1_700_000_000 + number, UTC)
         messages.append((key, f"v{number}", topic, message_id, when, chance.random() < 0.3, "", None))

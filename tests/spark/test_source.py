@@ -134,7 +134,7 @@ def test_the_server_may_be_killed_under_a_stream(scene: Scene, tmp_path: Path) -
 
 
 def test_a_checkpoint_of_another_topic_is_no_licence_to_read_on(scene: Scene, tmp_path: Path) -> None:
-    """Spark tells the source where the checkpoint is only after it asked how far to read."""
+    """Spark tells the source where the checkpoint is only after it has asked how far to read."""
     for name in ("first-of-two", "second-of-two"):
         produce(scene, f"persistent://public/default/{name}", 10)
     for name, refused in (("first-of-two", False), ("second-of-two", True)):
@@ -197,7 +197,7 @@ def test_the_sink_writes_each_row_once_although_a_batch_is_repeated(scene: Scene
     query.stop()
     commits = sorted((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     for path in (commits[-1], commits[-1].with_name(f".{commits[-1].name}.crc")):
-        path.unlink(missing_ok=True)  # as if the driver had been killed before it wrote this down
+        path.unlink(missing_ok=True)  # the driver might have been killed before it wrote this down
     again = start()
     produce(scene, source, 10, first=300, batching_enabled=False)
     run_until(again, lambda: sum(step["numInputRows"] for step in again.recentProgress) >= 10)

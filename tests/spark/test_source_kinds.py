@@ -141,10 +141,11 @@ def test_a_partition_added_in_mid_run_is_read_from_its_begin(scene: Scene, tmp_p
 
 
 def test_keyed_rows_go_where_javas_clients_put_their_keys(scene: Scene) -> None:
-    """By String.hashCode, whose values for these words are well known; C++ clients have a hash of their own."""
+    """Partitions follow String.hashCode, whose values for these words are well known; C++ clients have a hash of their
+    own."""
     known = {b"hello": 99162322, b"": 0, b"Aa": 2112, b"BB": 2112, "日本".encode(): 835047}
     assert {key: java_string_hash(key) for key in known} == known
-    assert java_string_hash(b"polygenelubricants") == 0  # Java's is the smallest int: the sign is cut off
+    assert java_string_hash(b"polygenelubricants") == 0  # in Java the hash is the smallest int, whose sign is cut off
     topic = f"{PREFIX}/routed"
     scene.admin.put("persistent/public/default/routed/partitions", 4)
     keys = [f"key-{number}" for number in range(40)]

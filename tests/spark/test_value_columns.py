@@ -1,4 +1,5 @@
-"""Values both ways: what rows become in a message and back, and what a message may hold without stopping a query."""
+"""Values in both directions: what rows become in a message and back, and what a message may hold without stopping a
+query."""
 
 import datetime
 import io
@@ -207,7 +208,7 @@ def test_a_schema_that_cannot_be_asked_for_now_makes_no_value_null() -> None:
         with pytest.raises(type(error)):
             ValueColumns(schema, failing(error)).columns(rows)
     refused = ValueColumns(schema, failing(UnknownFault("no such version"))).columns(rows)
-    assert refused["n"].to_pylist() == [None]  # a version that never was must not stop everybody's queries
+    assert refused["n"].to_pylist() == [None]  # a version that does not exist must not stop the queries of everybody
 
 
 ORDER = {

@@ -1,4 +1,4 @@
-"""`window_agg` against a recomputation in one process of what the official client reads."""
+"""`window_agg` compared with a recomputation, in one process, of what the official client reads."""
 
 import itertools
 import json
@@ -40,12 +40,13 @@ PATH = "persistent/public/default"
 BASE = 1_600_000_020_000
 MINUTE = 60_000
 END = 1500
-"""Seconds after BASE: behind all that `some_readings` makes."""
+"""Seconds after BASE; this is behind everything that `some_readings` makes."""
 AGGREGATES = ["--json-schema", "level double", "--agg", "count(*) as n, avg(level), max(level)"]
 
 
 def some_readings(seed: int, count: int, first: int) -> list[Reading]:
-    """A second apart, with up to 20 s of disorder; some without a key. From 300 on a few are hours late."""
+    """Returns readings a second apart, with up to 20 s of disorder, some of them without a key. From number 300 on a
+    few are hours late."""
     chance = random.Random(seed)
     made = []
     for number in range(first, first + count):
@@ -77,7 +78,7 @@ def outcome(given: list[str], capsys: pytest.CaptureFixture[str], code: int = 0)
 
 
 def table(session: SparkSession, folder: Path) -> dict[Window, tuple[int, float, float]]:
-    """What a job wrote with AGGREGATES. AssertionError when a window is there twice."""
+    """Returns what a job with AGGREGATES wrote to its table. Raises AssertionError when a window is there twice."""
     rows = session.read.parquet(f"{folder}/out").collect()
     found = {
         Window(row.key, ms(row.window_start), ms(row.window_end)): (row.n, row.avg_level, row.max_level) for row in rows
@@ -98,7 +99,7 @@ def summed(windows: Levels) -> Mapping[Window, tuple[int, Any, float]]:
 
 
 def from_topic(messages: list[Any]) -> dict[Window, tuple[int, float, float]]:
-    """The same of an output topic. AssertionError when a key is there twice."""
+    """Returns what a job with AGGREGATES wrote to its topic. Raises AssertionError when a key is there twice."""
     records = {each.partition_key(): json.loads(each.data()) for each in messages}
     assert len(records) == len(messages)
     for key, record in records.items():
@@ -118,7 +119,8 @@ def iso(text: str) -> int:
 
 
 def forget(checkpoint: Path, batch: int) -> None:
-    """As if the driver was killed in the batch's last moment: its outputs are written, nothing says so."""
+    """Leaves a batch as a driver does that is killed in its last moment: the outputs are written, but nothing says
+    so."""
     for path in (*checkpoint.glob(f"commits/*{batch}*"), checkpoint / f"magnetar-windows/{batch:08d}/meta.json"):
         path.unlink()
 
@@ -169,13 +171,13 @@ def test_sliding_windows_are_exact_and_messages_that_fit_no_window_are_parked_an
 ) -> None:
     topic = f"{PREFIX}/sliding"
     chance = random.Random(3)
-    good = [Reading("k", 1_000 * chance.randrange(-40_000, 40_000), 1.5) for _ in range(200)]  # around 1970
+    good = [Reading("k", 1_000 * chance.randrange(-40_000, 40_000), 1.5) for _ in range(200)]  # times around 1970
     texts = [datetime.fromtimestamp(row.time / 1000, UTC).isoformat() for row in good]
     producer = scene.client.create_producer(topic, schema=pulsar.schema.JsonSchema(Level))
     for number, text in enumerate([*texts, "yesterday", None, "9000-01-01T00:00:00Z"]):
         producer.send(Level(level=1.5, at=text, visitors=2**62 if number < 2 else 0), partition_key="k")
     raw = scene.client.create_producer(topic, schema=pulsar.schema.BytesSchema())
-    raw.send(b"{not json", event_timestamp=2**62)  # and no time that a timestamp holds
+    raw.send(b"{not json", event_timestamp=2**62)  # and a time that no timestamp holds
     given = arguments(scene, topic, tmp_path, "--window", "1 hour", "--slide", "7 minutes", "--event-time", "at")
     sums = [
         "--agg",
@@ -215,7 +217,7 @@ def test_sessions_are_upserted_under_their_key_and_withdrawn_when_they_merge(
     topic, out = f"{PREFIX}/sessions", f"{PREFIX}/sessions-out"
     given = arguments(scene, topic, tmp_path, *AGGREGATES, "--session-gap", "30 minutes", "--watermark", "1 hour")
     first, second = [0, 20, 70, 100, 115], [85, 60, 10, 200, 300]
-    for part in (first, second):  # 60 makes the session of 70 begin earlier, 85 joins it to that of 100
+    for part in (first, second):  # 60 makes the session of 70 begin earlier, and 85 joins it to that of 100
         produce(scene, topic, [Reading(key, BASE + at * MINUTE, at) for at in part for key in ("u", "v")])
         outcome([*given, "--out-topic", out, "--output-mode", "update"], capsys)
     read = readings(scene.contents(topic))
@@ -368,7 +370,7 @@ def test_a_killed_driver_a_killed_server_and_a_new_partition_change_nothing(
 
 
 def test_a_number_that_is_no_time_is_parked_and_stops_nobody(scene: Scene) -> None:
-    times = [-1, 0, 2**63 - 1, -(2**63), 10**15]  # the last one: in the year 33658
+    times = [-1, 0, 2**63 - 1, -(2**63), 10**15]  # the last window is in the year 33658
     rows = [(b"k", None, datetime.fromtimestamp(0, UTC), b'{"at": %d}' % each) for each in times]
     columns = "__key binary, __eventTime timestamp, __publishTime timestamp, value binary"
     frame = scene.session.createDataFrame(rows, columns)

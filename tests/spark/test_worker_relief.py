@@ -1,4 +1,5 @@
-"""Spark's own archives leave the importers' cache, what was imported leaves the collector's sight; no more does."""
+"""Spark's own archives are dropped from the importers' cache, and what is imported is hidden from the collector;
+nothing else is."""
 
 import gc
 import importlib
@@ -19,12 +20,12 @@ ARCHIVES = {
     "users.zip": False,
     "not_pyspark.zip": False,
 }
-"""Name, and whether it is one of Spark's."""
+"""The names of archives, and whether each is one of Spark's."""
 
 
 @pytest.fixture
 def archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """On Python's path, each with a module and a package that were looked for."""
+    """Puts archives on Python's path, and looks in each for a module and a package."""
     for number, name in enumerate(ARCHIVES):
         with zipfile.ZipFile(tmp_path / name, "w") as archive:
             archive.writestr(f"relief_module_{number}.py", f"origin = {name!r}")
@@ -48,7 +49,7 @@ def _as_in_a_new_worker() -> Iterator[None]:
 
 
 def cached(folder: Path) -> set[str]:
-    """The archives of which an importer is cached."""
+    """Returns the archives of which an importer is cached."""
     found = (Path(path).relative_to(folder) for path in sys.path_importer_cache if path.startswith(str(folder)))
     return {path.parts[0] for path in found}
 
