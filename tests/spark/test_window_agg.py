@@ -45,8 +45,7 @@ AGGREGATES = ["--json-schema", "level double", "--agg", "count(*) as n, avg(leve
 
 
 def some_readings(seed: int, count: int, first: int) -> list[Reading]:
-    """Returns readings a second apart, with up to 20 s of disorder, some of them without a key. From number 300 on a
-    few are hours late."""
+    """Returns readings a second apart, disordered by up to 20 s. Some have no key; a few from number 300 on are hours late."""
     chance = random.Random(seed)
     made = []
     for number in range(first, first + count):
@@ -119,8 +118,7 @@ def iso(text: str) -> int:
 
 
 def forget(checkpoint: Path, batch: int) -> None:
-    """Leaves a batch as a driver does that is killed in its last moment: the outputs are written, but nothing says
-    so."""
+    """Leaves a batch as a driver does that is killed after its outputs, before anything says that it is done."""
     for path in (*checkpoint.glob(f"commits/*{batch}*"), checkpoint / f"magnetar-windows/{batch:08d}/meta.json"):
         path.unlink()
 
