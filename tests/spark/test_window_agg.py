@@ -45,7 +45,7 @@ AGGREGATES = ["--json-schema", "level double", "--agg", "count(*) as n, avg(leve
 
 
 def some_readings(seed: int, count: int, first: int) -> list[Reading]:
-    """Returns readings a second apart, disordered by up to 20 s. Some have no key; a few from number 300 on are hours late."""
+    """Readings a second apart, disordered by up to 20 s. Some have no key; from number 300 on a few are hours late."""
     chance = random.Random(seed)
     made = []
     for number in range(first, first + count):
