@@ -11,7 +11,7 @@ from compat_tests.harness import Server
 from compat_tests.products import Product
 
 HOLES_SETTLE_SECONDS = {False: 2.0, True: 60.0}
-"""What a server may take to put holes on disk, ours and a peer's (peers.md 4: 43.5 s)."""
+"""The seconds that a server may take to put holes on disk: ours, and a peer's (Apache's took 43.5 s)."""
 
 HOLES_SETTINGS = {"maxUnackedMessagesPerConsumer": "0", "maxUnackedMessagesPerSubscription": "0"}
 """Half of the messages stay unacknowledged, more than a consumer may hold by default."""

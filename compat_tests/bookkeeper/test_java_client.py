@@ -11,7 +11,7 @@ from compat_tests.bookkeeper.our_bookie import OurBookie
 
 SCENARIOS = ("crc32c", "crc32", "mac", "dummy", "fence", "fence-empty", "tail", "advanced", "large", "explicit-lac")
 ONLY_V2 = ("batch-read",)
-"""Java's client has no batch read in v3 (facts 12.4)."""
+"""Java's client has no batch read in v3 (the protocol has the operation's number and no message for it)."""
 ONLY_V3 = ("long-poll", "deferred-sync")
 CASES = [("v2", name) for name in SCENARIOS + ONLY_V2] + [("v3", name) for name in SCENARIOS + ONLY_V3]
 

@@ -1,4 +1,4 @@
-"""SUBSCRIBE's rules (facts 5.1), readers, and how a subscription ends."""
+"""The rules of SUBSCRIBE (ServerCnx.handleSubscribe, PersistentTopic.internalSubscribe), readers, and how a subscription ends."""
 
 import asyncio
 from typing import Any, cast
