@@ -1,4 +1,5 @@
-"""The rules of SUBSCRIBE (ServerCnx.handleSubscribe, PersistentTopic.internalSubscribe), readers, and how a subscription ends."""
+"""The rules of SUBSCRIBE, readers, and how a subscription ends (ServerCnx.handleSubscribe,
+PersistentTopic.internalSubscribe)."""
 
 import asyncio
 from typing import Any, cast
