@@ -8,10 +8,11 @@ Sources: NamespaceResources.PartitionedTopicResources, PartitionedTopicMetadata.
 """
 
 import json
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from cachetools import LRUCache
 
 from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import partitioned_topic_value, to_json
@@ -50,7 +51,7 @@ class PartitionedTopics:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._cached: OrderedDict[str, PartitionedTopic | None] = OrderedDict()
+        self._cached: LRUCache[str, PartitionedTopic | None] = LRUCache(CACHED_MAX)
         """Answers by path. Nothing is cached while no watch is set."""
         self._changes = 0
         """How many changes were seen: an answer that was read while this grew may be old, and is not cached."""
@@ -70,15 +71,12 @@ class PartitionedTopics:
         """Returns the topic's record, or None when the topic is not partitioned or does not exist."""
         path = _path(name)
         if path in self._cached:
-            self._cached.move_to_end(path)
             return self._cached[path]
         changes = self._changes
         record = await self._store.get(path)
         topic = None if record is None else _parse(path, record.value)
         if self._cancel_watch is not None and changes == self._changes:
             self._cached[path] = topic
-            if len(self._cached) > CACHED_MAX:
-                self._cached.popitem(last=False)
         return topic
 
     async def create(self, name: TopicName, partitions: int, properties: Mapping[str, str] | None = None) -> bool:

@@ -11,12 +11,13 @@ Sources: SchemaRegistryServiceImpl, SchemaRegistryServiceWithSchemaDataValidator
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
+
+from cachetools import LRUCache
 
 from magnetar.metadata.compare_and_set import ATTEMPTS_MAX
 from magnetar.server.schema import compatibility_rules
@@ -59,8 +60,8 @@ class SchemaRegistry:
         self.counters = SchemaCounters()
         self._storage = storage
         self._clock_ms = clock_ms
-        self._cache: OrderedDict[int, StoredSchema] = OrderedDict()
-        self._cached_bytes = 0
+        self._cache: LRUCache[int, StoredSchema] = LRUCache(CACHE_BYTES_MAX, getsizeof=_size)
+        """Versions by the ledger that holds them."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # --- questions ---------------------------------------------------------------------------------------------------
@@ -213,13 +214,10 @@ class SchemaRegistry:
         ledger_id = entry.position.ledgerId
         cached = self._cache.get(ledger_id)
         if cached is not None:
-            self._cache.move_to_end(ledger_id)
             return cached
         stored = await self._storage.read(entry)
-        if self._cache.setdefault(ledger_id, stored) is stored:
-            self._cached_bytes += _size(stored)
-        while self._cached_bytes > CACHE_BYTES_MAX:
-            self._cached_bytes -= _size(self._cache.popitem(last=False)[1])
+        if _size(stored) <= CACHE_BYTES_MAX:
+            self._cache[ledger_id] = stored
         return stored
 
     async def _judge(

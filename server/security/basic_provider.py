@@ -14,9 +14,9 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 
+from cachetools import LRUCache
 from passlib.context import CryptContext
 
 from magnetar.server.config.security_settings import SecuritySettings
@@ -69,7 +69,7 @@ class BasicProvider:
         self._users = users
         self._secret = secrets.token_bytes(32)
         self._threads = ThreadPoolExecutor(HASHING_THREADS, thread_name_prefix="passwords")
-        self._known: OrderedDict[bytes, str] = OrderedDict()
+        self._known: LRUCache[bytes, str] = LRUCache(KNOWN_MAX)
 
     @classmethod
     def make(cls, settings: SecuritySettings) -> "BasicProvider":
@@ -87,10 +87,6 @@ class BasicProvider:
         if user is None:
             user = await asyncio.get_running_loop().run_in_executor(self._threads, self._verify, data)
             self._known[digest] = user
-            if len(self._known) > KNOWN_MAX:
-                self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(digest)
         return Identity(user)
 
     async def authenticate_http(self, authorization: str) -> Identity | None:

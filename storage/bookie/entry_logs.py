@@ -3,8 +3,9 @@
 import os
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
+
+from cachetools import LRUCache
 
 from magnetar.storage.bookie.bookie_errors import EntryLogDamaged, EntryLogGone
 from magnetar.storage.bookie.durable_file import sync_directory
@@ -34,9 +35,8 @@ class EntryLogs:
     def __init__(self, directories: Sequence[str], open_limit: int) -> None:
         """`open_limit`: how many files stay open; beyond it the one that was not read for longest is dropped."""
         self.directories = tuple(directories)
-        self._open_limit = open_limit
         self._lock = threading.Lock()
-        self._open: OrderedDict[int, OpenLog] = OrderedDict()
+        self._open: LRUCache[int, OpenLog] = LRUCache(open_limit)
         self._paths: dict[int, str] = {}
         for directory in filter(os.path.isdir, self.directories):  # a new bookie's folders do not exist yet
             for name in os.listdir(directory):
@@ -110,7 +110,6 @@ class EntryLogs:
         with self._lock:
             file = self._open.get(log_id)
             if file is not None:
-                self._open.move_to_end(log_id)
                 return file
         path = self._paths.get(log_id)
         if path is None:
@@ -122,8 +121,6 @@ class EntryLogs:
         with self._lock:
             if log_id in self._paths:
                 self._open[log_id] = file
-            while len(self._open) > self._open_limit:
-                self._open.popitem(last=False)
         return file
 
     def close(self) -> None:

@@ -3,6 +3,8 @@
 Every entry and every explicit LAC tells a LAC. A ledger that is not in the table has it in its last entry, as with
 TransientLedgerInfo of BookKeeper 4.17. The table serves readers that follow an open ledger. It may forget ledgers: a
 value that is too low only makes such a reader wait.
+
+Every group of adds touches the table. So it is an OrderedDict, which takes a third of the time of cachetools' LRUCache.
 """
 
 from collections import OrderedDict

@@ -2,7 +2,8 @@
 disk.
 
 It holds runs of consecutive entries; beyond its bound in bytes, the run that was not used for longest goes. All calls
-come from the loop's thread.
+come from the loop's thread. It is no LRUCache of cachetools, because a run is found by the first ids of its ledger's
+runs, and that index must lose the run at the same time.
 """
 
 from bisect import bisect_right, insort

@@ -1,7 +1,8 @@
 """Handles of closed ledgers, opened once and kept; the least recently used ones leave first."""
 
 import asyncio
-from collections import OrderedDict
+
+from cachetools import LRUCache
 
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_handle import ReadHandle
@@ -16,8 +17,7 @@ class ReadHandles:
 
     def __init__(self, bookkeeper: BookKeeper, handles_max: int = HANDLES_MAX) -> None:
         self._bookkeeper = bookkeeper
-        self._handles_max = handles_max
-        self._handles: OrderedDict[int, asyncio.Task[ReadHandle]] = OrderedDict()
+        self._handles: LRUCache[int, asyncio.Task[ReadHandle]] = LRUCache(handles_max)
 
     def __len__(self) -> int:
         return len(self._handles)
@@ -27,12 +27,8 @@ class ReadHandles:
         opening = self._handles.get(ledger_id)
         if opening is None:
             opening = self._handles[ledger_id] = asyncio.get_running_loop().create_task(self._open(ledger_id))
-            if len(self._handles) > self._handles_max:
-                self._handles.popitem(last=False)
-        else:
-            self._handles.move_to_end(ledger_id)
-            if opening.done() and not opening.cancelled() and opening.exception() is None:
-                return opening.result()
+        elif opening.done() and not opening.cancelled() and opening.exception() is None:
+            return opening.result()
         try:
             return await asyncio.shield(opening)
         except BaseException:
