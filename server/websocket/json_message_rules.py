@@ -1,0 +1,299 @@
+"""The JSON of WebSocket messages, both ways: messages to publish and their answers, messages for consumers, message ids
+and times. Pure.
+
+Members that are not known are ignored, and members that are null count as absent. Where a text is expected, a number or
+a boolean stands for its text, as Jackson reads it. Sources: ProducerMessage, ProducerAck, ConsumerMessage,
+WebSocketError; MessageIdImpl.toByteArray; DateFormatter.
+"""
+
+import re
+from base64 import b64encode
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, timezone
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import orjson
+
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.varint import varint
+
+U64_MAX = 2**64 - 1
+I64_MAX = 2**63 - 1
+I32_MAX = 2**31 - 1
+
+FAULT_CHARACTERS_MAX = 500
+"""The length at which a text that quotes what the peer sent is cut off."""
+
+
+class SocketError(IntEnum):
+    """The codes of answers (WebSocketError)."""
+
+    FAILED_TO_CREATE_PRODUCER = 1
+    FAILED_TO_SUBSCRIBE = 2
+    FAILED_TO_DESERIALIZE_FROM_JSON = 3
+    FAILED_TO_SERIALIZE_TO_JSON = 4
+    AUTHENTICATION_ERROR = 5
+    NOT_AUTHORIZED_ERROR = 6
+    PAYLOAD_ENCODING_ERROR = 7
+    UNKNOWN_ERROR = 8
+
+
+class MessageFault(Exception):
+    """What is wrong with a message of the peer: a code, a text that names it, and the message's context if it could be
+    read."""
+
+    def __init__(self, code: SocketError, text: str, context: str | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        self.context = context
+
+
+class ProducerMessage(NamedTuple):
+    """A message to publish. None and empty values stand for members that are absent."""
+
+    payload: bytes
+    context: str | None
+    properties: Mapping[str, str]
+    key: str | None
+    replication_clusters: list[str]
+    event_time_ms: int
+    """0 when the message has none."""
+    deliver_at_ms: int
+    deliver_after_ms: int
+    encryption_param: bytes | None
+    compression_type: str | None
+    uncompressed_size: int | None
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """Returns the JSON object that a text holds. Raises MessageFault."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, f"This is no JSON: {error}") from None
+    if type(value) is not dict:
+        raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, "This JSON is no object")
+    return value
+
+
+def parse_producer_message(text: str) -> ProducerMessage:
+    """Reads a message to publish. Raises MessageFault."""
+    value = parse_object(text)
+    context = text_member(value, "context", None)
+    try:
+        return _producer_message(value, context)
+    except MessageFault as fault:
+        fault.context = context
+        raise
+
+
+def _producer_message(value: dict[str, Any], context: str | None) -> ProducerMessage:
+    payload = text_member(value, "payload", None)
+    if payload is None:
+        raise MessageFault(SocketError.PAYLOAD_ENCODING_ERROR, "The message has no payload")
+    encryption_param = text_member(value, "encryptionParam", None)
+    event_time = text_member(value, "eventTime", None)
+    uncompressed = whole_member(value, "uncompressedMessageSize", -1)
+    return ProducerMessage(
+        from_base64(payload, "message-payload"),
+        context,
+        _properties(value.get("properties")),
+        text_member(value, "key", None),
+        _texts(value.get("replicationClusters"), "replicationClusters"),
+        0 if event_time is None else parse_time(event_time),
+        max(0, whole_member(value, "deliverAt", 0)),
+        max(0, whole_member(value, "deliverAfterMs", 0)),
+        from_base64(encryption_param, "encryptionParam") if encryption_param else None,
+        text_member(value, "compressionType", None),
+        None if uncompressed < 0 else min(uncompressed, I32_MAX),
+    )
+
+
+def ack_text(message_id: str, context: str | None) -> bytes:
+    """Returns the answer to a message that was stored."""
+    if context is None:
+        return b'{"result":"ok","messageId":"%b","errorCode":0,"schemaVersion":0}' % message_id.encode()
+    return b'{"result":"ok","messageId":"%b","context":%b,"errorCode":0,"schemaVersion":0}' % (
+        message_id.encode(),
+        orjson.dumps(context),
+    )
+
+
+def error_text(code: SocketError, text: str, context: str | None) -> bytes:
+    """Returns the answer to a message that was not stored. Its `errorCode` is always 0: ProducerAck puts the code into
+    `result`, and clients look there."""
+    answer: dict[str, object] = {"result": f"send-error:{code.value}", "errorMsg": text[:FAULT_CHARACTERS_MAX]}
+    if context is not None:
+        answer["context"] = context
+    return orjson.dumps(answer | {"errorCode": 0, "schemaVersion": 0})
+
+
+def consumer_text(
+    message_id: str,
+    payload: bytes,
+    properties: Mapping[str, str],
+    publish_time_ms: int,
+    redelivery_count: int,
+    event_time_ms: int = 0,
+    key: str | None = None,
+    encryption_context: Mapping[str, object] | None = None,
+) -> bytes:
+    """Returns a message as a consumer or reader gets it."""
+    message: dict[str, object] = {
+        "messageId": message_id,
+        "payload": b64encode(payload).decode(),
+        "properties": properties,
+        "publishTime": time_text(publish_time_ms),
+        "redeliveryCount": redelivery_count,
+    }
+    if event_time_ms:
+        message["eventTime"] = time_text(event_time_ms)
+    if encryption_context is not None:
+        message["encryptionContext"] = encryption_context
+    if key is not None:
+        message["key"] = key
+    return orjson.dumps(message)
+
+
+# --- message ids -----------------------------------------------------------------------------------------------------
+
+
+def message_id_text(
+    ledger_id: int, entry_id: int, partition: int = -1, batch_index: int = -1, batch_size: int = 0
+) -> str:
+    """Returns the text of a message id: what MessageIdImpl.toByteArray makes, in base64. Partition and batch index are
+    left out when they are -1."""
+    parts = [b"\x08", varint(ledger_id), b"\x10", varint(entry_id)]
+    if partition >= 0:
+        parts += (b"\x18", varint(partition))
+    if batch_index >= 0:
+        parts += (b"\x20", varint(batch_index))
+    parts += (b"\x30", varint(batch_size))
+    return b64encode(b"".join(parts)).decode()
+
+
+def parse_message_id(text: str) -> pb.MessageIdData:
+    """Does the reverse of `message_id_text`. Raises MessageFault."""
+    data = from_base64(text, "messageId")
+    try:
+        found = pb.MessageIdData.FromString(data)
+    except Exception:
+        raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, "messageId is no message id") from None
+    if not found.IsInitialized():
+        raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, "messageId is no message id")
+    return found
+
+
+# --- times -----------------------------------------------------------------------------------------------------------
+
+_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?:Z|([+-])(\d\d):(\d\d)(?::(\d\d))?)",
+    re.IGNORECASE | re.ASCII,
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CYCLE_MS = 146_097 * 86_400_000
+"""The Gregorian calendar repeats after so many days, which are 400 years."""
+
+
+def parse_time(text: str) -> int:
+    """Returns milliseconds since the epoch of an ISO-8601 time with an offset (DateTimeFormatter.ISO_OFFSET_DATE_TIME).
+    Raises MessageFault, also for a time before 1970, which no message can have."""
+    found = _TIME.fullmatch(text)
+    try:
+        if found is None:
+            raise ValueError("an ISO-8601 time with a zone is expected, like 2026-11-22T10:00:00.000Z")
+        day, minute, second, fraction, sign, hours, minutes, seconds = found.groups()
+        offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0), seconds=int(seconds or 0))
+        moment = datetime.fromisoformat(f"{day}T{minute}:{second or '00'}").replace(
+            tzinfo=timezone(-offset if sign == "-" else offset)
+        )
+        time_ms = (moment - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0")[:3].ljust(3, "0"))
+        if time_ms <= 0:
+            raise ValueError("it is before 1970")
+    except (ValueError, OverflowError) as error:
+        raise MessageFault(
+            SocketError.PAYLOAD_ENCODING_ERROR, f"eventTime '{text[:40]}' could not be parsed: {error}"
+        ) from None
+    return time_ms
+
+
+def time_text(time_ms: int) -> str:
+    """Returns a time as DateTimeFormatter.ISO_OFFSET_DATE_TIME prints it: a fraction without its last zeros, and a plus
+    before a year of more than four digits."""
+    cycles, within_ms = divmod(time_ms, _CYCLE_MS)
+    seconds, millis = divmod(within_ms, 1000)
+    moment = _EPOCH + timedelta(seconds=seconds)
+    year = moment.year + 400 * cycles
+    fraction = f".{millis:03}".rstrip("0") if millis else ""
+    plus = "+" if year > 9999 else ""
+    return f"{plus}{year:04}-{moment:%m-%dT%H:%M:%S}{fraction}Z"
+
+
+# --- members ---------------------------------------------------------------------------------------------------------
+
+
+def text_member(value: Mapping[str, Any], name: str, default: str | None) -> str | None:
+    """Returns the text of a member, or `default` when it is absent or null. Raises MessageFault for a list or an
+    object."""
+    found = value.get(name)
+    return default if found is None else _text(found, name)
+
+
+def whole_member(value: Mapping[str, Any], name: str, default: int) -> int:
+    """Returns the whole number of a member; digits in quotes count too. Raises MessageFault for anything else, and for
+    a number that is no Java long."""
+    found = value.get(name)
+    if found is None:
+        return default
+    if isinstance(found, str) and re.fullmatch(r"[+-]?[0-9]{1,19}", found):
+        found = int(found)
+    if type(found) is not int or not -I64_MAX <= found <= I64_MAX:
+        raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, f"{name} is no whole number of 64 bits")
+    return found
+
+
+def from_base64(text: str, what: str) -> bytes:
+    """Decodes as Java's Base64.getDecoder does: strictly, but the padding may be missing. Raises MessageFault, which
+    calls the text `what`."""
+    try:
+        if len(text) % 4 > 1 and not text.endswith("="):
+            text += "=" * (-len(text) % 4)
+        if len(text) % 4:
+            raise ValueError("the last unit does not have enough characters")
+        return a2b_base64(text, strict_mode=True)
+    except (Base64Error, ValueError) as error:
+        odd = _NOT_BASE64.search(text)
+        reason = f"Illegal base64 character {ord(odd[0]):x}" if odd else str(error)
+        raise MessageFault(SocketError.PAYLOAD_ENCODING_ERROR, f"Invalid Base64 {what} error={reason}") from None
+
+
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
+
+
+def _properties(value: Any) -> Mapping[str, str]:
+    if value is None:
+        return {}
+    if type(value) is not dict:
+        raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, "properties is no object")
+    if any(each is None for each in value.values()):
+        raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, "properties holds a null")
+    return {name: _text(each, "a property") for name, each in value.items()}
+
+
+def _texts(value: Any, name: str) -> list[str]:
+    if value is None:
+        return []
+    if type(value) is not list or any(each is None for each in value):
+        raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, f"{name} is no list of texts")
+    return [_text(each, name) for each in value]
+
+
+def _text(value: Any, name: str) -> str:
+    if type(value) is str:
+        return value
+    if type(value) in (bool, int, float):
+        return orjson.dumps(value).decode()
+    raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, f"{name} is no text")
