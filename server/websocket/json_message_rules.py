@@ -210,14 +210,14 @@ def parse_time(text: str) -> int:
         moment = datetime.fromisoformat(f"{day}T{minute}:{second or '00'}").replace(
             tzinfo=timezone(-offset if sign == "-" else offset)
         )
-        time_ms = (moment - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0")[:3].ljust(3, "0"))
-        if time_ms <= 0:
+        since_epoch_ms = (moment - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0")[:3].ljust(3, "0"))
+        if since_epoch_ms <= 0:
             raise ValueError("it is before 1970")
     except (ValueError, OverflowError) as error:
         raise MessageFault(
             SocketError.PAYLOAD_ENCODING_ERROR, f"eventTime '{text[:40]}' could not be parsed: {error}"
         ) from None
-    return time_ms
+    return since_epoch_ms
 
 
 def time_text(time_ms: int) -> str:
