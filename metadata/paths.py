@@ -63,10 +63,6 @@ def cursor_path(managed_ledger_name: str, cursor_name: str) -> str:
     return f"{MANAGED_LEDGERS}/{managed_ledger_name}/{encode_local(cursor_name)}"
 
 
-def schema_path(namespace: str, encoded_base: str) -> str:
-    return f"{SCHEMAS}/{namespace}/{encoded_base}"
-
-
 def bundle_owner_path(namespace: str, bundle_range: str) -> str:
     """`bundle_range` is "0x00000000_0x40000000"."""
     return f"{NAMESPACE_OWNERS}/{namespace}/{bundle_range}"

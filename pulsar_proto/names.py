@@ -90,15 +90,6 @@ class TopicName:
         """
         return _kept(text) if len(text) <= CACHED_CHARACTERS_MAX else _parsed(text)
 
-    @staticmethod
-    def from_managed_ledger_name(name: str) -> "TopicName":
-        """Takes `tenant/namespace/domain/encoded-local`. Raises InvalidTopicName for any other text."""
-        parts = name.split("/")
-        if len(parts) != 4:
-            raise InvalidTopicName(f"Invalid managed ledger name {name!r}")
-        tenant, namespace, domain, encoded = parts
-        return TopicName.parse(f"{domain}://{tenant}/{namespace}/{decode_local(encoded)}")
-
     @property
     def namespace(self) -> str:
         """`tenant/namespace`."""

@@ -183,10 +183,6 @@ class ZkSession(Generic[CallT]):
             return zk_codec.frame(zk_codec.ping_body(), zk_codec.PING_XID)
         return b""
 
-    def next_due(self) -> float:
-        """Returns the time at which `due` has to be asked again."""
-        return min(self._sent_at + self._seconds(PING_PART), self._heard_at + self._seconds(SILENCE_PART))
-
     def receive(self, data: bytes, now: float) -> list[Incoming[CallT]]:
         """Takes bytes from the server; returns all that they complete, in order. Raises ProtocolError."""
         self._heard_at = now

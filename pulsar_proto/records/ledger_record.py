@@ -92,17 +92,6 @@ class LedgerMetadata:
         """Returns (first entry id, bookies) of the ensemble that is written to."""
         return self.ensembles[-1]
 
-    def ensemble_of(self, entry_id: int) -> tuple[str, ...]:
-        """Returns the bookies among which the entry's write set is chosen: the last ensemble that begins at or before
-        it.
-
-        Raises ValueError for a negative entry id.
-        """
-        for first_entry_id, bookies in reversed(self.ensembles):
-            if first_entry_id <= entry_id:
-                return bookies
-        raise ValueError(f"ledger {self.ledger_id} has no ensemble for entry {entry_id}")
-
     def closed(self, last_entry_id: int, length: int) -> Self:
         """Returns the metadata with the ledger closed. The rewrite clears ctoken, as Java's builder does."""
         return replace(self, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length, ctoken=0)

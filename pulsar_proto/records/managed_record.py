@@ -5,11 +5,9 @@ docs/WIRE_FORMATS.md, "Managed ledgers' and cursors' records"; source: Java's Me
 OpenLongPairRangeSet, and records captured from Apache's broker (tests/vectors/pulsar_records.json).
 """
 
-import re
 import zlib
-from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -21,18 +19,8 @@ _COMPRESSED_MAGIC = b"\x47\x78"
 _COMPRESSED_HEAD = Struct(">2sI")
 _UNCOMPRESSED_MAX = 256 * 1024 * 1024
 """Bytes. A record that claims to unpack to more is refused. ZooKeeper's own limit for a record is 1 MiB by default."""
-_WORD_BITS = 64
-_SET_BITS = re.compile("1+")
 
 M = TypeVar("M", pb.ManagedLedgerInfo, pb.ManagedCursorInfo, pb.PositionInfo)
-
-
-class AckedRange(NamedTuple):
-    """Acknowledged entries of one ledger, both ends included."""
-
-    ledger_id: int
-    first_entry_id: int
-    last_entry_id: int
 
 
 def parse_managed_ledger_info(record: bytes) -> pb.ManagedLedgerInfo:
@@ -88,54 +76,6 @@ def uncompressed(record: bytes) -> bytes:
     if len(data) != head.uncompressedSize:
         raise MalformedRecord(f"a record unpacks to other than the {head.uncompressedSize} bytes that it claims")
     return data
-
-
-def acked_ranges(record: pb.ManagedCursorInfo | pb.PositionInfo) -> list[AckedRange]:
-    """Returns the individually acknowledged entries, whether they are stored as ranges or as bit sets (field 6 of
-    PositionInfo).
-
-    They are not in the order of ledgers. Of a range across several ledgers only the part in the last one is returned,
-    because the record does not say where the others end: entries in these are delivered again.
-    """
-    ranges = []
-    for stored in record.individualDeletedMessages:
-        lower, upper = stored.lowerEndpoint, stored.upperEndpoint
-        first = lower.entryId + 1 if lower.ledgerId == upper.ledgerId else 0
-        if first <= upper.entryId:
-            ranges.append(AckedRange(upper.ledgerId, first, upper.entryId))
-    if isinstance(record, pb.PositionInfo):
-        for bit_set in record.individualDeletedMessageRanges:
-            bits = bitset_from_words(bit_set.values)
-            ranges += [AckedRange(bit_set.key, first, last) for first, last in runs_of_bits(bits)]
-    return ranges
-
-
-def add_acked_ranges(record: pb.ManagedCursorInfo | pb.PositionInfo, ranges: Iterable[AckedRange]) -> None:
-    """Adds acknowledged ranges to the record, as message ranges: the form that every version of Pulsar reads."""
-    for ledger_id, first, last in ranges:
-        stored = record.individualDeletedMessages.add()
-        stored.lowerEndpoint.ledgerId = ledger_id
-        stored.lowerEndpoint.entryId = first - 1
-        stored.upperEndpoint.ledgerId = ledger_id
-        stored.upperEndpoint.entryId = last
-
-
-def bitset_from_words(words: Sequence[int]) -> int:
-    """Returns the words of java.util.BitSet.toLongArray as one integer: its bit k is bit k % 64 of word k // 64."""
-    return int.from_bytes(b"".join((word & 0xFFFF_FFFF_FFFF_FFFF).to_bytes(8, "little") for word in words), "little")
-
-
-def words_from_bits(bits: int) -> list[int]:
-    """Does the reverse of `bitset_from_words`: returns signed words, the last of them not zero, as Java expects
-    them."""
-    size = (bits.bit_length() + _WORD_BITS - 1) // _WORD_BITS * 8
-    data = bits.to_bytes(size, "little")
-    return [int.from_bytes(data[at : at + 8], "little", signed=True) for at in range(0, size, 8)]
-
-
-def runs_of_bits(bits: int) -> list[tuple[int, int]]:
-    """Returns (first, last) of each run of set bits, in rising order."""
-    return [(run.start(), run.end() - 1) for run in _SET_BITS.finditer(f"{bits:b}"[::-1])]
 
 
 def _parse(message: M, data: bytes) -> M:

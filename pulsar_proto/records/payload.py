@@ -272,12 +272,6 @@ def build_payload(metadata: pb.MessageMetadata, body: bytes, *, checksum: bool =
     return _MAGIC_AND_WORD.pack(MAGIC_CRC32C, crc32c_of(checked)) + checked if checksum else checked
 
 
-def build_broker_entry_metadata(metadata: pb.BrokerEntryMetadata) -> bytes:
-    """Builds the 0x0e02 block that goes before a client's payload."""
-    block = metadata.SerializeToString()
-    return _MAGIC_AND_WORD.pack(MAGIC_BROKER_ENTRY_METADATA, len(block)) + block
-
-
 def build_batch(messages: Iterable[BatchMessage]) -> bytes:
     """Builds the body of a batch, before compression. Sets the `payload_size` of each message's metadata."""
     parts: list[bytes] = []

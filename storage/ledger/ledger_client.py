@@ -80,7 +80,7 @@ class BookKeeper:
         custom_metadata: Mapping[str, bytes] = _NOTHING,
     ) -> WriteHandle:
         """Creates a ledger and returns the handle that writes it. Raises IncorrectParameter, NotEnoughBookies,
-        LedgerMetadataFault, LedgerIdOverflow."""
+        LedgerMetadataFault."""
         draft = self._draft(-1, (ensemble_size, write_quorum, ack_quorum), digest_type, password, custom_metadata)
         ledger = await self._driver.create(draft, ctoken=self._rng.getrandbits(63))
         return self._writer_of(ledger, digest_type, password)

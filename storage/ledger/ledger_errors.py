@@ -134,10 +134,6 @@ class BookieOverloaded(BookieFault, code=-105, retriable=True):
     """The bookie is overloaded and did not take the request (BookKeeper: TooManyRequestsException)."""
 
 
-class LedgerIdOverflow(LedgerError, code=-106):
-    """All ledger ids are used up."""
-
-
 class DataUnknown(BookieFault, code=-108, retriable=True):
     """The bookie may have lost the entry and cannot tell whether it ever had it (EUNKNOWNLEDGERSTATE)."""
 

@@ -166,7 +166,6 @@ def test_paths_are_those_of_java() -> None:
     assert paths.cursor_path("t/n/persistent/x", "my sub/1") == "/managed-ledgers/t/n/persistent/x/my+sub%2F1"
     assert paths.topics_path("t/n") == "/managed-ledgers/t/n/persistent"
     assert paths.local_policies_path("t/n") == "/admin/local-policies/t/n"
-    assert paths.schema_path("t/n", "x") == "/schemas/t/n/x"
     assert paths.bundle_owner_path("t/n", "0x00000000_0xffffffff") == "/namespace/t/n/0x00000000_0xffffffff"
     assert paths.bookie_path("b:3181") == "/ledgers/available/b:3181"
     assert paths.bookie_path("b:3181", read_only=True) == "/ledgers/available/readonly/b:3181"

@@ -8,10 +8,11 @@ import pytest
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
 from pulsar_proto.records.ledger_record import ledger_path
-from pulsar_proto.records.payload import build_batch, build_broker_entry_metadata, build_payload
+from pulsar_proto.records.payload import build_batch, build_payload
 from pulsar_proto.wire import bookie_wire, bookie_wire_v3
 from pulsar_proto.wire.commands import send_frame
 from pulsar_proto.wire.frame_encoders import MessageFramer, ReceiptEncoder
+from tests.pulsar_proto.broker_entry import build_broker_entry_metadata
 
 PAGE = (Path(__file__).parents[2] / "docs" / "WIRE_FORMATS.md").read_text()
 HEX_OF_PAGE = re.sub(r"\s+", "", PAGE)

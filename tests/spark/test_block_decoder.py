@@ -23,7 +23,8 @@ from magnetar.spark.source.ranges.bounds import BEFORE_ALL, Bound, Range
 from magnetar.spark.source.ranges.continuity_rules import Continuity
 from pulsar_proto.ids import unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.records.payload import build_batch, build_broker_entry_metadata, build_payload
+from pulsar_proto.records.payload import build_batch, build_payload
+from tests.pulsar_proto.broker_entry import build_broker_entry_metadata
 from tests.spark.sent_blocks import LEDGER, TOPIC, Played, builder, message_frame, ordinary_payload, put, sent_block
 from tests.spark.single_messages import single, singles
 

@@ -92,14 +92,6 @@ def test_unknown_fields_and_digest_types_survive_a_rewrite() -> None:
     assert again == metadata.closed(1, 2)
 
 
-def test_ensemble_of_an_entry_is_the_last_that_begins_before_it() -> None:
-    metadata = LedgerMetadata(1, 1, 1, 1, ((0, ("a",)), (5, ("b",)), (9, ("c",))))
-    assert [metadata.ensemble_of(entry) for entry in (0, 4, 5, 8, 9, 100)] == [(x,) for x in "aabbcc"]
-    assert metadata.last_ensemble == (9, ("c",))
-    with pytest.raises(ValueError, match="entry -1"):
-        metadata.ensemble_of(-1)
-
-
 @pytest.mark.parametrize(
     "changes",
     [

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records import payload
+from tests.pulsar_proto.broker_entry import build_broker_entry_metadata
 from tests.pulsar_proto.vectors import Item, as_described, described, load, unhex
 
 DATA_ENTRIES = [
@@ -32,7 +33,7 @@ def check_stored(stored: bytes, decoded: Item, offset: int) -> None:
     has_checksum = decoded["crc32c_ok"] is not None
     rebuilt = payload.build_payload(parsed, payload.body(stored, offset), checksum=has_checksum)
     if entry_metadata is not None:
-        rebuilt = payload.build_broker_entry_metadata(entry_metadata) + rebuilt
+        rebuilt = build_broker_entry_metadata(entry_metadata) + rebuilt
     assert rebuilt == stored[offset:]
     assert payload.verify_checksum(stored[start:])
     assert (payload.skip_checksum(stored, offset) != start) is has_checksum
@@ -85,7 +86,7 @@ def test_messages_are_counted_whatever_the_metadata_holds(count: int | None, tex
 
 
 def test_broker_entry_metadata_is_found_and_skipped() -> None:
-    block = payload.build_broker_entry_metadata(pb.BrokerEntryMetadata(broker_timestamp=5, index=9))
+    block = build_broker_entry_metadata(pb.BrokerEntryMetadata(broker_timestamp=5, index=9))
     own = payload.build_payload(metadata(num_messages_in_batch=3), b"body")
     stored = b"h" * 36 + block + own
     start = payload.skip_broker_entry_metadata(stored, 36)

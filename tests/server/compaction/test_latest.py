@@ -15,7 +15,8 @@ from pulsar_proto.errors import MalformedFrame, MalformedRecord
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.compression import BODY_BYTES_MAX, compress, decompress
-from pulsar_proto.records.payload import build_broker_entry_metadata, build_payload, parse_metadata, verify_checksum
+from pulsar_proto.records.payload import build_payload, parse_metadata, verify_checksum
+from tests.pulsar_proto.broker_entry import build_broker_entry_metadata
 from tests.pulsar_proto.vectors import load, unhex
 from tests.server.compaction.messages import Sent, batch, compact, contents, last_of_each_key, metadata, opened, single
 

@@ -9,8 +9,9 @@ import pytest
 from pulsar_proto.checksum import crc32c
 from pulsar_proto.errors import ProducerBusy, ServiceNotReady
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.records.payload import build_broker_entry_metadata, build_payload
+from pulsar_proto.records.payload import build_payload
 from pulsar_proto.wire.commands import send_frame
+from tests.pulsar_proto.broker_entry import build_broker_entry_metadata
 from tests.server.fakes import Peer, command, make_traffic, settle
 from tests.server.protocol.handler_scene import TOPIC, Type, connected, metadata, producer, producing, subscribe
 

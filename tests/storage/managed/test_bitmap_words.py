@@ -1,6 +1,7 @@
 """Bitmaps as words of a java.util.BitSet, for every form in which a bitmap is stored."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,17 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from magnetar.storage.managed.bitmap_words import bitmap_of_words, words_of_bitmap
-from pulsar_proto.records.managed_record import bitset_from_words, words_from_bits
+
+
+def bitset_from_words(words: Sequence[int]) -> int:
+    """Returns the words of java.util.BitSet.toLongArray as one integer: its bit k is bit k % 64 of word k // 64."""
+    return sum((word & 0xFFFF_FFFF_FFFF_FFFF) << 64 * index for index, word in enumerate(words))
+
+
+def words_from_bits(bits: int) -> list[int]:
+    """Does the reverse of `bitset_from_words`: returns signed words, the last of them not zero."""
+    data = bits.to_bytes((bits.bit_length() + 63) // 64 * 8, "little")
+    return [int.from_bytes(data[at : at + 8], "little", signed=True) for at in range(0, len(data), 8)]
 
 
 def dense(seed: int) -> BitMap:
@@ -63,6 +74,25 @@ def test_words_are_those_of_a_bitset(bitmap: BitMap) -> None:
     assert bitset_from_words(words) == as_integer(bitmap)
     assert list(words) == words_from_bits(as_integer(bitmap))
     assert bitmap_of_words(words) == bitmap
+
+
+@pytest.mark.parametrize(
+    ("words", "bits"),
+    [
+        ([], set()),
+        ([0], set()),
+        ([12, 0], {2, 3}),
+        ([1 << 62, 1], {62, 64}),
+        ([-(2**63)], {63}),
+        ([-1, -1], set(range(128))),
+    ],
+)
+def test_words_of_java_are_read_and_written_without_empty_words_at_the_end(words: list[int], bits: set[int]) -> None:
+    bitmap = bitmap_of_words(words)
+    assert set(bitmap) == bits
+    while words and words[-1] == 0:
+        words.pop()
+    assert list(words_of_bitmap(bitmap)) == words
 
 
 @given(st.sets(st.integers(0, 200_000), max_size=60), st.sets(st.integers(0, 300), max_size=200))

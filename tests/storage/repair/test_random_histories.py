@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from magnetar.storage.ledger.fragment_rules import fragment_of
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.ledger.quorum_rules import write_set
@@ -168,7 +169,7 @@ class History:
         assert metadata.digest_type is not None
         codec = EntryCodec(metadata.ledger_id, metadata.digest_type)
         for entry_id in range(metadata.last_entry_id + 1):
-            members = metadata.ensemble_of(entry_id)
+            members = fragment_of(metadata, entry_id).members
             copies = self.scene.fakes.copies(metadata.ledger_id, entry_id)
             # A member may also have an old, damaged copy of an entry that is none of its own any more.
             holders = [members[i] for i in write_set(entry_id, len(members), metadata.write_quorum)]

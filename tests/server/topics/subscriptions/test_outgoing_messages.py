@@ -14,7 +14,8 @@ from magnetar.server.topics.subscriptions.outgoing_messages import (
 )
 from magnetar.storage.managed.entry_run import EntryRun
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.records.payload import build_broker_entry_metadata, build_payload
+from pulsar_proto.records.payload import build_payload
+from tests.pulsar_proto.broker_entry import build_broker_entry_metadata
 from tests.server.topics.scene import payload
 
 HEADER = b"header.."
