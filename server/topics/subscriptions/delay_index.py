@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from pyroaring import BitMap
 
+from magnetar.storage.managed.bitmap_ranges import first_missing
 from pulsar_proto.ids import Position
 
 SEGMENT_ENTRIES_MAX = 2_048
@@ -137,7 +138,7 @@ class DelayIndex:
         bitmap = self.bitmaps.get(position.ledger_id)
         if bitmap is None or position.entry_id not in bitmap:
             return position
-        return Position(position.ledger_id, _first_missing(bitmap, position.entry_id))
+        return Position(position.ledger_id, first_missing(bitmap, position.entry_id))
 
     def before(self, position: Position) -> Iterator[tuple[int, BitMap]]:
         """Yields each ledger with those of its entries in the index that stand before `position`."""
@@ -183,18 +184,3 @@ class DelayIndex:
             last_times.insert(index + 1, segment.times[-1])
             del segment.times[half:], segment.places[half:]
         last_times[index] = segment.times[-1]
-
-
-def _first_missing(bitmap: BitMap, start: int) -> int:
-    """Returns the least number above `start` that is not in the bitmap; `start` is in it. Doubles the step and then
-    halves it, so it takes O(log n) range tests."""
-    low, high = start, start + 1
-    while bitmap.contains_range(start, high + 1):
-        low, high = high, start + 2 * (high - start) + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if bitmap.contains_range(start, middle + 1):
-            low = middle
-        else:
-            high = middle
-    return high

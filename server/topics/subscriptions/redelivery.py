@@ -11,9 +11,6 @@ from pyroaring import BitMap
 
 from pulsar_proto.ids import Position
 
-ENTRY_ID_END = 2**32
-"""No ledger has an entry at or beyond this: bitmaps hold ids of 32 bits."""
-
 
 class PendingAcks:
     """The entries that one consumer holds unacknowledged: (ledger, entry) -> how many messages of the entry are not

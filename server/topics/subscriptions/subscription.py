@@ -24,10 +24,10 @@ from magnetar.server.topics.subscriptions.dispatcher import Dispatcher
 from magnetar.server.topics.subscriptions.dispatcher_factory import new_dispatcher
 from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
 from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages, bits_set
-from magnetar.server.topics.subscriptions.redelivery import ENTRY_ID_END
 from magnetar.server.topics.subscriptions.seek_target import SeekTarget, target_of
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.single_active_dispatcher import SingleActiveDispatcher
+from magnetar.storage.managed.bitmap_ranges import ENTRY_ID_END
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.managed_ledger import ManagedLedger
