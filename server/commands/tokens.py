@@ -54,15 +54,15 @@ def add_parser(commands: "Commands") -> None:
     _add_validate(actions)
 
 
+def _add_action(actions: "Commands", name: str, text: str, example: str, *, more: str = "") -> argparse.ArgumentParser:
+    """Adds and returns the parser of one action. `text` stands in the list of actions, and with `more` in the action's
+    own help. `example` is the arguments that the help shows as an example."""
+    epilog = f"example:\n  magnetar tokens {name} {example}"
+    return add_command(actions, name, summary=text.lower(), description=f"{text}{more}.", epilog=epilog)
+
+
 def _add_create_secret_key(actions: "Commands") -> None:
-    text = "Create a new secret key"
-    parser = add_command(
-        actions,
-        "create-secret-key",
-        summary=text.lower(),
-        description=f"{text}.",
-        epilog="example:\n  magnetar tokens create-secret-key --base64 --output my-secret.key",
-    )
+    parser = _add_action(actions, "create-secret-key", "Create a new secret key", "--base64 --output my-secret.key")
     parser.add_argument("-a", "--signature-algorithm", choices=SECRET_ALGORITHMS, default="HS256", metavar="ALGORITHM")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the key there instead of stdout")
     parser.add_argument("-b", "--base64", action="store_true", help="encode the key in base64")
@@ -70,13 +70,11 @@ def _add_create_secret_key(actions: "Commands") -> None:
 
 
 def _add_create_key_pair(actions: "Commands") -> None:
-    text = "Create a new pair of keys, private and public"
-    parser = add_command(
+    parser = _add_action(
         actions,
         "create-key-pair",
-        summary=text.lower(),
-        description=f"{text}.",
-        epilog="example:\n  magnetar tokens create-key-pair --output-private-key a.key --output-public-key b.key",
+        "Create a new pair of keys, private and public",
+        "--output-private-key a.key --output-public-key b.key",
     )
     parser.add_argument("-a", "--signature-algorithm", choices=PAIR_ALGORITHMS, default="RS256", metavar="ALGORITHM")
     parser.add_argument("--output-private-key", type=Path, metavar="FILE", required=True)
@@ -85,13 +83,12 @@ def _add_create_key_pair(actions: "Commands") -> None:
 
 
 def _add_create(actions: "Commands") -> None:
-    text = "Create a new token"
-    parser = add_command(
+    parser = _add_action(
         actions,
         "create",
-        summary=text.lower(),
-        description=f"{text}; it is printed on stdout.",
-        epilog="example:\n  magnetar tokens create --secret-key my-secret.key --subject alice --expiry-time 1h",
+        "Create a new token",
+        "--secret-key my-secret.key --subject alice --expiry-time 1h",
+        more="; it is printed on stdout",
     )
     parser.add_argument("-s", "--subject", required=True, help="the role of who presents the token")
     parser.add_argument(
@@ -107,26 +104,20 @@ def _add_create(actions: "Commands") -> None:
 
 
 def _add_show(actions: "Commands") -> None:
-    text = "Show the content of a token"
-    parser = add_command(
-        actions,
-        "show",
-        summary=text.lower(),
-        description=f"{text}, whoever signed it.",
-        epilog="example:\n  magnetar tokens show --token-file alice.token",
+    parser = _add_action(
+        actions, "show", "Show the content of a token", "--token-file alice.token", more=", whoever signed it"
     )
     _add_token_options(parser)
     parser.set_defaults(run=run_show)
 
 
 def _add_validate(actions: "Commands") -> None:
-    text = "Validate a token against a key"
-    parser = add_command(
+    parser = _add_action(
         actions,
         "validate",
-        summary=text.lower(),
-        description=f"{text}; its claims are printed on stdout.",
-        epilog="example:\n  magnetar tokens validate --secret-key my-secret.key --stdin < alice.token",
+        "Validate a token against a key",
+        "--secret-key my-secret.key --stdin < alice.token",
+        more="; its claims are printed on stdout",
     )
     parser.add_argument("-sk", "--secret-key", metavar="KEY", help="the secret key that signed it")
     parser.add_argument("-pk", "--public-key", metavar="KEY", help="the public half of the key that signed it")

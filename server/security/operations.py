@@ -25,9 +25,18 @@ _ADMIN: frozenset[AuthAction] = frozenset()
 """No grant covers it: only the tenant's administrators and superusers may."""
 
 
-class TopicOperation(Enum):
-    """What can be done with a topic. A member's value holds the grants of which the role needs one, and a number: Enum
-    takes members with equal values for the same one."""
+class Operation(Enum):
+    """What can be done. A member's value holds the grants of which the role needs one, and a number, because Enum takes
+    members with equal values for the same one."""
+
+    @property
+    def grants(self) -> frozenset[AuthAction]:
+        grants: frozenset[AuthAction] = self.value[1]
+        return grants
+
+
+class TopicOperation(Operation):
+    """What can be done with a topic."""
 
     LOOKUP = 1, _EITHER
     GET_STATS = 2, _EITHER
@@ -53,13 +62,9 @@ class TopicOperation(Enum):
     UPDATE_METADATA = 22, _ADMIN
     GET_BUNDLE_RANGE = 23, _ADMIN
 
-    @property
-    def grants(self) -> frozenset[AuthAction]:
-        return self.value[1]
 
-
-class NamespaceOperation(Enum):
-    """What can be done with a namespace. The values are like those of `TopicOperation`."""
+class NamespaceOperation(Operation):
+    """What can be done with a namespace."""
 
     GET_TOPIC = 1, _EITHER
     GET_TOPICS = 2, _EITHER
@@ -75,7 +80,3 @@ class NamespaceOperation(Enum):
     GRANT_PERMISSION = 12, _ADMIN
     GET_PERMISSION = 13, _ADMIN
     REVOKE_PERMISSION = 14, _ADMIN
-
-    @property
-    def grants(self) -> frozenset[AuthAction]:
-        return self.value[1]
