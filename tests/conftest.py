@@ -1,9 +1,10 @@
-"""What all tests of rules for all inputs share: they judge answers, never the speed of the machine."""
+"""Settings for the property tests: they judge results, and never the speed of the machine."""
 
 import hypothesis
 
 JUDGE_THE_MACHINE = (hypothesis.HealthCheck.too_slow,)
-"""Alarms that a busy machine sets off: too slow in making inputs. A run's own deadline is the other one."""
+"""Hypothesis's alarms that a busy machine sets off because making inputs is slow. The deadline of a run, which is off
+too, is the other one."""
 
 hypothesis.settings.register_profile(
     "magnetar", parent=hypothesis.settings.default, deadline=None, suppress_health_check=JUDGE_THE_MACHINE

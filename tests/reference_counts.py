@@ -1,4 +1,4 @@
-"""Objects that must die by their reference counts, with the garbage collector off."""
+"""Shows that objects die by their reference counts alone, with the garbage collector off."""
 
 import asyncio
 import gc
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 WAIT_SECONDS = 10
-"""For what a loop and a kernel still have to do before an object can die."""
+"""How long a loop and the kernel may still take before an object can die."""
 
 
 @contextmanager
@@ -21,12 +21,13 @@ def collector_off() -> Iterator[None]:
 
 
 def living(*kinds: type) -> list[Any]:
-    """All objects of exactly these types."""
+    """Returns all living objects of exactly these types."""
     return [each for each in gc.get_objects() if type(each) in kinds]
 
 
 async def all_dead(*kinds: type) -> None:
-    """Returns when no object of these types is left. Raises AssertionError that names what leads to one of them."""
+    """Returns when no object of these types is left. Raises AssertionError with the chain of references that keeps one
+    of them alive."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + WAIT_SECONDS
     while living(*kinds):

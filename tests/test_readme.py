@@ -1,4 +1,4 @@
-"""The example in the README is a test: it runs as it stands against a real server."""
+"""The example in the README runs as it stands against a real server."""
 
 import re
 import subprocess
@@ -24,7 +24,7 @@ def test_the_example_prints_its_ten_messages(tmp_path: Path) -> None:
         source = example().replace("pulsar://127.0.0.1:6650", server.broker_url)
         result = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stderr
-    # The client logs to stdout too.
+    # The client's log lines go to stdout too.
     printed = re.findall(r"^\(\d+,\d+,-1,-1\) (hello \d)$", result.stdout, re.MULTILINE)
     assert printed == [f"hello {number}" for number in range(10)]
 

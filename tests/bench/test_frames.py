@@ -1,4 +1,4 @@
-"""The raw driver's scanners: whatever the cuts between reads, nothing out of order or changed passes."""
+"""The raw driver's scanners reject whatever comes out of order or changed, however the stream is cut into reads."""
 
 import itertools
 

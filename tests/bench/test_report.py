@@ -1,4 +1,4 @@
-"""The bench's table: verdicts and ratios read the right way round; rows are chosen by name."""
+"""The bench's table shows verdicts and ratios the right way round, and chooses rows by name."""
 
 import os
 import time

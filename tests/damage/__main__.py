@@ -1,4 +1,5 @@
-"""`python -m tests.damage [--rounds 20] [--seed N] [--only TEXT]`: exit code 1 and what was wrong, or 0 and a table."""
+"""`python -m tests.damage [--rounds 20] [--seed N] [--only TEXT]` runs the matrix. It prints what was wrong and exits
+with 1, or prints a table and exits with 0."""
 
 import argparse
 import asyncio

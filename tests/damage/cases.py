@@ -21,7 +21,8 @@ NONE: set[Position] = set()
 
 class Case(NamedTuple):
     scene: str
-    """`killed`, `stopped`, or `running`: the killed one, started again and damaged under the server."""
+    """The state of the server: `killed`, `stopped`, or `running`, which is the killed one, started again and damaged
+    while it runs."""
     kind: str
     harm: str
     seed: str
@@ -31,7 +32,7 @@ class Verdict(NamedTuple):
     case: Case
     harm: str
     outcome: str
-    """`right`, `refused`, `unreadable` or `nothing to do`."""
+    """What came of the harm: `right`, `refused`, `unreadable` or `nothing to do`."""
     complaints: list[str]
 
 
@@ -44,7 +45,7 @@ def all_cases(scenes: dict[str, Scene], rounds: int, seed: int) -> Iterator[Case
 
 
 class Trial:
-    """Runs a case in a folder of its own; `run` may be called once."""
+    """Runs one case in a folder of its own. `run` may be called once."""
 
     def __init__(self, case: Case, scenes: dict[str, Scene], folder: Path) -> None:
         self._case = case
@@ -58,7 +59,7 @@ class Trial:
         self._errors = judge.Errors()
         self._exposed: set[Position] = NONE
         self._silent: set[Position] = NONE
-        """Receipts that may be missing without a word."""
+        """The receipts whose messages may be missing although neither log nor error says so."""
 
     async def run(self) -> Verdict:
         shutil.copytree(self._scene.folder, self._folder)
@@ -96,7 +97,7 @@ class Trial:
             self._check(found, "under the running server")
             await judge.write(server, self._receipts)
             if self._case.kind == "journal, current":
-                # What is written behind the harm goes to the same file, or to one that has lost its name.
+                # What the server writes after the harm goes to the harmed file, or to a file that has lost its name.
                 written = {position for positions in self._receipts.positions.values() for position in positions}
                 self._exposed |= written - known
                 self._silent |= written - known
@@ -146,8 +147,8 @@ class Trial:
             self._complaints.append(f"{name}: does not start: {error}")
 
     async def _start_and_go_on(self, name: str, **settings: str) -> str:
-        """Starts, looks, writes, is killed, starts again without settings and looks again. Raises StartError for the
-        first start."""
+        """Starts the server with the settings, reads, writes, kills it, starts it again without the settings and reads
+        again. Raises StartError when the first start is refused."""
         receipts = self._receipts
         if name == "skipping":
             self._silent = self._silent | self._exposed
@@ -174,7 +175,8 @@ class Trial:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _check(self, found: judge.Found, when: str, receipts: Receipts | None = None) -> bool:
-        """Complains of what is lost; True when something cannot be read and that was said."""
+        """Adds a complaint for each message that is missing and should not be. Returns True when some entries cannot be
+        read and the server said so."""
         missing = judge.lost(found, receipts or self._receipts)
         self._complaints += [f"{when}: {wrong}" for wrong in found.wrong]
         silent = [position for position, why in missing.items() if not why and position not in self._silent]

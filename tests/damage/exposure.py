@@ -13,8 +13,8 @@ Ranges = Mapping[Path, tuple[int, int]]
 
 
 def exposed(folder: Path, ranges: Ranges) -> set[Position]:
-    """Entries of the undamaged `folder` with a copy in one of these parts of its files; for a journal, only those that
-    stand behind the mark, since the others are in entry logs."""
+    """Returns the entries of the undamaged `folder` that have a copy in one of these parts of its files. Of a journal
+    only the entries behind the mark count, because all others are in entry logs."""
     found: set[Position] = set()
     for file, (first, end) in ranges.items():
         if file.suffix == ".journal":
@@ -34,7 +34,7 @@ def exposed(folder: Path, ranges: Ranges) -> set[Position]:
 
 
 def looks_unfinished(damaged: Path, ranges: Ranges) -> bool:
-    """Whether the harm is at the end of the last journal: no whole batch follows it there, so that nothing tells it
+    """Returns whether the harm is at the end of the last journal. No whole batch follows it there, so nothing tells it
     from a write that a crash interrupted (docs/DATA_FILES.md, section 2)."""
     files = journal_files([str(damaged / "journal")])[0]
     for file, (first, _) in ranges.items():

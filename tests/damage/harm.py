@@ -1,4 +1,4 @@
-"""Seven kinds of harm to one file, at random places; each changes the file's content in place, but for deletion."""
+"""Seven kinds of harm to one file, at random places. Each changes the file's content in place, except for deletion."""
 
 import os
 from collections.abc import Callable
@@ -10,7 +10,8 @@ END = 1 << 62
 
 
 class Harm(NamedTuple):
-    """What was done. `ranges`: which bytes of which files, as they were before, may be affected."""
+    """Describes what was done. `ranges` are the bytes of each file, by their offsets before the harm, that it may have
+    affected."""
 
     what: str
     file: Path
@@ -18,11 +19,12 @@ class Harm(NamedTuple):
 
 
 class NothingToDo(Exception):
-    """The harm would not change this file."""
+    """Says that the harm would not change this file."""
 
 
 Harmer = Callable[[Path, Random, list[Path], list[Path]], Harm]
-"""(file, generator, others of its kind beside it, files of its kind in an older copy of the folder)."""
+"""A kind of harm. It takes the file, a generator, the other files of this kind beside it, and the files of this kind in
+an older copy of the folder."""
 
 
 def cut(file: Path, rng: Random, beside: list[Path], older: list[Path]) -> Harm:
@@ -49,7 +51,8 @@ def zero_a_range(file: Path, rng: Random, beside: list[Path], older: list[Path])
 
 
 def duplicate_a_range(file: Path, rng: Random, beside: list[Path], older: list[Path]) -> Harm:
-    """What follows moves up: to an entry log's reader it is gone, replay of a journal looks for it."""
+    """Repeats a range of bytes, so that everything behind it moves up. To the reader of an entry log what moved is
+    lost; replay of a journal searches for the batches that moved."""
     data = file.read_bytes()
     start = rng.randrange(_size(file))
     end = min(len(data), start + rng.choice([1, 44, 512, 4096, 65536]))
@@ -64,7 +67,7 @@ def delete(file: Path, rng: Random, beside: list[Path], older: list[Path]) -> Ha
 
 
 def put_an_old_copy_back(file: Path, rng: Random, beside: list[Path], older: list[Path]) -> Harm:
-    """One of the same name if there is one."""
+    """Puts a file of the older copy in this one's place: the one of the same name if there is one."""
     same = [copy for copy in older if copy.name == file.name]
     copies = same or older
     if not copies:
@@ -115,7 +118,7 @@ def _write(file: Path, offset: int, data: bytes) -> None:
 
 
 def _rewrite(file: Path, data: bytes) -> None:
-    """The same inode: a process that has the file open sees it."""
+    """Writes to the same inode, so that a process which has the file open sees the change."""
     with open(file, "r+b") as opened:
         opened.write(data)
         opened.truncate(len(data))

@@ -1,4 +1,4 @@
-"""Starts the server on a damaged folder, in this process, and says what is there and what is not."""
+"""Starts the server on a damaged folder, in this process, and says which messages are there and which are not."""
 
 import asyncio
 import gc
@@ -28,7 +28,7 @@ _HEAD = re.compile(rb"<(persistent:[^ ]+) (\d+)>")
 
 
 class Server(Standalone):
-    """Shows its parts."""
+    """A server whose parts the tests may reach."""
 
     service: BrokerService
     bookkeeper: BookKeeper
@@ -43,7 +43,7 @@ class Server(Standalone):
 
 @asynccontextmanager
 async def running(folder: Path, **settings: str) -> AsyncIterator[Server]:
-    """Raises StartError, with the message that the user would see."""
+    """Runs a server on the folder. Raises StartError with the message that the user would see."""
     options = StandaloneOptions(folder, host="127.0.0.1", broker_port=0, web_port=0, overrides={**SETTINGS, **settings})
     server = Server(options)
     try:
@@ -53,20 +53,21 @@ async def running(folder: Path, **settings: str) -> AsyncIterator[Server]:
     finally:
         with suppress(Exception):
             await server.stop()
-        gc.unfreeze()  # what a start freezes is not for ever here
+        # a start freezes its objects for the garbage collector, but in this process the server goes away again
+        gc.unfreeze()
 
 
 @dataclass(slots=True)
 class Found:
-    """What a running server has of each topic."""
+    """What a running server shows of each topic."""
 
     messages: dict[str, dict[Position, int]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
-    """Topics that do not load, and why."""
+    """The topics that do not load, each with the reason."""
     unreadable: dict[Position, str] = field(default_factory=dict)
-    """Entries that the ledger lists and that cannot be read."""
+    """The entries that a ledger's list names but that cannot be read, each with the error."""
     wrong: list[str] = field(default_factory=list)
-    """What must never be, whatever was damaged."""
+    """Complaints about what must never happen, whatever was damaged."""
 
 
 async def look(server: Server, receipts: Receipts) -> Found:
@@ -129,7 +130,8 @@ def _number(topic: str, stored: bytes, found: Found) -> int:
 
 
 async def write(server: Server, receipts: Receipts, count: int = 5) -> dict[str, str]:
-    """Adds messages to each topic; keeps receipts; the topics that did not take them, and why."""
+    """Adds messages to each topic and keeps their receipts. Returns the topics that did not take them, each with the
+    reason."""
     refused: dict[str, str] = {}
     for topic in receipts.positions:
         first = receipts.sent[topic]
@@ -151,7 +153,8 @@ async def write(server: Server, receipts: Receipts, count: int = 5) -> dict[str,
 
 
 def lost(found: Found, receipts: Receipts) -> dict[Position, str]:
-    """Receipts that are not there, but for those that were consumed; the text is empty where nothing says so."""
+    """Returns the receipts whose messages are missing, except for consumed ones, each with the reason that the server
+    gave; the text is empty when the server gave none."""
     missing: dict[Position, str] = {}
     for topic, positions in receipts.positions.items():
         why = found.failures.get(topic, "")
@@ -168,7 +171,7 @@ def copy_of(receipts: Receipts) -> Receipts:
 
 
 def content(folder: Path) -> Mapping[str, bytes]:
-    """Every file but those that hold a process id."""
+    """Reads every file of the folder, except for those that hold a process id."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -177,13 +180,13 @@ def content(folder: Path) -> Mapping[str, bytes]:
 
 
 def image(folder: Path, to: Path) -> None:
-    """What a SIGKILL would leave of a folder that a server has open."""
+    """Copies a folder that a server has open, as a SIGKILL would leave it."""
     shutil.rmtree(to, ignore_errors=True)
     shutil.copytree(folder, to)
 
 
 class Errors(logging.Handler):
-    """What the server logs at ERROR."""
+    """Collects what the server logs at ERROR."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

@@ -1,4 +1,5 @@
-"""Which kind of file each one of a data folder is, by its place and content; a new kind of file has its own name."""
+"""Says which kind of file each file of a data folder is, by its place and content. A file of a new kind gets its own
+name as its kind."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -6,11 +7,11 @@ from pathlib import Path
 from magnetar.storage.bookie import entry_log_format
 
 NO_DATA = {"LOG", "LOG.old", "LOCK", "magnetar.lock"}
-"""Text for people, and files that are only locked: no harm to them may have any effect."""
+"""Files that hold text for people, or that are only locked. No harm to them may have any effect."""
 
 
 def kinds_of(folder: Path) -> dict[str, list[Path]]:
-    """The files by kind, in order of their names."""
+    """Returns the files by kind, each kind in the order of the names."""
     found: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(folder.rglob("*")):
         if path.is_file():

@@ -21,13 +21,14 @@ SETTINGS = {
     "readEntryTimeoutSec": "5",
     "addEntryTimeoutSec": "5",
 }
-"""Small files, so that there are several of each kind; checkpoints only when a half of the write cache is full."""
+"""Files are small, so that there are several of each kind. A checkpoint comes only when one half of the write cache is
+full."""
 TOPICS = [f"persistent://public/default/kept-{n}" for n in range(4)]
 GONE = "persistent://public/default/gone"
 SUBSCRIPTION = "reader"
 FIRST_PART, SECOND_PART = 250, 520
-"""Messages of each topic before the folder for old copies is made, and after it. Behind the last checkpoint stands more
-than one journal then."""
+"""How many messages each topic gets before the folder for old copies is made, and after it. This leaves more than one
+journal behind the last checkpoint."""
 PAYLOAD_BYTES = 1500
 
 Position = tuple[int, int]
@@ -36,19 +37,19 @@ Position = tuple[int, int]
 
 @dataclass(slots=True)
 class Receipts:
-    """Per topic what was acknowledged, in order."""
+    """What was acknowledged of each topic, in order."""
 
     positions: dict[str, dict[Position, int]] = field(default_factory=dict)
-    """Of each message, and its number."""
+    """By topic: where each acknowledged message is, and its number."""
     sent: dict[str, int] = field(default_factory=dict)
-    """How many messages were sent at all: those behind the last receipt may or may not be there."""
+    """By topic: how many messages were sent at all. Those behind the last receipt may or may not be stored."""
     consumed: dict[str, int] = field(default_factory=dict)
-    """How many messages the subscription has acknowledged."""
+    """By topic: how many messages the subscription has acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A folder to copy for each case, and an older state of the same server for old copies."""
+    """A folder to copy for each case, and a copy of an older state of the same server."""
 
     name: str
     folder: Path
@@ -62,7 +63,8 @@ def payload(topic: str, number: int) -> bytes:
 
 
 def make_scenes(folder: Path) -> dict[str, Scene]:
-    """`killed`: by SIGKILL behind a checkpoint; `stopped`: the same server after a clean stop."""
+    """Makes the scene `killed`, a server that got SIGKILL behind a checkpoint, and the scene `stopped`, the same server
+    after a clean stop."""
     live = folder / "live"
     receipts = Receipts()
     server = Server(folder / "log", settings=SETTINGS, data_dir=live)
@@ -112,7 +114,8 @@ def _keeper(positions: dict[Position, int], number: int) -> object:
 
 
 def consume(client: pulsar.Client, topic: str, count: int, receipts: Receipts) -> None:
-    """Acknowledges messages; closing the consumer does not store the position, the server's second does."""
+    """Receives and acknowledges messages. Closing the consumer does not store its position; the server does so every
+    second."""
     consumer = client.subscribe(topic, SUBSCRIPTION)
     for _ in range(count):
         message = consumer.receive(30_000)

@@ -1,4 +1,4 @@
-"""A sample of the damage matrix: one case of each kind of file. `make damage` runs all of them."""
+"""A sample of the damage matrix with one case of each kind of file; `make damage` runs all cases."""
 
 import asyncio
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_a_sample_of_the_matrix_loses_nothing_silently(scenes: dict[str, Scene],
 
 
 def behind_the_mark(scene: Scene) -> tuple[Path, int]:
-    """In the first batch that replay reads; more than one journal stands behind it."""
+    """Returns a place in the first batch that replay reads. More than one journal stands behind it."""
     mark = LastMarkFile(str(scene.folder / "ledgers" / "lastMark")).load()
     assert mark is not None
     (position,) = mark.positions

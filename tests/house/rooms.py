@@ -225,5 +225,5 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "magnetar": (*FOUNDATION, *METADATA, "storage/ledger", "server/commands"),
 }
-"""Of each room, a folder of modules: the rooms that it may import besides itself. What is only imported for its types
-counts. `bench` and the tests may import anything, but `compat_tests` nothing of ours."""
+"""For each room (a folder of modules) the rooms that it may import, besides itself. Imports for types count too.
+`bench` and the tests may import anything; `compat_tests` may import nothing of ours."""

@@ -1,4 +1,4 @@
-"""What the code says of docs/ and what docs/ says of itself can be opened: the page is there, and so is the section."""
+"""References to docs/, both from the code and from docs/ itself, lead to pages and sections that exist."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 from tests.house.tree import ROOT, name_of, report, sources
 
 PAGE = re.compile(r'docs/([A-Z_]+\.md)(?:, ("[^"]+"(?:(?:,| and) "[^"]+")*))?')
-"""A page and, if they are named, its sections: docs/LEDGERS.md, "Words" and "Writing"."""
+"""Matches a page with the sections that are named after it, if any: docs/LEDGERS.md, "Words" and "Writing"."""
 LINK = re.compile(r"\]\(([A-Z_]+\.md)?#([^)]+)\)")
-"""A link in a page to a section of the same page or another one."""
+"""Matches a link in a page to a section of the same page or of another one."""
 
 
 def titles(page: Path) -> list[str]:
@@ -22,7 +22,8 @@ def anchor(title: str) -> str:
 
 
 def broken(text: str) -> list[str]:
-    """Returns the references in a source text that lead nowhere. They may go on in the next line, also of a comment."""
+    """Returns the references in a source text that lead nowhere. A reference may continue on the next line, also in a
+    comment."""
     found = []
     for name, sections in PAGE.findall(" ".join(text.replace("\n", " ").replace(" # ", " ").split())):
         page = ROOT / "docs" / name

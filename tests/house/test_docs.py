@@ -1,4 +1,4 @@
-"""What pages and docstrings name can be opened: paths in the tree, and no document that only its author has."""
+"""Pages and docstrings only name files that are in the tree, and no document that only its author has."""
 
 import re
 from functools import cache
@@ -7,14 +7,14 @@ from pathlib import Path
 from tests.house.tree import LINKED, ROOT, is_test, name_of, report, sources
 
 PATH = re.compile(r"(?<![\w./*-])(?:[a-z_]+/)*[a-z_0-9]+\.py\b")
-"""`server/web/calls.py`, or a file's name alone."""
+"""Matches a path such as `server/web/calls.py`, or only the name of a file."""
 PAGE = re.compile(r"\]\(([\w./-]+\.md)\)")
 ELSEWHERE = re.compile(
     r"\b[Ff]acts? \d|\(facts\)|(?<![\w/])(?:bookkeeper|pulsar|zookeeper|spark|cluster|peers|design)\.md\b"
 )
-"""Notes that were at hand when the code was written."""
+"""Matches references to notes that were at hand when the code was written but are not in the tree."""
 USERS_OWN = ("docs/SPARK.md", "docs/spark/")
-"""Pages whose examples have files of the reader's."""
+"""Pages whose examples name files of the reader's own."""
 
 
 @cache
@@ -27,7 +27,8 @@ def pages() -> list[Path]:
 
 
 def leads_somewhere(path: str) -> bool:
-    """Whether our files have one that ends so: a page about one room leaves the first folders out."""
+    """Returns whether the path of one of our files ends like this; a page about one room leaves the first folders
+    out."""
     return path in files() or any(file.endswith(f"/{path}") for file in files())
 
 

@@ -1,4 +1,5 @@
-"""The plan of the house, held to: who may import whom, and no circles (docs/ARCHITECTURE.md)."""
+"""The plan of the house holds: each room imports only the rooms that it may, and there are no circles
+(docs/ARCHITECTURE.md)."""
 
 import ast
 from collections.abc import Iterable, Mapping
@@ -7,21 +8,22 @@ from tests.house.rooms import MAY_IMPORT
 from tests.house.tree import LINKED, arrows, imports_of, name_of, parsed, report, sources
 
 CIRCLE_FILES_MAX = 4
-"""Files that import each other, directly or by others: a class and its parts may, a whole room may not."""
+"""The most files that may import each other, directly or through others. A class and its parts may do so, a whole room
+may not."""
 NOTHING_OF_OURS = "compat_tests"
 FREE = ("bench", "tests", NOTHING_OF_OURS)
 VERSION = "magnetar/__init__.py"
-"""The version of the product, which stands on nothing: everybody may name it."""
+"""This module holds the version of the product and imports nothing, so every room may import it."""
 
 
 def room_of(path: str) -> str:
-    """The folder that a file lies in; `server/web` for server/web/calls.py."""
+    """Returns the folder of a file: `server/web` for server/web/calls.py."""
     return path.rpartition("/")[0]
 
 
 def wing_of(room: str) -> str:
-    """A room with the rooms inside it: server/topics of server/topics/publishing. What lies directly below a top-level
-    folder stands for itself."""
+    """Returns the top of a room's nested rooms: server/topics for server/topics/publishing. A room directly below a
+    top-level folder is its own wing."""
     return "/".join(room.split("/")[:2])
 
 
@@ -87,7 +89,7 @@ def test_imports_follow_the_table() -> None:
 
 
 def test_the_table_allows_nothing_that_nobody_uses() -> None:
-    """A room that may use another one may use the rooms inside it as well, whether it does so today or not."""
+    """If a room may use another room, it may also list the rooms inside that one, whether or not it uses them today."""
     used = {(room_of(path), wing_of(room_of(target))) for path, targets in arrows().items() for target in targets}
     report(
         [
@@ -100,7 +102,7 @@ def test_the_table_allows_nothing_that_nobody_uses() -> None:
 
 
 def test_no_room_leads_back_to_itself() -> None:
-    """A room inside a room belongs to it."""
+    """A room inside another room belongs to that room."""
     graph: dict[str, set[str]] = {}
     for room, allowed in MAY_IMPORT.items():
         graph.setdefault(wing_of(room), set()).update(
@@ -126,7 +128,8 @@ def test_the_suite_of_clients_imports_nothing_of_ours() -> None:
 
 
 def test_modules_have_one_name() -> None:
-    """`magnetar.server…`, also in the tree: a module that is imported by two names is two modules."""
+    """A module that is imported by two names would be two modules, so imports say `magnetar.server…` in the tree as
+    well."""
     report(
         [
             f"{name_of(path)}:{line}: imports {module}; say magnetar.{module}"

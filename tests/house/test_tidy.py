@@ -12,7 +12,7 @@ from tests.house.tree import ROOT, imports_of, is_test, name_of, parsed, report,
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 VIRTUAL_LOOP = "virtual_loop.py"
-"""Tests beside such a file run on its loop, where a sleep costs no time."""
+"""Tests beside a file of this name run on its loop, where a sleep costs no time."""
 
 RULES_WITHOUT_IO = (
     "**/*_rules.py",
@@ -72,12 +72,13 @@ RULES_WITHOUT_IO = (
     "spark/source/ranges/*.py",
 )
 SEEDED_RANDOM = "random.Random"
-"""Rules may name the type of the generator that they are given."""
+"""Rule modules may name the type of the generator that is passed to them."""
 IO_MODULES = {"asyncio", "os", "random", "secrets", "select", "socket", "sqlite3", "subprocess", "threading", "time"}
-"""Time and chance come in as arguments, bytes come in and go out (design: rules apart from I/O)."""
+"""Modules that do I/O. Rule modules do not import them: time and chance are arguments, and bytes come in and go out."""
 
 WALL_CLOCK = re.compile(r"^_?(now|time|clock|wall|wall_clock)_ms$")
-"""Names of the time of day. It may jump, so how long something took or lies back goes by a monotonic clock (`…_s`)."""
+"""Matches names that hold the time of day. That may jump, so every interval is measured by a monotonic clock
+(`…_s`)."""
 STORED_TIMES = {
     "server/stats/metrics_page.py": "when the process began, shown as Unix time",
     "server/topics/topic.py": "where a reader starts, by publish times",
@@ -92,7 +93,7 @@ STORED_TIMES = {
     "storage/repair/repair_rules.py": "when the last check ended, which is stored for the next auditor",
     "spark/jobs/audit/audit_rules.py": "times of records",
 }
-"""Where the time of day is compared or subtracted, and with which stored time."""
+"""The files that may compare or subtract the time of day, each with the stored time that it compares with."""
 
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 MACHINE_PATH = re.compile(r"/wo" r"rk/|/ho" r"me/\w|/ro" r"ot/")
@@ -161,7 +162,8 @@ def test_tests_wait_for_conditions_and_never_sleep() -> None:
 
 
 def sleeps(call: ast.Call, *, in_virtual_time: bool) -> bool:
-    """`time.sleep`, or `asyncio.sleep` of anything but a literal 0, which only gives others their turn."""
+    """Returns whether the call is `time.sleep`, or `asyncio.sleep` with anything but a literal 0, which only gives
+    other tasks their turn."""
     function = ast.unparse(call.func)
     if function == "time.sleep":
         return True
@@ -201,7 +203,8 @@ def test_intervals_are_monotonic() -> None:
 
 
 def measures_by_wall_clock(node: ast.expr) -> bool:
-    """Whether the time of day is compared, or added to or subtracted from something."""
+    """Returns whether the expression compares the time of day, or adds something to it or subtracts something from
+    it."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         return is_wall_clock(node.left) or is_wall_clock(node.right)
     if isinstance(node, ast.Compare) and not isinstance(node.ops[0], ast.Is | ast.IsNot):
@@ -210,7 +213,8 @@ def measures_by_wall_clock(node: ast.expr) -> bool:
 
 
 def is_wall_clock(node: ast.expr) -> bool:
-    """A name of `WALL_CLOCK`, a call of one, time.time(), or such a value times or divided by something."""
+    """Returns whether the expression is a name that `WALL_CLOCK` matches, a call of such a name, time.time(), or such a
+    value multiplied or divided."""
     if isinstance(node, ast.Call):
         return ast.unparse(node.func) in ("time.time", "time.time_ns") or is_wall_clock(node.func)
     if isinstance(node, ast.BinOp):
@@ -251,7 +255,7 @@ def test_nothing_is_left_for_later_and_no_machine_is_named() -> None:
 
 
 def test_test_folders_are_packages() -> None:
-    """Else two test files of one name hide each other."""
+    """Without packages, two test files of the same name would hide each other."""
     folders = {path.parent for path in sources() if is_test(path)}
     report(
         [f"{name_of(folder)}: no __init__.py" for folder in sorted(folders) if not (folder / "__init__.py").exists()]

@@ -10,13 +10,13 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("pulsar_proto", "metadata", "storage", "server", "spark", "magnetar", "bench", "compat_tests", "tests")
 TEST_PACKAGES = ("tests", "compat_tests")
 LINKED = ("metadata", "storage", "server", "spark")
-"""Top-level folders whose modules are named `magnetar.…`: links in `magnetar/` lead to them."""
+"""Top-level folders whose modules are imported as `magnetar.…`; links in `magnetar/` lead to these folders."""
 GENERATED = re.compile(r"_pb2(_grpc)?\.pyi?$")
 
 
 @cache
 def sources() -> tuple[Path, ...]:
-    """Our Python files, without what protoc wrote. Links are not followed, so that every file comes once."""
+    """Returns our Python files, without those that protoc wrote. Links are not followed, so every file comes once."""
     found = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
     return tuple(sorted(path for path in found if not GENERATED.search(path.name)))
 
@@ -27,7 +27,7 @@ def parsed(path: Path) -> ast.Module:
 
 
 def name_of(path: Path) -> str:
-    """The path within the tree."""
+    """Returns the file's path within the tree."""
     return path.relative_to(ROOT).as_posix()
 
 
@@ -41,7 +41,8 @@ def report(violations: list[str]) -> None:
 
 
 def imports_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """(line, module or name in a module) of each import: also of those inside functions and for types alone."""
+    """Yields (line, module or name in a module) for each import, including those inside functions and those for types
+    alone."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -51,7 +52,7 @@ def imports_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def file_of(module: str, files: frozenset[str]) -> str | None:
-    """The file (a path within the tree) that an imported name belongs to; None: it is not ours."""
+    """Returns the file (its path within the tree) that defines an imported name, or None when the name is not ours."""
     parts = module.split(".")
     if parts[0] == "magnetar" and len(parts) > 1 and parts[1] in LINKED:
         parts = parts[1:]
@@ -65,7 +66,7 @@ def file_of(module: str, files: frozenset[str]) -> str | None:
 
 @cache
 def arrows() -> dict[str, dict[str, int]]:
-    """Of each of our files: the files that it imports, with the line of the first import."""
+    """Returns, for each of our files, the files that it imports with the line of the first import."""
     files = frozenset(name_of(path) for path in sources())
     found: dict[str, dict[str, int]] = {}
     for path in sources():

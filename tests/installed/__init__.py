@@ -1,1 +1,2 @@
-"""What the README's first command installs, without extras: everything of the server works in it."""
+"""The README's first command installs the server without extras; these tests show that everything of the server works
+then."""

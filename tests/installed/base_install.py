@@ -1,4 +1,5 @@
-"""Environments with what the wheel asks for and no more, on each Python that we say it runs on."""
+"""Makes environments that hold what the wheel requires and nothing else, for each Python version that the project
+supports."""
 
 import re
 import subprocess
@@ -27,7 +28,8 @@ def build_wheel(folder: Path) -> Path:
 
 
 def requirements_of(wheel: Path, *, lowest: bool = False) -> list[str]:
-    """What pip installs for the wheel without extras; `lowest`: the lowest version of each that is allowed."""
+    """Returns what pip installs for the wheel without extras. With `lowest`, each requirement is pinned to the lowest
+    version that it allows."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
         asked: list[str] = message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
@@ -37,20 +39,22 @@ def requirements_of(wheel: Path, *, lowest: bool = False) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class BaseInstall:
-    """`program` is what comes before `-m magnetar`; `packages` are the names under which the code lies there."""
+    """One installation. `program` is what comes before `-m magnetar`; `packages` are the import names of our packages
+    there."""
 
     program: tuple[str, ...]
     packages: tuple[str, ...]
 
 
 def tree_install(python: Path) -> BaseInstall:
-    """As `make run` has it: the code of the tree, with an installation's dependencies."""
+    """Returns an installation as `make run` has it: the code of the tree with an installation's dependencies."""
     program = ("env", f"PYTHONPATH={ROOT}", str(python))
     return BaseInstall(program, ("magnetar", "pulsar_proto"))
 
 
 def wheel_install(python: Path, wheel: Path, folder: Path) -> BaseInstall:
-    """As `pip install .` has it: the code lies where pip lays it down. `-P` keeps the tree of the tests out."""
+    """Returns an installation as `pip install .` makes it, with the code where pip puts it. `-P` keeps Python from
+    importing the tree of the tests."""
     site = folder / "site"
     if not site.exists():
         install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(wheel)]
@@ -59,7 +63,8 @@ def wheel_install(python: Path, wheel: Path, folder: Path) -> BaseInstall:
 
 
 def base_python(name: str, wheel: Path) -> Path:
-    """The interpreter of one of ENVIRONMENTS. Skips, and says so, where the machine has no such Python."""
+    """Returns the interpreter of one of ENVIRONMENTS. Skips the test, with the reason, when the machine has no such
+    Python."""
     version = name.partition(" ")[0]
     if interpreter_of(version) is None:
         pytest.skip(f"NOT TESTED on Python {version}: this machine has no python{version}")

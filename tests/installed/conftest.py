@@ -1,4 +1,4 @@
-"""One wheel for all tests here."""
+"""Builds one wheel for all tests in this folder."""
 
 from pathlib import Path
 

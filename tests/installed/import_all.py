@@ -1,7 +1,7 @@
-"""Imports every module of the packages that are named, and finds all that functions import when they run, spark's
-modules and those of the build apart; says what is missing.
+"""Imports every module of the packages that are named, and every name that their functions import when they run, and
+prints what is missing. Modules of Spark and of the build are left out.
 
-Run by the interpreter of an installation, which has no test tools.
+The interpreter of an installation runs this, so it must not need any test tools.
 """
 
 import ast
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 NOT_OF_A_SERVER = ("magnetar.spark", "pulsar_proto.pb.generate")
-"""They say themselves what to install; a tool for our own tree."""
+"""Modules that are left out: Spark's say themselves what to install, and the generator is a tool for our own tree."""
 
 
 def modules(package: str) -> list[str]:
@@ -27,7 +27,7 @@ def modules(package: str) -> list[str]:
 
 
 def imported_names(module: ModuleType) -> Iterator[str]:
-    """What is imported by name anywhere in the module's text."""
+    """Returns the names of all modules that the module's text imports anywhere."""
     assert module.__file__ is not None
     for node in ast.walk(ast.parse(Path(module.__file__).read_bytes())):
         if isinstance(node, ast.Import):

@@ -1,7 +1,8 @@
-"""The base installation has every capability of a server: on each Python, and with the lowest versions it allows.
+"""The base installation has every capability of a server, on each Python version, and with the lowest dependency
+versions that it allows.
 
-Lazy imports hide what is missing until somebody asks for it. So every module is imported, every route is called, and
-the official client (in the tests' own environment) uses each capability once.
+A lazy import hides a missing dependency until a user asks for the feature. So every module is imported, every route is
+called, and the official client (in the tests' own environment) uses each capability once.
 """
 
 import os
@@ -61,7 +62,7 @@ CAPABILITIES = (
 
 @pytest.fixture(scope="session")
 def from_wheel(request: pytest.FixtureRequest, wheel: Path) -> BaseInstall:
-    """Of the environment that the test names."""
+    """Returns the wheel's installation in the environment that the test names."""
     return wheel_install(base_python(request.param, wheel), wheel, wheel.parent)
 
 
@@ -71,7 +72,7 @@ def from_tree(request: pytest.FixtureRequest, wheel: Path) -> BaseInstall:
 
 
 def run(program: tuple[str, ...], *arguments: str, folder: Path) -> str:
-    """Raises with all that it said where its exit code is not 0."""
+    """Runs the command and returns its output. Raises an error with the whole output when its exit code is not 0."""
     done = subprocess.run([*program, *arguments], cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -115,7 +116,7 @@ def test_the_official_client_uses_every_capability(from_wheel: BaseInstall, tmp_
 
 @pytest.mark.parametrize("from_wheel", VERSIONS[:1], indirect=True)
 async def test_no_route_fails(from_wheel: BaseInstall, tmp_path: Path) -> None:
-    """The exchanges of Apache's captures, and each route with anything."""
+    """Makes the calls of Apache's captures, and then calls each route with random arguments."""
     rng = random.Random(SEED)
     failures = []
     async with Server(tmp_path, product=Magnetar(from_wheel.program), settings=SETTINGS) as server:

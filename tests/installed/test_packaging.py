@@ -1,4 +1,4 @@
-"""What `pip install` puts on a user's machine: no general name is claimed, and it starts."""
+"""`pip install` puts only our own names on a user's machine, and the installed program starts."""
 
 import json
 import os
@@ -32,7 +32,8 @@ def test_wheel_claims_only_our_own_names(wheel: Path) -> None:
 
 @pytest.mark.process
 def test_a_wheel_that_is_made_from_the_source_distribution_has_the_same_files(wheel: Path, tmp_path: Path) -> None:
-    """The builder meets the top-level folders twice, by their links too, and takes what it sees first."""
+    """The builder meets each top-level folder twice, directly and by its link, and takes the one that it sees first; so
+    a wheel could differ by where it was built."""
     command = [sys.executable, "-m", "build", "--outdir", str(tmp_path), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     (second,) = tmp_path.glob("*.whl")
@@ -42,7 +43,8 @@ def test_a_wheel_that_is_made_from_the_source_distribution_has_the_same_files(wh
 
 @pytest.mark.process
 def test_every_import_in_the_wheel_is_of_an_installed_name(wheel: Path) -> None:
-    """Also where nothing runs it: a module that says `from storage…` would be the user's own `storage`."""
+    """This includes lines that nothing runs: after an import `from storage…` a user's own package `storage` would be
+    found."""
     general = re.compile(
         r"^\s*(?:from|import) (?:server|storage|metadata|spark|tests|bench|compat_tests)\b", re.MULTILINE
     )

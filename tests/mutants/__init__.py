@@ -1,1 +1,1 @@
-"""Would the nearest tests notice a small bug? Plants sampled ones and says which of them nobody notices."""
+"""Would the nearest tests notice a small bug? Plants a sample of small bugs and names those that no test notices."""

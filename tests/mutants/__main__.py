@@ -1,7 +1,7 @@
-"""`python -m tests.mutants --count 300 [--seed N] [--area storage]`: exit code 1 where fewer than 95 % are caught.
+"""`python -m tests.mutants --count 300 [--seed N] [--area storage]` exits with 1 when the tests catch fewer than 95 %.
 
 Each mutant meets the tests that run its line, nearest first, in a copy of the tree. The first run records which tests
-those are (minutes); later ones use that recording until `--record` asks for a new one.
+those are, which takes minutes; later runs use that recording until `--record` asks for a new one.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def commit() -> str:
 
 
 def try_all(chosen: list[Mutant], recording: Recording, jobs: int) -> list[Verdict]:
-    """In the order of the sample; tells of each as it is done."""
+    """Tries the mutants, prints each verdict as soon as it is known, and returns them in the order of the sample."""
     began = time.monotonic()
     copies: SimpleQueue[Copy] = SimpleQueue()
     done: list[Verdict] = []
@@ -84,7 +84,8 @@ def try_all(chosen: list[Mutant], recording: Recording, jobs: int) -> list[Verdi
 
 
 def rate(verdicts: list[Verdict], known: dict[str, str]) -> float:
-    """Of those that are not judged to be without consequence."""
+    """Returns the share of mutants that were caught, without those whose survival was judged to be of no
+    consequence."""
     caught = sum(each.is_caught for each in verdicts)
     matter = [
         each

@@ -1,4 +1,4 @@
-"""Where bugs are planted, and the choice of a sample."""
+"""Names the parts of the tree where bugs are planted, and draws a sample."""
 
 import random
 from pathlib import Path
@@ -28,7 +28,7 @@ def sources(root: Path, areas: tuple[str, ...] = AREAS) -> list[str]:
 
 
 def sample(root: Path, paths: list[str], count: int, seed: int) -> list[Mutant]:
-    """One mutant a line at most, of lines that are drawn from all."""
+    """Draws `count` lines from all lines that can be mutated, and one mutant for each line."""
     rng = random.Random(seed)
     lines = [line for path in paths for line in lines_of(mutants_of(path, (root / path).read_bytes()))]
     return [rng.choice(line) for line in rng.sample(lines, min(count, len(lines)))]

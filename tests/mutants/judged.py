@@ -1,6 +1,6 @@
-"""Survivors that somebody looked at: each has its name and the reason why no test need notice it.
+"""Survivors that somebody has looked at: each is listed with its name and the reason why no test need notice it.
 
-The file has paragraphs of lines: names of mutants, then a line that begins with `reason:`.
+The file consists of paragraphs. Each has lines with names of mutants, and a last line that begins with `reason:`.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ FILE = Path(__file__).with_name("judged.txt")
 
 
 def read(text: str) -> dict[str, str]:
-    """The reason of each name. Raises ValueError for a paragraph without one."""
+    """Returns the reason for each name. Raises ValueError when a paragraph has no reason."""
     judged: dict[str, str] = {}
     for paragraph in text.split("\n\n"):
         lines = [line.strip() for line in paragraph.splitlines() if line.strip() and not line.startswith("#")]

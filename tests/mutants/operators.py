@@ -1,6 +1,6 @@
-"""Small bugs: for a module's text, every mutant that the operators below can make of it.
+"""Small bugs: every mutant that the operators below can make of a module's text.
 
-What is left out has no meaning that a test should pin: docstrings, what is logged or said in exceptions, annotations,
+Some code is left out because no test should pin it: docstrings, texts of log lines and exceptions, annotations,
 decorators, assertions, `__slots__` and `__repr__`.
 """
 
@@ -34,23 +34,23 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.RShift: ast.LShift,
 }
 SYMMETRIC = {"min", "max"}
-"""Calls that mean the same with their arguments swapped."""
+"""Functions whose result stays the same when their arguments are swapped."""
 UNTESTED_FUNCTIONS = {"__repr__", "__str__"}
 LOGGERS = {"log", "_log", "logger", "logging", "warnings"}
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change: the text from `begin` to `end` (bytes of the file) becomes `text`."""
+    """One change: the bytes of the file from `begin` to `end` become `text`."""
 
     path: str
     scope: str
-    """Class and function, with dots."""
+    """The names of the class and the function that hold the change, joined by dots."""
     operator: str
     line: int
     last_line: int
     on_import: bool
-    """Outside of functions: it ran before any test."""
+    """True outside of functions: this code ran on import, before any test."""
     begin: int
     end: int
     text: str
@@ -59,7 +59,8 @@ class Mutant:
         return source[: self.begin] + self.text.encode() + source[self.end :]
 
     def name(self, source: bytes) -> str:
-        """Says the same after changes elsewhere in the file: what it was and what it is, with the function around."""
+        """Returns a name that stays the same when other parts of the file change: the function around the change, the
+        old code and the new code."""
         before = " ".join(source[self.begin : self.end].decode().split())
         return f"{self.path} {self.scope or '(module)'}: {before} -> {self.text}"
 
@@ -94,7 +95,7 @@ class _Finder(ast.NodeVisitor):
         on_import = not self._in_function
         self.found.append(Mutant(self._path, scope, operator, node.lineno, last, on_import, begin, end, said))
 
-    # What is entered, and what is not.
+    # Which parts of the code are visited.
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if node.name in UNTESTED_FUNCTIONS:
@@ -152,12 +153,12 @@ class _Finder(ast.NodeVisitor):
         self._add("raise dropped", node, "pass")
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """Not entered."""
+        """Assertions are not mutated."""
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Not entered."""
+        """f-strings are not mutated."""
 
-    # What is changed.
+    # Which changes are made.
 
     @property
     def _in_function(self) -> bool:
@@ -248,13 +249,13 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _is_said(call: ast.Call) -> bool:
-    """Whether the call logs, or has to do with types alone."""
+    """Returns whether the call only logs or only concerns types."""
     names = [each.id for each in ast.walk(call.func) if isinstance(each, ast.Name)]
     return bool(names) and (names[-1] in LOGGERS or names[-1] in {"cast", "TypeVar", "NewType"})
 
 
 def lines_of(mutants: list[Mutant]) -> Iterator[list[Mutant]]:
-    """The mutants of each line together."""
+    """Groups the mutants by their lines."""
     by_line: dict[int, list[Mutant]] = {}
     for each in mutants:
         by_line.setdefault(each.line, []).append(each)

@@ -1,6 +1,7 @@
-"""Which test runs which line, and for how long: recorded once by a plugin of pytest, then asked for each mutant.
+"""Records once, as a plugin of pytest, which test runs which line and how long it takes; every mutant's tests are
+chosen by this recording.
 
-The recording is a folder outside the tree's versions; it is made anew when it is missing, or on request.
+The recording is a folder that is not under version control. It is made anew when it is missing, or on request.
 """
 
 import json
@@ -24,16 +25,17 @@ RUNS = {
     "processes": ("process and not slow and not long", UNITS),
     "spark": ("not slow and not long", ("tests/spark",)),
 }
-"""Marks and folders. Tests that start processes count for what they run in their own."""
+"""The marker expression and the folders of each run. Lines that a test runs only in a child process are not
+recorded."""
 PACKAGES = ("magnetar", "pulsar_proto")
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 SECONDS_OF_A_TRIAL = 45.0
-"""Tests of a mutant are taken, nearest first, until they took that long when they were recorded."""
+"""A mutant gets its tests, nearest first, until the seconds that they took when they were recorded add up to this."""
 TESTS_OF_A_TRIAL = 500
 
 
 class Recorder:
-    """Of one process: the lines of each test, by `coverage`'s contexts, and its seconds."""
+    """Records, in one process, the lines of each test by `coverage`'s contexts, and the seconds that the test took."""
 
     def __init__(self, folder: Path, packages: Iterable[str]) -> None:
         name = f"{os.environ[RUN_VARIABLE]}-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
@@ -66,7 +68,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def record(root: Path, folder: Path) -> None:
-    """Runs the tests once, which takes minutes. Tests that fail or skip are of no use, and left out."""
+    """Runs the tests once, which takes minutes. Tests that fail or are skipped are left out, because they could not
+    catch a mutant."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
@@ -77,7 +80,7 @@ def record(root: Path, folder: Path) -> None:
 
 
 def collect(root: Path) -> list[str]:
-    """The tests that there are."""
+    """Returns the names of the tests that exist now."""
     found: list[str] = []
     for marks, tests in RUNS.values():
         command = [*PYTEST, "--collect-only", "-m", marks, *tests]
@@ -88,12 +91,12 @@ def collect(root: Path) -> list[str]:
 
 @dataclass(slots=True)
 class Recording:
-    """`tests_of()` says which tests a mutant has to outlive."""
+    """Which lines each test runs. `tests_of()` returns the tests that should catch a mutant."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    """Of each test that passes without mutants."""
+    """By test: how long it took without a mutant. Only tests that passed are in here."""
     lines: dict[str, dict[int, set[str]]] = field(default_factory=dict)
-    """Path, line, tests. What ran before any test, on import, has none."""
+    """By path and line: the tests that ran it. A line that ran on import, before any test, has none."""
 
     @classmethod
     def load(cls, folder: Path, root: Path) -> "Recording":
@@ -111,7 +114,8 @@ class Recording:
         return recording
 
     def tests_of(self, mutant: Mutant) -> list[str]:
-        """Nearest first. What ran on import alone has the tests that ran anything of its file."""
+        """Returns the tests of a mutant, nearest first. For a line that only runs on import these are the tests that
+        ran any line of its file."""
         path = mutant.path
         known = self.lines.get(path, {})
         found = set().union(*(known.get(line, set()) for line in range(mutant.line, mutant.last_line + 1)))
@@ -132,13 +136,14 @@ class Recording:
         return sum(self.seconds[test] for test in tests)
 
     def keep(self, tests: Iterable[str]) -> None:
-        """Forgets all other tests: they have other names now."""
+        """Forgets all tests but these, because the others do not exist under their names any more."""
         kept = set(tests)
         self.seconds = {test: seconds for test, seconds in self.seconds.items() if test in kept}
 
 
 def nearness(path: str, test: str) -> int:
-    """How many folders and words of the name a test has in common with the file: tests mirror the tree."""
+    """Returns how many folders and words of the file's name also occur in the test's name, since tests mirror the
+    tree."""
     file = Path(path)
     tested = Path(test.partition("::")[0])
     common = 0

@@ -1,4 +1,4 @@
-"""The report of a run: figures by area, and each survivor with its change."""
+"""Prints the report of a run: figures by area, and the change of each survivor."""
 
 import difflib
 import json
@@ -10,7 +10,7 @@ from tests.mutants.trial import Verdict
 
 
 def change_of(verdict: Verdict, root: Path) -> str:
-    """As a diff."""
+    """Returns the mutant's change as a diff."""
     mutant = verdict.mutant
     source = (root / mutant.path).read_bytes()
     before, after = source.decode().splitlines(), mutant.applied(source).decode().splitlines()

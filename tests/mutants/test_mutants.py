@@ -1,4 +1,5 @@
-"""The runner: what it plants, what it leaves alone, which tests it takes, and that it tells a survivor from a catch."""
+"""The runner of mutants: which bugs it plants, which code it leaves alone, which tests it takes, and that it tells a
+survivor from a catch."""
 
 import subprocess
 from pathlib import Path
@@ -115,7 +116,7 @@ def test_the_nearest_tests_of_a_line_come_first_and_imports_have_those_of_their_
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Copy:
-    """Of a tree with a module and tests that pin half of it."""
+    """Copies a small tree: one module, and tests that pin half of its behaviour."""
     tree = tmp_path / "tree"
     (tree / "tests").mkdir(parents=True)
     (tree / "metadata").mkdir()

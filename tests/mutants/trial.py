@@ -14,7 +14,8 @@ from tests.mutants.operators import Mutant
 
 SECONDS_LEAST = 40.0
 TIMES_SLOWER = 4
-"""A mutant may take so many times what its tests took when they were recorded: the machine may be busy."""
+"""A mutant's tests may take this many times the seconds that they took when they were recorded, because the machine may
+be busy."""
 
 
 class Outcome(StrEnum):
@@ -30,7 +31,7 @@ class Verdict:
     outcome: Outcome
     tests: int
     by: str = ""
-    """What caught it."""
+    """The test that caught the mutant."""
 
     @property
     def is_caught(self) -> bool:
@@ -38,7 +39,7 @@ class Verdict:
 
 
 class Copy:
-    """A copy of what git knows of a tree, in which one mutant at a time lives."""
+    """A copy of all files of a tree that git knows, in which one mutant at a time is planted."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.folder = folder
@@ -62,7 +63,8 @@ class Copy:
 
     def _write(self, path: Path, source: bytes) -> None:
         path.write_bytes(source)
-        # What was compiled is taken for valid by time and size, which may be the same.
+        # Python takes a compiled module for valid when time and size of the source are the same, which they may be
+        # after a mutation.
         Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
 
     def _run(self, tests: list[str], seconds_max: float) -> tuple[Outcome, str]:

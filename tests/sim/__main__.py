@@ -1,4 +1,5 @@
-"""`python -m tests.sim --seeds 10000 [--first N]`, or `--seed N` for one: tells histories, says which break a claim."""
+"""`python -m tests.sim --seeds 10000 [--first N]` runs that many histories, `--seed N` runs one; prints each seed whose
+history breaks a claim."""
 
 import argparse
 import os
@@ -15,7 +16,7 @@ CHUNK = 20
 
 
 def told(seeds: range) -> list[tuple[int, str]]:
-    """(seed, what broke) of those that broke."""
+    """Runs the histories and returns (seed, complaint) for each one that broke a claim."""
     broken = []
     for seed in seeds:
         try:

@@ -1,4 +1,5 @@
-"""Bugs put in on purpose, to show that the simulation bites: with each of them some history must break an invariant."""
+"""Bugs that are planted on purpose. With each of them some history must break an invariant, otherwise the simulation
+would not notice such a bug."""
 
 import secrets
 from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ Mutation = Callable[[], AbstractContextManager[Any]]
 
 
 def _recovery_reads_do_not_fence() -> AbstractContextManager[Any]:
-    """The first of docs/LEDGERS.md, "Two counterexamples"."""
+    """Plants the first counterexample of docs/LEDGERS.md, "Two counterexamples"."""
     return patch.object(recoverer, "_RECOVERY_READ", _HIGH)
 
 
@@ -48,7 +49,7 @@ def _recovery_does_not_fence_at_all() -> AbstractContextManager[Any]:
 
 
 def _lac_has_no_floor() -> AbstractContextManager[Any]:
-    """The second of docs/LEDGERS.md, "Two counterexamples"."""
+    """Plants the second counterexample of docs/LEDGERS.md, "Two counterexamples"."""
 
     def result(self: LastEntryRound, first_of_last_ensemble: int) -> LastConfirmed:
         return self._found
@@ -126,7 +127,8 @@ def _a_journal_that_is_written_over_gets_its_name_before_its_header() -> Abstrac
 
 
 def _what_a_journal_held_before_is_believed() -> AbstractContextManager[Any]:
-    """All that tells it from what the journal holds now is off: salt, journal id, sequence number, zeros behind."""
+    """Replay takes what the file held in its former use for its own batches: the checks of salt, journal id, sequence
+    number and trailing zeros are off."""
 
     def replay(self: JournalReplay, data: Any, salt: Salt) -> BatchHeader | None:
         journal_id, offset, sequence = self.end

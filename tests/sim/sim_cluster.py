@@ -1,8 +1,9 @@
 """Real bookies on simulated disks, a network between them and their clients, and a metadata store with sessions.
 
-A machine that loses its power takes its connections with it (answered with a reset, or not at all), and its session
-ends some time later. A link, or a machine's whole network, can be `RESET`, `SILENT` (loses requests) or `DEAF` (loses
-answers). A request and its answer each take a delay; requests of one link arrive in order. A bookie may be overloaded.
+A machine that loses its power takes its connections with it; its peers get a reset, or hear nothing at all. Its session
+ends some time later. A link, or a machine's whole network, can be `RESET`, `SILENT` (it loses requests) or `DEAF` (it
+loses answers). A request and its answer each take a delay, and the requests of one link arrive in order. A bookie may
+be overloaded.
 """
 
 import asyncio
@@ -46,10 +47,10 @@ class Machine:
         self._starting: asyncio.Task[None] | None = None
         self._expiry: asyncio.Task[None] | None = None
         self._awaited: dict[object, Callable[[], None]] = {}
-        """What becomes of the requests under way when the connections are reset."""
+        """The requests that are under way, each with the function that ends it when the connections are reset."""
 
     def start(self) -> "asyncio.Task[None]":
-        """The bookie replays its journal and registers when its former session is over."""
+        """Starts the bookie: it replays its journal, and registers once its former session is over."""
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
         return self._starting
@@ -78,9 +79,9 @@ class Machine:
         self._session = session
 
     async def lose_power(self, *, silently: bool) -> None:
-        """`silently`: nobody hears that the connections are gone."""
+        """Takes the machine's power away. With `silently`, no peer hears that its connections are gone."""
         if self._starting is not None and not self._starting.done():
-            return  # a start is one step here: its own crash points have tests of their own
+            return  # the simulation takes a start as one step, because its crash points have tests of their own
         bookie, self.bookie, self._starting = self.bookie, None, None
         if bookie is None:
             return
@@ -113,17 +114,17 @@ class Machine:
         return key
 
     def answered(self, key: object) -> bool:
-        """False when the connection was reset before."""
+        """Ends a request. Returns False when a reset of the connection has ended it already."""
         return self._awaited.pop(key, None) is not None
 
 
 class SimLink:
-    """One client's channel to one machine: a BookieChannel."""
+    """One client's channel to one machine; implements BookieChannel."""
 
     def __init__(self, machine: Machine, cluster: "SimCluster") -> None:
         self.state = LinkState.OK
         self.lag = 0.0
-        """Seconds that a request takes longer."""
+        """Extra seconds that each request of this link takes."""
         self._machine = machine
         self._cluster = cluster
         self._last_arrival = 0.0
@@ -229,7 +230,7 @@ class SimLink:
 
 
 class SimCluster:
-    """`start` first, `close` last."""
+    """A cluster of machines with one network and one metadata store. Call `start` first and `close` last."""
 
     def __init__(self, machines: int, rng: Random, folder: Path) -> None:
         self.rng = rng
@@ -239,7 +240,7 @@ class SimCluster:
         }
         self.ways_to_store: dict[str, DistantStore] = {}
         self.failures: list[str] = []
-        """What a bookie must never do."""
+        """What a bookie did and must never do; a history fails when there is any."""
         self._folder = folder
         self._overloads = Random()
         self._overloads.setstate(rng.getstate())
@@ -279,7 +280,7 @@ class SimCluster:
         return self._links[key]
 
     def heal(self) -> "list[asyncio.Task[None]]":
-        """Every machine and connection works again; the starts that are under way."""
+        """Makes every machine and connection work again, and returns the starts that are under way."""
         for machine in self.machines.values():
             machine.network = LinkState.OK
         for link in self._links.values():
@@ -289,7 +290,7 @@ class SimCluster:
         return [machine.start() for machine in self.machines.values()]
 
     async def copies(self, ledger_id: int, entry_id: int) -> dict[str, bytes]:
-        """Who stores the entry, and what; all machines are up."""
+        """Returns the bookies that store the entry, each with its bytes. All machines must be up."""
         found: dict[str, bytes] = {}
         for name, machine in self.machines.items():
             assert machine.bookie is not None
@@ -300,11 +301,13 @@ class SimCluster:
         return found
 
     def is_overloaded(self) -> bool:
-        """Whether a bookie takes no more adds at this moment. In some histories that happens, in others never."""
+        """Returns whether a bookie refuses adds at this moment. This happens in some histories, and never in the
+        others."""
         return self._overloads.random() < self._overload_share
 
     def delay(self) -> float:
-        """Seconds of one way. Now and then one is overtaken by much of what came after it on other links."""
+        """Returns the seconds that a message takes in one direction. Some are slow enough to be overtaken by much of
+        what is sent later on other links."""
         return self.rng.uniform(0, 0.2 if self.rng.random() < self._slow_share else 0.01)
 
     def later(self, call: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""A bookie's disk that forgets what was not synced when its machine loses power, or keeps some sectors of it."""
+"""A bookie's disk that loses what was not synced, or keeps only some of its sectors, when the machine loses power."""
 
 import asyncio
 import errno
@@ -12,11 +12,13 @@ from tests.sim.virtual_loop import DISK_SECONDS_MAX
 
 SECTOR_BYTES = 512
 PAGE_BYTES = 64
-"""Of the journal's padding: little enough that small journals hold bytes of their former use."""
+"""The page to which the journal pads its batches. It is so small that even short journals still hold bytes of their
+former use."""
 CHANGES_OF_FILES = 0.3
-"""How many of the power losses come while the journal changes files."""
+"""The share of the power losses that come while the journal changes to another file."""
 STEPS_OF_A_CHANGE = 6
-"""Header written, synced, renamed; "continued" written, synced; batch written."""
+"""A change of files takes these steps: the header is written, synced and renamed; "continued" is written and synced;
+the batch is written."""
 
 
 class SimDisk:
@@ -35,7 +37,7 @@ class SimDisk:
         return file
 
     def lose_power(self) -> None:
-        """Of what was not synced, none, all or any sectors are there afterwards."""
+        """Ends this life of the disk: of the sectors that were not synced, none, all or some are there afterwards."""
         for journal in self._journals:
             journal.leave_unfinished()
         self.is_dead = True
@@ -47,7 +49,7 @@ class SimDisk:
         self._steps_left = steps
 
     def step(self) -> None:
-        """Before each call that changes a file."""
+        """Counts one change of a file, before the change is made. The disk dies when its number of steps is used up."""
         if self._steps_left is not None:
             self.is_dead |= self._steps_left == 0
             self._steps_left -= 1
@@ -69,7 +71,7 @@ class SimDisk:
 
 
 class SimFile(DurableFile):
-    """Writes reach the file below with `sync` only."""
+    """A file whose writes reach the real file below only with `sync`."""
 
     __slots__ = ("_disk", "_is_closed", "_unsynced")
 
@@ -91,7 +93,8 @@ class SimFile(DurableFile):
         self._apply()
 
     def rename(self, path: str) -> None:
-        """Durable at once: what differs before the folder's sync is a power loss one step earlier."""
+        """Renames at once and durably. A rename that the folder's missing sync would lose is the same as a power loss
+        one step earlier."""
         self._disk.step()
         super().rename(path)
 
@@ -137,7 +140,8 @@ class SimFile(DurableFile):
 
 
 class SimJournal(Journal):
-    """The journal's thread as turns of the loop: what came meanwhile is one batch, as there."""
+    """The journal without its thread: each batch is a turn of the loop, and holds what was submitted since the turn
+    before, as it does on the thread."""
 
     disk: SimDisk
     _turn_is_due = False
@@ -162,7 +166,7 @@ class SimJournal(Journal):
         self._close_file()
 
     def leave_unfinished(self) -> None:
-        """The power goes while a batch is being written, or the file is changed for one."""
+        """Takes the power away in the middle of a batch, or while the journal changes to another file for it."""
         groups = [] if self._queue.empty() else self._take()
         with suppress(OSError):
             if self.disk.rng.random() < CHANGES_OF_FILES:

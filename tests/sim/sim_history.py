@@ -1,7 +1,8 @@
 """One random history: writers and recoverers fight over ledgers while machines and connections fail, then all heals.
 
-Asserted all along and at the end: the invariants of the published TLA+ model under the names that they have there
-(docs/LEDGERS.md, "Invariants"), and that everything ends. A history is its seed: the same in any process.
+The invariants of the published TLA+ model are asserted all along and at the end, under the names that they have there
+(docs/LEDGERS.md, "Invariants"), and in the end every operation must have ended. The seed determines the whole history:
+it is the same in any process.
 """
 
 import asyncio
@@ -33,21 +34,21 @@ from tests.storage.ledger.scene import Writer
 
 SIZES = [(1, 1, 1), (2, 2, 1), (2, 2, 2), (3, 3, 2), (3, 3, 2), (3, 3, 2), (3, 3, 3), (3, 2, 2), (4, 2, 1), (4, 3, 2)]
 SPARE = 2
-"""Machines beyond the largest ensemble of a history."""
+"""How many machines there are beyond the largest ensemble of a history."""
 RECOVERERS = 3
 LEDGERS_MAX = 3
 END_SECONDS = 120.0
-"""After everything healed, all that is under way must have ended by then."""
+"""How long, in virtual time, the operations under way may take to end after everything was healed."""
 STATES = list(LinkState)
 Step = tuple[Any, ...]
 
 
 class Violation(AssertionError):
-    """An invariant does not hold."""
+    """Says which invariant does not hold."""
 
 
 class Kept:
-    """A ledger with its writer, and what became of its record at each change."""
+    """A ledger with its writer. It watches the ledger's metadata record and checks each change of it."""
 
     def __init__(self, number: int, writer: Writer, driver: LedgerMetadataDriver) -> None:
         self.number = number
@@ -56,7 +57,7 @@ class Kept:
         self.recoveries: dict[int, asyncio.Task[ReadHandle]] = {}
         self.closed: LedgerMetadata | None = None
         self.seen = -1
-        """The highest entry that some reader took for confirmed."""
+        """The highest entry that some reader was told to be confirmed."""
         self._driver = driver
         self._looks: list[asyncio.Task[None]] = []
         self.violations: list[str] = []
@@ -94,10 +95,11 @@ class History:
         self._operations: list[asyncio.Task[Any]] = []
         self._auto_recoveries: list[AutoRecovery] = []
         self.trace = hashlib.sha256()
-        """Of all that happened: equal for equal seeds."""
+        """A digest of everything that happened; equal seeds give equal digests."""
 
     def steps(self) -> list[Step]:
-        """20 to 80 steps. Each history favours kinds of its own: a fault is found sooner where others hide it not."""
+        """Draws 20 to 80 steps. Each history favours some kinds of steps, because a fault is found sooner when others
+        do not hide it."""
         rng = self._rng
 
         def machine() -> str:
@@ -127,7 +129,8 @@ class History:
         ]
         steps: list[Step] = []
         if rng.random() < self._duels:
-            # While all else is well: a fault that needs much to come together is not hidden by others.
+            # The duel comes first, while everything else is well: otherwise other faults would hide a bug that only a
+            # rare combination of events shows.
             steps += [("append", *kinds["append"][1]()), ("wait", 0.05)]
             steps += self._contest(("recover", *kinds["recover"][1]()))
         for kind in rng.choices(list(kinds), weights, k=rng.randint(20, 80)):
@@ -140,8 +143,8 @@ class History:
         return self._rng.choice([self._duel, self._late_writer, self._half_written])(recover)
 
     def _duel(self, recover: Step) -> list[Step]:
-        """The writer goes on while it is being fenced: over a bookie that the fence reaches late, or that loses its
-        power just then."""
+        """Lets the writer go on while it is being fenced, over a bookie that the fence reaches late or that loses its
+        power at that moment."""
         rng = self._rng
         _, where, client = recover
         cut = [("link", f"r{client}", name, LinkState.SILENT) for name in self._names if rng.random() < 0.3]
@@ -157,7 +160,8 @@ class History:
         return steps
 
     def _late_writer(self, recover: Step) -> list[Step]:
-        """The writer slept through its ledger's recovery, and the machines that were told of it lost their power."""
+        """Lets the writer sleep through its ledger's recovery, after which the machines that were told of the recovery
+        lose their power."""
         rng = self._rng
         steps: list[Step] = [recover, ("wait", rng.choice([0.02, 0.1, 0.5, 2.5]))]
         for name in self._names:
@@ -166,8 +170,8 @@ class History:
         return [*steps, ("wait", 0.05), ("append", recover[1], 2), ("wait", 0.3)]
 
     def _half_written(self, recover: Step) -> list[Step]:
-        """An entry reached one bookie when the fence came, is lost on its way to another, and a third, which the fence
-        does not reach, gets it late (docs/LEDGERS.md, "Two counterexamples")."""
+        """An entry reached one bookie when the fence came. Its copy to another bookie is lost, and a third bookie,
+        which the fence does not reach, gets it late (docs/LEDGERS.md, "Two counterexamples")."""
         rng = self._rng
         _, where, client = recover
         lost = rng.random()
@@ -251,7 +255,7 @@ class History:
             kept.recoveries[client] = asyncio.create_task(bookkeeper.open_ledger(kept.ledger_id))
 
     async def _peek(self, opening: Any) -> None:
-        """What a reader sees of an open ledger is confirmed: it stays."""
+        """Opens the ledger as a reader does. What a reader is told to be confirmed must never be lost later."""
         handle = await opening
         kept = next(kept for kept in self._ledgers if kept.ledger_id == handle.ledger_id)
         seen = handle.last_add_confirmed
@@ -298,7 +302,7 @@ class History:
             raise Violation("; ".join(violations))
 
     async def _all_ended(self) -> None:
-        """Liveness: once faults stop, every operation ends, well or with a LedgerError."""
+        """Checks liveness: once the faults have stopped, every operation ends, well or with a LedgerError."""
         deadline = asyncio.get_running_loop().time() + END_SECONDS
         while True:
             recoveries = [task for kept in self._ledgers for task in kept.recoveries.values()]
@@ -378,7 +382,8 @@ async def _told(history: History) -> str:
 
 
 def tell(seed: int) -> str:
-    """The trace of the seed's history. Raises Violation, or whatever our code should not have raised."""
+    """Runs the history of a seed and returns its trace. Raises Violation, or whatever error our code should not have
+    raised."""
     rng = Random(seed)
     logging.disable(logging.CRITICAL)
     memory = Path("/dev/shm")

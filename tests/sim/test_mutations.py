@@ -1,6 +1,7 @@
-"""The simulation bites: with each bug of `mutations` some history breaks a claim.
+"""The simulation notices bugs: with each bug of `mutations` some history breaks a claim.
 
-`KNOWN` are seeds that did when this was written, so that the search is short; it goes on where one no longer does.
+`KNOWN` are seeds whose histories did so when this was written, which keeps the search short. When one of them no longer
+does, the search goes on with other seeds.
 """
 
 import pytest
@@ -29,4 +30,4 @@ def test_a_bug_breaks_a_claim(name: str) -> None:
                 broken = seed
                 break
     assert broken is not None, f"{name}: none of {SEEDS_MAX} histories noticed"
-    tell(broken)  # without the bug the same history is fine
+    tell(broken)  # the same history breaks no claim without the bug

@@ -1,4 +1,4 @@
-"""A bounded set of histories; `make sim SEEDS=10000` tells many more."""
+"""A bounded number of histories keeps every claim; `make sim SEEDS=10000` runs many more."""
 
 import os
 import subprocess

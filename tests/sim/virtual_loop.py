@@ -1,4 +1,4 @@
-"""The virtual-time loop, on which a thread's work takes its time too but runs in the loop's own order."""
+"""The virtual-time loop for the simulation: the work of a thread takes time too, but runs in the loop's own order."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -14,7 +14,7 @@ DISK_SECONDS_MAX = 0.004
 
 
 class SimLoop(VirtualLoop):
-    """No thread is ever started: what an executor would run is run here, at a moment that `rng` chooses."""
+    """Starts no threads. What an executor would run, the loop itself runs, at a moment that `rng` chooses."""
 
     def __init__(self, rng: Random) -> None:
         super().__init__()
@@ -38,7 +38,8 @@ class SimLoop(VirtualLoop):
 
 
 def run(rng: Random, program: Coroutine[Any, Any, T]) -> T:
-    """As `virtual_loop.run`; what a loop has to say of errors nobody asked for is not printed."""
+    """Runs the program like `virtual_loop.run`, but does not print errors of tasks that nobody awaited: here they are
+    part of a history."""
     loop = SimLoop(rng)
     loop.set_exception_handler(lambda _, context: None)
     return virtual_loop.run(program, loop)
