@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SECRET_ALGORITHMS = ("HS256", "HS384", "HS512")
 PAIR_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
+"""The algorithms of `server/security/token_provider.py`. They are spelt out here, because that module imports all of
+cryptography, for which a call for help need not wait."""
 
 TOKEN_BYTES_MAX = 64 << 10
 

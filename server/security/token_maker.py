@@ -21,13 +21,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from magnetar.server.security.security_errors import SecurityConfigError
-from magnetar.server.security.token_provider import EC_ALGORITHMS, HMAC_KEY_BYTES, RSA_ALGORITHMS, hmac_algorithms
+from magnetar.server.security.token_provider import HMAC_KEY_BYTES, hmac_algorithms
 
 RSA_BITS = 2048
 CURVES: dict[str, type[ec.EllipticCurve]] = {"ES256": ec.SECP256R1, "ES384": ec.SECP384R1, "ES512": ec.SECP521R1}
-
-SECRET_ALGORITHMS = tuple(HMAC_KEY_BYTES)
-PAIR_ALGORITHMS = (*RSA_ALGORITHMS, *EC_ALGORITHMS)
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "y": 31_536_000}
 

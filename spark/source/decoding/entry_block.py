@@ -11,7 +11,7 @@ from struct import error as struct_error
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from magnetar.spark.source.decoding.wire_scan import PADDING, Bools, Buffer, Ints, Scan, scan
+from magnetar.spark.source.decoding.wire_scan import Bools, Buffer, Ints, Scan, scan
 from pulsar_proto.checksum import crc32c_of
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -204,8 +204,3 @@ def cut(payload: bytes) -> tuple[pb.MessageMetadata, bytes]:
     if not verify_checksum(payload[start:]):
         raise MalformedFrame("its checksum is wrong")
     return parse_metadata(payload, skip_checksum(payload)), body_of(payload)
-
-
-def padded(data: bytes) -> Buffer:
-    """Returns a buffer with a copy of `data`."""
-    return Buffer(data + bytes(PADDING))

@@ -9,8 +9,15 @@ import jwt
 import pytest
 
 from magnetar.server.commands.main import main
+from magnetar.server.commands.tokens import PAIR_ALGORITHMS, SECRET_ALGORITHMS
 from magnetar.server.security.security_errors import RejectedCredentialsError
-from magnetar.server.security.token_provider import TokenVerifier, load_public_key
+from magnetar.server.security.token_provider import (
+    EC_ALGORITHMS,
+    HMAC_KEY_BYTES,
+    RSA_ALGORITHMS,
+    TokenVerifier,
+    load_public_key,
+)
 
 APACHE_SECRET = "0f8aBL1kOGpuFGBTa4P8tjB5bRtGMeHTBjLAqdhtqaM="
 """`pulsar tokens create-secret-key --base64` of Apache Pulsar 4.0.7 prints keys like this one."""
@@ -24,6 +31,11 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def fault(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["tokens", *arguments]) == 1
     return capsys.readouterr().err
+
+
+def test_the_algorithms_that_can_be_chosen_are_those_that_the_server_knows() -> None:
+    assert tuple(HMAC_KEY_BYTES) == SECRET_ALGORITHMS
+    assert (*RSA_ALGORITHMS, *EC_ALGORITHMS) == PAIR_ALGORITHMS
 
 
 @pytest.mark.parametrize(("algorithm", "size"), [("HS256", 32), ("HS384", 48), ("HS512", 64)])
