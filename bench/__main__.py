@@ -1,4 +1,4 @@
-"""`python -m bench`: measures Magnetar, with --peer Apache Pulsar too, and prints goals and figures side by side."""
+"""`python -m bench` measures Magnetar, with --peer Apache Pulsar too, and prints goals and figures side by side."""
 
 import argparse
 import os
@@ -64,7 +64,7 @@ def main() -> int:
         parser.error(str(error))
     sizes = QUICK if arguments.quick else Sizes()
     if arguments.peer:
-        os.environ[PEER_LIB_VARIABLE] = str(arguments.peer)  # where the bookies' scenario finds Apache's client
+        os.environ[PEER_LIB_VARIABLE] = str(arguments.peer)  # the bookies' scenario finds Apache's client there
     machine = describe()
     say(machine)
     ours = measure(Magnetar(), rows, sizes)

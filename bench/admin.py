@@ -16,7 +16,7 @@ PER_SECOND = 1000
 
 
 def admin(product: Product, sizes: Sizes) -> Figures:
-    """Quiet and loaded figures come from one server, one after the other."""
+    """Measures the quiet and the loaded figures on the same server, one after the other."""
     with new_server(product) as server:
         server.start()
         for number in range(sizes.topics):
@@ -37,7 +37,7 @@ def admin(product: Product, sizes: Sizes) -> Figures:
 
 @contextmanager
 def admin_calls(server: Server, topics: int) -> Iterator[None]:
-    """IN_FLIGHT calls at any moment while the block runs."""
+    """Keeps IN_FLIGHT admin calls on their way while the block runs."""
     port = server.web_url.rpartition(":")[2]
     options = ["--port", port, "--connections", str(IN_FLIGHT), "--topics", str(topics)]
     command = [sys.executable, "-m", "bench.admin_load", *options]

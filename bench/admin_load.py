@@ -1,7 +1,9 @@
-"""Calls of the web port without a pause: each of many connections asks again as soon as it is answered.
+"""Calls of the web port without a pause: each of many connections sends its next request as soon as the last one is
+answered.
 
-Runs as a process of its own (`python -m bench.admin_load`) until its stdin is closed, then prints one JSON object: how
-many calls were answered with which status. It says "all in flight" when the last connection has been answered once.
+This runs as a process of its own (`python -m bench.admin_load`) until its stdin is closed. Then it prints one JSON
+object that says how many calls were answered with which status. It prints "all in flight" when every connection has
+been answered once.
 """
 
 import argparse
@@ -14,13 +16,13 @@ from itertools import cycle
 
 CALLS = ("{topic}/stats", "{topic}/internalStats", "namespaces/public/default/topics", "persistent/public/default")
 SCRAPE_EVERY = 50
-"""One connection in so many scrapes /metrics; the others take turns with CALLS."""
+"""Every connection whose number is a multiple of this scrapes /metrics; the others take turns with CALLS."""
 
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
 
 class Caller(asyncio.Protocol):
-    """One connection. `asked` are its requests, sent in turn."""
+    """One connection, which sends the requests `asked` in turn."""
 
     def __init__(self, asked: list[bytes], statuses: Counter[int], first: asyncio.Future[None]) -> None:
         self._asked = cycle(asked)
@@ -35,7 +37,7 @@ class Caller(asyncio.Protocol):
         transport.write(next(self._asked))
 
     def data_received(self, data: bytes) -> None:
-        """Bodies are counted, not kept."""
+        """Counts the bytes of bodies without keeping them."""
         if self._missing is None:
             self._buffer += data
             end = self._buffer.find(b"\r\n\r\n")
@@ -60,7 +62,7 @@ def request(path: str) -> bytes:
 
 
 def requests(number: int, topics: int) -> list[bytes]:
-    """What connection `number` asks."""
+    """Returns the requests of the connection with this number."""
     if number % SCRAPE_EVERY == 0:
         return [request("/metrics")]
     paths = (call.format(topic=f"persistent/public/default/many-{number % topics}") for call in CALLS)

@@ -1,6 +1,7 @@
-"""`python -m bench.bookie_client`: our ledger client on a cluster's bookies: adds with a window, then batched reads.
+"""`python -m bench.bookie_client`: our ledger client on a cluster's bookies adds with a window, then reads in batches.
 
-The window is kept as groups of entries, which is how a broker hands over what one socket read brought. Prints JSON.
+The window consists of groups of entries, because a broker hands over what one socket read brought as one group. Prints
+JSON.
 """
 
 import argparse
@@ -17,7 +18,7 @@ GROUPS_IN_WINDOW = 10
 
 
 class Writer:
-    """Keeps GROUPS_IN_WINDOW appends of a ledger unanswered."""
+    """Adds entries to a ledger so that GROUPS_IN_WINDOW appends are always unanswered."""
 
     def __init__(self, handle: "WriteHandle", entries: int, window: int, payload_bytes: int) -> None:
         self._handle = handle
@@ -27,7 +28,7 @@ class Writer:
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> float:
-        """Seconds. Raises LedgerError."""
+        """Adds all entries and returns the seconds that this took. Raises LedgerError."""
         began = time.perf_counter()
         for _ in range(GROUPS_IN_WINDOW):
             self._send()

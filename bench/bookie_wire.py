@@ -1,8 +1,8 @@
 """`python -m bench.bookie_wire`: one bookie over loopback TCP, protocol v2: adds/s and CPU seconds per million.
 
-The driver costs next to nothing: it keeps a window of adds unanswered, makes them by writing ids into one prepared
-block, and counts answers by their bytes. `--client v2|v3` drives with our own channel instead, in groups. The bookie is
-a child process with fsync; its CPU is read from /proc.
+The driver costs next to nothing: it keeps a window of adds unanswered, makes each add by writing its ids into one
+prepared block, and counts answers by their bytes. With `--client v2|v3` our own channel sends the adds instead, in
+groups. The bookie is a child process with fsync; its CPU time is read from /proc.
 """
 
 import argparse
@@ -31,15 +31,16 @@ from pulsar_proto.wire import bookie_wire as v2
 LEDGER_ID = 7
 ANSWER_BYTES = 28
 ENTRY_ID_OFFSET = 36
-"""In a frame: length 4, header 4, key 20, ledger id 8."""
+"""Where the entry id stands in a frame: behind length (4 bytes), header (4), key (20) and ledger id (8)."""
 RECEIVE_BYTES = 1 << 18
 WARM_UP_ADDS = 20_000
 GROUPS_IN_WINDOW = 10
-"""Of a window, with our own channel: what a broker hands over at once is about a socket read of publishes."""
+"""With our own channel, a window is split into this many groups. A broker hands over in one group about what one socket
+read brings."""
 
 
 async def serve(folder: str) -> None:
-    """The child: prints its port, ends with its standard input."""
+    """Runs the bookie in the child process: prints its port, and ends when its standard input is closed."""
     config = BookieConfig(journal_directories=(f"{folder}/journal",), ledger_directories=(f"{folder}/ledgers",))
 
     async def ledgers() -> set[int]:
@@ -54,7 +55,7 @@ async def serve(folder: str) -> None:
 
 
 class Driver:
-    """Adds entries 0, 1, ... of one ledger, `window` at once."""
+    """Adds the entries 0, 1, ... of one ledger and keeps `window` of them unanswered."""
 
     def __init__(self, port: int, payload_bytes: int, window: int) -> None:
         key = master_key(b"")
@@ -68,7 +69,7 @@ class Driver:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def run(self, count: int) -> float:
-        """Seconds. Raises AssertionError when an add fails."""
+        """Adds `count` entries and returns the seconds that this took. Raises AssertionError when an add fails."""
         began = time.perf_counter()
         end = self._next_id + count
         unanswered, partial = 0, b""
@@ -96,7 +97,8 @@ class Driver:
 
 
 class ChannelDriver:
-    """The same by our channel: groups of entries, packed and digested as a ledger's writer does."""
+    """Does what `Driver` does through our own channel: groups of entries, packed and with digests, as a ledger's writer
+    sends them."""
 
     def __init__(self, port: int, payload_bytes: int, window: int, *, use_v2: bool) -> None:
         self._port = port
@@ -144,7 +146,7 @@ class ChannelDriver:
             self._all_answered.set_result(None)
 
     def close(self) -> None:
-        """The channel ended with its run."""
+        """Has nothing to do, because the channel was closed at the end of the run."""
 
 
 def measure(adds: int, payload_bytes: int, window: int, client: str | None) -> dict[str, float]:

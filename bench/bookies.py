@@ -1,6 +1,6 @@
 """The bookies' scenario: one and three bookies, ours or Apache's, loaded by Apache's client and by ours.
 
-All run on this machine with a ZooKeeper; every add is durable on disk before it is answered.
+All processes run on this machine with a ZooKeeper. Every add is durable on disk before it is answered.
 """
 
 import json
@@ -29,7 +29,7 @@ CLIENT_SECONDS = 600
 
 BOOKIE_JVM = ["java", "-XX:+UseSerialGC", "-Xms128m", "-Xmx256m", "-XX:MaxDirectMemorySize=512m"]
 BOOKIE_JVM += [word for package in OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]
-"""What the documented figures of Apache's bookies were measured with."""
+"""The documented figures of Apache's bookies were measured with this command."""
 LOAD_JVM = ["java", "-Xms512m", "-Xmx1g", *BOOKIE_JVM[4:]]
 SOURCE = Path(__file__).with_name("BookieLoad.java")
 
@@ -50,7 +50,7 @@ class Done(NamedTuple):
 
 
 class Load:
-    """Apache's client in a JVM of its own, warm from command to command."""
+    """Apache's client in a JVM of its own, which stays warm from one command to the next."""
 
     def __init__(self, cluster: Cluster, protocol: str) -> None:
         self._log = cluster.folder / f"load-{protocol}.log"
@@ -64,7 +64,7 @@ class Load:
             )
 
     def run(self, *command: object) -> Done:
-        """Raises RuntimeError with the client's words."""
+        """Runs one command and returns its result. Raises RuntimeError with what the client said."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(" ".join(map(str, command)) + "\n")
@@ -81,7 +81,7 @@ class Load:
 
 
 class Scene:
-    """A cluster with some bookies of one kind."""
+    """A cluster with some bookies of one kind, ours or Apache's."""
 
     def __init__(self, cluster: Cluster, bookies: Sequence[BookieProcess]) -> None:
         self.cluster = cluster
@@ -91,11 +91,11 @@ class Scene:
         return sum(cpu_seconds(bookie.process.pid) for bookie in self.bookies)
 
     def memory_mb(self) -> float:
-        """Of the largest."""
+        """Returns the memory of the largest bookie in MB."""
         return max(memory_mb(bookie.process.pid) for bookie in self.bookies)
 
     def measured(self, entries: int, run: Callable[[], Done]) -> tuple[Done, float]:
-        """What a load did, and the bookies' CPU seconds for a million entries."""
+        """Runs a load and returns its result with the CPU seconds that the bookies needed for a million entries."""
         before = self.cpu_seconds()
         done = run()
         return done, (self.cpu_seconds() - before) / entries * 1e6
@@ -129,7 +129,7 @@ def loaded(cluster: Cluster, protocol: str) -> Iterator[Load]:
 
 
 def bookies(product: Product, sizes: Sizes) -> Figures:
-    """No figures where Java or Apache's jars cannot be had."""
+    """Measures bookies. Returns no figures when Java or Apache's jars are not available."""
     try:
         class_path()
     except (pytest.skip.Exception, pytest.fail.Exception) as error:
@@ -167,7 +167,7 @@ def single(one: Scene, sizes: Sizes) -> Figures:
 
 
 def replicated(three: Scene, protocol: str, sizes: Sizes) -> Figures:
-    """E3/Qw3/Qa2."""
+    """Measures ledgers with an ensemble of 3, a write quorum of 3 and an ack quorum of 2."""
     entries = sizes.bookies_adds
     with loaded(three.cluster, protocol) as load:
         add = ("add", 3, 3, 2, entries, WINDOW, BYTES)
@@ -184,7 +184,7 @@ def replicated(three: Scene, protocol: str, sizes: Sizes) -> Figures:
 
 
 def median_rate(runs: Sequence[tuple[Done, float]], entries: int) -> float:
-    """Thousands a second."""
+    """Returns the median rate in thousands of entries a second."""
     return statistics.median(entries / done.seconds for done, _ in runs) / 1000
 
 

@@ -1,7 +1,9 @@
-"""The raw driver: speaks the wire itself and costs next to no CPU, so that a rate is the server's and not the client's.
+"""The raw driver: speaks the wire protocol itself and costs next to no CPU, so that a rate is the server's and not the
+client's.
 
-Runs as a process of its own (`python -m bench.driver MODE …`), one connection, one thread, and prints one JSON object.
-Every receipt must come in the order of the sends, every message unchanged and in order: anything else is an error.
+It runs as a process of its own (`python -m bench.driver MODE …`) with one connection and one thread, and prints one
+JSON object. Receipts must come in the order of the sends, and messages unchanged and in order; anything else is an
+error.
 """
 
 import argparse
@@ -31,7 +33,8 @@ LATE_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Outcome:
-    """`messages` in `seconds`, and what they cost the server; latencies in ms from the moment a send was due."""
+    """How many messages took how many seconds, and what they cost the server. Latencies count from the moment at which
+    a send was due."""
 
     messages: int
     seconds: float
@@ -42,7 +45,7 @@ class Outcome:
 
 
 class Stopwatch:
-    """Wall clock and the server's CPU clock, started together."""
+    """A wall clock and the server's CPU clock that start together."""
 
     def __init__(self, server_pid: int) -> None:
         self._pid = server_pid
@@ -55,7 +58,7 @@ class Stopwatch:
 
 
 class Connection:
-    """A connection after its handshake, from now on not blocking."""
+    """A connection that has shaken hands; from then on its socket does not block."""
 
     def __init__(self, port: int) -> None:
         self.client = wire.WireClient(port)
@@ -68,7 +71,7 @@ class Connection:
         self.socket.setblocking(False)
 
     def read(self) -> bytes:
-        """What is there; empty when nothing is. Raises DriverError at the end of the connection."""
+        """Returns the bytes that have arrived, which may be none. Raises DriverError at the end of the connection."""
         try:
             size = self.socket.recv_into(self._buffer)
         except BlockingIOError:
@@ -78,14 +81,14 @@ class Connection:
         return bytes(self._view[:size])
 
     def answer(self, kind: int, message: wire.Message) -> None:
-        """What is neither receipt nor message: a PING is answered, anything else is an error."""
+        """Handles a frame that is neither a receipt nor a message: a PING is answered, anything else is an error."""
         if kind == wire.PING:
             self.send(wire.frame(wire.PONG, []))
         elif kind not in (wire.PONG, wire.ACK_RESPONSE, 31):
             raise DriverError(f"unexpected command {kind}: {message}")
 
     def send(self, data: bytes) -> None:
-        """Sends a small frame, waiting for room."""
+        """Sends a small frame, and waits until the socket takes it."""
         view = memoryview(data)
         while view:
             try:
@@ -95,14 +98,14 @@ class Connection:
 
 
 def wait(sock: socket.socket, *, write: bool, timeout: float = STALL_SECONDS) -> None:
-    """Until the socket can be read (or written, if asked). Raises DriverError after STALL_SECONDS."""
+    """Waits until the socket can be read, or written if `write` is set. Raises DriverError after `timeout` seconds."""
     readable, writable, _ = select.select([sock], [sock] if write else [], [], timeout)
     if not readable and not writable and timeout >= STALL_SECONDS:
         raise DriverError(f"nothing happened for {STALL_SECONDS} s")
 
 
 def publish(connection: Connection, block: Block, frames: int, window: int, server_pid: int) -> Outcome:
-    """Sends frames as fast as `window` outstanding ones allow, until the last receipt."""
+    """Sends frames as fast as `window` unanswered ones allow, and ends with the last receipt."""
     scanner = ReceiptScanner(block, connection.answer)
     data, offsets, per_block = memoryview(block.data), block.offsets, block.frames
     sent_bytes_in_block = 0
@@ -126,7 +129,8 @@ def publish(connection: Connection, block: Block, frames: int, window: int, serv
 
 
 def publish_at_rate(connection: Connection, block: Block, per_second: int, count: int, server_pid: int) -> Outcome:
-    """Open loop: each send has its due time, whatever the server does; latency counts from there."""
+    """Sends at a fixed rate: each send has its due time, whatever the server does, and its latency counts from
+    there."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1)
     scanner = ReceiptScanner(block, connection.answer)
@@ -160,7 +164,8 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def consume(connection: Connection, block: Block, entries: int, server_pid: int) -> Outcome:
-    """Receives entries with permits that are refilled at half, acknowledging cumulatively now and then."""
+    """Receives the entries. Permits are renewed when half of them are used, and now and then a cumulative
+    acknowledgement goes out."""
     scanner = MessageScanner(block, connection.answer)
     permits = PERMITS
     unacknowledged = 0

@@ -11,10 +11,11 @@ from compat_tests.harness import Server
 from compat_tests.products import Product
 
 HOLES_SETTLE_SECONDS = {False: 2.0, True: 60.0}
-"""The seconds that a server may take to put holes on disk: ours, and a peer's (Apache's took 43.5 s)."""
+"""How many seconds the server may take to put the holes on disk: False is for Magnetar, True for the peer (Apache took
+43.5 s)."""
 
 HOLES_SETTINGS = {"maxUnackedMessagesPerConsumer": "0", "maxUnackedMessagesPerSubscription": "0"}
-"""Half of the messages stay unacknowledged, more than a consumer may hold by default."""
+"""Half of the messages stay unacknowledged, which is more than a consumer may hold by default."""
 
 
 def features(product: Product, sizes: Sizes) -> Figures:
@@ -30,7 +31,8 @@ def features(product: Product, sizes: Sizes) -> Figures:
         server.start()
         created = run(server, "topics", "many", sizes.topics)
         figures["topics_seconds"], figures["topic_memory"] = created["seconds"], created["kilobytes"]
-    if product.is_peer:  # it looks only 50,000 messages ahead when all are delayed by as much: there is no million
+    # Apache looks only 50,000 messages ahead when all are delayed by as much, so a million of them cannot be measured
+    if product.is_peer:
         return figures | holes(product, sizes)
     with new_server(product) as server:
         server.start()

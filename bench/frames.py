@@ -1,7 +1,7 @@
 """Pre-encoded SEND frames and scanners of answers: all that the raw driver does per message. No I/O.
 
-A `Block` is a run of SEND frames in one bytes object that is sent again and again; the sequence ids repeat with it,
-which a broker without deduplication does not mind. Scanners walk frames by their lengths and compare a few bytes.
+A `Block` is a run of SEND frames in one bytes object that is sent again and again. The sequence ids repeat with it,
+which a broker without deduplication accepts. Scanners find the frames by their lengths and compare a few bytes of each.
 """
 
 import random
@@ -12,7 +12,7 @@ from compat_tests import wire
 
 BLOCK_BYTES_MAX = 4 << 20
 FIRST_SEQUENCE = 1 << 14
-"""From here to 2^21 a sequence id takes three bytes, so that receipts can be compared at a fixed offset."""
+"""From this number up to 2^21 a sequence id takes three bytes, so that receipts can be compared at a fixed offset."""
 
 PRODUCER_ID = 1
 CONSUMER_ID = 1
@@ -44,7 +44,8 @@ class Block:
 
 
 def build_block(message_bytes: int, per_frame: int, seed: int = 1) -> Block:
-    """Messages of random bytes; `per_frame` > 1 makes each frame one batch of that many. Same arguments, same bytes."""
+    """Makes a block of messages of random bytes; with `per_frame` > 1 each frame is one batch of that many. The same
+    arguments give the same bytes."""
     generator = random.Random(seed)
     frames: list[bytes] = []
     payloads: list[bytes] = []
@@ -68,13 +69,14 @@ def build_block(message_bytes: int, per_frame: int, seed: int = 1) -> Block:
 
 
 def single_message(body: bytes) -> bytes:
-    """One message of a batch: length and SingleMessageMetadata, then the body."""
+    """Returns one message of a batch: the length of its SingleMessageMetadata, the metadata, then the body."""
     metadata = wire.encode([(3, len(body))])
     return len(metadata).to_bytes(4, "big") + metadata + body
 
 
 class Scanner:
-    """Cuts frames out of reads; `other` handles each frame that is not of the expected kind (command, fields)."""
+    """Cuts the stream into frames. `other` gets the command and fields of each frame that is not of the expected
+    kind."""
 
     def __init__(self, other: Callable[[int, wire.Message], None]) -> None:
         self._rest = b""
@@ -155,7 +157,8 @@ class MessageScanner(Scanner):
 
 
 def message_place(data: bytes, at: int) -> tuple[int, int]:
-    """(ledger, entry) of a MESSAGE command: 08 09 4a LEN 08 consumer 12 LEN 08 ledger 10 entry, in that order."""
+    """Returns (ledger, entry) of a MESSAGE command, whose bytes are 08 09 4a LEN 08 consumer 12 LEN 08 ledger 10 entry,
+    in this order."""
     at += 3
     _, at = wire.decode_varint(data, at)
     _, at = wire.decode_varint(data, at + 1)

@@ -1,4 +1,5 @@
-"""A server on an empty folder, and the loads that every scenario puts on it: publishing, a rate with its latencies."""
+"""A server on an empty folder, and the loads that all scenarios put on it: publishing, and a rate with its
+latencies."""
 
 import json
 import shutil
@@ -19,14 +20,14 @@ from compat_tests.products import Product
 LOAD_TIMEOUT_SECONDS = 300
 NAMESPACE = "persistent://public/default"
 BATCH = 120
-"""Messages of a batch, where a load publishes batches."""
+"""How many messages a batch has, where a load publishes batches."""
 BATCH_WINDOW = 200
-"""Batches that may be unanswered at once."""
+"""How many batches may be unanswered at once."""
 
 
 @contextmanager
 def new_server(product: Product, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
-    """A server that is not started yet, on an empty folder."""
+    """Yields a server on an empty folder; the caller starts it."""
     folder = Path(tempfile.mkdtemp(prefix=f"bench-{product.name}-"))
     server = Server(folder, product=product, settings=settings)
     try:
@@ -39,7 +40,7 @@ def new_server(product: Product, settings: Mapping[str, str] | None = None) -> I
 
 
 def load(module: str, mode: str, server: Server, *arguments: str) -> Outcome:
-    """Runs a driver process against a server. Raises CalledProcessError with its words on stderr."""
+    """Runs a driver process against a server. Raises CalledProcessError with what the driver wrote to stderr."""
     where = ["--port", str(server.broker_port)] if module == "bench.driver" else ["--url", server.broker_url]
     command = [sys.executable, "-m", module, mode, *where, "--server-pid", str(server.pid), *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, timeout=LOAD_TIMEOUT_SECONDS, check=True)
@@ -54,12 +55,12 @@ def publish(server: Server, topic: str, messages: int, batch: int = 1) -> Outcom
 
 
 def rate(outcome: Outcome) -> float:
-    """Thousands of messages a second."""
+    """Returns the rate in thousands of messages a second."""
     return outcome.messages / outcome.seconds / 1000
 
 
 def cost(outcome: Outcome) -> float:
-    """The server's CPU seconds for a million messages."""
+    """Returns the CPU seconds that the server needs for a million messages."""
     return outcome.server_cpu_seconds / outcome.messages * 1e6
 
 
@@ -68,7 +69,7 @@ def median_of(outcomes: list[Outcome], figure: Callable[[Outcome], float]) -> fl
 
 
 def subscribe(server: Server, topic: str, subscription: str) -> None:
-    """Makes a durable subscription at the topic's beginning, with nobody connected to it."""
+    """Makes a durable subscription at the topic's beginning, with no consumer connected to it."""
     with wire.WireClient(server.broker_port) as client:
         client.subscribe(f"{NAMESPACE}/{topic}", subscription)
 

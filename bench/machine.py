@@ -1,4 +1,4 @@
-"""How fit the machine is for measuring: a busy neighbour or a slow disk explains figures that the server cannot."""
+"""How fit the machine is for measuring. A busy neighbour or a slow disk explains figures that the server does not."""
 
 import os
 import tempfile
@@ -8,11 +8,12 @@ PROBES = 200
 PROBE_BYTES = 4096
 CALM_FSYNC_MS = 0.3
 CALM_LOAD = 0.5
-"""Per core, before the first load of the bench."""
+"""The load per core, before the bench's own first load, up to which the machine counts as quiet."""
 
 
 def fdatasync_ms() -> tuple[float, float]:
-    """p50 and p99 of appending 4 KB and syncing it, in the folder that the servers' data goes to."""
+    """Appends 4 KB and syncs again and again, in the folder of the servers' data; returns the p50 and p99 of the time
+    that it takes."""
     block = os.urandom(PROBE_BYTES)
     took = []
     with tempfile.TemporaryFile(prefix="bench-probe-") as file:
@@ -26,7 +27,8 @@ def fdatasync_ms() -> tuple[float, float]:
 
 
 def describe() -> str:
-    """One line about cores, load and disk; it warns when figures of this run would not be the server's."""
+    """Returns one line about cores, load and disk, with a warning when the machine is too busy or slow for good
+    figures."""
     p50, p99 = fdatasync_ms()
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     text = f"{cores} cores, load {load:.2f}, fdatasync of 4 KB p50 {p50:.2f} ms, p99 {p99:.2f} ms"

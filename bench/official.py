@@ -1,6 +1,7 @@
 """Loads with the official client, as a process of its own (`python -m bench.official MODE …`); prints one JSON object.
 
-The client costs 25 to 45 µs of CPU a message, so a rate measured here is partly the client's; the server's CPU is not.
+The client costs 25 to 45 µs of CPU a message, so a rate measured here is partly the client's. The server's CPU time is
+only the server's.
 """
 
 import argparse
@@ -18,7 +19,7 @@ ACK_EVERY = 500
 
 
 def tail(client: pulsar.Client, topic: str, messages: int, size: int, batched: bool, server_pid: int) -> Outcome:
-    """One thread publishes while another consumes as the messages come; ends with the last message consumed."""
+    """Lets one thread publish while another consumes the messages as they come; ends with the last message consumed."""
     consumer = client.subscribe(topic, "bench", receiver_queue_size=QUEUE)
     producer = client.create_producer(
         topic, batching_enabled=batched, block_if_queue_full=True, max_pending_messages=QUEUE
@@ -48,7 +49,7 @@ def tail(client: pulsar.Client, topic: str, messages: int, size: int, batched: b
 
 
 def catch_up(client: pulsar.Client, topic: str, subscription: str, messages: int, server_pid: int) -> Outcome:
-    """Consumes what a subscription has stored."""
+    """Consumes everything that is stored for a subscription."""
     watch = Stopwatch(server_pid)
     consumer = client.subscribe(topic, subscription, receiver_queue_size=QUEUE)
     receive_all(consumer, messages)

@@ -1,6 +1,6 @@
 """Loads of the broker's features with the official client, as a process of its own; prints one JSON object.
 
-Rates are partly the client's; the server's CPU is not, so that is what counts.
+Rates are partly the client's. The server's CPU time is not, so that figure counts.
 """
 
 import argparse
@@ -27,7 +27,7 @@ BODY = bytes(1024)
 
 
 def fan_out(client: pulsar.Client, at: argparse.Namespace) -> Outcome:
-    """One topic, ten subscriptions, each with its consumer."""
+    """Publishes to one topic with ten subscriptions, each of which has one consumer."""
     consumers = [client.subscribe(at.topic, f"fan-{number}") for number in range(CONSUMERS)]
     producer = client.create_producer(at.topic, batching_enabled=True, block_if_queue_full=True)
 
@@ -41,7 +41,7 @@ def fan_out(client: pulsar.Client, at: argparse.Namespace) -> Outcome:
 
 
 def shared(client: pulsar.Client, at: argparse.Namespace, kind: pulsar.ConsumerType) -> Outcome:
-    """One subscription, ten consumers, every message acknowledged by itself, unbatched."""
+    """Publishes unbatched messages to one subscription with ten consumers; every message is acknowledged by itself."""
     consumers = [client.subscribe(at.topic, "shared", consumer_type=kind) for _ in range(CONSUMERS)]
     producer = client.create_producer(at.topic, batching_enabled=False, block_if_queue_full=True)
     left = threading.Semaphore(at.messages)
@@ -81,7 +81,8 @@ def _ignored(result: pulsar.Result, _: object) -> None:
 
 
 def topics(client: pulsar.Client, at: argparse.Namespace) -> dict[str, float]:
-    """Producers and subscriptions on as many topics: seconds to create the producers, memory for each topic."""
+    """Makes a producer and a subscription on each of many topics. Returns the seconds to create the producers, and the
+    memory for each topic."""
     before = memory_mb(at.server_pid)
     began = time.perf_counter()
     for number in range(at.messages):
@@ -93,7 +94,8 @@ def topics(client: pulsar.Client, at: argparse.Namespace) -> dict[str, float]:
 
 
 def holes(client: pulsar.Client, at: argparse.Namespace) -> dict[str, float]:
-    """Every second message acknowledged: memory, and seconds until the holes are on disk. Then kills the server."""
+    """Acknowledges every second message, gives the server `settle_seconds` to put the holes on disk, and kills it.
+    Returns the memory that the holes take."""
     consumer = client.subscribe(at.topic, "holes", consumer_type=pulsar.ConsumerType.Shared, receiver_queue_size=5000)
     producer = client.create_producer(at.topic, batching_enabled=False, block_if_queue_full=True)
     for _ in range(at.messages):
@@ -111,7 +113,7 @@ def holes(client: pulsar.Client, at: argparse.Namespace) -> dict[str, float]:
 
 
 def left_over(client: pulsar.Client, at: argparse.Namespace) -> dict[str, float]:
-    """How many messages come (again), until none does."""
+    """Returns how many messages come (again) until no more does."""
     consumer = client.subscribe(at.topic, "holes", consumer_type=pulsar.ConsumerType.Shared)
     count = 0
     while True:
@@ -123,9 +125,12 @@ def left_over(client: pulsar.Client, at: argparse.Namespace) -> dict[str, float]
 
 
 def delayed(client: pulsar.Client, at: argparse.Namespace) -> dict[str, float]:
-    """Messages that wait for an hour on a Shared subscription: megabytes for a million of them.
+    """Publishes messages that wait for an hour on a Shared subscription. Returns the megabytes that a million of them
+    take.
 
-    As many that do not wait come first, on another topic: they fill the caches, which are no cost of waiting."""
+    As many messages without a delay come first, on another topic: they fill the caches, whose memory is not a cost of
+    the delay.
+    """
     plain = client.create_producer(f"{at.topic}-plain", batching_enabled=False, block_if_queue_full=True)
     for _ in range(at.messages):
         plain.send_async(b"0123456789", _ignored)
@@ -144,7 +149,7 @@ def delayed(client: pulsar.Client, at: argparse.Namespace) -> dict[str, float]:
 
 
 def _until_delayed(at: argparse.Namespace) -> None:
-    """The dispatcher has looked at all of them."""
+    """Waits until the dispatcher has looked at all messages."""
     name = at.topic.removeprefix("persistent://")
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -180,7 +185,7 @@ def main() -> int:
     client = pulsar.Client(at.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     result = MODES[at.mode](client, at)
     print(json.dumps(asdict(result) if isinstance(result, Outcome) else result), flush=True)
-    os._exit(0)  # closing a thousand topics, or those of a server that was killed, measures nothing
+    os._exit(0)  # closing a thousand topics, or topics of a server that was killed, would take long and measure nothing
 
 
 if __name__ == "__main__":

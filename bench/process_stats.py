@@ -5,16 +5,17 @@ from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 UTIME_FIELD, PARENT_FIELD = 11, 1
-"""Counted after the command name: the name may hold spaces and parentheses, so fields begin behind its last ')'."""
+"""The fields' places behind the command name. That name may hold spaces and parentheses, so the fields begin behind the
+last ')'."""
 
 
 def stat_fields(pid: int) -> list[str]:
-    """Raises OSError when the process is gone."""
+    """Returns the fields of /proc/PID/stat. Raises OSError when the process is gone."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def tree(pid: int) -> list[int]:
-    """The process and its descendants."""
+    """Returns the process and its descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -29,7 +30,7 @@ def tree(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of the tree so far, children that ended included."""
+    """Returns the user and system time of the process tree so far, including children that have ended."""
     ticks = 0
     for each in tree(pid):
         ticks += sum(map(int, stat_fields(each)[UTIME_FIELD : UTIME_FIELD + 4]))
@@ -37,7 +38,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def memory_mb(pid: int) -> float:
-    """Proportional set of the tree in MB (10^6 bytes)."""
+    """Returns the proportional set size (PSS) of the process tree in MB (10^6 bytes)."""
     kilobytes = 0
     for each in tree(pid):
         for line in Path(f"/proc/{each}/smaps_rollup").read_text().splitlines():

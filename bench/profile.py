@@ -1,6 +1,8 @@
-"""Where the server's main thread spends its CPU time under a load: it runs under cProfile, the hottest are printed.
+"""Where the server's main thread spends its CPU time under a load: the server runs under cProfile, and the functions
+with the most time are printed.
 
-cProfile makes every call dearer and the loop is asyncio's own (see `profiled.py`): trust the shares, not the rates.
+cProfile makes every call slower, and the loop is asyncio's own (see `profiled.py`), so the shares can be trusted and
+the rates cannot.
 """
 
 import pstats
@@ -33,7 +35,8 @@ def profile_tail(server: Server) -> None:
 
 
 def profile_catch_up(server: Server) -> None:
-    """The publish before it is in the profile too: there is one server, since a restart would end the profile."""
+    """Profiles a catch-up read. The publish before it is in the profile too, because a restart between them would end
+    the profile."""
     subscribe(server, "profile", "bench")
     publish(server, "profile", MESSAGES)
     load("bench.driver", "consume", server, "--topic", f"{NAMESPACE}/profile", "--messages", str(MESSAGES))
@@ -48,7 +51,7 @@ LOADS: dict[str, Callable[[Server], None]] = {
 
 
 def profile(name: str) -> str:
-    """The ten functions with the most time of their own: share, calls, place."""
+    """Runs the load and returns the ten functions with the most time of their own: share, calls, place."""
     with TemporaryDirectory(prefix="bench-profile-") as folder:
         output = Path(folder) / "profile"
         product = Magnetar((sys.executable, "-m", "bench.profiled", str(output)))

@@ -1,7 +1,7 @@
 """Runs a module under cProfile: `python -m bench.profiled OUTPUT -m MODULE ARGUMENTS…`, as `python -m cProfile` would.
 
-Two differences. The clock is the thread's CPU time, so that waiting counts nothing. And uvloop is hidden, because it is
-invisible to cProfile, which then books the loop's own work to whatever function called it last.
+There are two differences. The clock is the thread's CPU time, so that waiting counts nothing. And uvloop is hidden,
+because cProfile cannot see it and would add the loop's own work to the function that called it last.
 """
 
 import cProfile

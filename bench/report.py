@@ -11,7 +11,7 @@ HEADER = ("row", "unit", "goal", "", "Magnetar", "Apache", "times better")
 
 
 def table(rows: Sequence[Row], ours: Figures, theirs: Figures | None) -> str:
-    """`theirs` None takes Apache's documented figures, which are then marked with a *."""
+    """Returns the table. Without `theirs` it shows Apache's documented figures, marked with a *."""
     shown = [row for row in rows if row.key in ours or (theirs and row.key in theirs)]
     lines: list[Sequence[str]] = [HEADER, *(cells(row, ours, theirs) for row in shown)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADER))]
@@ -55,7 +55,7 @@ def goal_of(row: Row, sign: str) -> str:
 
 
 def number(value: float) -> str:
-    """Three significant digits, and no more decimals than that."""
+    """Returns the number with three significant digits at most."""
     if value == float("inf"):
         return "∞"
     if abs(value) >= 100:

@@ -1,6 +1,7 @@
 """The rows of the table: what each figure is called, its goal, and what Apache Pulsar 4.0.7 reached on such a machine.
 
-The documented figures are medians of warm runs, 1 KB, fsync before the receipt, two cores shared by server and client.
+The documented figures are medians of warm runs with messages of 1 KB and fsync before the receipt, on two cores that
+server and client share.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure. `more_is_better` decides how goal and ratio are read; `apache` is None where nobody measured it."""
+    """One figure. `more_is_better` decides how goal and ratio are read; `apache` is None when Apache was not
+    measured."""
 
     key: str
     scenario: str
@@ -19,7 +21,7 @@ class Row:
     apache: float | None
     more_is_better: bool = False
     goal_ratio: float | None = None
-    """How many times better than Apache's in the same run, or than documented, it is to be."""
+    """How many times better than Apache the figure shall be, in the same run or against the documented figure."""
 
     def reached(self, figure: float, peer: float | None = None) -> bool:
         if self.goal_ratio is not None and peer is not None and self.ratio(figure, peer) < self.goal_ratio:
@@ -29,7 +31,7 @@ class Row:
         return figure >= self.goal if self.more_is_better else figure <= self.goal
 
     def ratio(self, ours: float, theirs: float) -> float:
-        """How many times better than Apache; below 1 is worse."""
+        """Returns how many times better than Apache our figure is; less than 1 is worse."""
         if self.more_is_better:
             return ours / theirs if theirs else float("inf")
         return theirs / ours if ours else float("inf")
@@ -116,11 +118,12 @@ ROWS = (
 SCENARIOS = tuple(dict.fromkeys(row.scenario for row in ROWS))
 
 Figures = Mapping[str, float]
-"""Row key -> figure in the row's unit."""
+"""Maps the key of a row to its figure, in the row's unit."""
 
 
 def chosen_rows(names: str | None) -> tuple[Row, ...]:
-    """The rows whose key or scenario is among comma-separated names; all for None. Raises ValueError."""
+    """Returns the rows whose key or scenario is among the comma-separated names, or all rows for None. Raises
+    ValueError for an unknown name."""
     if names is None:
         return ROWS
     wanted = {name.strip() for name in names.split(",") if name.strip()}

@@ -1,4 +1,5 @@
-"""What is done to a server to get the figures. Each scenario has a server and a folder of its own, removed after."""
+"""What the bench does to a server to get its figures. Each scenario has a server and a folder of its own, which is
+removed afterwards."""
 
 import time
 import urllib.request
@@ -20,7 +21,7 @@ CONNECT_POLL_SECONDS = 0.002
 
 
 def lifecycle(product: Product, sizes: Sizes) -> Figures:
-    """From the first start to the last stop of one data folder, with a million messages in between."""
+    """Measures from the first start to the last stop of one data folder, with a million messages in between."""
     figures: Figures = {}
     with new_server(product) as server:
         ports = (free_port(), free_port())
@@ -45,7 +46,8 @@ def lifecycle(product: Product, sizes: Sizes) -> Figures:
 
 
 def seconds_to_first_message(server: Server, ports: tuple[int, int], *, produce: bool) -> float:
-    """From the command to the first message consumed; each failed try is repeated at once."""
+    """Returns the seconds from the start command to the first message consumed. A failed attempt is repeated at
+    once."""
     began = server.spawn(ports)
     topic = f"{NAMESPACE}/{'first' if produce else 'stored'}"
     while True:
@@ -66,7 +68,7 @@ def seconds_to_first_message(server: Server, ports: tuple[int, int], *, produce:
 
 
 def idle_cpu_percent(server: Server, seconds: float) -> float:
-    """After a moment in which the start's own work ends."""
+    """Returns the CPU share of an idle server. A pause before lets the work of the start end."""
     time.sleep(seconds / 4)
     before, began = cpu_seconds(server.pid), time.monotonic()
     time.sleep(seconds)
@@ -95,7 +97,8 @@ def tail_once(server: Server, index: int, sizes: Sizes) -> Outcome:
 
 
 def catch_up(product: Product, sizes: Sizes) -> Figures:
-    """The first consumer after a restart counts: nothing is warm. The official client reads after the raw one."""
+    """Measures catch-up reads. The first consumer after a restart counts, because nothing is warm then; the official
+    client reads after the raw driver."""
     figures: Figures = {}
     plan = (
         ("catchup_batch", "official_batch", BATCH, sizes.catch_up_batched),
@@ -128,7 +131,7 @@ def latency(product: Product, sizes: Sizes) -> Figures:
 
 
 def spark(product: Product, sizes: Sizes) -> Figures:
-    """Imported when it is run: the other scenarios need no Spark."""
+    """Runs the Spark scenario. It is imported only here, because the other scenarios need no Spark."""
     from bench.spark import spark as measured
 
     return measured(product, sizes)

@@ -11,7 +11,7 @@ from compat_tests.python.crash_rounds import CrashRounds, RoundFailedError
 
 
 def run_rounds(count: int, seed: int | None, say: Callable[[str], None]) -> dict[str, float]:
-    """The percentage of rounds in which nothing was lost. A failed round ends the run and keeps its folder."""
+    """Returns the percentage of rounds in which nothing was lost. A failed round ends the run and keeps its folder."""
     chosen = random.SystemRandom().randrange(1 << 32) if seed is None else seed
     folder = Path(tempfile.mkdtemp(prefix="bench-sigkill-"))
     rounds = CrashRounds(folder, chosen)

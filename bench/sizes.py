@@ -1,4 +1,4 @@
-"""How much each scenario of the bench does, and what it gives back."""
+"""How much each scenario of the bench does."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from compat_tests.products import Product
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much each scenario does. A peer on a JVM gets `warm_up` before what counts."""
+    """How much each scenario does. A peer on a JVM gets `warm_up` messages before those that count."""
 
     unbatched: int = 300_000
     batched: int = 1_200_000
@@ -21,7 +21,7 @@ class Sizes:
     idle_seconds: float = 10.0
     bookie_adds: int = 300_000
     bookies_adds: int = 200_000
-    spark: int = 1_000_080  # whole batches
+    spark: int = 1_000_080  # whole batches only
     deliveries: int = 50_000
     topics: int = 1000
     holes: int = 200_000

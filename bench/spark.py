@@ -1,4 +1,5 @@
-"""The Spark scenario: the Python data source on `local[2]`, server included, and the published connector beside it."""
+"""The Spark scenario: the Python data source on `local[2]`, with the server on the same cores, and the published
+connector beside it."""
 
 import json
 import subprocess
@@ -18,14 +19,14 @@ from compat_tests.spark.published import Driver
 
 SMALL = 160 * BATCH
 ROUNDS = 3
-"""Reads of a topic with each reader, by turns: the machine is shared, and its speed changes while we measure. One more
-goes before them and does not count: it warms up Java, and brings the ledgers into the page cache."""
+"""How often each reader reads a topic, in turns, because the machine is shared and its speed changes while we measure.
+One more round comes first and does not count: it warms up Java and brings the ledgers into the page cache."""
 SETTINGS = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": ""}
-"""Of both sessions, ours and the published connector's."""
+"""The settings of both sessions, ours and the published connector's."""
 ENDS_WITHIN_SECONDS = 30
 
 Read = Callable[[str], float]
-"""Reads a whole topic, all columns; returns the seconds that it took."""
+"""Reads a whole topic with all columns, and returns the seconds that it took."""
 
 
 def spark(product: Product, sizes: Sizes) -> Figures:
@@ -49,7 +50,7 @@ def spark(product: Product, sizes: Sizes) -> Figures:
 
 @contextmanager
 def magnetar_reader(server: Server, counts: Mapping[str, int], *more: str) -> Iterator[Read]:
-    """A process with a session, which has read a small topic."""
+    """Starts a process with a Spark session, which has read a small topic when this yields."""
     place = ["--service-url", server.broker_url, "--admin-url", server.web_url]
     settings = [f"--setting={name}={value}" for name, value in SETTINGS.items()]
     command = [sys.executable, "-m", "bench.spark_reader", *place, *settings, *more]
@@ -73,7 +74,7 @@ def magnetar_reader(server: Server, counts: Mapping[str, int], *more: str) -> It
 
 @contextmanager
 def published_reader(server: Server) -> Iterator[Read]:
-    """A session like ours with the published connector, which has read the same."""
+    """Starts a session like ours with the published connector, which has read the same small topic when this yields."""
     with (
         tempfile.TemporaryDirectory(prefix="bench-spark-") as folder,
         Driver(Path(folder), settings=SETTINGS) as driver,

@@ -1,6 +1,5 @@
-"""Reads the topics that stdin names, each with the number of its messages on a line, with the Python data source, and
-throws them away; prints how many seconds each took. A process of its own. All columns are read.
-"""
+"""Reads topics with the Python data source and discards the rows. A process of its own: stdin names a topic and the
+number of its messages on each line, and stdout gets the seconds that each took. All columns are read."""
 
 import argparse
 import json
@@ -45,7 +44,7 @@ def main() -> None:
 
 
 def discard(session: SparkSession, options: dict[str, str]) -> None:
-    """Reads all; the noop sink looks at every column of every row."""
+    """Reads everything; Spark's noop sink evaluates every column of every row."""
     frame = session.read.format("pulsar").options(**options).load()
     frame.write.format("noop").mode("overwrite").save()
 
@@ -57,7 +56,8 @@ def stream(session: SparkSession, options: dict[str, str], messages: int) -> Non
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         rows, deadline = 0, time.monotonic() + STREAM_SECONDS
         while rows < messages and time.monotonic() < deadline:
-            query.processAllAvailable()  # at least one batch: Spark asks a source of Python's for its end once
+            # runs at least one batch, because Spark asks a Python source for its end only once
+            query.processAllAvailable()
             rows = rows_of(query)
         query.stop()
     if rows < messages:

@@ -32,8 +32,8 @@ def test_wheel_claims_only_our_own_names(wheel: Path) -> None:
 
 @pytest.mark.process
 def test_a_wheel_that_is_made_from_the_source_distribution_has_the_same_files(wheel: Path, tmp_path: Path) -> None:
-    """The builder meets each top-level folder twice, directly and by its link, and takes the one that it sees first; so
-    a wheel could differ by where it was built."""
+    """The builder meets each top-level folder twice, directly and by its link, and takes the one that it sees first. So
+    the files of a wheel could depend on what it is built from."""
     command = [sys.executable, "-m", "build", "--outdir", str(tmp_path), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     (second,) = tmp_path.glob("*.whl")

@@ -14,8 +14,8 @@ from tests.server.admin.any_calls import BODIES, path_of
 
 CALLS_PER_ROUTE = 12
 REFUSED = ("listener", "This broker does not ")
-"""Texts of the answers with status 500 or more that are meant: for a listener without an address, and for a service
-that this server does not have."""
+"""Texts in answers with status 500 or more that are right: a listener that has no address, and services that this
+server does not have."""
 SEED = 20261121
 
 

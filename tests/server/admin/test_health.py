@@ -1,4 +1,4 @@
-"""The health check: how it uses the storage, and what it answers when the storage fails."""
+"""The health check uses the storage, and says so when the storage fails."""
 
 import asyncio
 from collections.abc import Callable

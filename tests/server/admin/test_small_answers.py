@@ -126,7 +126,7 @@ async def test_internal_stats_show_ledgers_records_and_who_waits(tmp_path: Path)
 
 
 async def a_consumer(web: Web) -> Client:
-    """A consumer that has received both messages."""
+    """Returns a consumer that has received both messages."""
     client = await Client.connect(int(web.server.broker_url.rpartition(":")[2]))
     client.say(command("SUBSCRIBE", "subscribe", topic=TOPIC, subscription="s", subType=1, consumer_id=1, request_id=1))
     await client.answer()

@@ -1,4 +1,4 @@
-"""The command line: what it refuses, and that help shows examples and what to do about damage."""
+"""The command line: what it refuses, and that help shows examples and says what to do about damage."""
 
 from pathlib import Path
 

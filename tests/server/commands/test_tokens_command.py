@@ -1,4 +1,4 @@
-"""`magnetar tokens`: what it makes is what the server takes, and what Apache's tool makes is what it reads."""
+"""`magnetar tokens` makes tokens that the server accepts, and reads those that Apache's tool makes."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Entries as producers make them, and a slow twin of compaction."""
+"""Entries as producers make them, and a slow twin of compaction for comparison."""
 
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Sent(NamedTuple):
-    """A message: no value deletes the key, no key means none."""
+    """A message. One without a value deletes its key; one without a key is kept or dropped by configuration."""
 
     key: str | None
     value: bytes
@@ -47,7 +47,7 @@ def batch(messages: Sequence[Sent], compression: pb.CompressionType.ValueType = 
 
 
 def contents(payload: bytes) -> list[tuple[int, Sent]]:
-    """(batch index, message) of what a consumer sees in an entry."""
+    """Returns (batch index, message) for each message that a consumer sees in an entry."""
     head = parse_metadata(payload)
     if not head.HasField("num_messages_in_batch"):
         return [(0, Sent(head.partition_key if head.HasField("partition_key") else None, body(payload)))]
@@ -61,7 +61,7 @@ def contents(payload: bytes) -> list[tuple[int, Sent]]:
 
 
 def last_of_each_key(messages: Sequence[tuple[object, Sent]], retain_null_key: bool) -> list[tuple[object, Sent]]:
-    """The twin: (place, message) pairs that are left, in order."""
+    """The slow twin of compaction: returns the (place, message) pairs that stay, in order."""
     left = []
     for at, (place, message) in enumerate(messages):
         if message.key is None:
@@ -73,7 +73,7 @@ def last_of_each_key(messages: Sequence[tuple[object, Sent]], retain_null_key: b
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The result of work on small entries, which waits for nobody."""
+    """Runs a coroutine that never waits, such as the work on small entries, and returns its result."""
     while True:
         try:
             work.send(None)
@@ -87,7 +87,7 @@ def opened(payload: bytes) -> StoredEntry:
 
 
 def compact(placed: Sequence[tuple[Position, bytes]], latest: LatestMessages) -> list[tuple[Position, bytes]]:
-    """Both looks at entries and their places; what is kept."""
+    """Passes the entries through both phases of compaction, and returns what is kept with its positions."""
     for position, payload in placed:
         finish(latest.see(position, opened(payload)))
     left = []

@@ -1,4 +1,5 @@
-"""What compaction stored goes with what it was for: the topic, or compaction's cursor, deleted at any moment."""
+"""What compaction stored is deleted with what it belongs to, the topic or compaction's cursor, whenever that is
+deleted."""
 
 import asyncio
 from pathlib import Path

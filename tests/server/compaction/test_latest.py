@@ -1,4 +1,4 @@
-"""What compaction keeps: against a slow twin, and against what Apache's broker kept of the same messages."""
+"""What compaction keeps, compared with a slow twin and with what Apache's broker kept of the same messages."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ COMPRESSIONS = [pb.NONE, pb.LZ4, pb.ZLIB, pb.ZSTD, pb.SNAPPY]
 
 
 def compacted(entries: list[bytes], retain_null_key: bool = False) -> list[tuple[Position, bytes]]:
-    """Of a log with one ledger, 1."""
+    """Compacts a log whose entries are in one ledger, number 1."""
     placed = [(Position(1, at), entry) for at, entry in enumerate(entries)]
     return compact(placed, LatestMessages(retain_null_key=retain_null_key))
 
@@ -36,7 +36,8 @@ def shown(entries: list[tuple[Position, bytes]]) -> list[tuple[object, Sent]]:
 
 @pytest.mark.parametrize(("log", "kept"), [("jcomp", (85,)), ("kcomp", (211,))])
 def test_of_the_same_messages_apache_kept_the_same_bytes(log: str, kept: tuple[int, ...]) -> None:
-    """A batch of three of which one goes; single messages, the last of which is a deletion; broker entry metadata."""
+    """The logs hold a batch of three of which one message goes, single messages of which the last is a deletion, and
+    broker entry metadata."""
     latest = LatestMessages(retain_null_key=False)
     stored: list[tuple[Position, bytes]] = []
     for item in ENTRIES:
@@ -130,7 +131,7 @@ def test_what_does_not_decode_stays_and_decides_nothing() -> None:
 
 
 def test_an_encrypted_batch_stays_whole() -> None:
-    """Apache takes its first message's key for that of all, and loses the others."""
+    """Apache takes the key of the first message for the key of the whole batch, and so loses the other messages."""
     head = metadata(num_messages_in_batch=3, uncompressed_size=5, partition_key="a")
     head.encryption_keys.add(key="k", value=b"v")
     encrypted = build_payload(head, b"secret")

@@ -1,4 +1,5 @@
-"""Batches that a client made to be long work: compaction and its readers do it in portions, or leave the batch whole.
+"""Batches that a client made to be long work: compaction and its readers process them in portions, or leave the batch
+whole.
 
 The server's loop is watched (`serving`): a callback that holds it for long fails the test.
 """
@@ -26,7 +27,7 @@ COMPRESSIONS = (pb.ZLIB, pb.LZ4, pb.ZSTD, pb.SNAPPY)
 
 
 def claiming(packed: bytes, compression: pb.CompressionType.ValueType, size: int, messages: int) -> bytes:
-    """A batch that says so of itself."""
+    """Makes a batch that claims this compression, size and number of messages, whatever it holds."""
     head = metadata(
         num_messages_in_batch=messages, compression=compression, uncompressed_size=size, partition_key="bomb"
     )

@@ -1,4 +1,4 @@
-"""Compaction of a whole log: what a reader sees before, during and after, with faults and deaths at every step."""
+"""Compaction of a whole log: what a reader sees before, during and after it, with faults and deaths at every step."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ MESSAGES = [Sent(f"k{at % 4}", b"%d" % at) for at in range(18)]
 
 
 class Process:
-    """One life of a broker with one topic."""
+    """One run of a broker process with one topic."""
 
     def __init__(self, world: World, config: object = CONFIG) -> None:
         self.world = world
@@ -59,7 +59,7 @@ class Process:
         return CompactedView("reader", self.ledger, self.compaction, cursor), cursor
 
     async def read(self, start: Position = EARLIEST, at_most: int = 100) -> list[Sent]:
-        """What a new reader gets, in reads of at most so many entries."""
+        """Returns what a new reader gets, in reads of at most `at_most` entries."""
         view, _ = self.reader(start)
         position = view.start(start)
         found: list[Sent] = []
@@ -73,7 +73,7 @@ class Process:
         return found
 
     def compacted_ledgers(self) -> list[int]:
-        """All that exist."""
+        """Returns every compacted ledger that exists."""
         return [
             ledger_id
             for ledger_id, ledger in self.world.ledgers.items()
@@ -114,7 +114,7 @@ async def test_the_ledger_says_whose_it_is_and_only_one_stays() -> None:
     assert metadata["pulsar/compactedTopic"] == TOPIC.encode()
     last = process.ledger.last_confirmed
     assert metadata["pulsar/compactedTo"].startswith(bytes([0x08, last.ledger_id, 0x10, last.entry_id]))
-    assert metadata["pulsar/compactedTo"].endswith(b"\x30\x00")  # batch_size 0, as Apache has it
+    assert metadata["pulsar/compactedTo"].endswith(b"\x30\x00")  # batch_size is 0, as Apache stores it
     assert process.world.ledgers[ledger_id].closed
 
 
@@ -146,7 +146,7 @@ async def test_what_is_compacted_may_be_trimmed_and_is_still_read() -> None:
     process = await Process(World(), DELETE_AT_ONCE).open()
     await process.compaction.hold_messages()
     await process.send(MESSAGES)
-    assert await process.read() == MESSAGES  # held
+    assert await process.read() == MESSAGES  # the subscription holds every message until compaction has run
     await process.compact()
     await quiet(process.world)
     assert process.ledger.number_of_entries < 5
@@ -365,7 +365,8 @@ async def test_a_threshold_starts_a_run() -> None:
 
 @pytest.mark.parametrize("after_effect", [False, True])
 async def test_a_death_at_any_step_loses_no_key(after_effect: bool) -> None:
-    """Twice compacted, with ledgers deleted as soon as they may be; the second run dies."""
+    """The log is compacted twice, with ledgers deleted as soon as possible, and the process dies during the second
+    run."""
     later = [Sent("k1", b"new"), *(Sent(f"n{at}", b"x") for at in range(8))]
     expected = last_messages(MESSAGES + later)
     for step in range(1, 80):

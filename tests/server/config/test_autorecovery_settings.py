@@ -1,4 +1,4 @@
-"""What auto-recovery makes of a bk_server.conf."""
+"""What auto-recovery takes from a bk_server.conf."""
 
 from pathlib import Path
 

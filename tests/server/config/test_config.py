@@ -316,7 +316,7 @@ def test_every_field_named_like_a_java_key_can_be_set() -> None:
         "recovery_reads_max",
         "recovery_adds_max",
         "skip_given_up_entries",
-        # Of the ledger client in other hands, and of topics, where policies say it:
+        # Settings of the ledger client that only other programs set, and of topics that policies set:
         "bookie_errors_max",
         "bookie_quarantine_time_sec",
         "enforce_min_num_racks_per_write_quorum",

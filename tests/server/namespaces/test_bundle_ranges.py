@@ -1,4 +1,4 @@
-"""Bundles: every topic is in exactly one, also after splits."""
+"""Every topic is in exactly one bundle, also after splits."""
 
 from zlib import crc32
 
@@ -31,7 +31,7 @@ def test_a_topic_is_in_the_one_bundle_that_holds_its_hash(count: int, local: str
 
 
 def test_apache_puts_these_topics_there() -> None:
-    """From the captures of 4.0.7."""
+    """The pairs come from captures of 4.0.7."""
     assert bundle_of(FOUR, "persistent://v1/n1/t1") == "0x00000000_0x40000000"
     assert bundle_of(FOUR, "persistent://v1/n1/pt-partition-0") == "0x00000000_0x40000000"
     assert bundle_of(FULL_RANGE, "persistent://v1/nope/t1") == "0x00000000_0xffffffff"

@@ -1,4 +1,4 @@
-"""What exists and may be created: by namespace, by name, by limits; and the records of partitioned topics."""
+"""Which topics exist and which may be created: by namespace, name and limits; and the records of partitioned topics."""
 
 import json
 from typing import Any

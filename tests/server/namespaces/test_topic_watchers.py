@@ -1,4 +1,4 @@
-"""Clients with a topic pattern are told of topics that come and go, over real sockets."""
+"""Clients with a topic pattern are told which topics come and go, over real sockets."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,5 @@
-"""Topic policies in `__change_events`: over restarts, over compaction, and beside what others wrote there."""
+"""Topic policies in `__change_events` survive restarts and compaction, and live beside events that others wrote
+there."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -90,7 +91,7 @@ async def test_what_is_no_event_does_no_harm(tmp_path: Path) -> None:
 
 
 async def test_an_event_by_a_schema_that_contains_itself_does_not_end_the_server(tmp_path: Path) -> None:
-    """The Avro library would follow it on the C stack."""
+    """The Avro library would follow such a schema on the C stack until the process ends."""
     itself = b'{"type": "record", "name": "R", "fields": [{"name": "next", "type": ["null", "R"]}]}'
     async with running(tmp_path) as scene:
         await scene("PUT", "persistent/public/default/t")

@@ -1,4 +1,4 @@
-"""What holds for a topic: the topic's own policy, else the namespace's, else broker.conf's."""
+"""What holds for a topic: its own policy, otherwise the namespace's, otherwise that of broker.conf."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The events of `__change_events`: byte for byte what Apache's broker writes."""
+"""The events of `__change_events` are byte for byte what Apache's broker writes."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Schemas that others registered for events: what would never end, or end the process, is not used."""
+"""A schema that somebody else registered for events is not used when decoding with it would never end, or would end the
+process."""
 
 from typing import Any
 

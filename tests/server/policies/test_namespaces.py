@@ -1,4 +1,5 @@
-"""Records of namespaces: cached, followed, and changed without harm to what nobody here knows."""
+"""Records of namespaces are cached, follow changes that others make, and keep fields that this server does not know
+when it changes them."""
 
 import json
 from typing import Any

@@ -1,6 +1,7 @@
-"""A standalone server that writes each module which it imports on its loop after it said that it is ready.
+"""A standalone server that records each module which it imports on its loop after the ready line.
 
-`python -m tests.server.programs.import_watch REPORT standalone …`: the lines of the file are names of modules.
+Usage: `python -m tests.server.programs.import_watch REPORT standalone …`. The lines of the file REPORT are names of
+modules.
 """
 
 import sys
@@ -15,7 +16,7 @@ from magnetar.server.programs.standalone import Standalone
 
 
 class Watch:
-    """A finder that finds nothing: Python asks it first for each module that is not loaded yet."""
+    """A finder that finds nothing. Python asks it first for each module that is not loaded yet."""
 
     def __init__(self, report: Path) -> None:
         self._report = report

@@ -1,4 +1,5 @@
-"""Random commands over the wire to a whole server: it lives on, nobody else notices, and no error of ours is logged."""
+"""Random commands over the wire to a whole server: it goes on, no other client notices, and no error of ours is
+logged."""
 
 import logging
 from pathlib import Path

@@ -17,7 +17,7 @@ Type = pb.BaseCommand
 
 @asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[int]:
-    """The broker's port."""
+    """Runs a server and yields the broker's port."""
     server = Standalone(StandaloneOptions(data_dir=folder, broker_port=0, web_port=0))
     await server.start()
     try:
@@ -126,7 +126,7 @@ async def test_a_connection_that_breaks_the_rules_disturbs_no_other(tmp_path: Pa
 
 
 async def test_a_slow_reader_gets_everything_and_holds_up_nobody(tmp_path: Path) -> None:
-    """50 MB are far above the high-water mark and the socket's buffers."""
+    """The 50 MB are far more than the high-water mark and the socket's buffers."""
     async with running(tmp_path) as port:
         producer = await producing(port)
         slow = await subscribed(port, subscription="slow")

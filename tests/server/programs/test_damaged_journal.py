@@ -1,4 +1,4 @@
-"""A real server whose journal was damaged after a SIGKILL: what stands outside of the damage comes back to clients."""
+"""A real server whose journal was damaged after a SIGKILL gives clients everything that is outside of the damage."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.process
 
 COUNT = 1600
 PART = 200
-"""So many are sent at once: there are at least as many batches in the journal as parts."""
+"""How many messages are sent at once. Each part is at least one batch in the journal."""
 TOPIC = "persistent://public/default/damaged"
 READ_TIMEOUT_MS = 30_000
 
@@ -42,7 +42,8 @@ def publish(client: pulsar.Client, numbers: range) -> Receipts:
 
 
 def read_all(client: pulsar.Client, receipts: Receipts, damaged: set[int]) -> list[int]:
-    """The numbers that come, from each message on that follows a damaged one or is the first."""
+    """Returns the numbers that readers get. A reader starts at the first message and behind each run of damaged
+    ones."""
     found: list[int] = []
     starts = [n for n in receipts if n not in damaged and (n - 1 in damaged or n == 0)]
     for start in starts:
@@ -78,7 +79,7 @@ def test_all_messages_outside_of_the_damaged_batch_come_back(tmp_path: Path, vic
 
 
 def damage(journals: list[Path], victim: str) -> tuple[SeenBatch, set[int]]:
-    """Flips a bit in the body of one batch; that batch, and the messages in it."""
+    """Flips a bit in the body of one batch. Returns the batch and the numbers of its messages."""
     seen = [found for found in read_journals(list(map(str, journals))) if isinstance(found, SeenBatch)]
     ours = [batch for batch in seen if any(b"message " in entry for entry in batch.entries)]
     batch = ours[0 if victim == "the batch with the ledger's key" else len(ours) // 2]

@@ -1,6 +1,6 @@
-"""A sync that fails, of each file that a standalone server writes: the process ends and says why, nothing acknowledged
-is lost. The sync fails in the kernel's place (`failing_sync.c`), so every library meets it: ours, SQLite and RocksDB.
-"""
+"""A sync fails, of each file in turn that a standalone server writes: the process ends and says why, and nothing
+acknowledged is lost. `failing_sync.c` makes the sync fail in place of the kernel, so every library meets it: ours,
+SQLite and RocksDB."""
 
 import asyncio
 import shutil
@@ -26,7 +26,7 @@ FILES = [
 ]
 SETTINGS = {"flushInterval": "100"}
 TOPICS_MAX = 200
-"""So many make every file be synced."""
+"""This many topics are enough to make the server sync every file."""
 TOPIC = "persistent://public/default/{}"
 
 

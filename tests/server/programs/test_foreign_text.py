@@ -1,5 +1,5 @@
-"""Strings that are no text, or odd ones, in every string field of every command and of every message: each ends in an
-answer, a closed connection or a delivered message, and nobody else notices, not even after a restart."""
+"""Strings that are not UTF-8, or are odd, in every string field of every command and of every message: each ends in an
+answer, a closed connection or a delivered message, and no other client notices, not even after a restart."""
 
 import logging
 import time
@@ -30,7 +30,7 @@ ODD = ("\0", "a\nb", "\x1b[31m", "\u2028", "x" * (1 << 20), "é" * 600, "..", "/
 
 
 class Text(bytes):
-    """Shown in short where a test fails."""
+    """Bytes that are printed in short form when a test fails."""
 
     def __repr__(self) -> str:
         return f"{bytes(self[:20])!r} of {len(self)}"
@@ -56,7 +56,7 @@ def is_utf8(text: bytes) -> bool:
 
 
 def frame_with(kind: int, path: FieldPath, text: bytes) -> bytes:
-    """A command that would be served, about the topic and subscription "x", but for one string in it."""
+    """Makes a command about the topic and subscription "x" that would be served, except for one string in it."""
     made = pb.BaseCommand(type=pb.BaseCommand.Type.ValueType(kind))
     body: Any = getattr(made, path[0])
     body.MergeFrom(least(body.DESCRIPTOR))
@@ -67,7 +67,7 @@ def frame_with(kind: int, path: FieldPath, text: bytes) -> bytes:
 
 
 def command_is_answered(served: Served, kind: int, path: FieldPath, text: bytes) -> None:
-    """By its own answer, by a closed connection, or, where a command without an answer makes sense, by nothing."""
+    """The command gets its own answer or a closed connection; a command that has no answer may get nothing."""
     wire = Wire(served.port, connects=kind != pb.BaseCommand.CONNECT)
     wire.say(frame_with(kind, path, text))
     wire.say(PING)
@@ -83,7 +83,7 @@ def command_is_answered(served: Served, kind: int, path: FieldPath, text: bytes)
 
 
 def others_go_on(served: Served) -> None:
-    """Another client produces and consumes, on the same topic and subscription."""
+    """Another client produces and consumes on the same topic and subscription."""
     wire = Wire(served.port)
     key = f"{time.monotonic_ns()}".encode()
     wire.say(simple_frame(command("PRODUCER", "producer", topic=TOPIC, producer_id=1, request_id=1)))
@@ -109,7 +109,7 @@ def others_go_on(served: Served) -> None:
 
 
 def message_with(path: FieldPath) -> Callable[[int, bytes], bytes]:
-    """(number, text) -> a message with that text in one of its strings."""
+    """Returns a function (number, text) -> message that puts the text into one of the message's strings."""
 
     def make(number: int, text: bytes) -> bytes:
         metadata = pb.MessageMetadata(producer_name="p", sequence_id=number, publish_time=1)
@@ -119,7 +119,7 @@ def message_with(path: FieldPath) -> Callable[[int, bytes], bytes]:
 
 
 def batch_with(number: int, text: bytes) -> bytes:
-    """A batch of a message with that key."""
+    """Makes a batch of one message with the text as its key."""
     single = with_text(pb.SingleMessageMetadata(payload_size=1), ("partition_key",), text)
     batch = build_batch([(pb.SingleMessageMetadata.FromString(single), b"x")])
     metadata = pb.MessageMetadata(producer_name="p", sequence_id=number, publish_time=1, num_messages_in_batch=1)
@@ -134,7 +134,7 @@ MESSAGES: list[Callable[[int, bytes], bytes]] = [batch_with, *map(message_with, 
 
 
 def consume(wire: Wire, topic: str, *, permits: int = 10_000) -> None:
-    """Subscribes by every kind of subscription."""
+    """Subscribes with every type of subscription."""
     for kind in KINDS:
         subscribe = {"subscription": f"s{kind}", "subType": kind, "consumer_id": kind}
         wire.say(simple_frame(command("SUBSCRIBE", "subscribe", topic=topic, request_id=kind, **subscribe)))
@@ -144,7 +144,7 @@ def consume(wire: Wire, topic: str, *, permits: int = 10_000) -> None:
 
 
 def delivered(served: Served, wire: Wire, payload: bytes, number: int) -> None:
-    """Publishes; every consumer gets it as it came, and it can be looked at over REST."""
+    """Publishes the message. Every consumer gets it unchanged, and REST can peek at it."""
     wire.say(send_frame(pb.CommandSend(producer_id=1, sequence_id=number), payload))
     waiting = set(KINDS)
     stored = False

@@ -1,7 +1,7 @@
-"""Nothing is imported on the event loop once the server is ready: an import stops every client.
+"""Nothing is imported on the event loop once the server is ready, because an import would stop every client.
 
-What is imported on a thread is no fault: aiohttp with all routes (14 MB, more than an idle server may take) when the
-first HTTP client comes, fastavro when the first topic policy is read.
+Imports on a thread are allowed: aiohttp with all routes (14 MB, more than an idle server may take) when the first HTTP
+client comes, fastavro when the first topic policy is read.
 """
 
 import asyncio
@@ -44,14 +44,14 @@ SECURED = {
 TOKEN = jwt.encode({"sub": "admin"}, KEY, algorithm="HS256")
 
 SHUTDOWN = "shutdown"
-"""Of the paths that end the server: not asked for."""
+"""Paths with this word end the server, so they are not called."""
 
 pytestmark = pytest.mark.process
 
 
 @contextmanager
 def watched(folder: Path, settings: dict[str, str]) -> Iterator[tuple[str, int]]:
-    """The web port's URL and the broker's port. At the end nothing may have been imported on the loop."""
+    """Yields the web port's URL and the broker's port. At the end nothing may have been imported on the loop."""
     report = folder / "imports"
     options = [f"--set={name}={value}" for name, value in settings.items()]
     ports = ["--data-dir", str(folder / "data"), "--broker-port", "0", "--web-port", "0", "--ready-json", *options]
@@ -78,7 +78,7 @@ async def test_nothing_is_imported_on_the_loop_after_the_ready_line(tmp_path: Pa
 
 
 async def captured_calls(session: aiohttp.ClientSession, url: str) -> None:
-    """Sound bodies, in an order in which they change something."""
+    """Makes the captured calls: their bodies are valid, and in their order they change something."""
     for exchange in json.loads(EXCHANGES.read_text())["exchanges"]:
         if "p" not in exchange or SHUTDOWN in exchange["p"]:
             continue
@@ -102,7 +102,7 @@ async def every_route(session: aiohttp.ClientSession, url: str) -> None:
 
 
 async def every_command(port: int) -> None:
-    """Each on a connection that has a producer, a subscription and a message for it to be about."""
+    """Sends each command on a connection that has a producer, a subscription and a message to which it can refer."""
     for number, handler in TABLE.items():
         if number in (pb.BaseCommand.CONNECT, pb.BaseCommand.SEND):
             continue
@@ -137,7 +137,7 @@ VALUES: dict[str, Any] = {
 
 
 def sensible(kind: str, field: str, **values: object) -> pb.BaseCommand:
-    """The command with those of VALUES that it has a field for."""
+    """Makes the command with all of VALUES for which it has a field."""
     for each in getattr(pb.BaseCommand(), field).DESCRIPTOR.fields:
         value = VALUES.get(each.name)
         if value is not None and (each.message_type is None) is not isinstance(value, pb.Schema | pb.MessageIdData):
@@ -146,7 +146,7 @@ def sensible(kind: str, field: str, **values: object) -> pb.BaseCommand:
 
 
 async def until_pong(client: Client) -> None:
-    """Until the command has been handled, or its connection is closed for it."""
+    """Waits until the command has been handled, or the server has closed the connection because of it."""
     try:
         async with asyncio.timeout(SECONDS_MAX):
             while (await client.answer()).type != pb.BaseCommand.PONG:

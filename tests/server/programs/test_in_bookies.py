@@ -1,5 +1,5 @@
-"""Bookies that heal each other's ledgers (`autoRecoveryDaemonEnabled`, on as in Apache's): killed, and paused for so
-long that the session is lost."""
+"""Bookies that heal each other's ledgers (`autoRecoveryDaemonEnabled`, on as in Apache's), while some are killed, or
+paused for so long that they lose their session."""
 
 import asyncio
 import signal
@@ -53,7 +53,7 @@ def bookies(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[list[OurBook
 
 
 async def moment() -> None:
-    """The next look at other processes' work."""
+    """Waits a moment before the next look at what other processes do."""
     done = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_later(0.05, done.set_result, None)
     await done
@@ -74,7 +74,8 @@ class Cluster:
             self.ledgers.append(handle.ledger_id)
 
     async def auditor(self, among: Collection[str]) -> str:
-        """Waits while there is none, or one of before, whose session has not ended yet."""
+        """Returns the auditor once it is one of `among`. Until then there may be none, or one from before whose session
+        has not ended yet."""
         async with asyncio.timeout(SECONDS):
             while (auditor := await current_auditor(self.client.store)) not in among:
                 await moment()
@@ -82,7 +83,7 @@ class Cluster:
         return auditor
 
     async def healed(self, lost: str) -> None:
-        """No ledger names the bookie, none is marked, and every copy of every entry is there."""
+        """Waits until no ledger names the lost bookie and none is marked, and checks every copy of every entry."""
         async with asyncio.timeout(SECONDS):
             while True:
                 records = [(await self.client.driver.read(ledger_id)).metadata for ledger_id in self.ledgers]

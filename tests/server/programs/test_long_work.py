@@ -1,4 +1,4 @@
-"""What clients store and ask for, made to be long work for the broker: schemas, patterns, backlogs.
+"""Schemas, patterns and backlogs that clients made to be long work for the broker stop nobody.
 
 The server's loop is watched (`serving`): a callback that holds it for long fails the test.
 """
@@ -94,7 +94,8 @@ def test_a_costly_pattern_stops_nobody(wire: Wire) -> None:
 
 @pytest.mark.parametrize("kind", [pb.CommandSubscribe.Failover, pb.CommandSubscribe.Shared])
 def test_a_backlog_that_is_sent_at_once_stops_nobody(served: Served, wire: Wire, kind: int) -> None:
-    """Nor one that is asked for again, with holes of acknowledged ones, nor one that comes late."""
+    """The same holds for a backlog that is redelivered with holes of acknowledged messages, and for delayed
+    messages."""
     topic = f"backlog-{kind}"
     subscribe = {"topic": topic, "subscription": "s", "subType": kind, "consumer_id": 1, "request_id": 1}
     wire.say(simple_frame(command("SUBSCRIBE", "subscribe", **subscribe)))

@@ -1,6 +1,7 @@
-"""Metadata and ledgers of a standalone server that do not fit each other: no start, nothing changed, and a way out.
+"""Metadata and ledgers of a standalone server that do not fit each other: the server does not start, changes nothing,
+and says what to do.
 
-The independent ledger of receipts is `TOPICS`: what was acknowledged is all there, or the server refuses to start.
+The independent record of receipts is `TOPICS`: all that was acknowledged is there, or the server refuses to start.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from tests.server.receipt_site import Site, check, content_of, publish
 
 TOPICS = [f"persistent://public/default/t{number}" for number in range(6)]
 EARLY = TOPICS[:3]
-"""Those that the older copies know."""
+"""The topics that the older copies know."""
 
 Harm = Callable[[Path, Path], None]
 """Takes the data folder and the folder with the older copies."""
@@ -33,8 +34,8 @@ Harm = Callable[[Path, Path], None]
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`now`: the data folder of a server that was killed behind its last receipt. `old`: the same when only EARLY was
-    there. `other`: another server's."""
+    """Makes three data folders. `now` is that of a server that was killed after its last receipt, `old` the same one
+    when only the topics EARLY were there, and `other` that of another server."""
     folder = tmp_path_factory.mktemp("images")
 
     async def make() -> None:
@@ -74,7 +75,7 @@ def flip(path: Path, offset: int) -> None:
 
 
 def flip_in_the_last_frame(folder: Path, images: Path) -> None:
-    end = read_log(log_of(folder).read_bytes(), PAGE_BYTES).end  # behind it may be frames of the log's former use
+    end = read_log(log_of(folder).read_bytes(), PAGE_BYTES).end  # frames of the log's former use may follow
     flip(log_of(folder), end - 1000)
 
 
@@ -247,7 +248,7 @@ async def test_what_does_not_fit_is_refused_by_name_and_changes_nothing(
     reason = await refusal(folder)
     assert str(folder / "metadata.sqlite") in reason or str(folder / "ledgers") in reason
     assert content_of(folder) == before
-    # What was there is put back.
+    # The original files are put back.
     shutil.rmtree(folder)
     shutil.copytree(images / "now", folder)
     async with Site(folder) as site:
@@ -340,7 +341,8 @@ async def test_data_of_the_first_layout_is_adopted_once(tmp_path: Path, images: 
 async def test_data_of_the_first_layout_keeps_ledgers_that_it_may_have_forgotten(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Their ids come from a block that was drawn before, so nothing tells a forgotten ledger from a deleted one."""
+    """In the first layout ledger ids come from a block that was drawn before, so nothing tells a forgotten ledger from
+    a deleted one."""
     folder = tmp_path / "data"
     async with Site(tmp_path / "live") as site:
         await site.publish(TOPICS[0])
@@ -359,7 +361,7 @@ async def test_data_of_the_first_layout_keeps_ledgers_that_it_may_have_forgotten
 
 
 async def test_a_first_start_that_broke_off_anywhere_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed before each step that the start makes durable."""
+    """The process is killed before each step that a first start makes durable."""
     folder = tmp_path / "data"
 
     async def killed(*_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""A real server that is given more than its bookie takes at once: clients are slowed down, nobody is refused."""
+"""A real server that gets more than its bookie takes at once slows its clients down and refuses none."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ TOPICS = 300
 
 
 class Answers:
-    """Counts the answers of asynchronous calls; `ok` blocks until all came."""
+    """Counts the answers to asynchronous calls. `ok` blocks until all have come."""
 
     def __init__(self, expected: int) -> None:
         self._left = expected
@@ -42,7 +42,8 @@ class Answers:
 
 
 def test_large_messages_of_many_producers_are_all_taken(tmp_path: Path) -> None:
-    """Each group is larger than the bookie's waiting room has left, and none waits long there."""
+    """Each group is larger than what is left of the bookie's bound on waiting adds, and no add may wait there for
+    long."""
     small = {"dbStorage_writeCacheMaxSizeMb": "8", "dbStorage_maxThrottleTimeMs": "20"}
     with Server(tmp_path, settings=small) as server, client_of(server) as client:
         producers = [client.create_producer(f"large-{n}", send_timeout_millis=0) for n in range(PRODUCERS)]
@@ -58,7 +59,7 @@ def test_large_messages_of_many_producers_are_all_taken(tmp_path: Path) -> None:
 
 
 async def test_all_topics_are_loaded_when_all_clients_come_back_at_once(tmp_path: Path) -> None:
-    """The bookie lets few reads wait, as a server with more topics than that has it."""
+    """The bookie lets only a few reads wait, so as to need fewer topics for the same effect."""
     data = tmp_path / "data"
     before = Server(tmp_path / "before", data_dir=data)
     after = Server(tmp_path / "after", data_dir=data, settings={"maxPendingReadRequestsPerThread": "4"})

@@ -1,4 +1,5 @@
-"""Nobody but the server's user can read what it wrote, whatever the umask of who started it, and whoever wrote it."""
+"""Only the server's user can read what it wrote, whatever the umask of whoever started it, and whichever library wrote
+the file."""
 
 import stat
 import subprocess
@@ -19,7 +20,7 @@ OPEN_UMASK = ("sh", "-c", 'umask 0; exec "$0" "$@"', sys.executable)
 
 
 def readable_by_others(folder: Path) -> list[str]:
-    """Also by the group."""
+    """Returns the files that others or the group can read."""
     found = [path for path in (folder, *folder.rglob("*")) if path.lstat().st_mode & 0o077]
     return [f"{path} {stat.filemode(path.lstat().st_mode)}" for path in found]
 

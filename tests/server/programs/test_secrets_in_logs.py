@@ -1,4 +1,5 @@
-"""No secret in any log line: credentials wherever a client may put them, whole and broken, on both ports."""
+"""No log line holds a secret: credentials are put wherever a client may put them, in whole and in damaged frames, on
+both ports."""
 
 import asyncio
 import base64
@@ -27,7 +28,7 @@ def basic(user: str, password: str) -> str:
 
 
 TOKENS = (MARK, f"{MARK}.{MARK}.{MARK}", token("x", "w" * 40), token("x", exp=1), token("x") + MARK, f"{MARK}\xff")
-"""Of these nothing may be seen: neither the mark nor a part of a token."""
+"""Tokens of which nothing may be seen in the log, neither the mark nor a part of the token."""
 SECRETS = (
     MARK[:6],
     MARK[:4].encode().hex(),
@@ -87,7 +88,8 @@ def requests(secret: str) -> list[bytes]:
 
 
 def frames(secret: str) -> list[bytes]:
-    """The secret as credentials of every kind in CONNECT, and in AUTH_RESPONSE behind a sound one, whole and broken."""
+    """Puts the secret into CONNECT as credentials of every kind, and into an AUTH_RESPONSE after a valid CONNECT; each
+    frame comes whole, damaged and cut short."""
     data = secret.encode("latin-1")
     made = []
     for method in ("token", "basic", "tls", "nosuch", ""):
@@ -107,7 +109,7 @@ def connect(method: str, data: bytes, **others: str) -> bytes:
 
 
 async def ask(port: int, sent: bytes) -> None:
-    """Says it and does not say more: the server answers, closes, or learns that the client has gone."""
+    """Sends the bytes and nothing more: the server answers, closes, or notices that the client has gone."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(sent)

@@ -1,5 +1,5 @@
-"""A real server one of whose entry logs is damaged in the middle: without autoSkipNonRecoverableData subscriptions wait
-and say why; with it, or after an operator skipped what is lost, everything else comes, once, in order."""
+"""A real server one of whose entry logs is damaged in the middle. Without autoSkipNonRecoverableData subscriptions wait
+and say why. With it, or after an operator skipped what is lost, everything else comes, once and in order."""
 
 import json
 import urllib.request
@@ -58,12 +58,12 @@ def test_a_damaged_entry_log_stops_subscriptions_with_a_reason_and_the_key_lets_
         seen = call(server, f"{PATH}/unreadable")
         assert seen["complete"] is True
         assert [gap["entries"] for gap in seen["unreadable"]] == [len(lost)]
-        # What an operator does for one subscription: skip up to the end of the gap.
+        # An operator can skip the gap for one subscription, up to its end.
         call(server, f"{PATH}/subscription/by%20hand/skip/{lost[-1] + 1}", "POST")
         consumer = client.subscribe(TOPIC, "by hand")
         assert receive(consumer, COUNT - lost[-1] - 1) == list(range(lost[-1] + 1, COUNT))
         warnings = [line for line in server.log_text().splitlines() if " WARNING " in line or " ERROR " in line]
-        assert len(warnings) == 3, warnings  # of the bookie, of the topic's log, of the subscription
+        assert len(warnings) == 3, warnings  # one by the bookie, one by the topic's log, one by the subscription
         assert sum("are lost; who reads there waits" in line for line in warnings) == 1, warnings
 
     left = [number for number in range(COUNT) if number not in lost]
@@ -108,7 +108,7 @@ def damage(ledgers: Path) -> None:
 
 
 def stands_still(server: Server, client: pulsar.Client) -> list[int]:
-    """Receives what stands before the damage, sees why no more comes, and returns the numbers that are lost."""
+    """Receives what comes before the damage, sees why no more comes, and returns the numbers that are lost."""
     consumer = client.subscribe(TOPIC, "exclusive")
 
     def why() -> str:
@@ -146,7 +146,7 @@ def skipped_by_metrics(server: Server) -> int:
 
 
 def compacted_keys(server: Server, client: pulsar.Client, left: list[int]) -> None:
-    """Compaction goes on behind the gap, and keeps the last message of each key."""
+    """Shows that compaction goes on behind the gap and keeps the last message of each key."""
     call(server, f"{PATH}/compaction", "PUT")
     wait_until(lambda: call(server, f"{PATH}/compaction")["status"] == "SUCCESS", "the end of compaction")
     reader = client.create_reader(TOPIC, pulsar.MessageId.earliest, is_read_compacted=True)

@@ -1,4 +1,5 @@
-"""Avro schemas: the same verdicts, equality and text as Java's library; and data that really can be read."""
+"""Avro schemas get the same verdicts, equality and text as in Java's library, and whatever is called readable can be
+read."""
 
 import io
 import json
@@ -33,14 +34,14 @@ def test_verdicts_are_those_of_java() -> None:
         assert writer is not None, pair
         assert reader is not None, pair
         verdict = can_read(writer, reader)
-        if pair["verdict"] != "bad default":  # where Java throws instead of saying
+        if pair["verdict"] != "bad default":  # Java throws for these and gives no verdict
             assert verdict == (pair["verdict"] == "readable"), pair
         assert same_schema(writer, reader) == pair["equal"], pair
 
 
 @pytest.mark.parametrize("kind", ['["null", "int"]', '{"type": "array", "items": "int"}'])
 def test_a_record_of_another_name_is_matched_without_a_look_into_its_unions_and_arrays(kind: str) -> None:
-    """Resolver.ReaderUnion.hasMatchError."""
+    """Java's Resolver.ReaderUnion.hasMatchError accepts such a record by its kind alone."""
     text = '{"type": "record", "name": "%s", "fields": [{"name": "f", "type": ' + kind + "}]}"
     assert can_read(parse_avro(text % "A"), parse_avro("[" + text % "B" + "]"))
 
@@ -70,7 +71,8 @@ def test_what_is_no_schema_is_said_to_be_none(text: str) -> None:
     ],
 )
 def test_only_what_follows_the_last_dot_has_to_be_a_name(names: str, full_name: str | None) -> None:
-    """As avro 1.11.4 has it, by experiment: Avro 1.8 gave nested classes a namespace that ends in a dollar."""
+    """Shown by experiment with avro 1.11.4: names are not checked up to the last dot, because Avro 1.8 gave nested
+    classes a namespace that ends in a dollar."""
     found = parsed(f'{{"type": "record", {names}, "fields": []}}')
     assert (found and found.full_name) == full_name
 
@@ -136,7 +138,7 @@ SCHEMAS = st.recursive(PRIMITIVE, shapes, max_leaves=4)
 
 
 def named_apart(schema: Any, taken: list[int]) -> Any:
-    """Every record gets a name of its own, by its place."""
+    """Gives every record of the schema a name of its own, by its place."""
     if isinstance(schema, list):
         return [named_apart(each, taken) for each in schema]
     if not isinstance(schema, dict):

@@ -1,6 +1,6 @@
 """What Java and C++ clients asked a broker of 4.0.7 about schemas is answered here with the same frames.
 
-Captures leave out frames that repeat, so two schemas that were registered off camera are put in before.
+The captures leave out frames that repeat, so two schemas whose registration was left out are stored before the replay.
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ ANSWERS = {
     Type.ERROR: "error",
 }
 OFF_CAMERA = {"javro": 2, "kavro": 1}
-"""Topic -> how many of javro's two schemas."""
+"""By topic: how many of javro's two schemas were registered outside of the capture."""
 
 
 @dataclass

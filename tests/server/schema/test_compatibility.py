@@ -1,4 +1,4 @@
-"""Which schema may follow which, by strategy and type, in Java's words."""
+"""Which schema may follow which, by strategy and type, with the refusals in Java's words."""
 
 import json
 from base64 import b64encode
@@ -77,7 +77,7 @@ def test_only_transitive_strategies_look_at_all_versions() -> None:
 
 
 def test_an_incompatible_schema_is_refused_in_javas_words() -> None:
-    """The text of a capture of 4.0.7: `raw: producer with an AVRO schema incompatible with version 0`."""
+    """The text comes from a capture of 4.0.7, `raw: producer with an AVRO schema incompatible with version 0`."""
     a = {"name": "a", "type": ["null", "string"]}
     b = {"name": "b", "type": ["null", "int"]}
     with pytest.raises(SchemaConflict) as caught:
@@ -107,7 +107,7 @@ def test_primitive_types_follow_themselves() -> None:
 
 
 def doubling(levels: int) -> dict[str, Any]:
-    """A field whose default is looked into twice as often with each level."""
+    """Returns a schema with a nested default that is visited twice as often with each level."""
     kind: Any = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int", "default": 0}]}
     for level in range(1, levels):
         fields = [{"name": "x", "type": kind, "default": {}}, {"name": "y", "type": f"R{level - 1}", "default": {}}]
@@ -124,7 +124,7 @@ def test_schemas_that_take_for_ever_to_compare_are_refused() -> None:
 
 @pytest.mark.parametrize("strategy", [Strategy.BACKWARD_TRANSITIVE, Strategy.FORWARD_TRANSITIVE])
 def test_all_versions_of_a_check_share_one_limit(strategy: Strategy) -> None:
-    """Each comparison alone is cheap enough."""
+    """Each comparison alone would be within the limit; all versions together are not."""
     costly = avro(A_INT, doubling(12))
     old = [avro(A_INT, {"name": f"f{number}", "type": "int", "default": 0}) for number in range(1000)]
     if strategy is Strategy.FORWARD_TRANSITIVE:

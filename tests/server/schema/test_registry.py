@@ -1,4 +1,4 @@
-"""The registry over storage: versions, deletions, races, and the bytes that Apache's broker stores."""
+"""The schema registry on storage: versions, deletions, races, and the bytes that Apache's broker stores."""
 
 import asyncio
 import json
@@ -111,7 +111,7 @@ async def test_two_brokers_agree() -> None:
     )
     assert {one_version, other_version} == {1, 2}
     assert await one.registry.versions(ID) == await other.registry.versions(ID)
-    assert len(world.ledgers) == 3  # those that lost a race are gone
+    assert len(world.ledgers) == 3  # the schemas that lost a race are gone
 
 
 async def test_versions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ async def test_a_record_that_is_none_is_told() -> None:
 
 
 async def test_records_and_entries_are_byte_for_byte_apaches() -> None:
-    """Two versions of one topic, captured from 4.0.7, stored again in the same order."""
+    """Two versions of one topic, captured from 4.0.7, are stored again in the same order and give the same bytes."""
     entries = [item for item in load("pulsar_entries.json") if item.get("of") == "public/default/javro"]
     locator = next(item for item in load("pulsar_records.json") if item["path"] == "/schemas/public/default/javro")
     assert len(entries) == 2

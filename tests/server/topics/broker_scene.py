@@ -21,7 +21,7 @@ NAME = TopicName.parse("persistent://public/default/t")
 
 
 class FakeFactory:
-    """Opens fake managed ledgers, whose records are those of the store. Waits while `gate` is set."""
+    """Opens fake managed ledgers, which keep their records in the store. While `gate` is set, opening waits for it."""
 
     def __init__(self, store: MetadataStore) -> None:
         self.store = store

@@ -1,9 +1,9 @@
 """A managed ledger in memory, with the interface of `magnetar.storage.managed.managed_ledger.ManagedLedger`.
 
-Arithmetic of positions and acknowledgements is the real one (`LedgerList`, `Cursor`); storing and reading are lists.
-Appends are confirmed in the next loop turn, or by `confirm` when `holds_appends` is set; every other call answers
-after a few turns, as many as the seed says, reads when `let_reads_go` is called if they are held. `cached_from` says
-which entries are in memory.
+Arithmetic of positions and acknowledgements is the real one (`LedgerList`, `Cursor`); storing and reading use lists.
+Appends are confirmed in the next turn of the loop, or by `confirm` when `holds_appends` is set. Every other call is
+answered after a few turns, as many as the seed says; reads that are held are answered when `let_reads_go` is called.
+`cached_from` says which entries are in memory.
 """
 
 import asyncio
@@ -41,7 +41,8 @@ async def pause(random: Random) -> None:
 
 
 class FakeCursorStore:
-    """Stores soon, and counts; waits while `gate` is set, fails with `failure`."""
+    """Stores after a few turns and counts how often. It waits while `gate` is set, and fails with `failure` if there is
+    one."""
 
     def __init__(self, properties: Mapping[str, str], random: Random) -> None:
         self._random = random
@@ -110,13 +111,13 @@ class FakeManagedLedger:
     # ---- for tests
 
     def append_now(self, payloads: list[bytes]) -> None:
-        """Confirmed on return, as if another owner had stored them before."""
+        """Appends entries that are confirmed on return, as if another owner had stored them before."""
         ledger_id = self.ledgers.current_id
         self.entries[ledger_id] += [HEADER + payload for payload in payloads]
         self.ledgers.grow(len(payloads), sum(map(len, payloads)))
 
     def confirm(self) -> None:
-        """The oldest group that waits is stored, or fails with `append_failure`."""
+        """Stores the oldest group that waits, or fails it with `append_failure`."""
         payloads, done = self._waiting.popleft()
         if self.terminated is not None:
             done(AddResult([], ManagedLedgerTerminated(self.name)))
@@ -134,7 +135,7 @@ class FakeManagedLedger:
         return len(self._waiting)
 
     def roll_now(self) -> None:
-        """The current ledger is closed, and the next one opened."""
+        """Closes the current ledger and opens the next one."""
         ledger_id = self.ledgers.current_id
         self.ledgers.close_current(closed_ms=1)
         self.ledgers.add(ledger_id + 1)
@@ -194,7 +195,7 @@ class FakeManagedLedger:
             asyncio.get_running_loop().call_soon(self.confirm)
 
     def on_fenced(self, callback: Callable[[ManagedLedgerError], None]) -> None:
-        """Nobody takes it over."""
+        """Ignores the callback, because nobody takes this ledger over."""
 
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
         self._listeners.append(callback)

@@ -1,4 +1,5 @@
-"""What tests of topics share: a topic on a fake managed ledger, and clients that only keep what was sent to them."""
+"""What the tests of topics share: a topic on a fake managed ledger, and clients that only record what was sent to
+them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -37,7 +38,8 @@ class Received(NamedTuple):
 
 
 class FakeConnection:
-    """Implements `ClientConnection`. `frames` are all that was written, in order; `writes` counts the calls."""
+    """Implements `ClientConnection`. `frames` holds everything that was written, in order; `writes` counts the
+    calls."""
 
     def __init__(self, address: str = "/127.0.0.1:5000", protocol_version: int = 21) -> None:
         self.remote_address = address
@@ -152,7 +154,8 @@ def received(message: pb.CommandMessage, payload: bytes) -> Received:
 
 
 def payload(body: bytes, *, batch: int = 0, publish_time: int = 1, **fields: Any) -> bytes:
-    """As a client sends it; `batch` > 0 says that the body is a batch of so many. `fields` of MessageMetadata."""
+    """Returns a payload as a client sends it. With `batch` > 0 it says that the body is a batch of that many messages;
+    `fields` are further fields of MessageMetadata."""
     metadata = pb.MessageMetadata(
         producer_name="p", sequence_id=0, publish_time=publish_time, uncompressed_size=len(body), **fields
     )
@@ -178,7 +181,7 @@ class Scene:
         self.topic = self.load()
 
     def load(self) -> Topic:
-        """The topic as a broker finds it at its start."""
+        """Returns the topic as a broker finds it when it starts."""
         self.topic = Topic(
             self.name,
             cast(Any, self.ledger),
@@ -215,13 +218,13 @@ class Scene:
 
 
 def subscription_of(consumer: Consumer) -> Subscription:
-    """Of a persistent topic."""
+    """Returns the consumer's subscription, which must be one of a persistent topic."""
     assert isinstance(consumer.subscription, Subscription)
     return consumer.subscription
 
 
 def publish(producer: Producer, bodies: Iterable[bytes], first_sequence_id: int = 0) -> None:
-    """One group, as the connection hands it over."""
+    """Publishes the messages as one group, as a connection hands them over."""
     producer.publish(
         [
             (pb.CommandSend(producer_id=producer.producer_id, sequence_id=number), payload(body))
@@ -272,13 +275,14 @@ def bodies(cnx: FakeConnection) -> list[bytes]:
 
 
 async def settle(turns: int = 30) -> None:
-    """Enough loop turns for everything in memory to come to rest."""
+    """Lets the loop turn until everything in memory has come to rest."""
     for _ in range(turns):
         await asyncio.sleep(0)
 
 
 def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Runs the test on a loop whose time jumps to the next timer; a wait for what cannot happen fails at once."""
+    """Runs the test on a loop whose time jumps to the next timer. A wait for something that cannot happen fails at
+    once."""
 
     @wraps(test)
     def run_test(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -288,7 +292,7 @@ def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P,
 
 
 async def pass_time(seconds: float) -> None:
-    """For tests in virtual time."""
+    """Waits in virtual time; only for tests under `in_virtual_time`."""
     loop = asyncio.get_running_loop()
     passed = loop.create_future()
     loop.call_later(seconds, passed.set_result, None)
@@ -297,7 +301,7 @@ async def pass_time(seconds: float) -> None:
 
 
 class Throttled(FakeConnection):
-    """Keeps who throttles it."""
+    """A connection that records what throttles its reading."""
 
     def __init__(self) -> None:
         super().__init__()

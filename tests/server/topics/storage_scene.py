@@ -1,4 +1,4 @@
-"""Topics over a real bookie in one process, which can be ended and begun again."""
+"""Topics over a real bookie in one process, which can be ended and started again."""
 
 import asyncio
 import random
@@ -37,8 +37,8 @@ SMALL_LEDGERS = ManagedLedgerConfig(
 
 
 class Disk:
-    """The bookie, or what remains of it: when its disk is full, reads work and adds do not; entries that are `lost` it
-    does not have."""
+    """The bookie, with faults. While the disk is full, reads work and adds do not. It does not have the entries in
+    `lost`."""
 
     def __init__(self, bookie: Bookie) -> None:
         self._bookie = bookie
@@ -46,7 +46,7 @@ class Disk:
         self.lost: set[tuple[int, int]] = set()
 
     async def read_entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
-        """As `BookieChannel`'s."""
+        """Reads like `BookieChannel.read_entries`."""
         lost = [entry_id for of, entry_id in self.lost if of == ledger_id and entry_id >= first_entry_id]
         end = min(lost, default=first_entry_id + max_entries)
         if end == first_entry_id:
@@ -74,7 +74,7 @@ class Disk:
 
 
 class Process:
-    """What a broker is made of. It ends without closing anything of a topic."""
+    """The parts of a broker process. At its end it closes nothing that belongs to a topic, as after a kill."""
 
     def __init__(self, service: BrokerService, disk: Disk) -> None:
         self.service = service
@@ -128,7 +128,7 @@ async def process(
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """For what threads and disks do."""
+    """Waits until a condition holds that threads or disks bring about."""
     async with asyncio.timeout(60):
         for _ in iter(lambda: bool(condition()), True):
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Skipping, clearing, expiring and looking: against lists of entries, and with consumers connected."""
+"""Skipping, clearing, expiring and peeking, compared with lists of entries, and with consumers connected."""
 
 from typing import Any, cast
 
@@ -16,11 +16,11 @@ from tests.server.topics.fake_managed_ledger import FakeManagedLedger
 from tests.server.topics.scene import FakeConnection, Scene, ack, in_virtual_time, payload, payloads, settle
 
 LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=4)
-"""Entries of each ledger."""
+"""The number of entries in each ledger."""
 
 
 def ledger_of(lengths: list[int]) -> tuple[Any, list[Position]]:
-    """A managed ledger, and all its positions."""
+    """Returns a managed ledger with these entries, and all its positions."""
     ledger = FakeManagedLedger()
     positions: list[Position] = []
     for index, length in enumerate(lengths):

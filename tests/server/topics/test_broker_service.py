@@ -1,4 +1,4 @@
-"""The topics of a broker: loaded once, found by their records, closed and deleted."""
+"""A broker's topics are loaded once, found by their records, closed and deleted."""
 
 import asyncio
 import re
@@ -178,7 +178,7 @@ async def test_a_topic_that_is_asked_for_while_it_is_deleted_is_a_new_one() -> N
 
 
 async def test_who_may_not_create_does_not_bring_a_topic_back_that_is_being_deleted() -> None:
-    """Clients of a namespace that is deleted by force come back at once."""
+    """When a namespace is deleted by force, its clients come back at once, while their topic is being deleted."""
     broker = await make_broker()
     await broker.service.get_topic(NAME, create=True)
     deleting = asyncio.ensure_future(broker.service.delete_topic(NAME))

@@ -1,5 +1,5 @@
-"""Topics over a real bookie that has lost entries, with autoSkipNonRecoverableData: every type of subscription gets the
-others, new ones and again, and nothing of what is lost stays in a backlog."""
+"""Topics over a real bookie that has lost entries, with autoSkipNonRecoverableData: subscriptions of every type get all
+other entries, when they are new and when they are redelivered, and nothing of what is lost stays in a backlog."""
 
 import random
 from dataclasses import replace

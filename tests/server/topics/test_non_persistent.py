@@ -26,7 +26,7 @@ NEVER_MORE_THAN_ZERO = (
     "nonContiguousDeletedMessagesRangesSerializedSize",
     "delayedMessageIndexSizeInBytes",
 )
-"""Of a subscription, in stats: there is no log behind it."""
+"""Fields of a subscription's stats that are always 0 here, because there is no log behind it."""
 
 
 class Scene:

@@ -1,5 +1,5 @@
-"""Another broker opens a topic's managed ledger: the topic's clients are sent away at once, so that they look up who
-has it now, also those who only consume."""
+"""Another broker opens a topic's managed ledger. The topic's clients, also those that only consume, are disconnected at
+once, so that they look up which broker has the topic now."""
 
 import asyncio
 from pathlib import Path
@@ -37,7 +37,7 @@ async def test_consumers_of_a_topic_without_producers_are_sent_to_the_new_owner(
         await until(lambda: NAME.full not in broker.service._closing)
         assert not lost.is_open
 
-        # The client looks up, and is sent here again.
+        # The client looks the topic up and is sent to this broker again.
         cnx.forget()
         (await broker.consumer(cnx, "Shared")).flow(100)
         assert await broker.topic() is not lost

@@ -1,6 +1,7 @@
-"""Who creates, deletes and only looks at one topic at the same time, over a metadata store that is some time away.
+"""Several callers create, delete and only look up one topic at the same time, over a metadata store that is some time
+away.
 
-Claims: what only looks creates nothing; who may create gets a topic; and once everything is quiet, a topic is loaded
+Claims: who only looks creates nothing; who may create gets a topic; and once everything is quiet, a topic is loaded
 only if its record is there.
 """
 
@@ -37,7 +38,7 @@ async def look(broker: Broker, delay_s: float) -> None:
 
 
 async def delete(broker: Broker, delay_s: float) -> bool:
-    """Whether it was this call that deleted the topic."""
+    """Returns whether this call deleted the topic."""
     await pass_time(delay_s)
     with contextlib.suppress(PulsarError, TopicBusy):
         await broker.service.delete_topic(NAME, force=True)

@@ -1,4 +1,4 @@
-"""What schemas mean for producers and consumers of a topic, by its policies and by who uses it already."""
+"""Which schemas a topic admits for producers and consumers, by its policies and by who uses the topic already."""
 
 from dataclasses import dataclass, field, replace
 
@@ -54,7 +54,7 @@ async def test_a_producer_gets_its_schemas_version() -> None:
 
 
 async def test_bytes_that_are_said_are_a_schema_like_any_other() -> None:
-    """As the Go client says them, which then asks for their version; seen with Apache 4.0.7."""
+    """The Go client declares BYTES as a schema and then asks for its version; seen with Apache 4.0.7."""
     scene = Scene()
     assert await scene.schemas.admit_producer(scene.topic, BYTES) == bytes(8)
     stored = await scene.registry.version(scene.topic.name.schema_id, 0)
@@ -75,7 +75,7 @@ async def test_said_bytes_do_not_fit_another_schema() -> None:
 
 
 async def test_producers_are_refused_in_the_words_of_a_capture() -> None:
-    """`java, run 2: newMessage(incompatible AVRO) on an open producer`."""
+    """The words come from the capture `java, run 2: newMessage(incompatible AVRO) on an open producer`."""
     scene = Scene()
     await scene.schemas.admit_producer(scene.topic, AVRO)
     reason = (

@@ -1,4 +1,4 @@
-"""The broker's topics of both domains: made for clients, listed, limited together, deleted and closed."""
+"""The broker's topics of both domains: created for clients, listed, limited together, deleted and closed."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""What the clock does to topics: expiry, quotas of all three policies, inactive topics and subscriptions."""
+"""The periodic jobs on topics: expiry, the three backlog quota policies, and the deletion of inactive topics and
+subscriptions."""
 
 import time
 from dataclasses import replace
@@ -30,7 +31,7 @@ HOLD, EXCEPTION, EVICT = BacklogAction
 
 
 class Deleted:
-    """A service that deletes at once."""
+    """Stands for the service; it deletes at once and keeps the topics' names."""
 
     def __init__(self) -> None:
         self.topics: list[str] = []

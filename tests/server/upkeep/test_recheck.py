@@ -1,4 +1,4 @@
-"""Who is connected when permissions change."""
+"""When permissions change, clients that have lost theirs are disconnected and all others stay."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -16,11 +16,11 @@ from pulsar_proto.names import TopicName
 
 
 class Client:
-    """A producer or a consumer."""
+    """Stands for a producer or a consumer of a role."""
 
     def __init__(self, role: str | None) -> None:
         self.told_closed: list[int] = []
-        """Ids of the CLOSE_CONSUMERs that its client got."""
+        """The ids in the CLOSE_CONSUMER commands that this client got."""
         self.cnx = SimpleNamespace(close_consumer=self.told_closed.append)
         if role is not None:
             self.cnx.principal = Principal(role)
@@ -34,7 +34,7 @@ class Client:
 
 
 class Scene:
-    """Topics in two namespaces, each with a producer and a consumer of each role."""
+    """Topics in two namespaces, each with one producer and one consumer of each role."""
 
     def __init__(self) -> None:
         self.record: Mapping[str, Any] = {}
@@ -76,7 +76,7 @@ class Scene:
         return list(topic.subscriptions["s"].consumers)
 
     def connected(self, topic: Any) -> tuple[set[str], set[str]]:
-        """Roles of producers and of consumers."""
+        """Returns the roles of the connected producers and of the connected consumers."""
         roles = ("alice", "bob", "root", "boss", "None")
         producers = {role for role, producer in topic.producers.items() if not producer.is_closed}
         consumers = self.consumers(topic)

@@ -1,4 +1,4 @@
-"""Retention and expiry on the real managed ledger, ledger client and bookie, over the death of the process."""
+"""Retention and expiry on the real managed ledger, ledger client and bookie, also after the process has died."""
 
 import json
 import time
@@ -22,7 +22,7 @@ async def with_policies(**policies: Any) -> MemoryStore:
 
 
 async def fill(broker: Process, first: int, end: int) -> None:
-    """Ten messages a group; ledgers hold fifty."""
+    """Publishes in groups of ten messages; a ledger holds fifty."""
     cnx = FakeConnection()
     producer = await broker.producer(cnx)
     for number in range(first, end, 10):

@@ -1,4 +1,4 @@
-"""What decides about quotas and about what is not used: the rules alone."""
+"""The pure rules about quotas and about topics and subscriptions that nobody uses."""
 
 from dataclasses import replace
 

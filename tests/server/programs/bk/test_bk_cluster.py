@@ -75,7 +75,7 @@ class Place:
         return asyncio.run(work())
 
     def write(self, entries: int, *, close: bool = True, bookies: int = 3) -> int:
-        """A ledger; its id."""
+        """Writes a ledger and returns its id."""
 
         async def program(cluster: BookKeeperCluster) -> int:
             handle = await cluster.bookkeeper.create_ledger(ensemble_size=bookies, write_quorum=2, ack_quorum=2)
@@ -326,7 +326,7 @@ def test_files_of_a_running_bookie_are_dumped_and_checked(place: Place) -> None:
 
 
 def await_down(place: Place, bookie_id: str) -> None:
-    """Until the killed bookie's session has ended."""
+    """Waits until the session of the killed bookie has ended."""
 
     async def program(cluster: BookKeeperCluster) -> None:
         down = asyncio.Event()

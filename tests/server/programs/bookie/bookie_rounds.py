@@ -1,8 +1,9 @@
 """Real bookies are killed and paused in turn under load (`python -m tests.server.programs.bookie.bookie_rounds`).
 
-Four of our bookies and a ZooKeeper; a writer keeps adding to ledgers of E3/Qw3/Qa2 (or Qw2), each closed after some
-entries; a second client recovers what the writer could not close. In each round one bookie is killed (SIGKILL) and
-started again, or paused (SIGSTOP) and resumed. In the end every acknowledged entry must be there, in order.
+There are four of our bookies and a ZooKeeper. A writer keeps adding to ledgers of E3/Qw3/Qa2 (or Qw2), each of which it
+closes after some entries; a second client recovers what the writer could not close. In each round one bookie is killed
+(SIGKILL) and started again, or paused (SIGSTOP) and resumed. In the end every acknowledged entry must be there, in
+order.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def payload_of(ledger_id: int, number: int) -> bytes:
 
 
 class Load:
-    """Writes ledger after ledger and remembers how far each was acknowledged."""
+    """Writes one ledger after the other and remembers how far each was acknowledged."""
 
     def __init__(self, bookkeeper: BookKeeper, write_quorum: int) -> None:
         self._bookkeeper = bookkeeper
@@ -100,7 +101,7 @@ class Rounds:
 
 
 async def check(bookkeeper: BookKeeper, acknowledged: dict[int, int]) -> list[str]:
-    """What is missing or wrong. Ledgers whose writer failed are recovered here."""
+    """Returns what is missing or wrong. Ledgers whose writer failed are recovered first."""
     faults = []
     for ledger_id, count in acknowledged.items():
         reader = await bookkeeper.open_ledger(ledger_id)

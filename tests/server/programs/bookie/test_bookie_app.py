@@ -1,4 +1,5 @@
-"""A bookie and a real ZooKeeper: registered as what it is, in the session that is now, whatever becomes of either."""
+"""A bookie and a real ZooKeeper: the bookie is registered with its true state in its current session, whatever happens
+to either."""
 
 import asyncio
 import os
@@ -41,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
 
 
 class Cluster:
-    """An empty cluster below a chroot of its own; `store` is another client's."""
+    """An empty cluster below a chroot of its own. `store` belongs to another client."""
 
     def __init__(self, server: ZooKeeperServer, folder: Path) -> None:
         self.chroot = f"/cluster{next(numbers)}"
@@ -91,7 +92,7 @@ class Cluster:
         return str(refused.value)
 
     async def listed(self) -> tuple[list[str], list[str]]:
-        """(writable bookies, read-only ones)."""
+        """Returns (writable bookies, read-only ones)."""
         writable = await self.store.children(paths.AVAILABLE_BOOKIES)
         return [name for name in writable if name != "readonly"], await self.store.children(paths.READ_ONLY_BOOKIES)
 
@@ -190,7 +191,7 @@ async def test_somebody_who_deletes_the_record_does_not_take_the_bookie_away(clu
 
 
 async def test_a_wiped_zookeeper_is_not_filled_again(cluster: Cluster) -> None:
-    """The cluster's records are made by who initialises it."""
+    """Only the operator who initialises a cluster makes its records."""
     async with cluster.started() as app:
         gone = (paths.bookie_path("b1"), paths.READ_ONLY_BOOKIES, paths.AVAILABLE_BOOKIES)
         await cluster.store.multi([DeleteOp(path) for path in gone])
@@ -302,7 +303,8 @@ async def test_deleted_ledgers_go_and_listed_ones_stay(cluster: Cluster) -> None
 
 
 async def test_nothing_is_deleted_because_of_another_cluster_in_this_ones_place(cluster: Cluster) -> None:
-    """ZooKeeper was wiped and initialised again: no ledger of ours is listed there."""
+    """After ZooKeeper was wiped and initialised again, none of our ledgers is listed there, which must not make them
+    garbage."""
     async with cluster.started() as app:
         await add(app.bookie, 1, range(5))
         await cluster.store.put(paths.INSTANCE_ID, b"a new one")

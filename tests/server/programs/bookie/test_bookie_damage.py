@@ -1,4 +1,5 @@
-"""Flipped bytes on one of three bookies: named, never handed out as good, and read from another by our client."""
+"""Flipped bytes on one of three bookies are reported and never handed out as good, and our client reads from another
+bookie."""
 
 import asyncio
 import itertools
@@ -62,14 +63,14 @@ def bookies(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 
 
 class Ledgers:
-    """Our client on the three bookies."""
+    """Our client on the three bookies, with ledgers to write and read."""
 
     def __init__(self, bookkeeper: BookKeeper, bookies: list[OurBookie]) -> None:
         self.bookkeeper = bookkeeper
         self.bookies = bookies
 
     async def written(self) -> int:
-        """The id of a closed ledger that all three bookies have wholly."""
+        """Writes and closes a ledger of which all three bookies have every entry, and returns its id."""
         writer = await self.bookkeeper.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=3)
         done: asyncio.Future[Append] = asyncio.get_running_loop().create_future()
         writer.append(PAYLOADS, done.set_result)
@@ -105,7 +106,7 @@ async def ledgers(zookeeper: ZooKeeperServer, bookies: list[OurBookie]) -> Async
 
 
 async def read_each(bookie: OurBookie, ledger_id: int) -> list[BookieRc]:
-    """Every entry from this bookie alone: EOK only for one whose digest and payload are right."""
+    """Reads every entry from this bookie alone. EOK stands only for an entry whose digest and payload are right."""
     address = address_in_id(bookie.bookie_id)
     channel = WireChannel(bookie.bookie_id, lambda: address, WireConfig())
     codec = EntryCodec(ledger_id, DigestType.CRC32C, b"")
@@ -157,7 +158,7 @@ async def test_a_damaged_journal_refuses_the_start_and_the_ledger_is_read_from_t
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.97])
 async def test_a_damaged_index_refuses_the_start_or_its_entries(ledgers: Ledgers, part: float) -> None:
-    """Never "no such entry": a recovery would believe it."""
+    """The bookie must never say "no such entry", because a recovery would believe it."""
     ledger_id = await ledgers.written()
     victim = ledgers.bookies[2]
     victim.stop()

@@ -1,4 +1,4 @@
-"""The bookie's HTTP port: what a probe, a scraper and an operator ask."""
+"""The bookie's HTTP port answers what a probe, a scraper and an operator ask."""
 
 import asyncio
 import errno
@@ -25,7 +25,7 @@ from tests.storage.bookie.helpers import Ledgers, add, open_bookie
 
 
 class Running:
-    """What the app is to its HTTP port."""
+    """Stands for the app that the HTTP port asks."""
 
     def __init__(self, bookie: Bookie) -> None:
         self.bookie = bookie
@@ -170,7 +170,7 @@ async def test_a_page_that_fails_is_told_with_its_stack_in_the_log_alone(
 
 
 async def test_a_client_that_reads_no_answer_is_cut_off(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its seat is busy until then, so that others could be shut out."""
+    """The connection would occupy its place until then, and enough of them would shut others out."""
     monkeypatch.setattr(responses, "ANSWER_SECONDS_MAX", 0.05)
     _, writer = await asyncio.open_connection("127.0.0.1", scene.port, limit=1)
     path = "/" + "x" * 7_000

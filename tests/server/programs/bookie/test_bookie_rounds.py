@@ -1,4 +1,4 @@
-"""A few rounds of killed and paused bookies under load; `bookie_rounds` runs as many as you like."""
+"""A few rounds of killed and paused bookies under load; `bookie_rounds` runs as many as one likes."""
 
 from pathlib import Path
 

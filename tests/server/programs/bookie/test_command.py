@@ -1,4 +1,4 @@
-"""`magnetar bookie` as a command: its help, its faults as one sentence, and a start that is cut off."""
+"""`magnetar bookie` as a command: its help, its faults as one sentence, and a start that is interrupted."""
 
 import signal
 import socket

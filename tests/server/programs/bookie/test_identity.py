@@ -1,4 +1,4 @@
-"""A bookie's id and address as Apache makes them of the configuration."""
+"""A bookie's id and address follow from the configuration as Apache's do."""
 
 import socket
 from pathlib import Path

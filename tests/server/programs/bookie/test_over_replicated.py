@@ -1,4 +1,4 @@
-"""A ledger is given up only when it is closed, lies wholly elsewhere, and nobody makes a copy of it here."""
+"""A bookie drops a ledger only when it is closed, is whole on other bookies, and nobody makes a copy of it here."""
 
 import pytest
 
@@ -53,7 +53,7 @@ async def scene() -> Scene:
     await made.put(4, metadata(4, (OTHER,), closed=False))
     await made.put(5, metadata(5, (OTHER,), (THIRD,)))
     await made.put(6, b"damaged")
-    return made  # and ledger 7 is deleted
+    return made  # ledger 7 has no record, so it counts as deleted
 
 
 async def test_only_closed_ledgers_that_do_not_name_this_bookie_go(scene: Scene) -> None:
@@ -78,11 +78,12 @@ async def test_a_ledger_under_a_replication_workers_lock_stays(scene: Scene) -> 
 
 
 async def test_the_metadata_counts_as_it_is_under_the_lock(scene: Scene) -> None:
-    """A worker that was quicker has just made this bookie a member."""
+    """A faster worker has just made this bookie a member, so the record that was read before the lock is out of
+    date."""
     await scene.looks.look()
 
     def locked(event: RecordEvent) -> None:
-        # Runs when the lock exists and before the bookie reads again.
+        # Runs after the lock is made and before the bookie reads the record again.
         pending.append(scene.store.put(ledger_path(1), metadata(1, (ME,))))
 
     pending: list[object] = []

@@ -1,4 +1,5 @@
-"""Whatever stands in ZooKeeper, the steps lead to one record as wanted, and a bookie in the list never drops out."""
+"""Whatever is in ZooKeeper, the steps lead to the one record that is wanted, and a bookie on the list never drops out
+of it."""
 
 from itertools import product
 
@@ -28,6 +29,6 @@ def test_the_steps_end_with_the_wanted_record_alone(wanted: SeenRecord, other: S
 
 
 def test_a_former_sessions_record_is_never_deleted_where_ours_must_stand() -> None:
-    """It might be deleted after ZooKeeper ended that session and we made ours."""
+    """The deletion might arrive after ZooKeeper ended that session and this one made its record."""
     for other in SeenRecord:
         assert next_step(SeenRecord.FORMER, other) is Step.AWAIT_END

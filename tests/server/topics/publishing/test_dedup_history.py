@@ -1,5 +1,5 @@
-"""A deduplicating topic under random histories: a client that repeats itself, loses its connection, and storage that
-fails. Whatever happens, each message stands in the log once, in order, and answers keep the order of the SENDs."""
+"""A deduplicating topic under random histories: the client repeats itself and loses its connection, and the storage
+fails. Whatever happens, each message is in the log once and in order, and answers come in the order of the SENDs."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ STEPS = st.one_of(
 
 
 class Client:
-    """Sends numbered messages, keeps what was not answered, and sends that again after each reconnect."""
+    """Sends numbered messages and remembers those that were not answered, to send them again after each reconnect."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -35,7 +35,7 @@ class Client:
         self.producer: Producer | None = None
         self.next_id = 0
         self.unanswered: list[int] = []
-        """Of this connection, in the order of their SENDs."""
+        """The numbers without an answer on this connection, in the order of their SENDs."""
 
     async def connect(self) -> None:
         again = sorted(set(self._take_answers()))
@@ -57,7 +57,8 @@ class Client:
             )
 
     def _take_answers(self) -> list[int]:
-        """Checks the order of the answers. Returns what is left; what was refused comes again."""
+        """Checks the order of the answers. Returns the numbers that are still without an answer; refused messages are
+        sent again later."""
         answers: list[tuple[int, bool]] = []
         for command, _ in self.cnx.frames:
             if command.type == pb.BaseCommand.SEND_RECEIPT:
@@ -127,8 +128,9 @@ def test_each_message_stands_in_the_log_once_and_in_order(steps: list[Any]) -> N
 
 
 async def turn_on(before: int, on_way: int, meanwhile: int, confirmed: int, fails: bool) -> None:
-    """A client sends `before` messages that are confirmed; `on_way` more are not when deduplication is turned on, and
-    `meanwhile` follow. Some of all these are confirmed or fail, the connection ends, and the client comes back."""
+    """Turns deduplication on while a client is publishing. `before` messages were confirmed by then, `on_way` more were
+    not, and `meanwhile` follow. Some of them are then confirmed or fail, the connection ends, and the client comes
+    back."""
     scene = Scene()
     await scene.topic.prepare()
     scene.ledger.holds_appends = True

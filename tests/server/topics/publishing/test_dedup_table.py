@@ -1,4 +1,4 @@
-"""The rules of deduplication: against a log that is a list, with appends that fail, and restarts at any moment."""
+"""The rules of deduplication, on a log that is a list, with appends that fail and restarts at any moment."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -10,8 +10,8 @@ NAMES = ("a", "b")
 
 
 class Log(RuleBasedStateMachine):
-    """Producers send, and send again from any earlier message; the log confirms in order, or fails what is under way.
-    Nothing may stand in it twice, and nothing may be taken for a duplicate that does not stand in it."""
+    """Producers send, and send again from any earlier message on. The log confirms in order, or fails what is on its
+    way. Nothing may be in the log twice, and nothing may count as a duplicate that is not in the log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Log(RuleBasedStateMachine):
         self._go_back()
 
     def _go_back(self) -> None:
-        """Clients send again what was not confirmed."""
+        """Makes every client send again what was not confirmed."""
         for name in NAMES:
             self.next_id[name] = max((last for owner, _, last in self.log if owner == name), default=-1) + 1
 

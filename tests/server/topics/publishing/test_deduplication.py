@@ -1,4 +1,4 @@
-"""Deduplication of a topic: answers and their order, snapshots, replay, chunks, and turning it on and off."""
+"""Deduplication of a topic: answers and their order, snapshots, replay, chunks, and switching it on and off."""
 
 from dataclasses import replace
 from typing import Any
@@ -36,7 +36,8 @@ async def deduplicating(**settings: Any) -> Scene:
 
 
 async def reloaded(scene: Scene) -> Scene:
-    """As after a kill: the same log, the cursors as they were stored."""
+    """Returns the topic as a broker finds it after a kill: with the same log, and with the cursors as they were
+    stored."""
     scene.load()
     await scene.topic.prepare()
     return scene
@@ -107,7 +108,7 @@ async def test_what_another_connection_has_under_way_cannot_be_judged() -> None:
 
 
 class FragileConnection(FakeConnection):
-    """Ends with the first answer to a SEND, as one that does not read its answers does at some point."""
+    """Closes with the first answer to a SEND, as the connection of a client does that does not read its answers."""
 
     def write(self, data: bytes) -> None:
         super().write(data)

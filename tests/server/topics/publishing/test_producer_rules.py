@@ -1,4 +1,4 @@
-"""Who may produce to a topic, by the access modes, and what a failing storage does to that."""
+"""Who may produce to a topic, by the access modes, and what a failing storage changes about that."""
 
 import pytest
 from hypothesis import given, settings
@@ -79,7 +79,8 @@ def test_those_who_wait_are_bounded_and_served_in_order() -> None:
 
 
 def state_of(fence: PublishFence) -> FenceState:
-    """Asked anew each time."""
+    """Returns the state. A function, because mypy would otherwise take the state of an earlier assert for the present
+    one."""
     return fence.state
 
 

@@ -1,4 +1,4 @@
-"""Producers of a topic: receipts, names, access, and a storage that fails."""
+"""Producers of a topic: receipts, names, access modes, and a storage that fails."""
 
 import asyncio
 import logging
@@ -220,7 +220,7 @@ async def test_who_leaves_while_it_gets_exclusive_access_does_not_keep_it(turns:
     await settle(turns)
     leaving.is_open = False
     if waiting.done():
-        waiting.result().close()  # it was told: its connection closes it
+        waiting.result().close()  # its connection closes a producer that was told that it may produce
     waiting.cancel()
     await settle()
     assert scene.topic.producers == {}

@@ -1,4 +1,4 @@
-"""Publish rates: the bucket alone, and connections that are not read for a while."""
+"""Publish rates: the token bucket alone, and connections that the server stops reading for a while."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from tests.server.topics.scene import Scene, Throttled, in_virtual_time, pass_ti
 def test_no_more_is_taken_than_the_rate_and_one_burst_and_the_last_group(
     rate: int, takes: list[tuple[int, int]]
 ) -> None:
-    """Whoever waits as told stays within the rate over any time from the beginning."""
+    """A producer that waits as it is told stays within the rate, over any time that starts at the beginning."""
     bucket = TokenBucket(rate, 0.0)
     now_s = taken = 0.0
     for pause_ds, count in takes:

@@ -1,15 +1,17 @@
-"""A model of one subscription, seen from its clients, and the claims that every history must keep.
+"""A model of one subscription as its clients see it, and the claims that every history must keep.
 
-1. A message that was acknowledged is not delivered again; of a batch, only what is left of it, and the client is told.
-2. A message is delivered only for a permit, and permits are used up by the messages that are left in an entry.
-3. One active consumer gets every message that is not acknowledged, in order, again from the first one after a rewind.
-4. On a Shared subscription a message is out at one consumer at a time, and it says how often it was asked for again.
-5. While somebody can take messages, none waits: it was sent, or a read is under way.
+1. A message that was acknowledged is not delivered again. Of a batch only the rest is delivered, and the client is
+   told which indexes are left.
+2. A message is delivered only for a permit, and an entry uses up as many permits as messages are left in it.
+3. One active consumer gets every message that is not acknowledged, in order; after a rewind it starts again at the
+   first of them.
+4. On a Shared subscription one consumer at a time has a message, which says how often its redelivery was asked for.
+5. While a consumer can take messages, none waits: each was sent, or a read is under way.
 6. What the broker counts as unacknowledged is what the clients hold.
-7. On a Key_Shared subscription a message comes to its key's owner, while nobody else holds messages of the key, and
-   after all earlier ones of the key that are not acknowledged: they are out at the same consumer. Delayed ones come
-   as their times do.
-8. On a Shared or Key_Shared subscription a delayed message does not come before its time, and not later.
+7. On a Key_Shared subscription a message goes to the owner of its key, while no other consumer holds messages of the
+   key, and after all earlier ones of the key that are not acknowledged, unless the same consumer holds those. Delayed
+   messages come when they are due.
+8. On a Shared or Key_Shared subscription a delayed message comes when it is due, neither before nor after.
 """
 
 import asyncio
@@ -31,20 +33,21 @@ T = TypeVar("T")
 
 KEYS = (b"one", b"two", b"three", b"four", b"five")
 EVERYTHING = "last"
-"""The name of a consumer with sticky ranges that takes all that are free."""
+"""The name of the consumer with sticky ranges that takes every range that is free."""
 RANGES = ((0, 20_000), (20_001, 50_000), (50_001, 65_535))
-"""That three consumers with sticky ranges choose."""
+"""The ranges that the three consumers with sticky ranges choose."""
 
 
 class Client:
-    """One consumer's application."""
+    """The application behind one consumer."""
 
     def __init__(self, cnx: FakeConnection, consumer: Consumer) -> None:
         self.cnx = cnx
         self.consumer = consumer
         self.permits = 0
         self.held: dict[Position, int] = {}
-        """Delivered and neither acknowledged nor given back: bits of the indexes that are left."""
+        """The messages that were delivered and neither acknowledged nor given back; the bits are the batch indexes that
+        are left."""
 
 
 class Model:
@@ -60,13 +63,13 @@ class Model:
         self.positions: list[Position] = []
         self.batch: dict[Position, int] = {}
         self.left: dict[Position, int] = {}
-        """Messages that are not acknowledged: bits of the indexes that are left."""
+        """The messages that are not acknowledged; the bits are the batch indexes that are left."""
         self.keys: dict[Position, bytes] = {}
         self.due_ms: dict[Position, int] = {}
-        """Of delayed ones."""
+        """When each delayed message is due."""
         self.asked_again: dict[Position, int] = {}
         self.last: Position | None = None
-        """Of a single active consumer: what was delivered last since a rewind."""
+        """With a single active consumer: the message that was delivered last since a rewind, if any."""
         self._active: Consumer | None = None
         self._was_switching = False
 
@@ -77,7 +80,7 @@ class Model:
         return self.loop.run_until_complete(program)
 
     def call(self, function: Callable[..., object], *arguments: Any, **named: Any) -> None:
-        """On the loop, as a connection does."""
+        """Calls the function on the loop, as a connection does."""
 
         async def call() -> None:
             function(*arguments, **named)
@@ -110,8 +113,8 @@ class Model:
         return int(self.loop.time() * 1000)
 
     def publish(self, sizes: list[int], delay_ms: int = 0, *, chunked: bool = False) -> None:
-        """One group; size 0 is a message that is no batch. Every other one is delayed, if there is a delay. `chunked`:
-        they are the chunks of one message."""
+        """Publishes one group. A size of 0 is a message that is no batch. With a delay every other message is delayed;
+        with `chunked` they are the chunks of one message."""
         ledger = self.scene.ledger
         payloads = []
         for offset, size in enumerate(sizes):
@@ -154,7 +157,7 @@ class Model:
             self.asked_again.clear()
 
     def acknowledged(self, position: Position, mask: int) -> None:
-        """Only the indexes in `mask` are left of it."""
+        """Records an acknowledgement after which only the indexes in `mask` are left of the message."""
         left = self.left.get(position, 0) & mask
         if left:
             self.left[position] = left
@@ -169,7 +172,7 @@ class Model:
                     del client.held[position]
 
     def given_back(self, client: Client, positions: list[Position]) -> None:
-        """REDELIVER: all of them, or on a Shared subscription the listed ones."""
+        """Records a REDELIVER: of the listed messages on a Shared subscription, otherwise of all."""
         if not self.is_shared:
             if client.consumer is self._active:
                 self.last = None
@@ -179,7 +182,7 @@ class Model:
                 self.asked_again[position] = self.asked_again.get(position, 0) + 1
 
     def moved_to(self, position: Position) -> None:
-        """SEEK: all consumers are disconnected."""
+        """Records a SEEK, which disconnects all consumers."""
         self.clients.clear()
         self.asked_again.clear()
         self.last = None
@@ -190,7 +193,7 @@ class Model:
     # ---- what must be
 
     def check(self) -> None:
-        """At rest: everything was done that can be done without anybody outside."""
+        """Checks the claims at rest: everything has been done that can be done without another event from outside."""
         self.do(settle())
         self._note_rewind()
         for client in self.clients:
@@ -201,7 +204,8 @@ class Model:
         self._check_nothing_waits()
 
     def _note_rewind(self) -> None:
-        """A switch, as soon as it is over, begins at the first message that is not acknowledged."""
+        """Notes that the active consumer has changed. When such a change is over, delivery begins at the first message
+        that is not acknowledged."""
         dispatcher = self.dispatcher
         if isinstance(dispatcher, SingleActiveDispatcher):
             switching = dispatcher._switching is not None
@@ -292,12 +296,13 @@ class Model:
             assert dispatcher.is_reading or dispatcher._retry, f"{sorted(waiting)} wait: {dispatcher.why_idle()}"
 
     def _due(self) -> set[Position]:
-        """What is left and not delayed any more, which a timer is given two milliseconds to notice."""
+        """Returns the messages that are left and due. The timer may notice two milliseconds late."""
         return {each for each in self.left if self.due_ms.get(each, 0) <= self.now_ms - 2}
 
     def _sendable(self, dispatcher: KeySharedDispatcher) -> set[Position]:
-        """What waits and could be sent now by its key; of what was not read yet, all, unless as much waits as may. Who
-        owns a delayed message is looked at when it is due."""
+        """Returns the messages that wait and whose key allows them to be sent now. Unread messages count too, unless
+        the dispatcher holds as many waiting ones as it may. The owner of a delayed message is determined when it is
+        due."""
         holder = {self.keys[each]: client.consumer for client in self.clients for each in client.held}
         out = {position for client in self.clients for position in client.held}
         waits: set[bytes] = set()

@@ -1,4 +1,4 @@
-"""What tests of Shared subscriptions share: messages to tell apart, consumers, and their dispatcher."""
+"""What the tests of Shared subscriptions share: distinguishable messages, consumers, and their dispatcher."""
 
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher

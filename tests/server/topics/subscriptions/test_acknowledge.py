@@ -1,4 +1,4 @@
-"""Acknowledgements: when they are answered, what is refused, and how a cumulative one ends within a batch."""
+"""Acknowledgements: when they are answered, which are refused, and how a cumulative one ends within a batch."""
 
 import asyncio
 

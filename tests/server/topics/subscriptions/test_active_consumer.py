@@ -1,4 +1,4 @@
-"""Which consumer is the one that gets messages: Exclusive refuses all others, Failover chooses among them."""
+"""Which consumer is active: Exclusive refuses all others, Failover chooses one of them."""
 
 import asyncio
 
@@ -82,7 +82,8 @@ async def test_the_first_consumer_is_active_at_once_and_is_told() -> None:
 
 @in_virtual_time
 async def test_a_new_consumer_is_told_with_its_first_permits() -> None:
-    """The Go client drops it before: it begins to listen when it has looked at the answer to SUBSCRIBE."""
+    """The Go client would drop an earlier notice, because it listens only after it has handled the answer to
+    SUBSCRIBE."""
     scene, cnx, other = Scene(PARTITION), FakeConnection(), FakeConnection()
     first = await scene.consumer(cnx, "Failover", consumer_name="a")
     second = await scene.consumer(other, "Failover", consumer_name="b")
@@ -97,7 +98,7 @@ async def test_a_new_consumer_is_told_with_its_first_permits() -> None:
 
 @in_virtual_time
 async def test_a_new_consumer_without_a_queue_is_told_after_a_second() -> None:
-    """It gives permits only when it is asked for a message."""
+    """Such a consumer grants permits only when its application asks for a message."""
     scene, cnx, gone = Scene(PARTITION), FakeConnection(), FakeConnection()
     await scene.consumer(cnx, "Failover", consumer_name="a")
     left = await scene.consumer(gone, "Failover", consumer_name="b")

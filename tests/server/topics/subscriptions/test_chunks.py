@@ -1,11 +1,11 @@
-"""Chunks of large messages on a Shared subscription: one consumer gets all of them."""
+"""One consumer of a Shared subscription gets all chunks of a large message."""
 
 from pulsar_proto.ids import Position
 from tests.server.topics.scene import FakeConnection, Scene, ack, in_virtual_time, payload, redeliver, settle
 
 
 def publish_chunks(scene: Scene, uuid: str, chunks: int) -> None:
-    """A message in so many chunks."""
+    """Publishes one message in this many chunks."""
     scene.ledger.append_now(
         [
             payload(b"%s %d" % (uuid.encode(), index), uuid=uuid, num_chunks_from_msg=chunks, chunk_id=index)

@@ -1,4 +1,4 @@
-"""The index of delayed messages, against a plain dictionary, and how much memory it takes."""
+"""The index of delayed messages, compared with a plain dictionary, and how much memory it takes."""
 
 import random
 import tracemalloc
@@ -24,7 +24,7 @@ def test_it_is_a_dictionary_sorted_by_time(operations: list[tuple[str, int, int,
         first_ledger = 0
         for what, first, second, third in operations:
             if what == "add" and first < first_ledger:
-                continue  # a ledger that was deleted does not come back
+                continue  # a ledger that was deleted gets no new messages
             if what == "add":
                 assert index.add(first, second, third)
                 twin.setdefault((first, second), third)
@@ -90,7 +90,7 @@ def test_deleted_ledgers_make_room() -> None:
 
 
 def test_a_hundred_thousand_messages_take_less_than_two_and_a_half_megabytes() -> None:
-    """Due in any order, over a month; a million then take less than 25 MB."""
+    """They are due in any order, over a month. A million of them then take less than 25 MB."""
     chance = random.Random(1)
     times = [chance.randrange(30 * 86_400_000) for _ in range(100_000)]
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Delayed messages of a topic: passed over until they are due, by every subscription that obeys delays."""
+"""Every subscription that obeys delays passes over the delayed messages of a topic until they are due."""
 
 import asyncio
 from typing import Any, cast
@@ -23,7 +23,7 @@ def scene_in_virtual_time(**settings: Any) -> Scene:
 
 
 def publish(scene: Scene, *messages: tuple[bytes, int]) -> None:
-    """(body, when it is due in ms; 0 for at once)."""
+    """Publishes messages, each given as (body, when it is due in ms); 0 stands for no delay."""
     scene.ledger.append_now(
         [
             payload(body, deliver_at_time=due_ms, ordering_key=body) if due_ms else payload(body, ordering_key=body)

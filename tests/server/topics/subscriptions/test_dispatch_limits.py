@@ -1,4 +1,4 @@
-"""Dispatch rates: no faster than they say, and as fast."""
+"""Dispatch rates: messages come no faster than the rate says, and not slower either."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def limited(**rates: Any) -> EffectivePolicies:
 async def busy(
     kind: str, policies: EffectivePolicies, *names: str, batch: int = 0
 ) -> tuple[Scene, list[FakeConnection]]:
-    """A backlog of 100, and a consumer of each subscription that takes all."""
+    """Makes a backlog of 100 messages, and for each subscription a consumer that takes all of them."""
     scene = Scene()
     scene.topic.set_policies(policies)
     scene.ledger.append_now([payload(b"%d" % number, batch=batch) for number in range(100)])

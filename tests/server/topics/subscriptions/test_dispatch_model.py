@@ -15,7 +15,7 @@ from tests.server.topics.subscriptions.dispatch_model import Client, Model
 
 NOT_IN_MEMORY = Position(10**9, 0)
 SIZES = st.lists(st.sampled_from([0, 0, 0, 1, 3, 5]), min_size=1, max_size=7)
-"""Of a group: 0 is a message that is no batch."""
+"""The sizes of a group's messages; 0 is a message that is no batch."""
 
 
 class Histories(RuleBasedStateMachine):
@@ -98,7 +98,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.model.clients and self.gate is None)
     @rule(data=st.data(), name=st.sampled_from("abc"), permits=st.integers(1, 20))
     def the_last_one_goes_while_a_read_is_under_way(self, data: st.DataObject, name: str, permits: int) -> None:
-        """And another one comes before it ends."""
+        """The last consumer leaves during a read, and another one comes before the read ends."""
         self.ledger.cached_from = NOT_IN_MEMORY
         self.gate = self.ledger.read_gate = asyncio.Event()
         client = self.a_client(data)
@@ -117,7 +117,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.model.clients and self.model.left)
     @rule(data=st.data())
     def acknowledge(self, data: st.DataObject) -> None:
-        """Also what it was never sent, and what another one holds."""
+        """Acknowledges any messages, also those that this consumer never got and those that another one holds."""
         self.acknowledge_all(
             self.a_client(data), data.draw(st.lists(st.sampled_from(sorted(self.model.left)), max_size=4))
         )
@@ -211,7 +211,7 @@ class Histories(RuleBasedStateMachine):
         self.model.check()
 
     def end_well(self) -> None:
-        """Whatever happened: one consumer that reads and acknowledges gets everything that is left."""
+        """Whatever happened before, one consumer that reads and acknowledges gets everything that is left."""
         model = self.model
         if self.gate is not None:
             self.model.call(self.ledger.let_reads_go)

@@ -1,4 +1,5 @@
-"""Messages that lie unacknowledged behind acknowledged ones come again by themselves, where the policy says so."""
+"""Messages that stay unacknowledged behind acknowledged ones are delivered again without a request, when the policy
+says so."""
 
 from typing import Any, cast
 
@@ -33,7 +34,7 @@ def entries(cnx: FakeConnection) -> list[int]:
 
 
 async def scene_with_holes(cnx: FakeConnection, kind: str, **settings: Any) -> tuple[Scene, Any]:
-    """Ten entries were delivered, 3, 4 and 6 acknowledged; the connection's memory is empty."""
+    """Delivers ten entries, of which 3, 4 and 6 are acknowledged. What the connection recorded is forgotten."""
     scene = Scene(**settings)
     scene.ledger.append_now([payload(b"%d" % number, ordering_key=b"k%d" % number) for number in range(10)])
     consumer = await scene.consumer(cnx, kind)
@@ -117,7 +118,7 @@ async def test_what_is_to_be_read_again_after_a_rewind_is_not_sent_twice(kind: s
 @ONE_CONSUMER
 @in_virtual_time
 async def test_what_is_held_after_a_rewind_is_not_sent_twice(kind: str) -> None:
-    """It was read, but there are permits for a part of it only: `read_position` is beyond it."""
+    """The entry was read, so `read_position` is behind it, but the permits suffice for a part of it only."""
     cnx = FakeConnection()
     scene, consumer = await scene_with_holes(cnx, kind)
     dispatcher = consumer.subscription.dispatcher

@@ -1,4 +1,4 @@
-"""How long something has lain in a hole, against a twin that notes when each entry was first seen there."""
+"""How long something has been in a hole, compared with a twin that notes when it first saw each entry there."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ HOLES = st.dictionaries(st.integers(1, 2), st.sets(st.integers(0, 9), min_size=1
 @settings(deadline=None, max_examples=300)
 @given(st.lists(st.tuples(HOLES, st.integers(1, 12)), max_size=14))
 def test_what_is_found_has_been_there_for_the_interval(looks: list[tuple[dict[int, set[int]], int]]) -> None:
-    """Something that is acknowledged never comes back into a hole."""
+    """The twin relies on this: an entry that is acknowledged never gets back into a hole."""
     watch, now = HoleWatch(), 0.0
     since: dict[tuple[int, int], float] = {}
     acked: set[tuple[int, int]] = set()

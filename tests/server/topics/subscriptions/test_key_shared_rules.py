@@ -1,4 +1,4 @@
-"""Who owns a key, as Apache Pulsar's selectors say it, and in all three ways."""
+"""Who owns a key, in all three modes, as Apache Pulsar's selectors decide it."""
 
 import json
 from itertools import pairwise
@@ -64,7 +64,7 @@ def test_no_key_has_slot_zero() -> None:
 @settings(deadline=None, max_examples=50)
 @given(st.sampled_from(["ring", "split"]), st.lists(st.integers(0, 5), max_size=30))
 def test_each_slot_has_one_owner_whoever_comes_and_goes(kind: str, events: list[int]) -> None:
-    """An event takes the member of that number away, or adds one where there is none."""
+    """Each event removes the member of that number, or adds a member when there is none."""
     selector: Selector[Member] = ConsistentHashing(7) if kind == "ring" else AutoSplit()
     members: list[Member] = []
     for event in events:

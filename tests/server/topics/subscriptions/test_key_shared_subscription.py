@@ -1,4 +1,4 @@
-"""Key_Shared subscriptions: what `test_dispatch_model` does not say, refusals and stats first."""
+"""Key_Shared subscriptions: what `test_dispatch_model` does not cover, above all refusals and stats."""
 
 from typing import Any, cast
 
@@ -35,7 +35,8 @@ def keyed(scene: Scene, *keys: bytes) -> None:
 
 
 def keys_split() -> tuple[bytes, bytes]:
-    """One of the lower half of the slots and one of the upper: the second consumer's and the first one's."""
+    """Returns a key in the lower half of the slots, which the second consumer owns, and one in the upper half, which
+    the first one owns."""
     names = [b"%d" % number for number in range(50)]
     lower = next(key for key in names if range_slot(hash_of(key)) <= 32_768)
     return lower, next(key for key in names if range_slot(hash_of(key)) > 32_768)

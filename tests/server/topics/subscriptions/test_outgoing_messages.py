@@ -1,4 +1,4 @@
-"""Entries on their way to consumers: cut, counted, and without what is acknowledged."""
+"""Entries on their way to consumers are limited in number, counted, and stripped of what is acknowledged."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ HEADER = b"header.."
 
 
 class Acks:
-    """Acknowledged entries, and ack sets of others, of ledger 7."""
+    """The acknowledged entries of ledger 7, and the ack sets of some others."""
 
     def __init__(self, acked: set[int], ack_sets: dict[int, list[int]] | None = None) -> None:
         self.acked = acked
@@ -102,7 +102,7 @@ def test_acknowledged_entries_are_left_out(size: int, first: int, acked: set[int
     assert list(left.entry_ids) == expected
     assert left.payloads == [payload(b"%d" % number) for number in expected]
     assert left.counts == [1] * len(expected)
-    # What was held back is looked at again, from where it was.
+    # What was held back is looked at again, from the same place.
     later = acked | data.draw(st.sets(st.integers(0, 70)))
     again = data.draw(st.integers(0, len(expected)))
     assert list(unacknowledged(left, again, Acks(later)).entry_ids) == [e for e in expected[again:] if e not in later]

@@ -1,4 +1,4 @@
-"""Sizes of reads, against a plan that counts one entry after the other."""
+"""Sizes of reads, compared with a plan that counts one entry after the other."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""What Shared subscriptions remember of messages that are out, against plain dictionaries and sets."""
+"""What Shared subscriptions remember of delivered messages, compared with plain dictionaries and sets."""
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,5 @@
-"""Positions in a topic: where a seek leads, which message is the last one, and who is told of the end."""
+"""Positions in a topic: where a seek leads, which message is the last one, and which consumers are told that the end is
+reached."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Shared subscriptions: what one consumer does not acknowledge goes to another, or comes again."""
+"""On a Shared subscription, what one consumer does not acknowledge goes to another one, or comes again."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Turns on a Shared subscription, against a twin that looks at everybody."""
+"""Turns on a Shared subscription, compared with a twin that looks at every consumer."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ class Taker:
 
 
 class Turns(RuleBasedStateMachine):
-    """Whom it may be the turn of, by a look at everybody."""
+    """The twin: determines who may be next by a look at every consumer."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Shared subscriptions: consumers take turns, hold no more than they may, and acknowledge in any order."""
+"""Shared subscriptions: consumers take turns, hold no more messages than they may, and acknowledge in any order."""
 
 import pytest
 

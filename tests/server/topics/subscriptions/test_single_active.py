@@ -163,7 +163,7 @@ async def test_failed_reads_are_repeated_ever_more_slowly_until_one_works() -> N
     for _ in range(12):
         await pass_time(15)
         tries.append(len(scene.ledger.reads))
-    # 0 s, then after 15, 30, 60 and 60 s.
+    # The tries come at 0 s and then after 15, 30, 60 and 60 s.
     assert tries == [2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5]
     assert bodies(cnx) == [b"a"]
 

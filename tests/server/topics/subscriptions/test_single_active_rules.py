@@ -1,4 +1,4 @@
-"""Which consumer is active, against Java's sorted map of ring points written out."""
+"""Which consumer is active, compared with Java's sorted map of ring points, written out."""
 
 from bisect import bisect_left
 
@@ -14,13 +14,13 @@ TOPIC = "persistent://public/default/t"
 
 
 def java_order(name: str) -> list[int]:
-    """UTF-16 units, as String.compareTo sees them."""
+    """Returns the name's UTF-16 units, in the order of which String.compareTo sorts."""
     encoded = name.encode("utf-16-be")
     return [int.from_bytes(encoded[at : at + 2], "big") for at in range(0, len(encoded), 2)]
 
 
 def twin(candidates: list[Candidate], topic: str, partition_index: int, always_hash: bool) -> Candidate:
-    """AbstractDispatcherSingleActiveConsumer, with a sorted list for its TreeMap."""
+    """Does what Java's AbstractDispatcherSingleActiveConsumer does, with a sorted list for its TreeMap."""
     consumers = sorted(candidates, key=lambda candidate: (candidate.priority, java_order(candidate.name)))
     consumers = [candidate for candidate in consumers if candidate.priority == consumers[0].priority]
     if partition_index >= 0 and not always_hash:

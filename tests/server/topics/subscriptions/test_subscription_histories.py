@@ -1,9 +1,9 @@
-"""Random histories of a topic's subscriptions: several clients subscribe, seek, unsubscribe and leave, an operator
+"""Random histories of a topic's subscriptions: several clients subscribe, seek, unsubscribe and leave, and an operator
 creates, resets and deletes, all at the same time, while every step of the storage takes a while and some fail.
 
 Claims: every call ends; no consumer is on a subscription that is gone; no subscription takes another one's place; the
-cursors are those of the durable subscriptions; whoever is disconnected without having asked is told; and whoever is
-connected in the end gets messages.
+cursors are those of the durable subscriptions; a client that is disconnected without its own request is told so; and
+every consumer that is connected in the end gets messages.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ TYPES = ("Exclusive", "Exclusive", "Shared", "Failover", "Key_Shared")
 
 
 class SlowConnection(FakeConnection):
-    """Takes a while to say whether it lives, and is sometimes dead."""
+    """Takes a while to say whether it is alive, and is sometimes dead."""
 
     def __init__(self, number: int, random: Random) -> None:
         super().__init__(f"/127.0.0.1:{5000 + number}")
@@ -119,7 +119,7 @@ class History:
         consumer.close()
 
     async def _unsubscribe(self, consumer: Consumer) -> None:
-        self.left_by_themselves.add(consumer)  # its client is answered
+        self.left_by_themselves.add(consumer)  # the answer to UNSUBSCRIBE tells its client
         await consumer.unsubscribe(self.random.random() < 0.5)
 
     async def _operator(self) -> None:
@@ -147,7 +147,7 @@ class History:
         self.subscriptions.append(subscription)
 
     async def _answered(self, call: Awaitable[None]) -> None:
-        with contextlib.suppress(PulsarError):  # which is an answer too
+        with contextlib.suppress(PulsarError):  # an error is an answer too
             await call
 
     # --- claims ------------------------------------------------------------------------------------------------------
