@@ -22,6 +22,7 @@ CALL_MODULES = (
     "offload_calls",
     "partition_calls",
     "permission_calls",
+    "produce_calls",
     "resource_group_calls",
     "resource_quota_calls",
     "schema_calls",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from magnetar.server.broker.client_counters import ClientCounters
+from magnetar.server.broker.http_publishing import HttpPublishing
 from magnetar.server.broker.write_readiness import WriteReadiness
 from magnetar.server.config.connection_settings import ConnectionSettings
 from magnetar.server.namespaces.topic_watchers import TopicWatchers
@@ -49,6 +50,7 @@ class Broker:
         self.metrics_page: SharedResult[list[bytes]] = SharedResult()
         """A page of many topics is large, so scrapes that come at the same time share one."""
         self.watchers = TopicWatchers(service.catalog, service.metadata)
+        self.http_publishing = HttpPublishing(limits.max_message_publish_buffer_size_in_mb << 20)
         self.lookups_in_progress = 0
         self._background: set[asyncio.Task[None]] = set()
 

@@ -16,7 +16,7 @@ NO_OFFLOADING = "This broker does not offload: all messages stay in its own ledg
 NO_SHADOW_TOPICS = "This broker does not have shadow topics: a topic's messages are shown by that topic only"
 NO_MIGRATION = "This broker does not move its clients to another cluster"
 NO_WEBSOCKET = "The WebSocket service is not enabled in this broker: use the binary protocol"
-NO_REST_PRODUCER = "This broker does not take messages over HTTP: use the binary protocol"
+NO_REST_CONSUMER = "Over HTTP messages are only published: POST /topics/{domain}/{tenant}/{namespace}/{topic}"
 NO_PROXY = "This is a broker: statistics of a proxy are told by the proxy"
 NO_PENDING_OPERATIONS = "Operations on ledgers are not counted by topic; internalStats of a topic has what waits"
 NO_AVAILABILITY = "One broker bears all bundles: there is no availability to compare"
@@ -33,7 +33,7 @@ ABSENT = tuple(
         (r"admin/v2/broker-stats/broker-resource-availability", 409, NO_AVAILABILITY),
         (r"(admin/v2/)?proxy-stats", 404, NO_PROXY),
         (r"ws", 404, NO_WEBSOCKET),
-        (r"topics", 404, NO_REST_PRODUCER),
+        (r"topics", 404, NO_REST_CONSUMER),
         (
             r"admin/(namespaces|(non-)?persistent|clusters|properties|brokers|broker-stats|resource-quotas)",
             404,

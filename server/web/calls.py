@@ -31,6 +31,8 @@ class Call:
     query: "MultiMapping[str]"
     headers: Mapping[str, str]
     body: bytes = field(default=b"", repr=False)
+    remote_address: str = ""
+    """`/host:port` of the caller, as Pulsar's stats print it."""
 
     def all_of(self, name: str) -> list[str]:
         """Returns every value of a query parameter that may be given more than once."""

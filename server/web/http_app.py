@@ -128,7 +128,8 @@ class _Incoming:
         request, route = self._request, found.routes[self._method]
         self.role = await _admit(self._broker, route, found, request)
         body = await _body_of(request)
-        return await route.handler(Call(self._broker, found.parts, request.query, request.headers, body))
+        address = _address_of(request)
+        return await route.handler(Call(self._broker, found.parts, request.query, request.headers, body, address))
 
 
 async def _admit(broker: "Broker", route: Route, found: PathReading, request: web.BaseRequest) -> str | None:
@@ -141,6 +142,11 @@ async def _admit(broker: "Broker", route: Route, found: PathReading, request: we
         broker.security, route.needs, request.path, found.parts, request.headers, certificate, request.remote or ""
     )
     return None if principal is None else str(principal)
+
+
+def _address_of(request: web.BaseRequest) -> str:
+    peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+    return f"/{f'[{peer[0]}]' if ':' in peer[0] else peer[0]}:{peer[1]}" if peer else "/unknown"
 
 
 async def _body_of(request: web.BaseRequest) -> bytes:

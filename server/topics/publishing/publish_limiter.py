@@ -28,6 +28,11 @@ class PublishLimiter:
         self._waiting: set[ClientConnection] = set()
         self._timer: asyncio.TimerHandle | None = None
 
+    def wait_seconds(self) -> float:
+        """Returns how long nobody should publish, or 0 while the rate is kept. For publishers that can be asked to wait
+        before they publish."""
+        return self._wait_seconds(self._loop.time())
+
     def took(self, cnx: ClientConnection, messages: int, size_bytes: int) -> None:
         """Called after messages were published over `cnx`. Stops reading the connection when the rate is exceeded."""
         now_s = self._loop.time()

@@ -1,0 +1,121 @@
+"""A producer for one call of the web port: the topic's own code takes its messages as it takes a client's, and writes
+its receipts to this object in place of a socket.
+
+The receipts and refusals of a producer come in the order of its SENDs (`Producer.refuse`, `CheckedPublisher`), so the
+n-th answer is that to the n-th message.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from struct import Struct
+
+from magnetar.server.topics.base_topic import BaseTopic
+from magnetar.server.topics.publishing.producer import Producer, Sends
+from pulsar_proto.ids import Position, signed64
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import parse_command
+
+CLIENT_VERSION = "Magnetar-HTTP"
+PROTOCOL_VERSION = 20
+PRODUCER_ID = 1
+
+CLOSED_MEANWHILE = "The topic closed its producers before it confirmed the message, which may be stored or not"
+
+_SIZES = Struct(">II").unpack_from
+
+Stored = Position | str
+"""Where a message was stored, or why it was not."""
+
+
+class HttpProducer:
+    """Implements `ClientConnection` for one producer of one topic. Used on the event loop's thread. Its user closes the
+    producer at the end."""
+
+    def __init__(self, remote_address: str) -> None:
+        self.remote_address = remote_address
+        self.client_version = CLIENT_VERSION
+        self.protocol_version = PROTOCOL_VERSION
+        self.is_open = True
+        self.is_writable = True
+        self._answers: list[Stored] = []
+        self._wanted = 0
+        self._answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def connect(self, topic: BaseTopic, name: str, schema: pb.Schema) -> Producer:
+        """Connects to the topic. With an empty name the broker makes one, so that calls do not wait for each other.
+        Raises PulsarError."""
+        command = pb.CommandProducer(
+            topic=topic.name.full,
+            producer_id=PRODUCER_ID,
+            request_id=1,
+            user_provided_producer_name=bool(name),
+            schema=schema,
+            producer_access_mode=pb.Shared,
+        )
+        if name:
+            command.producer_name = name
+        return await topic.add_producer(self, command)
+
+    async def publish(self, producer: Producer, sends: Sends) -> list[Stored]:
+        """Publishes the messages and returns what became of each, once that is known."""
+        if not sends:
+            return []
+        self._wanted = len(sends)
+        producer.publish(sends)
+        if producer.is_closed:
+            self._give_up()
+        await self._answered
+        return self._answers
+
+    # --- ClientConnection --------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        for frame in _commands(data):
+            command = parse_command(frame)
+            if command.type == pb.BaseCommand.SEND_RECEIPT:
+                place = command.send_receipt.message_id
+                self._answers.append(Position(signed64(place.ledgerId), signed64(place.entryId)))
+            elif command.type == pb.BaseCommand.SEND_ERROR:
+                self._answers.append(command.send_error.message)
+        if self._wanted and len(self._answers) >= self._wanted and not self._answered.done():
+            self._answered.set_result(None)
+
+    def write_frames(self, chunks: list[bytes]) -> None:
+        self.write(b"".join(chunks))
+
+    def when_writable(self, callback: Callable[[], None]) -> None:
+        """It is writable always, so nobody waits."""
+
+    def throttle_reading(self, key: object) -> None:
+        """Has no effect: there is nothing more to read. The next calls wait for the rate before they publish."""
+
+    def release_reading(self, key: object) -> None:
+        """Has no effect, as `throttle_reading` has none."""
+
+    def close_producer(self, producer_id: int) -> None:
+        self._give_up()
+
+    def close_consumer(self, consumer_id: int) -> None:
+        """It has no consumers."""
+
+    async def check_liveness(self) -> bool:
+        return self.is_open
+
+    def close(self, reason: str) -> None:
+        self.is_open = False
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """The topic answers no more: what has no answer yet is not known to be stored."""
+        self._answers += [CLOSED_MEANWHILE] * (self._wanted - len(self._answers))
+        if self._wanted and not self._answered.done():
+            self._answered.set_result(None)
+
+
+def _commands(data: bytes) -> Iterator[bytes]:
+    """Yields the command of each frame. Our own code has written them, so they are sound."""
+    at = 0
+    while at < len(data):
+        total, size = _SIZES(data, at)
+        yield data[at + 8 : at + 8 + size]
+        at += 4 + total
