@@ -99,7 +99,7 @@ def _write_many(schema: AvroSchema, value: Any, place: str, depth: int, out: byt
         raise _fault(place, value, "an object, for a map" if is_map else "an array")
     if value:
         out += _long(len(value))
-    for key, each in value.items() if is_map else enumerate(value):
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value):
         if is_map:
             _write_primitive("string", key, place, out)
         _write(schema.inner, each, f"{place}[{shown(key)}]", depth + 1, out)
