@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from compat_tests.harness import Server, ServerFailedError
-from magnetar.storage.bookie.journal_format import BATCH_HEADER_SIZE
-from magnetar.storage.bookie.journal_replay import journal_path
+from magnetar.storage.bookie.journal_format import BATCH_HEADER_SIZE, FILE_HEADER_SIZE
+from magnetar.storage.bookie.journal_replay import journal_path, list_journals
 from magnetar.storage.bookie.last_mark import LastMarkFile
 from tests.damage.cases import Trial, all_cases
 from tests.damage.kinds import kinds_of
@@ -41,11 +41,17 @@ def test_a_sample_of_the_matrix_loses_nothing_silently(scenes: dict[str, Scene],
 
 
 def behind_the_mark(scene: Scene) -> tuple[Path, int]:
-    """Returns a place in the first batch that replay reads. More than one journal stands behind it."""
+    """Returns a journal and an offset in the first batch that replay reads. More than one journal stands behind it, so
+    that damage there is not a torn end. If the mark stands at the end of a journal, the batch is the next one's."""
     mark = LastMarkFile(str(scene.folder / "ledgers" / "lastMark")).load()
     assert mark is not None
     (position,) = mark.positions
-    return Path(journal_path(str(scene.folder / "journal"), position.journal_id)), position.offset + BATCH_HEADER_SIZE
+    folder = str(scene.folder / "journal")
+    path = Path(journal_path(folder, position.journal_id))
+    if path.stat().st_size > position.offset:
+        return path, position.offset + BATCH_HEADER_SIZE
+    following = min(each for each in list_journals(folder) if each > position.journal_id)
+    return Path(journal_path(folder, following)), FILE_HEADER_SIZE + BATCH_HEADER_SIZE
 
 
 @pytest.mark.parametrize("kind", ["journal", "index, MANIFEST", "metadata.sqlite"])
