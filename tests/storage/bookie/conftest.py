@@ -1,4 +1,4 @@
-"""The bookie in memory behind a port, for the tests of the wire."""
+"""Fixtures for the tests of the wire: a bookie in memory behind a port."""
 
 from tests.storage.bookie.wire_support import served
 

@@ -1,6 +1,6 @@
 """A process for test_crash.py: writes to a bookie under load and prints what was acknowledged, until it is killed.
 
-Lines: "add <ledger> <first> <count>", "fence <ledger>", each after the answer of the bookie.
+It prints "add <ledger> <first> <count>" or "fence <ledger>", each after the bookie has answered.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ def say(text: str) -> None:
 
 
 class Writer:
-    """Writes one ledger after the other, several groups under way, and fences each at its end."""
+    """Writes one ledger after the other, with several groups under way, and fences each at its end."""
 
     def __init__(self, bookie: Bookie, ledger_id: int, step: int) -> None:
         self.bookie = bookie

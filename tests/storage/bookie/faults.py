@@ -1,4 +1,4 @@
-"""Files that fail when a test says so: real files, real content, chosen errors."""
+"""Files that fail when a test says so: they are real files with real content, and the test chooses the errors."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from magnetar.storage.bookie.durable_file import DurableFile
 
 
 class Faults:
-    """Settings of all files that `open` made. `gate` holds syncs back while it is closed."""
+    """What all files that `open` made do wrong. Syncs wait while `gate` is closed."""
 
     def __init__(self) -> None:
         self.write_error: int | None = None
@@ -22,7 +22,7 @@ class Faults:
         self.log_synced = threading.Event()
         self.before_sync_of: Callable[[str], None] = lambda path: None
         self.durable_sizes: dict[str, int] = {}
-        """Up to where each file is synced."""
+        """By file: up to which size it has been synced."""
         self.writes = 0
         self.syncs = 0
         self.buffers: list[list[bytes]] = []

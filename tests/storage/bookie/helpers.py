@@ -17,7 +17,7 @@ _HEADER = struct.Struct(">qqqqI")
 
 
 def entry_of(ledger_id: int, entry_id: int, payload: bytes = b"") -> bytes:
-    """Header with a digest that nobody checks here, then a payload that tells the entry from any other."""
+    """Makes an entry: a header, a digest that no bookie checks, and a payload that no other entry has."""
     return _HEADER.pack(ledger_id, entry_id, entry_id - 1, 0, 0) + (payload or b"payload of %d" % entry_id)
 
 
@@ -36,7 +36,7 @@ def config_in(folder: Path, **values: Any) -> BookieConfig:
 
 
 class Ledgers:
-    """The ledgers that the metadata lists."""
+    """The list of ledgers that the metadata would give."""
 
     def __init__(self) -> None:
         self.ids: set[int] = set(range(1000))
@@ -65,7 +65,7 @@ async def running(folder: Path, ledgers: Ledgers | None = None, **values: Any) -
 def start_add(
     bookie: Bookie, ledger_id: int, entry_ids: Sequence[int], entries: Sequence[bytes], flags: int = 0, key: bytes = KEY
 ) -> "asyncio.Future[int]":
-    """The future is done with the return code."""
+    """Starts an add, and returns a future of its return code."""
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     bookie.add_entries(ledger_id, key, entry_ids, entries, flags, lambda ids, rc: future.set_result(rc))
     return future
@@ -78,7 +78,7 @@ async def add(
 
 
 async def writable(bookie: Bookie) -> None:
-    """Returns when the bookie takes writes (again)."""
+    """Returns once the bookie accepts writes."""
     changed = asyncio.Event()
     end = bookie.on_mode_change(lambda _: changed.set())
     async with asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""A journal of its own, groups to put into it, and what a replay finds."""
+"""A journal without a bookie, groups to put into it, and what a replay of it finds."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A disk that is really full: a small tmpfs, filled and emptied by the test. Needs root to mount it."""
+"""A disk that is really full: a small tmpfs, which the test fills and empties. Only root may mount it."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(folder: Path, mebibytes: int) -> Iterator[SmallDisk]:
-    """Over a folder that is there. Skips the test where it may not mount."""
+    """Mounts a small tmpfs over an existing folder. Skips the test when it may not mount."""
     command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)]
     if subprocess.run(command, capture_output=True).returncode:
         pytest.skip("may not mount a tmpfs here")

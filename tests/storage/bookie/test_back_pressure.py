@@ -1,4 +1,5 @@
-"""Adds beyond the write cache wait, in order and within bounds, and are refused after the throttle time."""
+"""Adds that do not fit into the write cache wait, in order and up to a bound, and are refused after the throttle
+time."""
 
 import asyncio
 import threading
@@ -47,7 +48,7 @@ async def test_a_group_that_waits_too_long_is_refused(tmp_path: Path) -> None:
     async with running(
         tmp_path, open_file=faults.open, db_storage_max_throttle_time_ms=50, gc_wait_time=100_000, **SMALL_CACHE
     ) as bookie:
-        faults.gate.clear()  # neither journal nor log gets on
+        faults.gate.clear()  # neither the journal nor the entry log can sync now
         pending = [start_add(bookie, 1, ids, entries_of(1, ids, 1000)) for ids in groups(12)]
         async with asyncio.timeout(60):
             assert await pending[-1] == BookieRc.ETOOMANYREQUESTS
@@ -136,7 +137,7 @@ async def test_adds_that_wait_are_refused_when_the_disk_is_full(tmp_path: Path) 
 
 
 class HeldReads:
-    """The disk's reads stand still until `go` is set; `order` is the order in which they were made."""
+    """Makes reads of the disk wait until `go` is set. `order` is the order in which they were asked for."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go = threading.Event()
@@ -154,7 +155,7 @@ class HeldReads:
 async def test_reads_beyond_the_limit_wait_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one_by_one: dict[str, Any] = {"max_pending_read_requests": 1, "num_read_worker_threads": 1}
     async with running(tmp_path, **one_by_one) as bookie:
-        assert await add(bookie, 1, range(8), size=70_000) == BookieRc.EOK  # a block each
+        assert await add(bookie, 1, range(8), size=70_000) == BookieRc.EOK  # one block for each
         await bookie.checkpoint()
         held = HeldReads(monkeypatch)
         reads = [asyncio.ensure_future(bookie.read_entry(1, i)) for i in range(8)]

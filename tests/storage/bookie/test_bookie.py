@@ -1,4 +1,4 @@
-"""A whole bookie by its channel: adds, reads, fences, restarts."""
+"""A whole bookie, used through its channel: adds, reads, fences, restarts."""
 
 import asyncio
 import logging
@@ -198,7 +198,7 @@ async def test_every_fence_answer_waits_for_the_durable_record_also_an_error(tmp
         faults.wrote.clear()
         reads = [asyncio.ensure_future(rc_of(bookie.read_entry(1, -1, ReadFlags.FENCING, KEY))) for _ in range(2)]
         syncs = faults.syncs
-        assert await asyncio.to_thread(faults.wrote.wait, 60)  # the record is written, and its sync is held back
+        assert await asyncio.to_thread(faults.wrote.wait, 60)  # the record is written, but its sync is held back
         done, _ = await asyncio.wait(reads, timeout=0.05)
         assert not done
         faults.gate.set()
@@ -254,7 +254,7 @@ async def test_the_key_record_is_durable_before_any_entry_of_the_ledger(tmp_path
     faults.write_error = None
     await writable(bookie)
     assert await add(bookie, 1, range(5, 10)) == BookieRc.EOK
-    faults.sync_error = IO_ERROR  # no checkpoint any more: the next start has the journal alone
+    faults.sync_error = IO_ERROR  # no checkpoint comes any more, so the next start has only the journal
     await bookie.close()
     async with running(tmp_path) as again:
         assert await read_all(again, 1, 5, 9) == entries_of(1, range(5, 10))

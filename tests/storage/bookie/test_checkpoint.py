@@ -1,4 +1,4 @@
-"""Checkpoints: what they move to the logs, when they start, and what a failed one leaves."""
+"""Checkpoints: what they move to the entry logs, when they start, and what a failed one leaves."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ def test_the_marks_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["00000001", "00000002 00000001"])
 def test_marks_of_earlier_versions_are_read(tmp_path: Path, version: str) -> None:
-    """They know no manifest."""
+    """Marks of these versions do not name a manifest."""
     path = tmp_path / "lastMark"
     data = bytes.fromhex(f"4d474d4b {version} 0000000000000002 0000000000000064 000000000000000a 0000000000000005")
     path.write_bytes(data + crc32c(data).to_bytes(4))
@@ -67,7 +67,7 @@ def test_marks_of_earlier_versions_are_read(tmp_path: Path, version: str) -> Non
 
 
 async def test_an_older_index_in_the_place_of_the_newer_one_is_refused(tmp_path: Path) -> None:
-    """RocksDB takes an older manifest for the truth, and what its log holds behind it for what comes next."""
+    """RocksDB would believe an older manifest, and take what its log holds behind it for what comes next."""
     index = tmp_path / "bookie" / "ledgers" / "index"
     async with running(tmp_path / "bookie") as bookie:
         await add(bookie, 1, range(5))
@@ -201,7 +201,7 @@ async def test_after_a_failed_sync_of_a_log_the_journal_still_has_everything(tmp
 async def test_bytes_behind_the_end_of_the_manifest_are_refused_and_a_torn_record_is_not(
     tmp_path: Path, kind: int
 ) -> None:
-    """RocksDB never returned from opening an index with some of these."""
+    """Some of these bytes made RocksDB's open run for ever."""
     async with running(tmp_path) as bookie:
         await add(bookie, 1, range(5))
     (manifest,) = (tmp_path / "ledgers" / "index").glob("MANIFEST-*")

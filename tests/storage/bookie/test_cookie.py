@@ -1,4 +1,4 @@
-"""A data folder of another bookie, or one with a part missing, is refused with the reason."""
+"""The start is refused, with the reason, when a data folder belongs to another bookie or a part of it is missing."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Every way in which a bookie's cookies can disagree stops the start with what differs."""
+"""In every way in which a bookie's cookies can disagree, the start is refused with what differs."""
 
 from collections.abc import Mapping, Sequence
 

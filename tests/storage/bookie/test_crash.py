@@ -1,4 +1,5 @@
-"""A process that writes under load is killed with SIGKILL at any moment; what it acknowledged is there afterwards."""
+"""A process that writes under load is killed with SIGKILL at a random moment; what it acknowledged is there
+afterwards."""
 
 import subprocess
 import sys
@@ -27,7 +28,7 @@ class Acknowledged:
             self.fenced.add(int(words[1]))
 
     def run_and_kill(self, folder: Path, first_ledger: int, lines: int) -> None:
-        """Kills after so many answers; those that were on their way count too."""
+        """Kills the process after this many answers. Answers that it had printed by then count too."""
         command = [sys.executable, "-m", "tests.storage.bookie.crash_child", str(folder), str(first_ledger)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
             assert child.stdout is not None

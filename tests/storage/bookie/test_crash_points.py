@@ -1,5 +1,5 @@
-"""Power loss at chosen syncs of every kind of file: the folder is copied just before one, what is not synced is torn,
-the copy is opened."""
+"""Power loss at chosen syncs of every kind of file: just before the sync the folder is copied, what is not synced is
+torn in the copy, and the copy is opened."""
 
 import os
 import random
@@ -22,8 +22,9 @@ ROUNDS = 40
 class PowerLoss:
     """Freezes what the disk would hold at the `nth` sync of a kind: all synced bytes and a random part of the others.
 
-    Kinds: `journal` and `log` (entry logs) are files of the bookie, `index` is a synced write of RocksDB, `new file`
-    the content of one that replaces another (the mark, a journal's begin), `folder` what makes its name durable.
+    The kinds are `journal` and `log` (files of the bookie), `index` (a synced write of RocksDB), `new file` (the
+    content of a file that replaces another: the mark, or the beginning of a journal) and `folder` (which makes the new
+    file's name durable).
     """
 
     def __init__(self, folder: Path, frozen: Path, kind: str, nth: int) -> None:
@@ -36,7 +37,7 @@ class PowerLoss:
         self.at_loss: tuple[dict[int, int], set[int]] | None = None
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Sees the syncs that do not go through the files of `faults`."""
+        """Also counts the syncs that do not go through the files of `faults`."""
         real_fsync, real_write = os.fsync, EntryIndex._write
 
         def fsync(fd: int) -> None:
@@ -70,7 +71,8 @@ class PowerLoss:
                 self._tear(copy, durable)
 
     def _tear(self, path: Path, durable: int) -> None:
-        """Pages reach the disk in any order or not at all."""
+        """Leaves a random part of the pages that were not synced, because pages reach the disk in any order or not at
+        all."""
         size = path.stat().st_size
         with open(path, "r+b") as file:
             for start in range(durable, size, 4096):
@@ -82,8 +84,8 @@ class PowerLoss:
 
 
 async def work(bookie: Bookie, loss: PowerLoss, ledgers: Ledgers) -> None:
-    """Adds to several ledgers, with checkpoints, changes of files, fences and deletions among them; one thing at a
-    time, so that no other thread changes the folder while it is copied."""
+    """Adds to several ledgers, with checkpoints, changes of files, fences and deletions between the adds. It does one
+    thing at a time, so that no other thread changes the folder while it is copied."""
     for number in range(ROUNDS):
         for ledger in range(LEDGERS):
             if ledger in loss.fenced:
@@ -136,7 +138,7 @@ async def test_nothing_acknowledged_is_lost_whenever_the_power_fails(
             assert [await again.read_entry(ledger, i) for i in range(count)] == expected
         for ledger in fenced:
             assert await add(again, ledger, range(10_000, 10_001)) == BookieRc.EFENCED
-        # What was not acknowledged is either not there or whole, and the ledger goes on.
+        # An entry that was not acknowledged is either missing or whole, and the ledger can be written on.
         for ledger, count in acknowledged.items():
             for entry_id in range(count, count + 7):
                 assert await read_or_code(again, ledger, entry_id) in (

@@ -1,4 +1,4 @@
-"""Bits that flip on disk while the bookie is down: found, named, never answered as data."""
+"""Bits that flip on disk while the bookie is down are found and reported, and never answered as data."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ COUNT = 400
 
 
 async def written(folder: Path, *, checkpoint: bool) -> None:
-    """Leaves the folder as a kill would: a copy of a running bookie's."""
+    """Leaves the folder `copy` as a kill would leave it: a copy of a running bookie's folder."""
     bookie = await open_bookie(folder / "live")
     for first in range(0, COUNT, 20):
         await add(bookie, 1, range(first, first + 20), size=500)
@@ -60,7 +60,7 @@ async def test_a_flipped_bit_in_the_journal_is_found(tmp_path: Path, share: floa
         assert caught.value.file == str(journal)
         assert caught.value.offset <= offset
     else:
-        # In the last batch it cannot be told from a torn write: that batch is cut, and said so.
+        # Damage in the last batch looks like a torn write, so that batch is cut off, and the log says so.
         async with running(tmp_path / "copy") as bookie:
             assert await read_all(bookie, 1, 0, COUNT - 21) == entries_of(1, range(COUNT - 20), 500)
 
@@ -145,7 +145,7 @@ async def test_a_missing_entry_log_is_named(tmp_path: Path, caplog: pytest.LogCa
 
 
 async def test_an_entry_log_that_is_cut_loses_only_what_was_cut_off(tmp_path: Path) -> None:
-    """Reading ahead reaches behind the end of the file: what stands before it is read all the same."""
+    """Reading ahead reaches beyond the file's end; what is before the end is read all the same."""
     await written(tmp_path, checkpoint=True)
     log = files_of(tmp_path / "copy", ".log")[0]
     blocks = [found for found in read_entry_log(str(log)) if isinstance(found, SeenBlock)]

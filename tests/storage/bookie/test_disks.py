@@ -1,4 +1,4 @@
-"""When a disk counts as full, as usable again, and what may be written meanwhile."""
+"""When a disk counts as full, when as usable again, and what may be written meanwhile."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A durable file takes any number of buffers, and goes on where the kernel took less than it was given."""
+"""A durable file writes any number of buffers, and continues when the kernel took only a part of them."""
 
 import os
 from pathlib import Path

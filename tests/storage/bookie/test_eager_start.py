@@ -1,4 +1,5 @@
-"""Coroutines that run to their first wait at once: results, waits, errors and cancellation are as in a task."""
+"""A coroutine that is started eagerly runs to its first wait at once; its results, waits, errors and cancellation are
+as in a task."""
 
 import asyncio
 

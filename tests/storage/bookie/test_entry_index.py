@@ -1,4 +1,4 @@
-"""The RocksDB index of runs, against a dumb twin and against damage."""
+"""The RocksDB index of runs, compared with a simple twin, and its behaviour when it is damaged."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ from tests.storage.bookie.helpers import entry_of, flip_byte
 
 
 class Store:
-    """Index, log and reader, filled as checkpoints do."""
+    """An index, an entry log and a reader, filled as checkpoints fill them."""
 
     def __init__(self, folder: Path, block: int = 2000) -> None:
         (folder / "logs").mkdir(exist_ok=True)
@@ -39,7 +39,7 @@ class Store:
         self.index.apply([(ledger_id, placed)], [], self.reader.ids_of)
 
     def version(self, ledger_id: int, entry_id: int) -> int | None:
-        """Which flush wrote what is read."""
+        """Returns the number of the flush that wrote the entry, as it is read now."""
         found = self.reader.read(ledger_id, entry_id, 0)
         return int(found[0][36:].split(b":")[0]) if found else None
 
@@ -214,7 +214,8 @@ def test_flipped_bits_in_the_index_are_found_and_never_read_as_data(tmp_path: Pa
         store.flush(1, range(start, start + 300))
     if suffix == ".sst":
         store.index._db.flush()
-    shutil.copytree(tmp_path / "live", tmp_path / "copy")  # as a kill leaves it: closing would empty RocksDB's log
+    # a copy is what a kill leaves; closing would empty RocksDB's log
+    shutil.copytree(tmp_path / "live", tmp_path / "copy")
     store.close()
     index = tmp_path / "copy" / "index"
     path = max((path for path in index.iterdir() if path.suffix == suffix), key=os.path.getsize)

@@ -25,8 +25,8 @@ def block_bytes(ids: list[int], entries: list[bytes]) -> bytes:
 
 def test_a_block_byte_by_byte() -> None:
     rest = bytes.fromhex(
-        "0000000000000004 0000000000000007 0000000000000009 00000002 00000000 00000010"  # generation ... length
-        "00000003 00000005"
+        # from the generation to the length
+        "0000000000000004 0000000000000007 0000000000000009 00000002 00000000 0000001000000003 00000005"
     )
     rest += b"abcdefgh"
     assert block_bytes([9, 10], [b"abc", b"defgh"]) == b"MGEB" + crc32c(rest).to_bytes(4, "big") + rest

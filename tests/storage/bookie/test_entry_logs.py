@@ -162,7 +162,7 @@ def test_a_damaged_footer_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_a_message_that_looks_like_a_footer_does_not_hide_what_the_log_holds(tmp_path: Path) -> None:
-    """The process was killed, and the last bytes of the log are those of a client that knows the format."""
+    """The process was killed, and the log's last bytes come from a client that knows the format."""
     expected: dict[int, int] = {}
     size = 0
     for attempt in ("to learn the offset", "to use it"):

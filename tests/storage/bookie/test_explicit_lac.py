@@ -1,4 +1,5 @@
-"""Explicit LACs and lists of entries: durable when they are answered, never going back, gone with their ledger."""
+"""Explicit LACs and lists of entries are durable when they are answered, never go back, and are deleted with their
+ledger."""
 
 import asyncio
 import errno
@@ -99,7 +100,8 @@ async def test_a_deleted_ledgers_lac_is_gone_and_its_late_writer_is_refused(tmp_
 
 
 async def test_a_copy_that_comes_back_to_a_ledger_given_up_is_taken_and_stays_fenced(tmp_path: Path) -> None:
-    """Over-replicated and dropped, then chosen again by auto-recovery: Apache's bookie refuses the copy."""
+    """The ledger was over-replicated and dropped here, and auto-recovery has chosen this bookie for it again. Apache's
+    bookie refuses that copy."""
     ledgers = Ledgers()
     async with running(tmp_path / "live", ledgers) as bookie:
         await add(bookie, 5, range(2))

@@ -1,4 +1,5 @@
-"""A bookie's files read for people: every record is seen, every flipped bit is found and named, a torn end is none."""
+"""A tool reads a bookie's files for people: it sees every record and reports every flipped bit, but does not take a
+torn end for damage."""
 
 import asyncio
 import os
@@ -26,7 +27,7 @@ COUNT = 300
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A killed bookie's folder: everything is in entry logs and still in journals."""
+    """Makes the folder of a killed bookie in which every entry is both in entry logs and in journals."""
     folder = tmp_path_factory.mktemp("inspection")
 
     async def write() -> None:
@@ -116,7 +117,7 @@ def test_an_unfinished_write_at_the_very_end_is_no_damage(folder: Path) -> None:
     journal = journals_of(folder)[-1]
     os.truncate(journal, os.path.getsize(journal) - 7)
     findings, seen = checked(folder)
-    # The mark stands behind what was cut: that is what tells it from a write that a crash interrupted.
+    # The mark is behind the place of the cut, so this was not a write that a crash interrupted.
     assert [finding.fault.what.partition(" the mark")[0] for finding in findings] == ["it ends before"]
     assert [(fault.file, fault.unfinished) for fault in seen.unfinished] == [(journal, True)]
 

@@ -30,7 +30,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 async def add_until_refused(bookie: Bookie) -> tuple[int, BookieRc]:
-    """(entries acknowledged, the code that ended it)."""
+    """Adds entries until one is refused. Returns how many were acknowledged, and the code of the refusal."""
     for number in range(0, 100_000, 10):
         ids = range(number, number + 10)
         rc = await start_add(bookie, 1, ids, entries_of(1, ids, 5000))

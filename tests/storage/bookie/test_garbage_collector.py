@@ -1,4 +1,4 @@
-"""Deleted ledgers give their space back; compaction keeps every live entry."""
+"""The space of deleted ledgers is freed, and compaction keeps every entry of the others."""
 
 import asyncio
 import random
@@ -31,14 +31,14 @@ def disk_bytes(folder: Path) -> int:
 
 
 async def turn() -> None:
-    """A look later, at what nobody reports."""
+    """Waits a moment before the next look at something that reports no change."""
     looked = asyncio.Event()
     asyncio.get_running_loop().call_later(0.01, looked.set)
     await looked.wait()
 
 
 async def fill(bookie: Bookie, ledgers: range, count: int = 40, size: int = 1000) -> None:
-    """One flush with a share of every ledger, so that they lie mixed in the logs."""
+    """Makes one flush with entries of every ledger, so that the ledgers are mixed in the logs."""
     for ledger in ledgers:
         await add(bookie, ledger, range(count), size=size)
     await bookie.checkpoint()

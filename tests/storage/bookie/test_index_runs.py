@@ -1,4 +1,4 @@
-"""Runs of entries as index records: gaps, repeated ids, bounds, against a dumb twin."""
+"""Runs of entries as index records: gaps, repeated ids and bounds, compared with a simple twin."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ BLOCKS = st.lists(st.sets(st.integers(0, 40), min_size=1, max_size=12), min_size
 
 
 class Twin:
-    """A dumb index: one place per entry id; and the real one, a sorted list of runs."""
+    """Holds two indexes: a simple one with a place for each entry id, and the real one, a sorted list of runs."""
 
     def __init__(self) -> None:
         self.places: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""The journal thread: groups in one sync, rotation, a full disk, a failed sync."""
+"""The journal thread: many groups in one sync, change of files, a full disk, a failed sync."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ def test_what_arrives_during_a_sync_shares_the_next_one(tmp_path: Path) -> None:
     with journal_in(tmp_path, faults) as opened:
         faults.gate.clear()
         opened.journal.submit(group(0, 1, tag="first"))
-        while faults.writes < 1:  # the thread is in its first batch
+        while faults.writes < 1:  # the thread is busy with its first batch
             os.sched_yield()
         for number in range(1, 50):
             opened.journal.submit(group(number, 1, tag=number))

@@ -1,4 +1,4 @@
-"""The bytes of the journal: batches, file headers, and what is no batch."""
+"""The bytes of the journal: batches, file headers, and bytes that are not a batch."""
 
 import pytest
 from hypothesis import given
@@ -112,7 +112,8 @@ def test_any_flipped_bit_of_a_batch_is_noticed() -> None:
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
 def test_a_batch_made_with_another_salt_is_none(header: int, body: int) -> None:
-    """Always, not mostly: a CRC of the same bytes continued from another value is another one."""
+    """This holds for all values and not only for most: from another starting value, the CRC of the same bytes is always
+    another one."""
     made = b"".join(encode_batch(1, 5, Salt(header, body), [], [b"x"], [1]))
     parsed = parse_batch_header(made[:BATCH_HEADER_SIZE], SALT)
     assert (parsed is not None) == (header == SALT.header)

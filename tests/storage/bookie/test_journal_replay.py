@@ -1,4 +1,4 @@
-"""Replay from the mark: a torn tail is cut, damage in the middle stops the start."""
+"""Replay from the mark: a torn end is cut off, damage before the end stops the start."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ from tests.storage.bookie.journal_scene import group, journal_in
 
 
 class Written:
-    """Twenty entries of one batch each; `ends` are the positions behind them."""
+    """A journal of twenty batches with one entry each. `ends` are the positions behind them."""
 
     def __init__(self, folder: Path, max_file: int = 1 << 20) -> None:
         self.folder = folder
@@ -30,7 +30,7 @@ class Written:
         return Replayed(self.folder, mark, skip_damage)
 
     def goes_on_behind_all(self, replayed: "Replayed") -> bool:
-        """Whether the journal goes on in a file of its own, numbered beyond all that was ever written."""
+        """Returns whether the journal continues in a new file, with numbers greater than all that were ever written."""
         end, last = replayed.end, self.ends[20]
         return end.offset == 0 and end.journal_id > last.journal_id and end.sequence > last.sequence
 

@@ -1,7 +1,8 @@
-"""Replay of a journal that is written over: its former bytes are never taken for its own, whatever a power loss leaves.
+"""Replay of a journal file that is written over: bytes of its former use are never taken for its own, whatever a power
+loss leaves.
 
-The former use is as dangerous as can be: batches of the same sizes at the same places, entries of the same ids, and
-(in half of the examples) even the same salt.
+The former use is as dangerous as it can be: batches of the same sizes in the same places, entries with the same ids,
+and (in half of the examples) even the same salt.
 """
 
 import logging
@@ -46,7 +47,7 @@ def batch(journal_id: int, sequence: int, size: int, salt_bits: int, tag: bytes)
 
 
 def former_file(sizes: Sequence[int], salt_bits: int) -> bytearray:
-    """Ends with "continued", as a file does that is kept."""
+    """Makes a file of batches that ends with "continued", as a file does that is kept for later use."""
     data = bytearray(file_header(FORMER_ID, FORMER_SEQUENCE, salt_bits))
     for number, size in enumerate(sizes):
         data += batch(FORMER_ID, FORMER_SEQUENCE + number, size, salt_bits, b"former")
@@ -57,7 +58,8 @@ def former_file(sizes: Sequence[int], salt_bits: int) -> bytearray:
 
 @dataclass
 class WrittenOver:
-    """`before`: with all batches but the last; `after`: with the last too; `ends`: from the header's on."""
+    """A file that was written over. `before` lacks the last batch, `after` has it; `ends` are the offsets behind the
+    header and behind each batch."""
 
     former: bytearray
     before: bytearray
@@ -67,7 +69,8 @@ class WrittenOver:
 
 
 def written_over(former: bytearray, sizes: Sequence[int]) -> WrittenOver:
-    """As the journal writes: each batch with zeros up to the end of its page while former bytes are ahead."""
+    """Writes as the journal does: while former bytes follow, each batch is filled up with zeros to the end of its
+    page."""
     limit = len(former) + padding(len(former))
     before = after = bytearray(former)
 
@@ -88,7 +91,8 @@ def written_over(former: bytearray, sizes: Sequence[int]) -> WrittenOver:
 
 
 def torn(whole: WrittenOver, kept: Sequence[bool]) -> bytearray:
-    """The last batch was being written: some of its sectors reached the disk; the others hold what stood there."""
+    """Returns the file as a power loss during the last batch leaves it: some sectors of the batch are on the disk, the
+    others hold their former bytes."""
     data = bytearray(whole.before)
     for start in range(0, len(whole.after), SECTOR):
         if kept[start // SECTOR % len(kept)]:
@@ -127,7 +131,7 @@ def test_whatever_sectors_of_the_last_batch_are_there_all_before_it_is_replayed_
         assert replayed.entries == whole.entries[:count]
         assert replayed.end == (LIVE_ID, whole.ends[count], LIVE_SEQUENCE + count)
         assert path_in(folder).stat().st_size == whole.ends[count]
-        # It goes on there, and the next start finds both.
+        # The journal continues there, and the next start finds both batches.
         opened = Opened(folder, Faults(), replayed.end, 1 << 30, 1 << 20)
         end = opened.commit(group(0, 2)).position
         opened.journal.close()
@@ -140,7 +144,7 @@ def test_whatever_sectors_of_the_last_batch_are_there_all_before_it_is_replayed_
 def test_damage_with_a_batch_behind_it_is_told_from_the_end(
     former: list[int], live: list[int], same_salt: bool, data: st.DataObject
 ) -> None:
-    """A flipped byte, or sectors that hold their former bytes again: a write that the disk lost."""
+    """The damage is a flipped byte, or sectors with their former bytes, as after a write that the disk lost."""
     whole = written_over(former_file(former, SALT if same_salt else 77), live)
     number = data.draw(st.integers(0, len(live) - 2))
     start, end = whole.ends[number], whole.ends[number + 1]
@@ -200,7 +204,7 @@ def test_a_mark_at_the_end_of_the_live_part_is_reached(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("ends_at", "sequence"), [(2, 3), (3, 2), (3, 4)])
 def test_a_live_part_that_ends_before_the_mark_stops_the_start(tmp_path: Path, ends_at: int, sequence: int) -> None:
-    """A disk that lost syncs: a file that grows would be too short then."""
+    """A disk that lost syncs could leave this; a file that grows would be too short then."""
     whole = killed(tmp_path, [100] * ends_at)
     offset = whole.ends[1] * 3 - 2 * FILE_HEADER_SIZE
     mark = JournalPosition(LIVE_ID, offset, LIVE_SEQUENCE + sequence)
@@ -212,7 +216,8 @@ def test_a_live_part_that_ends_before_the_mark_stops_the_start(tmp_path: Path, e
 
 
 def test_a_file_that_has_its_name_and_its_header_only_is_removed(tmp_path: Path) -> None:
-    """Power loss between the new file's name and the record that the journal goes on there."""
+    """The power was lost after the new file got its name and before the old file's record says that the journal
+    continues there."""
     whole = killed(tmp_path)
     following = Path(journal_path(str(tmp_path), LIVE_ID + 1))
     header = file_header(LIVE_ID + 1, LIVE_SEQUENCE + 4, SALT)

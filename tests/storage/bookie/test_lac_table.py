@@ -1,4 +1,4 @@
-"""What the bookie knows of LACs, who is woken by what, and how much of it is remembered."""
+"""What the bookie knows of each ledger's LAC, which watchers a change wakes, and how much is remembered."""
 
 from magnetar.storage.bookie.lac_table import LacTable, Watch
 

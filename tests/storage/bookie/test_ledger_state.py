@@ -1,4 +1,4 @@
-"""Master keys and fences, kept over restarts."""
+"""Master keys and fences survive restarts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Journals that no replay reads any more: deleted, kept as backups, or written over."""
+"""Journals that no replay reads any more are deleted, kept as backups, or written over."""
 
 import errno
 import logging
@@ -117,7 +117,7 @@ def test_a_spare_that_is_released_meanwhile_is_none(tmp_path: Path) -> None:
 
 
 def test_a_spare_of_a_later_journal_is_not_used(tmp_path: Path) -> None:
-    """Its batches could have the sequence numbers that are yet to come."""
+    """The batches of that file could have sequence numbers that the journal will still use."""
     journals_in(tmp_path, 9)
     old = OldJournals(str(tmp_path))
     old.drop(mark(10))

@@ -1,4 +1,4 @@
-"""The read-ahead cache: bounded in bytes, never older than the write cache."""
+"""The read-ahead cache is bounded in bytes, and never older than the write cache."""
 
 from magnetar.storage.bookie.read_ahead import ReadAheadCache, within_bytes
 from magnetar.storage.bookie.write_cache import ENTRY_OVERHEAD_BYTES

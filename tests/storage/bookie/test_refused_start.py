@@ -1,4 +1,4 @@
-"""A start that is refused leaves every file as it was, so that putting back what is missing is all that it takes."""
+"""A start that is refused leaves every file as it was, so it suffices to put back what is missing."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ def two_journals(folder: Path) -> dict[str, Any]:
 
 
 def content_of(folder: Path) -> dict[str, bytes | None]:
-    """Every file with its bytes and every folder; without the process ids in lock files."""
+    """Returns every file with its bytes and every folder; process ids in lock files are left out."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))
@@ -29,8 +29,8 @@ def content_of(folder: Path) -> dict[str, bytes | None]:
 
 
 async def killed(folder: Path) -> Path:
-    """The folders of a bookie that was killed behind a checkpoint and more adds, and then moved: a start has torn ends
-    to cut, cookies to write and an index to open."""
+    """Returns the folder of a bookie that was killed after a checkpoint and more adds, and then moved. A start would
+    cut torn ends, write cookies and open an index."""
     before = folder / "before"
     async with running(before, **two_journals(before)) as bookie:
         for number in range(6):

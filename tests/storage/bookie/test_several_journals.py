@@ -1,4 +1,5 @@
-"""Several journal and ledger directories: a ledger's adds go to one journal, each is replayed from its own mark."""
+"""Several journal and ledger directories: the adds of a ledger go to one journal, and each journal is replayed from its
+own mark."""
 
 import errno
 import shutil
@@ -30,7 +31,8 @@ def several(folder: Path, journals: int = JOURNALS, **values: Any) -> dict[str, 
 
 
 async def fill(folder: Path, copy: Path, *, checkpoint: bool) -> None:
-    """Adds to all ledgers, with a checkpoint in the midst, and copies the folder as a kill would leave it."""
+    """Adds to all ledgers, with a checkpoint in between if asked for, and copies the folder as a kill would leave
+    it."""
     async with running(folder, **several(folder)) as bookie:
         for ledger_id in LEDGERS:
             assert await add(bookie, ledger_id, range(10)) == BookieRc.EOK
@@ -88,7 +90,7 @@ async def test_a_missing_journal_is_noticed_though_the_others_are_there(tmp_path
 
 @pytest.mark.parametrize("count", [2, 4])
 async def test_another_number_of_journals_is_refused(tmp_path: Path, count: int) -> None:
-    """A ledger would be looked for in another one."""
+    """With another number of journals a ledger would be searched for in the wrong one."""
     async with running(tmp_path, **several(tmp_path)) as bookie:
         await add(bookie, 1, range(3))
     with pytest.raises(DirectoryMismatch, match="journal directories"):

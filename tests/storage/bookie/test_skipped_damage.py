@@ -1,5 +1,5 @@
-"""Every shape of damage for which the advice is skipDamagedJournal=true: refused without it, and nothing is changed;
-started with it, the bookie keeps all that stands outside of the damage, and needs the flag no second time."""
+"""Every kind of damage for which the advice is skipDamagedJournal=true: without the flag the start is refused and
+nothing is changed. With it the bookie keeps everything outside of the damage, and does not need the flag again."""
 
 import os
 import shutil
@@ -28,16 +28,17 @@ from tests.storage.bookie.helpers import (
 )
 
 FLUSHED, BEHIND = 30, 30
-"""Batches of one entry before the mark, and behind it."""
+"""The number of batches, of one entry each, before the mark and behind it."""
 SETTINGS: dict[str, Any] = {"journal_max_size_mb": 0.01, "journal_reuse_files": False}
 FENCE = int(ReadFlags.FENCING)
 
 Receipts = dict[int, int]
-"""Ledger -> its entries."""
+"""By ledger: the ids of its acknowledged entries."""
 
 
 class Killed:
-    """A bookie's folder as a kill leaves it: `receipts` were acknowledged, those of `flushed` stand in entry logs."""
+    """A bookie's folder as a kill leaves it. The entries in `receipts` were acknowledged; those in `flushed` are in
+    entry logs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,7 +59,8 @@ class Killed:
         return mark.positions[0].offset
 
     def content(self) -> dict[str, bytes]:
-        """Of the files whose change could lose something; opening the index rewrites some of its own."""
+        """Returns the files whose change could lose something. The index is left out, because opening it rewrites some
+        of its files."""
         return {
             str(path): path.read_bytes()
             for path in self.folder.rglob("*")
@@ -66,14 +68,15 @@ class Killed:
         }
 
     def whole_in_journal(self) -> Iterator[bytes]:
-        """The entries of the batches that can be read, independently of replay."""
+        """Yields the entries of the readable batches, independently of the replay."""
         for found in read_journals(list(map(str, self.journals))):
             if isinstance(found, SeenBatch):
                 yield from found.entries
 
 
 async def killed_bookie(tmp_path: Path, *, checkpoint: bool) -> Killed:
-    """Ledgers 1 and 2 have entries on both sides of the mark (if there was a checkpoint), 3 and 4 behind it only."""
+    """Kills a bookie. Ledgers 1 and 2 have entries before the mark, if there was a checkpoint, and behind it; ledgers 3
+    and 4 only behind it."""
     killed = Killed(tmp_path / "live")
     live = await open_bookie(tmp_path / "live", **SETTINGS)
 
@@ -196,7 +199,7 @@ async def test_the_way_out_loses_only_what_was_damaged(
 ) -> None:
     killed = await killed_bookie(tmp_path, checkpoint=checkpoint)
     if damage is cut_below_the_mark and not checkpoint:
-        return  # the mark stands at the journal's begin
+        return  # without a checkpoint the mark is at the journal's beginning, and nothing is below it
     damage(killed)
     before = killed.content()
     with pytest.raises(Skippable, match="skipDamagedJournal=true") as caught:
@@ -231,12 +234,12 @@ async def all_readable(bookie: Bookie, expected: set[tuple[int, int]]) -> bool:
 
 
 async def test_entries_without_their_ledgers_key_wait_for_who_brings_it(tmp_path: Path) -> None:
-    """The first batch, with the key record, is damaged: the ledger is neither gone nor open to its writer."""
+    """The first batch, which holds the key, is damaged. The ledger still exists, but its writer may not go on."""
     killed = await ledger_without_key(tmp_path)
     async with running(killed, skip_damaged_journal=True) as bookie:
         assert await bookie.read_entry(1, 12) == entries_of(1, [12])[0]
         assert await add(bookie, 1, range(20, 21)) == BookieRc.EFENCED
-    async with running(killed) as bookie:  # the state was kept
+    async with running(killed) as bookie:  # the state was stored
         assert await add(bookie, 1, range(20, 21)) == BookieRc.EFENCED
         assert await bookie.read_entry(1, -1, FENCE, KEY) == entries_of(1, [19])[0]
         with pytest.raises(BookieError) as caught:
@@ -279,7 +282,7 @@ async def test_a_deleted_ledger_that_comes_back_with_the_damage_is_collected_aga
 
 
 async def ledger_without_key(tmp_path: Path) -> Path:
-    """Entries 0 to 9 and the key stand in a damaged batch, 10 to 19 behind it."""
+    """Leaves a journal whose damaged batch holds entries 0 to 9 and the key; entries 10 to 19 are behind it."""
     live = await open_bookie(tmp_path / "live")
     for first in (0, 10):
         assert await start_add(live, 1, range(first, first + 10), entries_of(1, range(first, first + 10))) == 0

@@ -1,5 +1,5 @@
-"""Entries that are added again are read as they were added last, from wherever a read finds them: the write cache, the
-read-ahead cache, the logs."""
+"""An entry that was added again is read as it was added last, wherever the read finds it: in the write cache, the
+read-ahead cache or the logs."""
 
 import asyncio
 import random
@@ -47,7 +47,7 @@ async def test_what_was_read_ahead_is_forgotten_when_it_is_added_again(tmp_path:
 async def test_a_read_that_was_under_way_leaves_nothing_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_again: bool
 ) -> None:
-    """The disk was read before the entries came again, the answer is taken after."""
+    """The disk is read before the entries are added again, and the answer is used afterwards."""
     was_read, go_on = threading.Event(), threading.Event()
     real = EntryLogReader.read
 
@@ -76,7 +76,7 @@ async def test_a_read_that_was_under_way_leaves_nothing_stale(
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_random_histories_never_read_what_was_replaced(tmp_path: Path, seed: int) -> None:
-    """A read may see what stood there when it began, or anything newer."""
+    """A read may return what was stored when it began, or anything newer."""
     rng = random.Random(seed)
     versions = [[0] * ENTRIES for _ in range(LEDGERS)]
     async with running(tmp_path, **SMALL_BLOCKS) as bookie:

@@ -1,7 +1,8 @@
-"""Every request that was captured from Apache's clients and probes, sent to our bookie: the answers are Apache's bytes.
+"""Every request that was captured from Apache's clients and probes is sent to our bookie, which answers with Apache's
+bytes.
 
-One test replays all of them in order, because they build on each other. Entries that an answer shows but whose add was
-not captured are put into the bookie first.
+One test replays all of them in order, because they build on each other. Some answers show entries whose add was not
+captured; these are put into the bookie first.
 """
 
 from collections.abc import Callable
@@ -28,13 +29,14 @@ EXCHANGES = load("bookkeeper_exchanges.json")
 SAME_CONNECTION = "(frame 2)"
 TLS_ON = "probe: v3 START_TLS to a bookie with TLS on"
 NEVER_ANSWERED = "probe: v3 GET_LIST_OF_ENTRIES"
-"""Apache's default storage lets the client time out; ours answers."""
+"""Apache's default storage does not answer this request; our bookie does."""
 REFUSED_LEDGER = "probe: v3 read of that entry"
-"""Apache's bookie has created the ledger although it refused the add: ENOENTRY, not ENOLEDGER."""
+"""Apache's bookie answers ENOENTRY, because it has created the ledger although it refused the add. Ours answers
+ENOLEDGER."""
 LAC_GONE_BACK = "probe: v3 READ_LAC after the lower one"
-"""Apache's bookie tells the lower one; ours keeps the higher."""
+"""Apache's bookie returns the lower LAC here; ours keeps the higher one."""
 DEVIATIONS = {TLS_ON: pb.EBADREQ, NEVER_ANSWERED: pb.EOK, REFUSED_LEDGER: pb.ENOLEDGER, LAC_GONE_BACK: pb.EOK}
-"""What ours answers instead."""
+"""What our bookie answers instead of Apache's answer."""
 
 
 def is_v3(frame: bytes) -> bool:
@@ -54,7 +56,7 @@ SHOWN = {
     if exchange["response"]
     for entry in shown_entries(unhex(exchange["response"]))
 }
-"""(ledger, entry) -> stored entry, of all answers."""
+"""Maps (ledger, entry) to the stored entry, for all entries that the answers show."""
 
 
 def made_up(ledger_id: int, entry_id: int) -> bytes:
@@ -70,7 +72,7 @@ class Replay:
         self._peer: Peer | None = None
 
     async def run(self) -> list[str]:
-        """What differs."""
+        """Replays all exchanges and returns the differences."""
         self.port = await self.server.start("127.0.0.1", 0)
         differing = []
         exchanges = iter(EXCHANGES)
@@ -95,7 +97,8 @@ class Replay:
         return compared(exchange, answer)
 
     async def _long_poll(self, poll: Item, add: Item) -> list[str]:
-        """The answer to the poll is caused by the add behind it; only its time of update may differ."""
+        """Replays a poll that is answered because of the add behind it. Only the time of update in the answer may
+        differ."""
         peer = await Peer.connect(self.port)
         peer.writer.write(unhex(poll["request"]))
         differing = await self._exchange(add)

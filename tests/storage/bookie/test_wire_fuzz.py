@@ -1,4 +1,4 @@
-"""Anything at all on the bookie's port: it stays up, other peers notice nothing, and nothing is left behind."""
+"""Whatever bytes reach the bookie's port, it stays up, other peers notice nothing, and nothing is left behind."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ ROUNDS = 150
 
 
 def damaged(rng: Random) -> bytes:
-    """A few captured requests, perhaps with bytes changed, dropped or doubled, or plain noise."""
+    """Returns a few captured requests with bytes changed, dropped or doubled, unchanged ones, or plain noise."""
     stream = bytearray(b"".join(rng.choices(REQUESTS, k=rng.randint(1, 5))))
     for _ in range(rng.randint(0, 4)):
         at = rng.randrange(len(stream))

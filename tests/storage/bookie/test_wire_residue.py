@@ -1,4 +1,5 @@
-"""A connection between a ledger client and a bookie that has ended is gone, at both ends; see `reference_counts`."""
+"""When a connection between a ledger client and a bookie has ended, its objects are freed at both ends; see
+`reference_counts`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -62,8 +62,8 @@ async def test_a_run_of_reads_is_one_call_and_a_missing_entry_costs_its_own_answ
 
 
 async def test_batch_reads_count_entries_and_bytes_as_java_does(served: Served) -> None:
-    """Apache's BatchedReadEntryProcessor counts so: the sum starts at 36 and grows by 4 + length for each entry. The
-    first entry comes in any case."""
+    """Apache's BatchedReadEntryProcessor counts in this way: the sum starts at 36 and grows by 4 + length for each
+    entry. The first entry is always sent."""
     peer = await served.peer()
     peer.writer.write(adds(5, range(10), size=100))
     for _ in range(10):

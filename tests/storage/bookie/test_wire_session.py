@@ -1,4 +1,4 @@
-"""What one read of a peer's bytes becomes: groups, runs, immediate answers, and the fault that ends a connection."""
+"""What one read of a peer's bytes becomes: groups, runs, immediate answers, or the fault that ends a connection."""
 
 from struct import pack
 
@@ -30,7 +30,7 @@ def v3_add(txn_id: int, ledger_id: int, entry_id: int, *, key: bytes = KEY, flag
 
 
 def shape(work: object) -> object:
-    """A work in a form that compares."""
+    """Returns what the session made of a request in a form that can be compared."""
     if isinstance(work, WireAdds):
         return ("add", work.ledger_id, list(work.entry_ids), work.flags)
     if isinstance(work, ReadRun):
@@ -92,14 +92,15 @@ def test_groups_of_consecutive_ids_go_as_a_range() -> None:
 
 
 def test_a_key_after_a_read_that_does_not_fence_is_ignored() -> None:
-    """Apache's bookie reads such a request too."""
+    """Apache's bookie accepts such a request too."""
     request = bytearray(v2.read_request(1, 5, ReadFlags.FENCING, KEY))
     request[7] = 0
     assert shapes(bytes(request)) == [("read", 1, 5, 1)]
 
 
 def test_answers_echo_the_version_of_the_request() -> None:
-    """As Apache's bookie: version 1 is served, version 3 is refused, each by its own number; 0 is a bare opcode."""
+    """Apache's bookie does the same: it serves version 1 and refuses version 3, and both answers carry the request's
+    version. In version 0 the header is only an opcode."""
     (group,), _ = session().take(v2_add(1, 0, version=1))
     assert isinstance(group, WireAdds)
     assert add_answers(group, 0) == v2.add_response(0, 1, 0, version=1)
@@ -114,7 +115,7 @@ def test_answers_echo_the_version_of_the_request() -> None:
 
 
 def test_v2_may_follow_v3_on_a_connection_but_v3_not_v2() -> None:
-    """Apache's bookie closes the connection as well."""
+    """Apache's bookie closes the connection in this case too."""
     peer = session()
     assert shapes(v3.read_request(1, 7, 0), peer) == [("read", 7, 0, 1)]
     assert shapes(v2.read_request(7, 0), peer) == [("read", 7, 0, 1)]
@@ -148,7 +149,7 @@ def test_too_short_entries_are_refused_and_harm_no_neighbour(size: int) -> None:
 
 
 def test_operations_that_nobody_serves_are_refused_by_header_and_status_alone() -> None:
-    """Apache's bookie without TLS refuses START_TLS in the same way; BATCH_READ_ENTRY exists in v2 only."""
+    """Apache's bookie without TLS refuses START_TLS in the same way. BATCH_READ_ENTRY exists only in v2."""
     for operation in (pb.START_TLS, pb.BATCH_READ_ENTRY, pb.RANGE_READ_ENTRY, pb.RANGE_ADD_ENTRY):
         (answer,) = shapes(v3.frame(v3.new_request(operation, 5)))
         assert isinstance(answer, bytes)
@@ -213,7 +214,7 @@ def test_a_stream_cut_anywhere_asks_for_the_same(requests: list[bytes], data: st
 
 
 def asked(stream: bytes, sizes: list[int]) -> list[str]:
-    """Each single request, whatever groups it came in."""
+    """Returns each single request, whichever group it came in."""
     peer, kept, start, turn = session(), b"", 0, 0
     found: list[object] = []
     while start < len(stream):

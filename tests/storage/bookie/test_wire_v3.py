@@ -26,7 +26,7 @@ def long_poll(previous_lac: int, timeout_ms: int = 60_000, ledger_id: int = 5) -
 
 
 async def test_plain_reads_of_v3_tell_the_known_lac_and_fences_do_not(served: Served) -> None:
-    """As with Apache's bookie, only a fence's answer lacks maxLAC."""
+    """As with Apache's bookie, only the answer to a fence lacks maxLAC."""
     peer = await served.peer()
     peer.writer.write(adds(5, range(4)))
     for _ in range(4):
@@ -85,7 +85,7 @@ async def test_a_fence_wakes_those_who_wait_for_the_writer(served: Served) -> No
 
 
 async def test_a_long_poll_on_an_unknown_ledger_or_for_a_certain_entry_is_refused(served: Served) -> None:
-    """Apache's bookie answers with ENOLEDGER too."""
+    """Apache's bookie answers ENOLEDGER too."""
     assert (await ask_v3(served, long_poll(-1))).readResponse.status == pb.ENOLEDGER
     await (await served.peer()).ask(adds(5, range(1)))
     request = long_poll(-1)
@@ -160,7 +160,7 @@ async def test_lists_of_entries_name_all_of_them(served: Served) -> None:
 async def test_a_long_poll_after_a_restart_sees_the_explicit_lac(served: Served) -> None:
     await (await served.peer()).ask(adds(5, range(3)))
     codec = EntryCodec(5, DigestType.CRC32C, b"")
-    served.bookie.ledgers[5].explicit_lac = codec.pack_lac(2)  # as the bookie finds it when it starts
+    served.bookie.ledgers[5].explicit_lac = codec.pack_lac(2)  # the state is what the bookie finds when it starts
     served.server._calls.lacs.deleted(5)
     request = v3.new_request(pb.READ_ENTRY, 1)
     read = request.readRequest

@@ -1,4 +1,4 @@
-"""The two halves of the write cache, against a dumb twin."""
+"""The two halves of the write cache, compared with a simple twin."""
 
 from hypothesis import given
 from hypothesis import strategies as st

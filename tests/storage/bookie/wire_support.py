@@ -1,4 +1,5 @@
-"""For the tests of the bookie's wire: a bookie in memory whose answers can be held, a peer that sends bytes, adds."""
+"""Helpers for the tests of the bookie's wire: a bookie in memory whose answers can be held, a peer that sends bytes,
+adds."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -30,14 +31,14 @@ class MemoryLedger:
 
 
 class MemoryBookie:
-    """Keeps the contract of `WireBookie`. `hold()` keeps the answers to adds until `release()`."""
+    """Keeps the contract of `WireBookie`. `hold()` holds back the answers to adds until `release()`."""
 
     def __init__(self) -> None:
         self.ledgers: dict[int, MemoryLedger] = {}
         self.groups: list[tuple[int, list[int]]] = []
-        """(ledger, ids) of each add_entries call."""
+        """Records (ledger, ids) of each call of add_entries."""
         self.read_calls: list[tuple[int, int, int]] = []
-        """(ledger, first entry, how many were asked for) of each read."""
+        """Records (ledger, first entry, how many were asked for) of each read."""
         self.ids_were_ranges: list[bool] = []
         self.held: list[Callable[[], None]] | None = None
         self.reads_may_go_on = asyncio.Event()
@@ -165,7 +166,7 @@ class Served:
 
 
 class Peer:
-    """One connection that sends what it is told and cuts what comes into frames."""
+    """A connection that sends what it is told, and cuts the incoming bytes into frames."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -180,7 +181,7 @@ class Peer:
         return await self.answer()
 
     async def answer(self) -> bytes:
-        """The next whole frame; b"" when the bookie closed the connection."""
+        """Returns the next whole frame, or b"" when the bookie has closed the connection."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             try:
                 head = await self.reader.readexactly(4)
@@ -200,12 +201,12 @@ async def served() -> AsyncIterator[Served]:
 
 
 def adds(ledger_id: int, ids: range, size: int = 0, flags: int = 0) -> bytes:
-    """The frames of v2 that add these entries."""
+    """Returns the v2 frames that add these entries."""
     return b"".join(v2.add_request(KEY, entry, flags) for entry in entries_of(ledger_id, ids, size))
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Lets others run until it holds."""
+    """Lets other tasks run until the condition holds."""
     async with asyncio.timeout(DEADLINE_SECONDS):
         while True:
             if condition():

@@ -68,7 +68,8 @@ class DistantStore(MetadataStore):
         return result
 
     async def _work(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Goes on when the caller gives up, as a request does that was sent already."""
+        """Makes the call and continues even when the caller gives up, because a request that was sent cannot be
+        recalled."""
         await asyncio.sleep(self._delay())
         try:
             return await call()

@@ -1,4 +1,4 @@
-"""The changes of a ledger's metadata, and what rules them out."""
+"""Which changes of a ledger's metadata are possible, and what forbids them."""
 
 from dataclasses import replace
 

@@ -311,12 +311,12 @@ def test_recovery_never_takes_a_damaged_copy_for_a_missing_one() -> None:
             bookie.damage(handle.ledger_id, 0)
         with pytest.raises(LedgerRecoveryFailed, match=r"copying forward.*DigestMismatch"):
             await scene.client("r").open_ledger(handle.ledger_id)
-        bookies[2].damage(handle.ledger_id, 0)  # undone
+        bookies[2].damage(handle.ledger_id, 0)  # damaged twice, the copy is sound again
         for bookie in bookies[:2]:
             bookie.damage(handle.ledger_id, 1)
         with pytest.raises(LedgerRecoveryFailed, match=r"fencing.*DigestMismatch"):
             await scene.client("r").open_ledger(handle.ledger_id)
-        bookies[0].damage(handle.ledger_id, 1)  # undone
+        bookies[0].damage(handle.ledger_id, 1)  # damaged twice, the copy is sound again
         recovered = await scene.client("r").open_ledger(handle.ledger_id)
         assert recovered.last_add_confirmed == 1
         assert writer.acked == [0, 1]

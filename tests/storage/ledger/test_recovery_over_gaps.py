@@ -31,7 +31,7 @@ def make_unreadable(bookie: FakeBookie, ids: set[int], error: Callable[[int], Bo
     def read(ledger_id: int, entry_id: int, flags: int, master_key: bytes) -> bytes:
         found = max(bookie.ledgers[ledger_id].entries) if entry_id == LAST_ENTRY else entry_id
         if found in ids:
-            real(ledger_id, found, flags, master_key)  # it fences, whatever it answers
+            real(ledger_id, found, flags, master_key)  # the answer, whatever it is, means that the bookie is fenced
             raise error(found)
         return real(ledger_id, entry_id, flags, master_key)
 

@@ -55,7 +55,8 @@ async def test_a_reader_follows_the_writer_entry_by_entry_until_the_ledger_is_cl
             seen.put_nowait(None)
 
         following = asyncio.create_task(follow())
-        for number in range(20):  # each is seen before the next is written: by the explicit LAC alone
+        # each entry is seen before the next one is written, so only the explicit LAC can have shown it
+        for number in range(20):
             if number:
                 await at.writer.add(b"%d" % number)
             assert await asyncio.wait_for(seen.get(), PATIENCE_SECONDS) == b"%d" % number

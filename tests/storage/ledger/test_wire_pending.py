@@ -1,4 +1,5 @@
-"""Which request an answer belongs to: adds in and out of order, in parts, twice, late; reads that must not be mixed."""
+"""Which request an answer belongs to: answers to adds come in and out of order, in parts, twice or late, and answers to
+reads must not be mixed up."""
 
 import asyncio
 from collections.abc import Sequence

@@ -90,7 +90,7 @@ class Steps:
 
 
 class StoredLedger:
-    """A ledger as the bookies and the metadata hold it."""
+    """A ledger as bookies and metadata hold it."""
 
     def __init__(self, ledger_id: int, custom_metadata: Mapping[str, bytes], digest_type: DigestType) -> None:
         self.ledger_id = ledger_id

@@ -1,5 +1,5 @@
-"""Another owner takes an open managed ledger over. The first owner learns it at once, whatever it does or does not do,
-and its users are told once. Nothing else is taken for a takeover."""
+"""Another owner takes over an open managed ledger. The first owner learns this at once, whatever it is doing, and tells
+its users once. Nothing else is taken for a takeover."""
 
 import asyncio
 from random import Random

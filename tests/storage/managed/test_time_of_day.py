@@ -1,4 +1,4 @@
-"""Somebody sets the time of day an hour back or forward. Nothing that goes by intervals is affected."""
+"""Somebody sets the time of day an hour back or forward. Whatever is measured by intervals does not change."""
 
 from dataclasses import replace
 

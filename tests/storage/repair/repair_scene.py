@@ -25,7 +25,8 @@ NOW_MS = 1_700_000_000_000
 
 
 class RepairScene:
-    """`await setup(bookies)` first. Bookies are b0, b1, …; one that is killed loses its registration at once."""
+    """Await `setup(bookies)` first. The bookies are named b0, b1, …; one that is killed loses its registration at
+    once."""
 
     def __init__(self, *, seed: int = 0, delay_max: float = 0.0) -> None:
         self.store = MemoryStore()
@@ -82,7 +83,7 @@ class RepairScene:
     async def write(
         self, sizes: tuple[int, int, int], entries: int, *, close: bool = True, client: BookKeeperCluster | None = None
     ) -> WriteHandle:
-        """A ledger of (E, Wq, Aq) with so many entries."""
+        """Writes a ledger whose sizes are (ensemble, write quorum, ack quorum), with this many entries."""
         bookkeeper = (client or self.client).bookkeeper
         handle = await bookkeeper.create_ledger(ensemble_size=sizes[0], write_quorum=sizes[1], ack_quorum=sizes[2])
         await append(handle, entries)
@@ -97,7 +98,8 @@ class RepairScene:
         return [ledger_id async for ledger_id in self.book.marked()]
 
     async def lacks(self, ledger_id: int) -> list[str]:
-        """What a ledger lacks: bookies that are gone, entries that a member does not have, copies that are damaged."""
+        """Returns what is wrong with a ledger: bookies that are gone, entries that a member lacks, copies that are
+        damaged."""
         metadata = await self.metadata(ledger_id)
         found = [
             f"{bookie} is gone"
@@ -136,7 +138,7 @@ class RepairScene:
 
 
 async def append(handle: WriteHandle, entries: int) -> None:
-    """Entries whose content says what they are."""
+    """Appends entries whose content tells which ledger and entry they are."""
     if not entries:
         return
     done: asyncio.Future[Append] = asyncio.get_running_loop().create_future()

@@ -1,7 +1,8 @@
-"""Auto-recovery across the border: Apache's heals ledgers on our bookies, ours heals ledgers on Apache's and ours.
+"""Auto-recovery between both products: Apache's heals ledgers on our bookies, and ours heals ledgers on Apache's
+bookies and on ours.
 
-One cluster for all tests, which build on each other: bookies of ours, two of Apache's, first Apache's AutoRecovery,
-then `magnetar autorecovery`. What each side says of ledgers and marks is compared on the way.
+All tests share one cluster and build on each other. It has bookies of ours and two of Apache's; Apache's AutoRecovery
+runs first, then `magnetar autorecovery`. On the way the tests compare what each side says about ledgers and marks.
 """
 
 import asyncio
@@ -47,11 +48,11 @@ SETTINGS = {
     "auditorPeriodicCheckInterval": "0",
 }
 SHAPES = ((3, 3, 2), (3, 2, 2), (2, 2, 1))
-"""Ensemble size, write and ack quorum."""
+"""Ensemble size, write quorum and ack quorum of the ledgers."""
 
 
 class Recovery:
-    """A `magnetar autorecovery` process."""
+    """A process that runs `magnetar autorecovery`."""
 
     def __init__(self, folder: Path, zookeeper: str, bookie_id: str) -> None:
         settings = {**SETTINGS, "metadataServiceUri": f"zk://{zookeeper}/ledgers", "bookieId": bookie_id}
@@ -73,12 +74,12 @@ class Place:
         self.cluster = cluster
         self.ours = [cluster.start_bookie(f"ours{number}") for number in range(5)]
         self.ledgers: dict[int, bytes] = {}
-        """Ledgers with ENTRIES entries: id -> password."""
+        """The passwords of the closed ledgers, by id. Each ledger has ENTRIES entries."""
         self.recoveries: list[Recovery] = []
         self.open_ledger = -1
-        """The one that was left open last."""
+        """The ledger that was left open last."""
         self.decommission: tuple[str, subprocess.Popen[bytes]] | None = None
-        """The bookie that Apache's tool retires, beside the tests that follow."""
+        """The bookie that Apache's tool retires while the following tests run, and the tool's process."""
 
     def run(self, program: Callable[[BookKeeperCluster], Awaitable[T]]) -> T:
         async def work() -> T:
@@ -93,7 +94,7 @@ class Place:
         return asyncio.run(work())
 
     def write_ledgers(self, *, rounds: int = 2) -> None:
-        """Of every shape, each digest once, the last one left open."""
+        """Writes ledgers of every shape, with each digest once in each round, and leaves the last one open."""
         digests = list(DigestType)
 
         async def program(client: BookKeeperCluster) -> None:
@@ -117,7 +118,7 @@ class Place:
         self.run(program)
 
     def heal(self, lost: str) -> None:
-        """Waits until no ledger names the lost bookie and none is marked; then everything must read back."""
+        """Waits until no ledger names the lost bookie and none is marked. Afterwards everything must be readable."""
 
         async def program(client: BookKeeperCluster) -> None:
             book = Underreplication(client.store, now_ms=wall_clock_ms)
@@ -140,7 +141,7 @@ class Place:
         return self.run(program)
 
     def auditor(self, *, other_than: str = "") -> str:
-        """Waits until somebody (else) is."""
+        """Waits until there is an auditor, which must not be `other_than`, and returns it."""
 
         async def program(client: BookKeeperCluster) -> str:
             async with asyncio.timeout(HEAL_SECONDS):
@@ -172,14 +173,14 @@ class Place:
 
 
 async def moment() -> None:
-    """The next look at other processes' work."""
+    """Waits a moment before the next look at what other processes do."""
     done = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_later(0.1, done.set_result, None)
     await done
 
 
 async def read_every_copy(client: BookKeeperCluster, metadata: LedgerMetadata) -> None:
-    """Each entry from each bookie that should have it, then all entries as a reader gets them."""
+    """Reads each entry from each bookie that should have it, and then all entries as a reader does."""
     if not metadata.is_closed:
         await client.bookkeeper.open_ledger(metadata.ledger_id, password=metadata.password or b"")
     checker = LedgerChecker(client, percentage=100)
@@ -205,13 +206,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def busiest(place: Place, bookies: list[str]) -> str:
-    """The bookie that most ledgers name."""
+    """Returns the bookie that most ledgers name."""
     named = [bookies_of(place.metadata(ledger_id)) for ledger_id in place.ledgers]
     return max(bookies, key=lambda bookie: sum(bookie in one for one in named))
 
 
 def read_by_apache(place: Place, ledgers: list[int]) -> None:
-    """All entries, by Apache's client."""
+    """Reads all entries with Apache's client."""
     for ledger_id in ledgers:
         shown = place.cluster.shell("readledger", "-ledgerid", str(ledger_id), "-fe", "0", "-le", str(ENTRIES - 1))
         assert shown.returncode == 0, shown.stdout[-2000:]
@@ -278,7 +279,7 @@ def test_both_tools_say_the_same_of_ledgers_and_marks(place: Place) -> None:
 def test_ours_heals_ledgers_on_apaches_bookies(place: Place) -> None:
     apache = [ApacheBookie(place.cluster, f"apache{number}", SMALL_CACHES).start() for number in range(2)]
     place.recoveries = [Recovery(place.cluster.folder, place.cluster.zookeeper, f"r{number}") for number in range(2)]
-    # The session of Apache's auditor, which was killed, may not have expired yet.
+    # Apache's auditor was killed, and its session may not have expired yet.
     assert place.auditor(other_than="apache-recovery") == "r0"
     shown = place.cluster.shell("whoisauditor")
     assert "r0" in shown.stdout, shown.stdout
@@ -288,7 +289,7 @@ def test_ours_heals_ledgers_on_apaches_bookies(place: Place) -> None:
     victim.process.kill()
     victim.process.wait()
     place.heal(victim.bookie_id)
-    # Apache's tool waits half a minute for the auditor that it asks.
+    # Apache's tool waits half a minute for the auditor to answer.
     shell = ("org.apache.bookkeeper.bookie.BookieShell", "-conf", str(place.cluster.conf))
     process = place.cluster.spawn("decommission", *shell, "decommissionbookie", "-bookieid", victim.bookie_id)
     place.decommission = victim.bookie_id, process

@@ -1,4 +1,4 @@
-"""Who is the auditor, by the votes."""
+"""Which candidate becomes the auditor, by the votes."""
 
 from hypothesis import given
 from hypothesis import strategies as st

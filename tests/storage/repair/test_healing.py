@@ -1,4 +1,4 @@
-"""Lost bookies are noticed and their ledgers healed: the whole of auto-recovery on fake bookies, in virtual time."""
+"""Auto-recovery as a whole notices lost bookies and heals their ledgers, on fake bookies in virtual time."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""When an audit is due because bookies are lost."""
+"""When lost bookies make an audit due."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,7 +74,7 @@ def test_the_periodic_check_does_not_cut_a_delay_short() -> None:
 
 @given(st.floats(0, 100), st.lists(NAMES, min_size=1))
 def test_every_bookie_that_stays_away_gets_an_audit(delay: float, looks: list[frozenset[str]]) -> None:
-    """The model: whoever was seen and is not there any more was either audited for, or an audit is due."""
+    """The model: for every bookie that was seen and is gone, an audit was made or is due."""
     rules = LostBookies((), delay)
     seen: set[str] = set()
     audited: set[str] = set()

@@ -1,8 +1,8 @@
-"""Auto-recovery through random histories, in virtual time: bookies die and come back, lose entries, turn read-only;
-writers write on; auto-recoveries are stopped and killed in mid-work. A failure names the seed that replays it.
+"""Auto-recovery through random histories, in virtual time: bookies die and come back, lose entries and turn read-only,
+writers keep writing, and auto-recoveries are stopped and killed at work. A failure names the seed that repeats it.
 
-Claims: no acknowledged entry is ever lost or changed, whatever was copied or recovered; and once faults stop, every
-ledger of a lost bookie is whole on others, without a mark or a lock left behind.
+Claims: no acknowledged entry is ever lost or changed, whatever was copied or recovered. And once the faults have
+stopped, every ledger of a lost bookie is whole on other bookies, without a mark or a lock left behind.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class History:
         self.down: list[str] = []
         self.writers: list[WriteHandle] = []
         self.acked: dict[int, int] = {}
-        """Entries that were acknowledged, by ledger."""
+        """By ledger: how many entries were acknowledged."""
         self.running: list[AutoRecovery] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -78,7 +78,7 @@ class History:
         await self.write_on(handle)
 
     async def write_on(self, handle: WriteHandle | None = None) -> None:
-        """In the background: other deeds come meanwhile."""
+        """Starts writing in the background, so that other steps come meanwhile."""
         if handle is None:
             if not self.writers:
                 return
@@ -101,7 +101,7 @@ class History:
             self.tasks.append(asyncio.create_task(self._close(handle)))
 
     async def _close(self, handle: WriteHandle) -> None:
-        with contextlib.suppress(LedgerError):  # recovery was first
+        with contextlib.suppress(LedgerError):  # a recovery was faster than the writer
             await handle.close()
 
     async def kill(self) -> None:
@@ -114,7 +114,7 @@ class History:
         await self.scene.register(bookie)
 
     async def lose_an_entry(self) -> None:
-        """A stored copy is damaged, or gone, of an entry that all who should have it have."""
+        """Damages or deletes one stored copy of an entry, of a closed ledger that lacks nothing."""
         closed = [ledger_id for ledger_id in self.acked if (await self.scene.metadata(ledger_id)).is_closed]
         if not closed or self.down:
             return
@@ -131,7 +131,7 @@ class History:
                 held.entries[first] = held.entries[first][:-1] + b"\xff"
 
     async def replace_recovery(self) -> None:
-        """One is stopped in order, or its process dies with all that it holds; another takes its place."""
+        """Replaces an auto-recovery: it is stopped in order, or its process dies with everything that it holds."""
         former = self.running.pop(self.rng.randrange(len(self.running)))
         if self.rng.random() < 0.5:
             await former._cluster.store.close()
@@ -139,7 +139,7 @@ class History:
         self.running.append(await self.scene.start_recovery(f"r{self.rng.getrandbits(30)}", **SETTINGS))
 
     async def calm_down(self) -> None:
-        """The faults stop: all bookies are back and what was left open is closed. Then one goes away for good."""
+        """Stops the faults: all bookies come back and open ledgers are closed. Then one bookie goes away for good."""
         while self.down:
             await self.come_back()
         await asyncio.gather(*self.tasks)
@@ -171,7 +171,7 @@ class History:
         for entry_id in range(metadata.last_entry_id + 1):
             members = fragment_of(metadata, entry_id).members
             copies = self.scene.fakes.copies(metadata.ledger_id, entry_id)
-            # A member may also have an old, damaged copy of an entry that is none of its own any more.
+            # A bookie may also hold an old, damaged copy of an entry that it is no longer responsible for.
             holders = [members[i] for i in write_set(entry_id, len(members), metadata.write_quorum)]
             payloads = {copies[name][codec.payload_offset :] for name in holders}
             assert payloads == {b"%d " % entry_id * 5}, f"ledger {metadata.ledger_id} entry {entry_id}"

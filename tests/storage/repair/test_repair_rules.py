@@ -31,7 +31,7 @@ from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 def ledger(
     *ensembles: tuple[int, tuple[str, ...]], last: int | None = None, write_quorum: int = 2, ack_quorum: int = 2
 ) -> LedgerMetadata:
-    """Closed at `last`, else open."""
+    """Makes the metadata of a ledger that is closed at `last`, or open when there is no `last`."""
     return LedgerMetadata(
         ledger_id=7,
         ensemble_size=len(ensembles[0][1]),

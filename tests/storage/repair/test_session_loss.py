@@ -1,4 +1,4 @@
-"""Auto-recovery on a real ZooKeeper whose session is lost, or whose connection is: it resumes instead of stopping."""
+"""Auto-recovery on a real ZooKeeper loses its session or its connection, and resumes instead of stopping."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
 
 
 class Bench:
-    """Fake bookies registered in ZooKeeper, a client, and an auto-recovery whose way to ZooKeeper is a proxy."""
+    """Fake bookies registered in ZooKeeper, a client, and an auto-recovery that reaches ZooKeeper through a proxy."""
 
     def __init__(self, server: ZooKeeperServer, proxy: ZkProxy) -> None:
         self.server = server
@@ -90,7 +90,7 @@ class Bench:
 
 
 async def moment() -> None:
-    """The next look at what another session does."""
+    """Waits a moment before the next look at what another session does."""
     done = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_later(0.02, done.set_result, None)
     await done

@@ -1,4 +1,4 @@
-"""The book of under-replicated ledgers: marks that grow, locks, switches, and what stays when others write too."""
+"""The records of under-replicated ledgers: marks that grow, locks, switches, and what stays when others write too."""
 
 from random import Random
 
