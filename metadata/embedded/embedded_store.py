@@ -11,7 +11,8 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from magnetar.metadata.embedded.record_file import RecordFile, is_passing
 from magnetar.metadata.embedded.record_rows import RecordTotals, RowChange, plan_change
@@ -23,6 +24,9 @@ from magnetar.metadata.record_watches import Watches
 from magnetar.metadata.tree_rules import Batch, Tree
 
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _ROOM_LOOK_SECONDS = 1.0
 
@@ -70,11 +74,9 @@ class EmbeddedStore(TreeStore):
         """Reads the file and judges it against the witness; see `read_stored`. Nothing on disk is changed."""
         thread = _FileThread(asyncio.get_running_loop())
         try:
-            stored = await thread.call(lambda: read_stored(os.fspath(path), witness, accepted_generation))
+            return await thread.call(read_stored, os.fspath(path), witness, accepted_generation)
         finally:
             thread.stop()
-        assert isinstance(stored, StoredMetadata)
-        return stored
 
     @classmethod
     async def start(
@@ -87,7 +89,7 @@ class EmbeddedStore(TreeStore):
         """
         thread = _FileThread(asyncio.get_running_loop())
         try:
-            file = await thread.call(lambda: RecordFile.open(stored, witness))
+            file = await thread.call(RecordFile.open, stored, witness)
         except BaseException:
             thread.stop()
             raise
@@ -100,7 +102,7 @@ class EmbeddedStore(TreeStore):
         StoreFileError.
         """
         try:
-            await self._thread.call(lambda: self._file.begin_witness(witness))
+            await self._thread.call(self._file.begin_witness, witness)
         except (OSError, sqlite3.Error) as error:
             raise StoreFileError(witness.path, f"cannot be written: {error}") from error
 
@@ -122,7 +124,7 @@ class EmbeddedStore(TreeStore):
             broken = self._broken
             done(lambda: StoreClosedError(self._name, broken))
         else:
-            self._thread.run(lambda: self._file.write(change), lambda _, error: self._written(change, error, done))
+            self._thread.run(partial(self._file.write, change), lambda _, error: self._written(change, error, done))
 
     def _written(self, change: RowChange, error: Exception | None, done: Done) -> None:
         self._judge(error)
@@ -172,7 +174,11 @@ class EmbeddedStore(TreeStore):
 
 
 class _FileThread:
-    """The thread that does all work on the file, in order. Results are handed over on the loop."""
+    """The thread that does all work on the file, in order. Results are handed over on the loop.
+
+    A piece of work is several calls to SQLite and to the file system that belong together. So it is one function on
+    this thread, and not a chain of calls of aiofiles.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -186,9 +192,9 @@ class _FileThread:
         """Has `work` done on the thread; then `done` is called on the loop with its result and its error."""
         self._work.put((work, done))
 
-    async def call(self, work: Callable[[], Any]) -> Any:
-        """Has `work` done on the thread; returns its result or raises its error."""
-        future: asyncio.Future[Any] = self._loop.create_future()
+    async def call(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls `work` on the thread; returns its result or raises its error."""
+        future: asyncio.Future[T] = self._loop.create_future()
 
         def done(result: Any, error: Exception | None) -> None:
             if future.cancelled():
@@ -198,7 +204,7 @@ class _FileThread:
             else:
                 future.set_result(result)
 
-        self.run(work, done)
+        self.run(partial(work, *args, **kwargs), done)
         return await future
 
     def stop(self) -> None:

@@ -9,9 +9,11 @@ import os
 import resource
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+import aiofiles
+import aiofiles.os
 
 from magnetar import __version__
 from magnetar.server.process.turns import in_portions
@@ -70,7 +72,7 @@ async def render(broker: "Broker") -> list[bytes]:
     for name, namespace, value in broker.service.schemas.registry.counters.samples():
         families.add(name, families.labels(namespace=namespace), value, "counter")
     _add_broker(families, broker, totals, sum(per_namespace.values()))
-    _add_process(families)
+    await _add_process(families)
     return await families.text()
 
 
@@ -157,7 +159,7 @@ def _add_authentication(families: MetricFamilies, security: "Security") -> None:
         families.add("pulsar_authentication_failures_total", labels, provider.rejected, "counter")
 
 
-def _add_process(families: MetricFamilies) -> None:
+async def _add_process(families: MetricFamilies) -> None:
     """Adds what the Java client library of Prometheus exports about a process. What this system does not tell is left
     out."""
     labels = families.labels()
@@ -166,8 +168,9 @@ def _add_process(families: MetricFamilies) -> None:
     try:
         # The fields of proc(5) behind the command's name, from 0: 19 is the start in ticks since boot, 20 the size
         # in bytes, 21 the number of resident pages.
-        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        open_files = sum(1 for _ in Path("/proc/self/fd").iterdir())
+        async with aiofiles.open("/proc/self/stat") as file:
+            fields = (await file.read()).rpartition(")")[2].split()
+        open_files = len(await aiofiles.os.listdir("/proc/self/fd"))
     except OSError:
         return
     booted_s = time.time() - time.clock_gettime(BOOT_CLOCK)

@@ -5,6 +5,7 @@ import uuid
 from argparse import Namespace
 from typing import Any
 
+import aiofiles
 from google.protobuf.message import DecodeError
 
 from magnetar.metadata import paths
@@ -146,7 +147,8 @@ async def cookie_get(tool: Tool, arguments: Namespace) -> int:
 
 async def cookie_create(tool: Tool, arguments: Namespace) -> int:
     await tool.cluster()
-    value = arguments.cookie_file.read_bytes()
+    async with aiofiles.open(arguments.cookie_file, "rb") as file:
+        value = await file.read()
     try:
         cookie = parse_cookie(value)
     except ValueError as error:

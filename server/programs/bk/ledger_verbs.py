@@ -7,6 +7,8 @@ from argparse import Namespace
 from collections.abc import AsyncIterator
 from typing import Any
 
+import aiofiles
+
 from magnetar.metadata.errors import NodeExistsError
 from magnetar.server.programs.bk.verb_output import ToolProgress, readable
 from magnetar.server.programs.bk.verb_running import Tool, ToolError
@@ -86,7 +88,8 @@ async def ledgermetadata(tool: Tool, arguments: Namespace) -> int:
     if record is None:
         raise NoSuchLedger(f"there is no ledger {arguments.ledger}")
     if arguments.dump is not None:
-        arguments.dump.write_bytes(record.value)
+        async with aiofiles.open(arguments.dump, "wb") as file:
+            await file.write(record.value)
         tool.out.result(
             {"ledgerId": arguments.ledger, "file": str(arguments.dump), "bytes": len(record.value)},
             f"the record of ledger {arguments.ledger} is in {arguments.dump}, {len(record.value)} bytes",
@@ -98,7 +101,8 @@ async def ledgermetadata(tool: Tool, arguments: Namespace) -> int:
 
 
 async def _restore(tool: Tool, arguments: Namespace, cluster: BookKeeperCluster, path: str) -> int:
-    value = arguments.restore.read_bytes()
+    async with aiofiles.open(arguments.restore, "rb") as file:
+        value = await file.read()
     LedgerMetadata.parse(arguments.ledger, value)
     try:
         await cluster.store.create(path, value, make_parents=True)
