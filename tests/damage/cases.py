@@ -1,5 +1,6 @@
 """One cell of the matrix, from the harm to the verdict."""
 
+import contextlib
 import logging
 import shutil
 from collections.abc import Iterator
@@ -44,6 +45,13 @@ def all_cases(scenes: dict[str, Scene], rounds: int, seed: int) -> Iterator[Case
                     yield Case(name, kind, harm, f"{seed}/{round_number}/{name}/{kind}/{harm}")
 
 
+def copy_if_there(source: str, target: str) -> None:
+    """Copies a file of a folder in which a server may be running: what it has replaced or deleted since the folder was
+    listed is left out."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copy2(source, target)
+
+
 class Trial:
     """Runs one case in a folder of its own. `run` may be called once."""
 
@@ -75,7 +83,7 @@ class Trial:
         return Verdict(self._case, f"{harm.file.relative_to(self._folder)} {harm.what}", outcome, self._complaints)
 
     def _harm(self) -> Harm:
-        shutil.copytree(self._folder, self._before)
+        shutil.copytree(self._folder, self._before, copy_function=copy_if_there)
         files = kinds_of(self._folder).get(self._case.kind)
         if not files:
             raise NothingToDo

@@ -42,13 +42,14 @@ def test_a_sample_of_the_matrix_loses_nothing_silently(scenes: dict[str, Scene],
 
 def behind_the_mark(scene: Scene) -> tuple[Path, int]:
     """Returns a journal and an offset in the first batch that replay reads. More than one journal stands behind it, so
-    that damage there is not a torn end. If the mark stands at the end of a journal, the batch is the next one's."""
+    that damage there is not a torn end. At the end of a journal stands an empty batch; the first is then in the next
+    one."""
     mark = LastMarkFile(str(scene.folder / "ledgers" / "lastMark")).load()
     assert mark is not None
     (position,) = mark.positions
     folder = str(scene.folder / "journal")
     path = Path(journal_path(folder, position.journal_id))
-    if path.stat().st_size > position.offset:
+    if path.stat().st_size > position.offset + BATCH_HEADER_SIZE:
         return path, position.offset + BATCH_HEADER_SIZE
     following = min(each for each in list_journals(folder) if each > position.journal_id)
     return Path(journal_path(folder, following)), FILE_HEADER_SIZE + BATCH_HEADER_SIZE
