@@ -260,9 +260,10 @@ def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broke
         return None
 
     def load(broker: Broker) -> "Upgrades":
+        from magnetar.server.websocket.sessions import SESSIONS
         from magnetar.server.websocket.upgrade import WebSocketService
 
-        return WebSocketService(broker, sockets, web.max_http_server_connections)
+        return WebSocketService(broker, sockets, web.max_http_server_connections, SESSIONS)
 
     return load
 

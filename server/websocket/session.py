@@ -19,9 +19,14 @@ A session answers with `client.say(json)`. It holds up its peer with `client.thr
 with `client.close(reason, code)`. Whatever it raises closes its socket and no other.
 """
 
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
 
+from magnetar.server.websocket.websocket_path_rules import SocketPath
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar.server.websocket.websocket_client import WebSocketClient
 
 
 class Session(Protocol):
@@ -42,3 +47,7 @@ class Session(Protocol):
         """`now_s` is the event loop's time."""
 
     def closed(self) -> None: ...
+
+
+MakeSession = Callable[["WebSocketClient", SocketPath, Mapping[str, str]], Session]
+"""A session's constructor."""

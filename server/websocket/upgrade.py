@@ -20,9 +20,15 @@ from magnetar.server.security.operations import TopicOperation
 from magnetar.server.security.principals import Principal
 from magnetar.server.security.tls_provider import common_name_of
 from magnetar.server.web.calls import STATUS_OF, Refusal
-from magnetar.server.websocket.sessions import SESSIONS
+from magnetar.server.websocket.session import MakeSession
 from magnetar.server.websocket.websocket_client import GOING_AWAY, WebSocketClient
-from magnetar.server.websocket.websocket_path_rules import QueryFault, SocketPath, is_socket_path, read_path
+from magnetar.server.websocket.websocket_path_rules import (
+    QueryFault,
+    SocketKind,
+    SocketPath,
+    is_socket_path,
+    read_path,
+)
 from pulsar_proto.errors import (
     AuthenticationFault,
     AuthorizationFault,
@@ -66,8 +72,16 @@ BEARER = "Bearer "
 class WebSocketService:
     """All sockets of one broker. Implements `magnetar.server.web.upgrades.Upgrades`."""
 
-    def __init__(self, broker: Broker, settings: WebSocketSettings, connections_max: int) -> None:
-        """May be called on any thread. `connections_max` is the number of seats of the web port."""
+    def __init__(
+        self,
+        broker: Broker,
+        settings: WebSocketSettings,
+        connections_max: int,
+        sessions: Mapping[SocketKind, MakeSession],
+    ) -> None:
+        """May be called on any thread. `connections_max` is the number of seats of the web port; `sessions` says which
+        session serves which kind of path."""
+        self._sessions = sessions
         self.broker = broker
         self.settings = settings
         self._sockets_max = settings.web_socket_max_connections or max(1, connections_max // 2)
@@ -98,7 +112,7 @@ class WebSocketService:
             _check_handshake(request)
             self._check_room()
             client = WebSocketClient(self, request, principal)
-            client.session = SESSIONS[path.kind](client, path, query)
+            client.session = self._sessions[path.kind](client, path, query)
         except QueryFault as fault:
             raise Refusal(400, f"Invalid query params: {fault}") from None
         self._sockets[client] = path

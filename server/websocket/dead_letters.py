@@ -1,0 +1,213 @@
+"""Moves a consumer's messages to its dead letter topic once they were delivered too often.
+
+A message that comes again more often than `maxRedeliverCount` says is not delivered but published to the dead letter
+topic, by a producer of that topic's own code, and acknowledged when it is stored there. Until the topic can be used,
+messages wait; more than `WAITING_MAX` of them come again later.
+
+Source: ConsumerImpl.processPossibleToDLQ, RetryMessageUtil.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from magnetar.server.security.operations import TopicOperation
+from magnetar.server.topics.publishing.producer import Producer
+from magnetar.server.websocket.received_messages import ReceivedMessage
+from pulsar_proto.errors import PulsarError
+from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.compression import compress
+from pulsar_proto.records.payload import build_payload
+
+if TYPE_CHECKING:
+    from magnetar.server.websocket.websocket_client import WebSocketClient
+
+log = logging.getLogger(__name__)
+
+WAITING_MAX = 100
+"""How many messages of one topic may wait or be under way."""
+
+_Type = pb.BaseCommand
+Told = Callable[[ReceivedMessage], None]
+
+
+class DeadLetters:
+    """The dead letter topics of one socket: the one that its query names, or one for each of its topics."""
+
+    def __init__(
+        self,
+        client: "WebSocketClient",
+        subscription: str,
+        topic: TopicName | None,
+        stored: Told,
+        failed: Told,
+    ) -> None:
+        """`stored` and `failed` are told what became of each message."""
+        self._client = client
+        self._subscription = subscription
+        self._topic = topic
+        self._stored = stored
+        self._failed = failed
+        self._letters: dict[TopicName, _DeadLetterTopic] = {}
+        self._is_closed = False
+
+    async def authorize(self, topics: Iterable[TopicName]) -> None:
+        """Raises PulsarError when the peer may not publish to the dead letter topics."""
+        for target in {self._target(topic) for topic in topics}:
+            await self._client.authorize(TopicOperation.PRODUCE, target)
+
+    def add(self, origin: TopicName, message: ReceivedMessage) -> None:
+        """Moves a message of the topic `origin`."""
+        if self._is_closed:
+            return
+        target = self._target(origin.base)
+        letters = self._letters.get(target)
+        if letters is None:
+            producer_id = 1 + len(self._letters)
+            letters = self._letters[target] = _DeadLetterTopic(
+                self._client, target, producer_id, self._stored, self._failed
+            )
+        letters.add(origin, message)
+
+    def on_command(self, command: pb.BaseCommand) -> bool:
+        """Takes what a dead letter topic wrote. Returns False for what is not for its producers."""
+        if command.type == _Type.SEND_RECEIPT:
+            receipt = command.send_receipt
+            self._of(receipt.producer_id).answered(receipt.sequence_id, "")
+        elif command.type == _Type.SEND_ERROR:
+            error = command.send_error
+            self._of(error.producer_id).answered(error.sequence_id, error.message or "it was refused")
+        elif command.type == _Type.CLOSE_PRODUCER:
+            self._of(command.close_producer.producer_id).closed_by_topic()
+        else:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Idempotent. What was not stored comes again to another consumer."""
+        self._is_closed = True
+        for letters in self._letters.values():
+            letters.close()
+
+    def _target(self, origin: TopicName) -> TopicName:
+        return self._topic or TopicName.parse(f"{origin.full}-{self._subscription}-DLQ")
+
+    def _of(self, producer_id: int) -> "_DeadLetterTopic":
+        return list(self._letters.values())[producer_id - 1]
+
+
+class _DeadLetterTopic:
+    def __init__(
+        self, client: "WebSocketClient", name: TopicName, producer_id: int, stored: Told, failed: Told
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._producer_id = producer_id
+        self._stored = stored
+        self._failed = failed
+        self._waiting: deque[tuple[TopicName, ReceivedMessage]] = deque()
+        self._pending: dict[int, ReceivedMessage] = {}
+        """By sequence id."""
+        self._producer: Producer | None = None
+        self._working: asyncio.Task[None] | None = None
+        self._next_sequence_id = 0
+        self._is_closed = False
+
+    def add(self, origin: TopicName, message: ReceivedMessage) -> None:
+        if len(self._waiting) + len(self._pending) >= WAITING_MAX:
+            self._failed(message)
+            return
+        self._waiting.append((origin, message))
+        if self._working is None:
+            self._working = self._client.broker.spawn(self._publish())
+
+    def answered(self, sequence_id: int, fault: str) -> None:
+        message = self._pending.pop(sequence_id, None)
+        if message is None:
+            return
+        if fault:
+            log.warning("%s: a dead letter was not stored in %s: %s", self._client.remote_address, self._name, fault)
+            self._failed(message)
+        else:
+            self._stored(message)
+
+    def closed_by_topic(self) -> None:
+        self._producer = None
+        self._fail(list(self._pending.values()))
+        self._pending.clear()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._waiting.clear()
+        self._pending.clear()
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
+
+    async def _publish(self) -> None:
+        try:
+            while self._waiting and not self._is_closed:
+                producer = self._producer or await self._attach()
+                if not self._waiting:
+                    return
+                origin, message = self._waiting.popleft()
+                payload = await asyncio.to_thread(_payload_of, origin, message, producer.name, self._next_sequence_id)
+                if producer.is_closed:
+                    self._failed(message)
+                    continue
+                send = pb.CommandSend(producer_id=self._producer_id, sequence_id=self._next_sequence_id, num_messages=1)
+                self._pending[self._next_sequence_id] = message
+                self._next_sequence_id += 1
+                producer.publish([(send, payload)])
+        except PulsarError as error:
+            log.warning("%s: dead letters cannot be stored in %s: %s", self._client.remote_address, self._name, error)
+            self._fail([message for _, message in self._waiting])
+            self._waiting.clear()
+        finally:
+            self._working = None
+
+    async def _attach(self) -> Producer:
+        """Raises PulsarError."""
+        broker = self._client.broker
+        partitions = await broker.service.catalog.partitions_of(self._name, may_create=True)
+        name = self._name.partition(self._producer_id % partitions) if partitions else self._name
+        topic = await broker.service.get_for_client(name)
+        command = pb.CommandProducer(topic=name.full, producer_id=self._producer_id, request_id=0)
+        producer = await topic.add_producer(self._client, command)
+        if self._is_closed:
+            producer.close()
+        else:
+            self._producer = producer
+        return producer
+
+    def _fail(self, messages: Iterable[ReceivedMessage]) -> None:
+        for message in messages:
+            self._failed(message)
+
+
+def _payload_of(origin: TopicName, message: ReceivedMessage, producer_name: str, sequence_id: int) -> bytes:
+    """Returns the message as it is published. Its properties say where it comes from (RetryMessageUtil)."""
+    own, entry = message.own, message.entry
+    where = f"{entry.ledger_id}:{entry.entry_id}:{origin.partition_index}"
+    metadata = pb.MessageMetadata(
+        producer_name=producer_name,
+        sequence_id=sequence_id,
+        publish_time=time.time_ns() // 1_000_000,
+        properties=[
+            *own.properties,
+            pb.KeyValue(key="REAL_TOPIC", value=origin.full),
+            pb.KeyValue(key="ORIGIN_MESSAGE_ID", value=f"{where}:{message.place}" if message.batch_size else where),
+        ],
+        event_time=own.event_time,
+    )
+    for field in ("partition_key", "partition_key_b64_encoded", "ordering_key"):
+        if own.HasField(field):
+            setattr(metadata, field, getattr(own, field))
+    codec = message.metadata.compression if message.encryption_context is None else pb.NONE
+    if codec != pb.NONE:
+        metadata.compression, metadata.uncompressed_size = codec, len(message.value)
+    return build_payload(metadata, compress(codec, message.value))

@@ -1,0 +1,141 @@
+"""Which messages a consumer's peer holds without an answer, and how many more it may get. Pure.
+
+In push mode a message takes one of `window` places until it is acknowledged, negatively acknowledged, or comes again
+for another reason. In pull mode it takes one of the permits that the peer gave, and no answer gives one back.
+
+A batch is one entry of the topic, which is acknowledged as a whole. The window remembers which of a batch's messages
+were acknowledged, so that the last of them acknowledges the entry, and none of them is delivered again meanwhile.
+Source: ConsumerHandler.checkResumeReceive, handlePermit, handleAck; UnAckedMessageTracker.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+ENTRIES_MAX = 50_000
+"""How many entries are remembered. The oldest one is forgotten beyond that: its messages may be delivered twice, and it
+is acknowledged only once it has come again. Only peers in pull mode that do not acknowledge hold so many."""
+
+CREDIT_MAX = 2**31 - 1
+
+
+class EntryKey(NamedTuple):
+    """An entry of one of the socket's topics."""
+
+    consumer_id: int
+    ledger_id: int
+    entry_id: int
+
+
+class _Entry:
+    __slots__ = ("all", "copies", "out", "sent_s", "unacked")
+
+    def __init__(self, size: int) -> None:
+        self.all = self.unacked = (1 << size) - 1
+        """Bit k says that message k of the entry was not acknowledged."""
+        self.out = 0
+        """Bit k says that message k was sent and not answered."""
+        self.copies = 0
+        """How many more messages of the same id were sent and not answered. Only non-persistent topics give several
+        messages the same id."""
+        self.sent_s = 0.0
+
+
+class DeliveryWindow:
+    """The messages that are out at one socket."""
+
+    def __init__(self, window: int, *, pulls: bool) -> None:
+        self.credit = 0 if pulls else window
+        """How many messages may be sent now."""
+        self._pulls = pulls
+        self._entries: dict[EntryKey, _Entry] = {}
+        """In the order in which their newest messages were sent."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def permit(self, permits: int) -> None:
+        """The peer asks for more messages. This has no effect in push mode."""
+        if self._pulls:
+            self.credit = min(self.credit + permits, CREDIT_MAX)
+
+    def is_acked(self, key: EntryKey, index: int) -> bool:
+        """Returns whether a message of a batch was acknowledged although its entry was not yet."""
+        entry = self._entries.get(key)
+        return entry is not None and not entry.unacked >> index & 1
+
+    def sent(self, key: EntryKey, index: int, size: int, now_s: float, *, shares_id: bool = False) -> None:
+        """Message `index` of an entry of `size` messages was sent. `shares_id` says that the topic gives other messages
+        the same id."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            entry = _Entry(size)
+            if len(self._entries) >= ENTRIES_MAX:
+                self._forget(next(iter(self._entries)))
+        self._entries[key] = entry
+        entry.sent_s = now_s
+        bit = 1 << index
+        if shares_id:
+            entry.unacked |= bit
+        if not entry.out & bit:
+            entry.out |= bit
+            self.credit -= 1
+        elif shares_id:
+            entry.copies += 1
+            self.credit -= 1
+        elif self._pulls:
+            self.credit -= 1
+
+    def acked(self, key: EntryKey, index: int | None) -> int | None:
+        """The peer acknowledged a message of an entry, or all of it for None. Returns the messages of the entry that
+        are left as bits, 0 when it is done; or None for an entry that is not out."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        bits = entry.unacked if index is None else 1 << index
+        self._answered(entry, bits)
+        entry.unacked &= ~bits
+        if not entry.unacked and not entry.out:
+            del self._entries[key]
+        return entry.unacked
+
+    def nacked(self, key: EntryKey, index: int | None) -> bool:
+        """The peer wants a message again. Returns whether the message is out."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return False
+        self._answered(entry, entry.out if index is None else 1 << index)
+        return True
+
+    def timed_out(self, sent_before_s: float) -> Iterator[EntryKey]:
+        """Yields the entries whose messages were all sent before that time and of which some are not answered, and
+        counts these as answered: they come again."""
+        for key, entry in list(self._entries.items()):
+            if entry.sent_s > sent_before_s:
+                return
+            if entry.out:
+                self._answered(entry, entry.out)
+                yield key
+
+    def come_again(self, consumer_id: int) -> None:
+        """Everything that is out of one topic will come again. What was acknowledged of batches stays known."""
+        for key in [key for key in self._entries if key.consumer_id == consumer_id]:
+            entry = self._entries[key]
+            if not self._pulls:
+                self.credit += entry.out.bit_count() + entry.copies
+            entry.copies = entry.out = 0
+            if entry.unacked == entry.all:
+                del self._entries[key]
+
+    def _answered(self, entry: _Entry, bits: int) -> None:
+        """Messages of an entry take no places any more; where several have the same id, one of them."""
+        if entry.copies:
+            entry.copies -= 1
+            count = 1
+        else:
+            count = (entry.out & bits).bit_count()
+            entry.out &= ~bits
+        if not self._pulls:
+            self.credit += count
+
+    def _forget(self, key: EntryKey) -> None:
+        self._answered(entry := self._entries.pop(key), entry.out)

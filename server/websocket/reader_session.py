@@ -1,0 +1,106 @@
+"""A reader's socket: messages of a topic from one of them on, to nobody's subscription. Source: ReaderHandler."""
+
+import secrets
+from collections.abc import Mapping
+
+import orjson
+
+from magnetar.server.websocket.consumer_command_rules import Verb, parse_consumer_command
+from magnetar.server.websocket.consumer_query_rules import read_reader_options
+from magnetar.server.websocket.json_message_rules import MessageFault
+from magnetar.server.websocket.received_messages import OpenedEntry, ReceivedMessage, StoredEntry
+from magnetar.server.websocket.receiving_session import ALL_OF_BATCH, INVALID_DATA, ReceivingSession
+from magnetar.server.websocket.topic_consumer import BeginsAfter, TopicConsumer
+from magnetar.server.websocket.websocket_client import WebSocketClient
+from magnetar.server.websocket.websocket_path_rules import QueryFault, SocketPath
+from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+
+class ReaderSession(ReceivingSession):
+    """Implements `magnetar.server.websocket.session.Session`."""
+
+    def __init__(self, client: WebSocketClient, path: SocketPath, query: Mapping[str, str]) -> None:
+        """Raises QueryFault."""
+        self._options = read_reader_options(query)
+        super().__init__(client, self._options.crypto_failure_action)
+        (self._topic,) = path.topics
+        self._subscription = f"reader-{secrets.token_hex(5)}"
+        self._left = self._options.window
+        """How many messages the peer may get now."""
+        self._read: dict[int, pb.MessageIdData] = {}
+        """The last message that was sent of each topic, since the topic was told."""
+
+    async def open(self) -> None:
+        await self._consume([self._topic])
+        if self._partitioned and self._options.names_message:
+            raise QueryFault(
+                "Invalid messageId: the partitioned topic startMessageId is illegal: use earliest or latest"
+            )
+
+    def _subscribe_command(self, topic: TopicName, consumer_id: int) -> pb.CommandSubscribe:
+        return pb.CommandSubscribe(
+            topic=topic.full,
+            subscription=self._subscription,
+            subType=pb.CommandSubscribe.Exclusive,
+            consumer_id=consumer_id,
+            request_id=0,
+            consumer_name=self._options.name or secrets.token_hex(3)[:5],
+            durable=False,
+            start_message_id=self._options.start,
+        )
+
+    def _add(self, name: TopicName) -> TopicConsumer:
+        source = super()._add(name)
+        start = self._options.start
+        if self._options.names_message:
+            index = start.batch_index if start.batch_index >= 0 else ALL_OF_BATCH
+            source.begins_after = BeginsAfter(start.ledgerId, start.entryId, index)
+        return source
+
+    def on_text(self, text: str) -> None:
+        """A text asks for the end of the topic; any other one, like an acknowledgement, asks for one more message."""
+        try:
+            command = parse_consumer_command(text)
+        except MessageFault as fault:
+            self._client.close(f"Failed to de-serialize from JSON: {fault}", INVALID_DATA)
+            return
+        if command.verb is Verb.IS_END_OF_TOPIC:
+            self._client.say(orjson.dumps({"endOfTopic": self._has_ended}))
+        else:
+            self._left = min(self._left + 1, self._options.window)
+        self._pump_soon()
+
+    @property
+    def _credit(self) -> int:
+        return self._left
+
+    def _sort(self, source: TopicConsumer, opened: OpenedEntry) -> None:
+        after = source.begins_after
+        for message in opened.messages:
+            if after is None or not after.excludes(message.entry.ledger_id, message.entry.entry_id, message.place):
+                self._inlet.put(message)
+
+    def _sent(self, source: TopicConsumer, message: ReceivedMessage) -> None:
+        self._left -= 1
+        entry = message.entry
+        if message.place + 1 >= message.batch_size:
+            self._read[entry.consumer_id] = pb.MessageIdData(ledgerId=entry.ledger_id, entryId=entry.entry_id)
+
+    def _discard(self, source: TopicConsumer, entry: StoredEntry) -> None:
+        """A reader's position passes what nobody can read with the next message."""
+
+    def _settle(self) -> None:
+        """A reader acknowledges nothing."""
+
+    def _lost(self, source: TopicConsumer) -> None:
+        self._read.pop(source.consumer_id, None)
+
+    def tick(self, now_s: float) -> None:
+        """Tells the topics what was read, so that their stats are right."""
+        super().tick(now_s)
+        read, self._read = self._read, {}
+        for consumer_id, message_id in read.items():
+            source = self._sources.get(consumer_id)
+            if source is not None:
+                source.ack_to(message_id)

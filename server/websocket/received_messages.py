@@ -1,0 +1,186 @@
+"""Turns entries, as topics write them for consumers, into single messages: decompressed, and batches unpacked.
+
+A producer decides what an entry opens to, so this is bounded: what is larger than `BODY_BYTES_MAX` once decompressed
+counts as damaged. Large bodies are decompressed on a thread, and large batches are unpacked in portions.
+
+Source: ConsumerImpl.messageReceived, uncompressPayloadIfNeeded, decryptPayloadIfNeeded,
+receiveIndividualMessagesFromBatch.
+"""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from magnetar.server.process.turns import Steps, Turns
+from magnetar.server.websocket.consumer_query_rules import CryptoFailureAction
+from magnetar.server.websocket.json_message_rules import consumer_text, message_id_text
+from magnetar.storage.managed.ack_sets import mask_of_words
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.compression import decompress
+from pulsar_proto.records.payload import body, parse_metadata, walk_batch
+from pulsar_proto.text import shown
+
+INLINE_BYTES_MAX = 64 << 10
+"""Larger bodies are decompressed on a thread; for smaller ones the hand-over would cost more than the work."""
+
+BATCH_MESSAGES_MAX = 1 << 16
+"""A batch that claims more messages counts as damaged."""
+
+MESSAGES_A_STEP = 128
+"""After so many messages of a batch other work of the loop may run."""
+
+Metadata = pb.MessageMetadata | pb.SingleMessageMetadata
+
+
+class StoredEntry(NamedTuple):
+    """An entry as a topic's consumer wrote it."""
+
+    consumer_id: int
+    ledger_id: int
+    entry_id: int
+    redelivery_count: int
+    ack_set: Sequence[int]
+    """The messages of a batch that are to be consumed, as bits; empty for all of them."""
+    payload: bytes
+
+
+class ReceivedMessage(NamedTuple):
+    """One message that is ready to be delivered."""
+
+    entry: StoredEntry
+    """Its `payload` is empty."""
+    place: int
+    """The place in its batch; 0 for a message that is in none."""
+    batch_size: int
+    """0 for a message that is in no batch."""
+    metadata: pb.MessageMetadata
+    own: Metadata
+    """What the message says about itself: within a batch that is its SingleMessageMetadata."""
+    value: bytes
+    encryption_context: Mapping[str, object] | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds."""
+        return len(self.value) + 500
+
+    def message_id(self, partition: int) -> str:
+        index = self.place if self.batch_size else -1
+        return message_id_text(self.entry.ledger_id, self.entry.entry_id, partition, index, self.batch_size)
+
+    def text(self, partition: int) -> bytes:
+        """Returns the JSON that the peer gets."""
+        own = self.own
+        return consumer_text(
+            self.message_id(partition),
+            self.value,
+            {shown(pair.key): shown(pair.value) for pair in own.properties},
+            self.metadata.publish_time,
+            self.entry.redelivery_count,
+            own.event_time,
+            shown(own.partition_key) if own.HasField("partition_key") else None,
+            self.encryption_context,
+        )
+
+
+class OpenedEntry(NamedTuple):
+    """What became of an entry."""
+
+    messages: Sequence[ReceivedMessage]
+    size: int
+    """How many messages the entry has, also such as are not to be delivered; at least 1."""
+    discard: bool = False
+    """Whether the entry is to be acknowledged, because nobody can read it."""
+    fault: str = ""
+    """Why an entry is not delivered."""
+
+
+def open_now(entry: StoredEntry, action: CryptoFailureAction) -> OpenedEntry | None:
+    """Opens an entry at once, on this thread. Returns None for one that would hold up the event loop."""
+    try:
+        metadata = parse_metadata(entry.payload)
+        if metadata.encryption_keys:
+            return _encrypted(entry, metadata, action)
+        if metadata.num_messages_in_batch > MESSAGES_A_STEP:
+            return None
+        packed = body(entry.payload)
+        if metadata.compression != pb.NONE:
+            if metadata.uncompressed_size > INLINE_BYTES_MAX:
+                return None
+            packed = decompress(metadata.compression, packed, metadata.uncompressed_size)
+        return _drained(_messages(entry, metadata, packed))
+    except MalformedFrame as error:
+        return OpenedEntry((), 1, discard=True, fault=str(error))
+
+
+async def open_in_turns(entry: StoredEntry, action: CryptoFailureAction) -> OpenedEntry:
+    """Opens an entry so that others have their turns meanwhile."""
+    try:
+        metadata = parse_metadata(entry.payload)
+        if metadata.encryption_keys:
+            return _encrypted(entry, metadata, action)
+        packed = body(entry.payload)
+        if metadata.compression != pb.NONE:
+            packed = await asyncio.to_thread(decompress, metadata.compression, packed, metadata.uncompressed_size)
+        return await Turns().run(_messages(entry, metadata, packed))
+    except MalformedFrame as error:
+        return OpenedEntry((), 1, discard=True, fault=str(error))
+
+
+def _drained(steps: Steps[OpenedEntry]) -> OpenedEntry:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            opened: OpenedEntry = end.value
+            return opened
+
+
+def _messages(entry: StoredEntry, metadata: pb.MessageMetadata, plain: bytes) -> Steps[OpenedEntry]:
+    """Separates the messages of a decompressed body. Raises MalformedFrame."""
+    empty = entry._replace(payload=b"")
+    if not metadata.HasField("num_messages_in_batch"):
+        return OpenedEntry((ReceivedMessage(empty, 0, 0, metadata, metadata, plain),), 1)
+    size = metadata.num_messages_in_batch
+    if not 0 < size <= BATCH_MESSAGES_MAX:
+        raise MalformedFrame(f"a batch of {size} messages")
+    wanted = mask_of_words(entry.ack_set) if entry.ack_set else (1 << size) - 1
+    messages = []
+    for index, (single, value) in enumerate(walk_batch(plain, size)):
+        if wanted >> index & 1 and not single.compacted_out:
+            messages.append(ReceivedMessage(empty, index, size, metadata, single, value))
+        if index % MESSAGES_A_STEP == MESSAGES_A_STEP - 1:
+            yield
+    return OpenedEntry(messages, size)
+
+
+def _encrypted(entry: StoredEntry, metadata: pb.MessageMetadata, action: CryptoFailureAction) -> OpenedEntry:
+    if action is CryptoFailureAction.CONSUME:
+        context = encryption_context(metadata)
+        message = ReceivedMessage(entry._replace(payload=b""), 0, 0, metadata, metadata, body(entry.payload), context)
+        return OpenedEntry((message,), 1)
+    reason = "the message is encrypted, and the server has no keys (cryptoFailureAction)"
+    return OpenedEntry((), 1, discard=action is CryptoFailureAction.DISCARD, fault=reason)
+
+
+def encryption_context(metadata: pb.MessageMetadata) -> dict[str, object]:
+    """Returns what a peer needs to decrypt a message by itself (ConsumerImpl.createEncryptionContext, as Jackson writes
+    the class EncryptionContext)."""
+    context: dict[str, object] = {
+        "keys": {
+            shown(each.key): {
+                "keyValue": b64encode(each.value).decode(),
+                "metadata": {shown(pair.key): shown(pair.value) for pair in each.metadata},
+            }
+            for each in metadata.encryption_keys
+        },
+        "param": b64encode(metadata.encryption_param).decode(),
+        "algorithm": shown(metadata.encryption_algo),
+        "compressionType": pb.CompressionType.Name(metadata.compression),
+        "uncompressedMessageSize": metadata.uncompressed_size,
+    }
+    if metadata.HasField("num_messages_in_batch"):
+        context["batchSize"] = metadata.num_messages_in_batch
+    return context
