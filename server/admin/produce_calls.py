@@ -117,15 +117,12 @@ async def _publish(call: Call, names: list[TopicName], *, create: bool) -> Answe
     broker, body = call.broker, call.body
     with broker.http_publishing.taking(len(body)):
         try:
-            request = await _aside(len(body), lambda: read_request(body))
+            request = await _aside(broker, len(body), lambda: read_request(body))
             schema = await _schema_of(broker, names[0], request)
             encoders = encoders_of(schema)
         except InvalidSchema as fault:
             raise Refusal(422, str(fault)) from None
-        if len(body) <= ON_THE_LOOP_BYTES:
-            encoded = [encode_message(each, encoders) async for each in in_portions(request.messages)]
-        else:
-            encoded = await asyncio.to_thread(_encode_all, request.messages, encoders)
+        encoded = await _encoded(broker, len(body), request.messages, encoders)
     first = broker.http_publishing.first_partition(len(encoded), len(names))
     work = _Publishing(call, request.producer_name, schema, create=create)
     return await _to_its_end(broker, work.run(encoded, names[first:] + names[:first]))
@@ -145,12 +142,20 @@ async def _schema_of(broker: Broker, name: TopicName, request: ProduceRequest) -
     return stored.schema
 
 
-def _encode_all(messages: list[Any], encoders: Encoders) -> list[EncodedMessage | str]:
-    return [encode_message(each, encoders) for each in messages]
+async def _encoded(
+    broker: Broker, size_bytes: int, messages: list[Any], encoders: Encoders
+) -> list[EncodedMessage | str]:
+    if size_bytes <= ON_THE_LOOP_BYTES:
+        return [encode_message(each, encoders) async for each in in_portions(messages)]
+    return await _aside(broker, size_bytes, lambda: [encode_message(each, encoders) for each in messages])
 
 
-async def _aside(size_bytes: int, work: Callable[[], T]) -> T:
-    return work() if size_bytes <= ON_THE_LOOP_BYTES else await asyncio.to_thread(work)
+async def _aside(broker: Broker, size_bytes: int, work: Callable[[], T]) -> T:
+    """Does work on a body of that size, on a thread if it may take long."""
+    if size_bytes <= ON_THE_LOOP_BYTES:
+        return work()
+    async with broker.http_publishing.thread:
+        return await asyncio.to_thread(work)
 
 
 async def _to_its_end(broker: Broker, work: Coroutine[Any, Any, T]) -> T:
@@ -286,6 +291,8 @@ def _refusal(error: BaseException) -> Refusal:
     if not isinstance(error, PulsarError):
         raise error
     status = STATUS_OF.get(type(error))
+    if isinstance(error.__cause__, InvalidSchema):
+        status = 422
     # The cause tells why the schema is refused, without the names of Java's exceptions.
     told = error.__cause__ if isinstance(error, IncompatibleSchema) and error.__cause__ is not None else error
     return refusal_of(error) if status is None else Refusal(status, str(told))

@@ -58,6 +58,15 @@ NUMBER_CHARACTERS_MAX = 400
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 FIRST_DAY = datetime.date(1970, 1, 1).toordinal()
 DAY_SECONDS = 86_400
+SECOND_NANOS = 1_000_000_000
+EXAMPLES = {
+    "DATE": "2026-11-22",
+    "LOCAL_DATE": "2026-11-22",
+    "LOCAL_TIME": "10:00:00.5",
+    "LOCAL_DATE_TIME": "2026-11-22T10:00:00",
+    "INSTANT": "2026-11-22T10:00:00Z",
+}
+_LONG = struct.Struct(">q")
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?|NaN|[+-]?Infinity")
@@ -139,56 +148,60 @@ def _json(text: str) -> bytes:
 
 def _date(text: str) -> bytes:
     java = _JAVA_DAY.fullmatch(text)
+    day = text
     if java is not None and java[1] in MONTHS:
-        text = f"{java[3]}-{MONTHS.index(java[1]) + 1:02}-{int(java[2]):02}"
-    return struct.pack(">q", _days(text, "DATE") * DAY_SECONDS * 1000)
+        day = f"{java[3]}-{MONTHS.index(java[1]) + 1:02}-{int(java[2]):02}"
+    return _LONG.pack(_days(day, text, "DATE") * DAY_SECONDS * 1000)
 
 
 def _local_date(text: str) -> bytes:
-    return struct.pack(">q", _days(text, "LOCAL_DATE"))
+    return _LONG.pack(_days(text, text, "LOCAL_DATE"))
 
 
 def _local_time(text: str) -> bytes:
-    seconds, nanos = _clock(text, "LOCAL_TIME")
-    return struct.pack(">q", seconds * 1_000_000_000 + nanos)
+    seconds, nanos = _clock(text, text, "LOCAL_TIME")
+    return _LONG.pack(seconds * SECOND_NANOS + nanos)
 
 
 def _local_date_time(text: str) -> bytes:
     day, _, clock = text.partition("T")
-    seconds, nanos = _clock(clock, "LOCAL_DATE_TIME")
-    return struct.pack(">qq", _days(day, "LOCAL_DATE_TIME"), seconds * 1_000_000_000 + nanos)
+    seconds, nanos = _clock(clock, text, "LOCAL_DATE_TIME")
+    return _LONG.pack(_days(day, text, "LOCAL_DATE_TIME")) + _LONG.pack(seconds * SECOND_NANOS + nanos)
 
 
 def _instant(text: str) -> bytes:
-    if not text.endswith("Z"):
-        raise ValueFault(f"{shown(text)} is no INSTANT: a time in UTC like 2026-11-22T10:00:00Z")
-    day, _, clock = text[:-1].partition("T")
-    seconds, nanos = _clock(clock, "INSTANT")
-    return struct.pack(">qi", _days(day, "INSTANT") * DAY_SECONDS + seconds, nanos)
+    day, _, clock = text.removesuffix("Z").partition("T")
+    seconds, nanos = _clock(clock if text.endswith("Z") else "", text, "INSTANT")
+    return struct.pack(">qi", _days(day, text, "INSTANT") * DAY_SECONDS + seconds, nanos)
 
 
-def _days(text: str, kind: str) -> int:
-    """Returns the days since 1970. Raises ValueFault."""
-    found = _DAY.fullmatch(text)
+def _days(day: str, text: str, kind: str) -> int:
+    """Returns the days since 1970. Raises ValueFault, which shows the whole text."""
+    found = _DAY.fullmatch(day)
     try:
         if found is None:
             raise ValueError
         return datetime.date(*map(int, found.groups())).toordinal() - FIRST_DAY
     except ValueError:
-        raise ValueFault(f"{shown(text)} is no day of a {kind}, like 2026-11-22") from None
+        raise _no_time(text, kind) from None
 
 
-def _clock(text: str, kind: str) -> tuple[int, int]:
-    """Returns the seconds since midnight and the nanoseconds beyond them. Raises ValueFault."""
-    found = _TIME.fullmatch(text)
+def _clock(clock: str, text: str, kind: str) -> tuple[int, int]:
+    """Returns the seconds since midnight and the nanoseconds beyond them. Raises ValueFault, which shows the whole
+    text."""
+    found = _TIME.fullmatch(clock)
     try:
         if found is None:
             raise ValueError
         hour, minute, second = (int(part or 0) for part in found.groups()[:3])
         datetime.time(hour, minute, second)
     except ValueError:
-        raise ValueFault(f"{shown(text)} is no time of a {kind}, like 10:00:00.5") from None
+        raise _no_time(text, kind) from None
     return hour * 3600 + minute * 60 + second, int((found[4] or "0").ljust(9, "0"))
+
+
+def _no_time(text: str, kind: str) -> ValueFault:
+    return ValueFault(f"{shown(text)} is no {kind}, like {EXAMPLES[kind]}")
 
 
 _SIMPLE: dict[SchemaType, Encoder] = {

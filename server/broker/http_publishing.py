@@ -1,5 +1,6 @@
 """What the calls of the web port that publish messages share: a budget of memory, and whose turn it is."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +15,9 @@ class HttpPublishing:
         self._max_bytes = max_bytes
         self._next_index = 0
         self.bytes_in_progress = 0
+        self.thread = asyncio.Lock()
+        """Held by the one call at a time that reads or encodes a long body on a thread: each further thread would take
+        as much of the interpreter from the event loop as the first one."""
 
     @contextmanager
     def taking(self, size_bytes: int) -> Iterator[None]:

@@ -5,11 +5,13 @@ import base64
 import json
 import threading
 import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pulsar
 import pytest
 
@@ -295,6 +297,39 @@ def test_encryption_and_exclusive_producers_are_respected(tmp_path: Path) -> Non
         here.call("POST", "/admin/v2/namespaces/public/default/encryptionRequired", True)
         status, answer = here.call("POST", PLAIN, body)
         assert (status, answer["reason"].startswith("Encryption is required")) == (412, True)
+
+
+def test_who_may_produce_on_the_binary_port_may_over_http(tmp_path: Path) -> None:
+    key = "k" * 40
+    overrides = {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+        "tokenSecretKey": f"data:,{key}",
+        "superUserRoles": "root",
+    }
+
+    def call(method: str, path: str, role: str, body: Any = None) -> int:
+        request = urllib.request.Request(served.web_url + path, method=method)
+        request.add_header("Content-Type", "application/json")
+        if role:
+            request.add_header("Authorization", f"Bearer {jwt.encode({'sub': role}, key, algorithm='HS256')}")
+        try:
+            with urllib.request.urlopen(request, json.dumps(body).encode(), timeout=60) as answer:
+                return 200 if answer.status == 204 else int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    with serving(tmp_path, overrides=overrides) as served:
+        admin, body = "/admin/v2/persistent/public/default", {"messages": [{"payload": "x"}]}
+        assert call("PUT", f"{admin}/t", "root") == 200
+        assert call("PUT", f"{admin}/p/partitions", "root", 2) == 200
+        for role, actions in (("writer", ["produce"]), ("reader", ["consume"])):
+            for topic in ("t", "p"):
+                assert call("POST", f"{admin}/{topic}/permissions/{role}", "root", actions) == 200
+        for path in (PLAIN, "/topics/persistent/public/default/p", "/topics/persistent/public/default/p/partitions/1"):
+            assert [call("POST", path, role, body) for role in ("", "reader", "writer", "root")] == [401, 401, 200, 200]
+        assert call("POST", "/topics/persistent/public/default/other", "writer", body) == 401
 
 
 @pytest.mark.parametrize(
