@@ -1,10 +1,9 @@
 """One cell of the matrix, from the harm to the verdict."""
 
-import contextlib
 import logging
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -48,7 +47,7 @@ def all_cases(scenes: dict[str, Scene], rounds: int, seed: int) -> Iterator[Case
 def copy_if_there(source: str, target: str) -> None:
     """Copies a file of a folder in which a server may be running: what it has replaced or deleted since the folder was
     listed is left out."""
-    with contextlib.suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
         shutil.copy2(source, target)
 
 
