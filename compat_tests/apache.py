@@ -1,8 +1,8 @@
-"""Apache Pulsar standalone from a folder of its jars: the peer that the tests and the bench are checked against.
+"""Apache Pulsar standalone from a folder of its jars: the peer by which the tests and the bench are checked.
 
 The jars come from Maven Central (`org.apache.pulsar:pulsar-broker:4.0.7` with its runtime dependencies); `NOTES.md`
-says how. Upstream's standalone answers before fsync and ships with batch-index acks off: both are turned on here, so
-that like is compared with like.
+says how. By default Apache's standalone answers before fsync and leaves acknowledgements of batch indexes off. Both are
+turned on here, so that both servers do the same work.
 """
 
 import json
@@ -45,7 +45,7 @@ CONFIGURATION = {
     "diskUsageWarnThreshold": "0.99",
     "allowAutoTopicCreationType": "non-partitioned",
     "acknowledgmentAtBatchIndexLevelEnabled": "true",
-    # Naming a checker whose class the jars lack would leave the broker without schemas.
+    # Only these three: naming a checker whose class the jars lack would leave the broker without schemas.
     "schemaRegistryCompatibilityCheckers": ",".join(
         f"{CHECKERS}{kind}SchemaCompatibilityCheck" for kind in ("Json", "Avro", "ProtobufNative")
     ),
@@ -53,7 +53,7 @@ CONFIGURATION = {
 
 
 class ApachePulsar:
-    """A standalone in one JVM. `heap_mb` 2048 is what the documented figures were measured with."""
+    """A standalone in one JVM. The documented figures were measured with a `heap_mb` of 2048."""
 
     name = "apache"
     is_peer = True
@@ -76,7 +76,7 @@ class ApachePulsar:
         return [*command, "--metadata-dir", f"{folder}/metadata", "--bookkeeper-dir", f"{folder}/bookkeeper"]
 
     def wait_ready(self, process: subprocess.Popen[bytes], ports: tuple[int, int], deadline: float) -> Address | None:
-        """Its ports answer seconds before `public/default` exists: waits for the namespace."""
+        """Waits for the namespace `public/default`, because the ports answer seconds before it exists."""
         broker_port, web_port = ports
         web_url = f"http://127.0.0.1:{web_port}"
         while process.poll() is None and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Authorities and certificates for tests, made when they are needed: none is ever kept in the tree."""
+"""Makes authorities and certificates when tests need them; none is ever kept in the tree."""
 
 import datetime
 import ipaddress
@@ -16,14 +16,14 @@ VALID_DAYS = 2
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """PEM files."""
+    """The PEM files of a certificate and its key."""
 
     certificate: Path
     key: Path
 
 
 class Authority:
-    """Signs certificates into a folder; `path` is its own certificate."""
+    """An authority that signs certificates into a folder. `path` is its own certificate."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self._folder = folder
@@ -35,7 +35,8 @@ class Authority:
         self.path.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
 
     def issue(self, common_name: str, file: str | None = None) -> Certificate:
-        """For a server on the loopback address or for a client. `file`: the files' name, else `common_name`."""
+        """Makes a certificate for a server on the loopback address, or for a client. `file` is the name of its files,
+        by default `common_name`."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name(
             [

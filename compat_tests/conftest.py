@@ -1,6 +1,6 @@
-"""Fixtures: a server shared by the tests that only need one, servers of a test's own, official clients, topic names.
+"""Fixtures: a server shared by all tests that only need one, servers of a test's own, official clients, topic names.
 
-Every test fails when the server logs an ERROR line meanwhile, unless the test names it in `allowed_errors`.
+A test fails when the server logs an ERROR line during it, unless the test puts the line's text into `allowed_errors`.
 """
 
 import contextlib
@@ -38,13 +38,13 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def allowed_errors() -> list[str]:
-    """Texts of ERROR lines that a test provokes on purpose; it appends to this list."""
+    """Returns a list to which a test appends texts of the ERROR lines that it provokes on purpose."""
     return []
 
 
 @pytest.fixture
 def server(shared_server: Server, allowed_errors: list[str]) -> Iterator[Server]:
-    """The shared server; other tests' topics live on it too."""
+    """Yields the shared server, on which other tests' topics live too."""
     if not shared_server.is_running:
         shared_server.start()
     before = shared_server.log_size()
@@ -55,7 +55,8 @@ def server(shared_server: Server, allowed_errors: list[str]) -> Iterator[Server]
 
 @pytest.fixture
 def make_server(tmp_path: Path, allowed_errors: list[str]) -> Iterator[ServerFactory]:
-    """Makes servers of the test's own, not started; they are stopped and checked at its end."""
+    """Yields a function that makes servers of the test's own, not started yet. They are stopped and checked at the
+    end."""
     servers: list[Server] = []
 
     def make(name: str = "own", *, settings: Mapping[str, str] | None = None, data_dir: Path | None = None) -> Server:
@@ -72,7 +73,7 @@ def make_server(tmp_path: Path, allowed_errors: list[str]) -> Iterator[ServerFac
 
 @pytest.fixture
 def own_server(make_server: ServerFactory) -> Server:
-    """A started server of the test's own, free to be stopped and killed."""
+    """Returns a started server that only this test uses, so that it may stop and kill it."""
     made = make_server()
     made.start()
     return made
@@ -80,7 +81,8 @@ def own_server(make_server: ServerFactory) -> Server:
 
 @pytest.fixture
 def make_client(tmp_path: Path) -> Iterator[ClientFactory]:
-    """Makes official clients that are closed at the end of the test, dead server or not; they log to `client.log`."""
+    """Yields a function that makes official clients, which log to `client.log`. They are closed at the end of the test,
+    whether or not their server is alive."""
     log = str(tmp_path / "client.log")
     clients: list[pulsar.Client] = []
 
@@ -98,25 +100,25 @@ def make_client(tmp_path: Path) -> Iterator[ClientFactory]:
 
 @pytest.fixture
 def client(server: Server, make_client: ClientFactory) -> pulsar.Client:
-    """An official client of the shared server."""
+    """Returns an official client of the shared server."""
     return make_client(server.broker_url)
 
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name that no other test uses."""
+    """Returns a topic name that no other test uses."""
     test = re.sub(r"[^\w-]+", "-", request.node.name)
     return f"persistent://public/default/{test}-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
 def is_peer() -> bool:
-    """True when the tests run against Apache Pulsar."""
+    """Returns whether the tests run against Apache Pulsar."""
     return default_product().is_peer
 
 
 @pytest.fixture
 def stopwatch() -> Callable[[], float]:
-    """Seconds since the test began."""
+    """Returns a function that says how many seconds ago the test began."""
     began = time.monotonic()
     return lambda: time.monotonic() - began

@@ -1,9 +1,9 @@
-"""Starts, stops and kills real servers as child processes (see `products` for which there are).
+"""Starts, stops and kills real servers as child processes (see `products` for the kinds of servers).
 
-A `Server` owns one data folder and at most one child process. The ports of its first start are kept for every later
+A `Server` owns one data folder and at most one child process. It keeps the ports of its first start for every later
 one, so that clients find a restarted server where it was. Nothing here knows the server's code: it sees a command line,
 one ready line, files of output and signals. `MAGNETAR_PEER_LIB` (a folder with Apache Pulsar's jars) makes every server
-an Apache standalone instead, which is how the tests themselves are checked.
+an Apache standalone instead, by which the tests themselves are checked.
 """
 
 import asyncio
@@ -24,24 +24,25 @@ PEER_LIB_VARIABLE = "MAGNETAR_PEER_LIB"
 START_TIMEOUT_SECONDS = 120.0
 STOP_TIMEOUT_SECONDS = 60.0
 WAIT_SECONDS = 60.0
-"""What must come has this long, since a busy machine may stall for seconds; what is waited for comes much sooner."""
+"""How long a test waits for something that must come. Usually it comes much sooner, but a busy machine may stall for
+seconds."""
 LOG_TAIL_LINES = 40
 POLL_SECONDS = 0.01
 LOOP_CPU_LIMIT_MS = 20
 LOOP_WATCH = {"MAGNETAR_LOOP_CPU_LIMIT_MS": str(LOOP_CPU_LIMIT_MS)}
-"""Environment of our processes: a callback that holds the event loop for longer is an ERROR line. CPU time counts, so
-that a busy machine is no fault."""
+"""Environment variables for our processes: a callback that holds the event loop for longer than this is logged as an
+ERROR line. Only CPU time counts, so that a busy machine does not fail a test."""
 LOOP_HELD = "held the event loop"
 KNOWN_STALLS: tuple[str, ...] = ()
-"""Places that still hold the loop for longer, as those lines name them."""
+"""The places that are allowed to hold the loop for longer, as the log lines name them."""
 
 
 class ServerFailedError(AssertionError):
-    """A server did not start, did not stop or logged an error; the text holds the end of its log."""
+    """A server did not start, did not stop, or logged an error. The text holds the end of its log."""
 
 
 def default_product() -> Product:
-    """Magnetar, or Apache Pulsar where the environment names its jars."""
+    """Returns Magnetar, or Apache Pulsar when the environment names its jars."""
     lib = os.environ.get(PEER_LIB_VARIABLE)
     if not lib:
         return Magnetar()
@@ -49,7 +50,7 @@ def default_product() -> Product:
 
 
 class Server:
-    """One server on one data folder. Use it as a context manager, sync or async: leaving it stops the server.
+    """One server on one data folder. Use it as a context manager, sync or async; leaving it stops the server.
 
     `settings` are configuration keys in Pulsar's names. `folder` gets `data/` and `server.log`.
     """
@@ -98,7 +99,8 @@ class Server:
         return self._process is not None and self._process.poll() is None
 
     def start(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> float:
-        """Starts the server and waits until it is ready; returns the seconds that took. Raises ServerFailedError."""
+        """Starts the server, waits until it is ready, and returns the seconds that this took. Raises
+        ServerFailedError."""
         began = self.spawn()
         assert self._process is not None
         address = self.product.wait_ready(self._process, self._ports, began + timeout_seconds)
@@ -149,7 +151,8 @@ class Server:
             raise ServerFailedError(f"still running after {timeout_seconds} s\n{self.log_tail()}") from None
 
     def stop(self) -> float:
-        """SIGTERM, then waits; returns the seconds that took. Raises ServerFailedError for a bad exit code."""
+        """Sends SIGTERM, waits for the end, and returns the seconds that this took. Raises ServerFailedError for a bad
+        exit code."""
         began = time.monotonic()
         self.terminate()
         code = self.wait()
@@ -159,13 +162,13 @@ class Server:
         return took
 
     def kill(self) -> None:
-        """SIGKILL, and waits until the process is gone."""
+        """Sends SIGKILL and waits until the process is gone."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def restart(self) -> None:
-        """A clean stop and a start on the same ports."""
+        """Stops the server cleanly and starts it again on the same ports."""
         self.stop()
         self.start()
 
@@ -176,7 +179,7 @@ class Server:
         return await asyncio.to_thread(self.stop)
 
     def log_text(self, offset: int = 0) -> str:
-        """The log from a byte offset on (`log_size()` of an earlier moment)."""
+        """Returns the log from a byte offset on, which may be the `log_size()` of an earlier moment."""
         if not self.log_path.exists():
             return ""
         return self.log_path.read_bytes()[offset:].decode("utf-8", "replace")
@@ -188,7 +191,8 @@ class Server:
         return "\n".join(self.log_text().splitlines()[-LOG_TAIL_LINES:])
 
     def error_lines(self, offset: int = 0) -> list[str]:
-        """The log's ERROR lines, each a broken invariant. The peer logs some on each healthy start: it has none."""
+        """Returns the log's ERROR lines, each of which is a broken invariant. For the peer there are none, because it
+        logs ERROR lines at every healthy start."""
         if self.product.is_peer:
             return []
         marks = (" ERROR ", " CRITICAL ", "Traceback (most recent call last)")
@@ -197,7 +201,7 @@ class Server:
         return broken + stall_lines(text)
 
     def assert_no_errors(self, offset: int = 0, allowed: Sequence[str] = ()) -> None:
-        """Raises ServerFailedError when the log holds an error line without any of the `allowed` texts."""
+        """Raises ServerFailedError when the log holds an error line that has none of the `allowed` texts in it."""
         bad = [line for line in self.error_lines(offset) if not any(text in line for text in allowed)]
         if bad:
             raise ServerFailedError("\n".join([f"{len(bad)} error lines in the log:", *bad[:10], "…", self.log_tail()]))
@@ -208,7 +212,7 @@ class Server:
         self._process = None
 
     def close(self) -> None:
-        """Stops the process if it runs; afterwards none is left, whatever happened."""
+        """Stops the process if it runs. Afterwards it is gone, whatever happened before."""
         try:
             if self.is_running:
                 self.stop()
@@ -237,13 +241,13 @@ class Server:
 
 
 def stall_lines(text: str) -> list[str]:
-    """The lines of a log that say what held the event loop for too long, without KNOWN_STALLS."""
+    """Returns the log lines that say what held the event loop for too long, without those of KNOWN_STALLS."""
     found = [line for line in text.splitlines() if LOOP_HELD in line]
     return [line for line in found if not any(place in line for place in KNOWN_STALLS)]
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, for programs that cannot pick one themselves."""
+    """Returns a port that was free a moment ago, for programs that cannot choose one themselves."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
@@ -251,7 +255,7 @@ def free_port() -> int:
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_seconds: float = WAIT_SECONDS) -> None:
-    """Polls a condition. Raises TimeoutError that says what did not happen."""
+    """Polls the condition until it holds. Raises TimeoutError, which says what did not happen."""
     deadline = time.monotonic() + timeout_seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Java software for tests, from Maven Central: fetched once a user into a cache folder outside the project."""
+"""Java software for tests from Maven Central, fetched once for each user into a cache folder outside the project."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ from compat_tests.unavailable import unavailable
 DOWNLOAD_SECONDS = 300
 
 Dependency = tuple[str, str, str]
-"""Group, artifact, version."""
+"""Group, artifact and version."""
 
 
 def need_java() -> None:
@@ -21,13 +21,14 @@ def need_java() -> None:
 
 
 def class_path(name: str, dependencies: Sequence[Dependency]) -> str:
-    """The class path of the first dependency with all that it needs at run time; `name` names its cache folder."""
+    """Returns the class path of the first dependency with everything that it needs at run time. `name` names its folder
+    in the cache."""
     version = dependencies[0][2]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / f"{name}-{version}"
     with open(cache / f"{name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test runs download once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test runs in parallel download once
         if not folder.exists():
             _download(folder, name, dependencies)
     return f"{folder}/*"

@@ -1,4 +1,5 @@
-"""The servers that the tests and the bench can start: what they must be able to say of themselves, and Magnetar."""
+"""The servers that the tests and the bench can start: what each must be able to do for the harness, and Magnetar
+itself."""
 
 import json
 import os
@@ -17,13 +18,13 @@ INTERPRETER_VARIABLE = "MAGNETAR_INTERPRETER"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a running server answers. `pid` is the server's own process."""
+    """The addresses of a running server. `pid` is the server's own process."""
 
     broker_url: str
     web_url: str
     pid: int
     broker_url_tls: str = ""
-    """Empty: it has no such port."""
+    """Empty when the server has no such port."""
     web_url_tls: str = ""
 
     @property
@@ -36,33 +37,36 @@ class Address:
 
 
 class Product(Protocol):
-    """What differs between Magnetar and its peer."""
+    """What is different between Magnetar and its peer."""
 
     name: str
     is_peer: bool
-    """Apache's: picks no ports itself, prints no ready line and logs ERROR on a healthy start."""
+    """True for Apache Pulsar, which chooses no ports itself, prints no ready line, and logs ERROR at a healthy
+    start."""
 
     def command(self, folder: Path, ports: tuple[int, int], settings: Mapping[str, str]) -> list[str]:
-        """The command line for a data folder, the broker's and the web port (0 = any) and configuration keys."""
+        """Returns the command line for a data folder, the ports of broker and web (0 stands for any) and configuration
+        keys."""
 
     def wait_ready(self, process: subprocess.Popen[bytes], ports: tuple[int, int], deadline: float) -> Address | None:
-        """Blocks until the server can be used; None when it ended or the deadline (monotonic seconds) passed."""
+        """Blocks until the server can be used. Returns None when the process ended, or at the deadline (monotonic
+        seconds)."""
 
 
 def interpreter() -> list[str]:
-    """What runs our programs, as in front of `-m magnetar`: the tests' own Python unless INTERPRETER_VARIABLE says
-    otherwise."""
+    """Returns what precedes `-m magnetar` in our programs' command lines: the tests' own Python, unless
+    INTERPRETER_VARIABLE names another one."""
     return shlex.split(os.environ.get(INTERPRETER_VARIABLE, "")) or [sys.executable]
 
 
 class Magnetar:
-    """`python -m magnetar standalone` of the environment that runs the tests."""
+    """Runs `python -m magnetar standalone` in the environment of the tests."""
 
     name = "magnetar"
     is_peer = False
 
     def __init__(self, program: Sequence[str] = ()) -> None:
-        """`program` is what comes before `-m magnetar`: a profiler may stand there."""
+        """`program` is what precedes `-m magnetar`, for example a profiler."""
         self._program = list(program) or interpreter()
 
     def command(self, folder: Path, ports: tuple[int, int], settings: Mapping[str, str]) -> list[str]:
@@ -89,7 +93,7 @@ class Magnetar:
 
 
 def read_line(stream: IO[bytes], deadline: float) -> bytes:
-    """The first line of an unbuffered pipe, or what came before its end or the deadline."""
+    """Returns the first line of an unbuffered pipe, or what came before its end or the deadline."""
     line = b""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)

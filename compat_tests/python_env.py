@@ -1,7 +1,7 @@
-"""Python environments of tests' own, from PyPI: made once a user in a cache folder outside the project.
+"""Python environments for tests, made from PyPI once for each user in a cache folder outside the project.
 
-For programs that need other versions than the project's environment has. Where they cannot be had, tests skip with the
-reason on a user's machine and fail where CI=true.
+They are for programs that need other versions than the project's environment has. When one cannot be made, tests skip
+with the reason, or fail when CI=true.
 """
 
 import fcntl
@@ -21,9 +21,10 @@ PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
 
 
 def python_with(name: str, requirements: Sequence[str], version: str | None = None, linked: Sequence[str] = ()) -> Path:
-    """The interpreter of an environment that holds `requirements`. `version`: as `3.11`, default the running one.
+    """Returns the interpreter of an environment that has `requirements`. `version` is written like `3.11`; the default
+    is the running one.
 
-    `linked`: large packages that are linked from the running environment, without what they depend on.
+    `linked` names large packages that are linked from the running environment, without their own dependencies.
     """
     interpreter = interpreter_of(version or running_version())
     if interpreter is None:
@@ -33,7 +34,7 @@ def python_with(name: str, requirements: Sequence[str], version: str | None = No
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / f"{name}-{digest}"
     with open(cache / f"{name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test runs install once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test runs in parallel install once
         if not (folder / "complete").exists():
             _install(folder, name, interpreter, requirements)
             for package in linked:
@@ -43,7 +44,8 @@ def python_with(name: str, requirements: Sequence[str], version: str | None = No
 
 
 def interpreter_of(version: str) -> str | None:
-    """On the PATH, or made by pyenv, whose command on the PATH works only for the versions that are switched on."""
+    """Returns an interpreter of this version from the PATH, or one that pyenv made; pyenv's own command on the PATH
+    works only for versions that are switched on."""
     if version == running_version():
         return sys.executable
     found = [shutil.which(f"python{version}"), *sorted(map(str, PYENV.glob(f"versions/{version}.*/bin/python")))]

@@ -1,4 +1,4 @@
-"""A server that asks who comes and what they may, for the tests of clients: TLS, tokens, passwords, permissions."""
+"""A server with authentication and authorization for the tests of clients: TLS, tokens, passwords, permissions."""
 
 import json
 import ssl
@@ -28,7 +28,8 @@ REFRESH_SECONDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A server where alice may produce, bob consume, carol administrates the tenant and `admin` is superuser."""
+    """A server where alice may produce, bob may consume, carol administrates the tenant and `admin` is the
+    superuser."""
 
     server: Server
     authority: Authority
@@ -36,7 +37,7 @@ class Site:
     secret_key: Path
 
     def token(self, role: str, seconds: float = 600) -> str:
-        """One that lives for so long, made here and at once."""
+        """Makes a token for the role that is valid for this many seconds."""
         claims = {"sub": role, "exp": time.time() + seconds}
         return jwt.encode(claims, self.secret_key.read_bytes(), algorithm="HS256")
 
@@ -46,7 +47,7 @@ class Site:
     def call(
         self, path: str, *, role: str | None = None, method: str = "GET", body: Any = None, headers: Any = None
     ) -> tuple[int, str]:
-        """Status and text of an HTTP call in the clear."""
+        """Makes an HTTP call without TLS and returns its status and text."""
         request = urllib.request.Request(f"{self.server.web_url}{path}", method=method)
         if body is not None:
             request.data = json.dumps(body).encode()
@@ -87,7 +88,7 @@ def prepare(site: Site) -> None:
 
 @contextmanager
 def running_site(folder: Path) -> Iterator[Site]:
-    """The server, prepared; it is stopped and its log checked at the end."""
+    """Runs the prepared server. At the end it is stopped and its log is checked."""
     authority = Authority(folder)
     broker = authority.issue("broker")
     key = folder / "secret.key"

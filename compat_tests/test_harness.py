@@ -1,4 +1,4 @@
-"""The harness itself: a failed start is told with the log, an ERROR line is found, async use works as sync use does."""
+"""The harness itself: a failed start shows the log, an ERROR line is found, and async use works as sync use does."""
 
 import urllib.request
 from pathlib import Path

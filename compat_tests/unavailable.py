@@ -1,4 +1,4 @@
-"""What a test needs and does not find: it skips with the reason on a user's machine, and fails where CI=true."""
+"""Ends a test that lacks something: it skips with the reason on a user's machine, and fails when CI=true."""
 
 import os
 from typing import NoReturn

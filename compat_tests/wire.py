@@ -1,8 +1,8 @@
-"""The client protocol by hand: just enough protobuf to send any frame, right or wrong, and to look at the answers.
+"""The client protocol written by hand: enough protobuf to send any frame, valid or not, and to look at the answers.
 
-It shares no code with the server on purpose: a field number that is wrong on both sides would not be noticed. Numbers
-are those of Pulsar's `PulsarApi.proto`. Fields are pairs (number, int | bytes | str | list of pairs); parsed messages
-are dicts from number to the list of its values.
+It shares no code with the server on purpose, because a field number that is wrong on both sides would not be noticed.
+Numbers are those of Pulsar's `PulsarApi.proto`. Fields are pairs (number, int | bytes | str | list of pairs); a parsed
+message is a dict that maps each field number to the list of its values.
 """
 
 import socket
@@ -70,7 +70,7 @@ def encode(fields: Iterable[Field]) -> bytes:
 
 
 def decode_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The value at an offset and the offset after it. Raises IndexError on truncated bytes."""
+    """Returns the value at an offset, and the offset behind it. Raises IndexError when the bytes are cut short."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -82,7 +82,7 @@ def decode_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def decode(data: bytes) -> Message:
-    """Raises ValueError on a wire type that Pulsar's commands do not use."""
+    """Parses a message. Raises ValueError for a wire type that Pulsar's commands do not use."""
     message: Message = {}
     at = 0
     value: int | bytes
@@ -127,7 +127,7 @@ def text(message: Message, field: int) -> str:
 
 
 def command(kind: int, fields: list[Field]) -> bytes:
-    """A BaseCommand: the type's number is also the field's."""
+    """Returns a BaseCommand, in which the number of the type is also the number of the field."""
     return encode([(1, kind), (kind, fields)])
 
 
@@ -137,7 +137,7 @@ def frame(kind: int, fields: list[Field], payload: bytes = b"") -> bytes:
 
 
 def payload(metadata: list[Field], body: bytes, checksum: int | None = None) -> bytes:
-    """What follows the command in SEND; `checksum` replaces the right one."""
+    """Returns what follows the command in SEND. `checksum` replaces the right one."""
     encoded = encode(metadata)
     covered = struct.pack(">I", len(encoded)) + encoded + body
     crc = crc32c(covered) if checksum is None else checksum
@@ -154,7 +154,7 @@ def message_metadata(producer_name: str, sequence_id: int, extra: Iterable[Field
 
 
 def send_frame(producer_id: int, sequence_id: int, body: bytes, producer_name: str = "wire") -> bytes:
-    """A SEND of one unbatched message."""
+    """Returns a SEND of one unbatched message."""
     data = payload(message_metadata(producer_name, sequence_id), body)
     return frame(SEND, [(1, producer_id), (2, sequence_id), (3, 1)], data)
 
@@ -164,7 +164,7 @@ class ClosedError(Exception):
 
 
 class WireClient:
-    """One blocking connection. Use it as a context manager; `connect()` also shakes hands unless told otherwise."""
+    """One blocking connection, used as a context manager. `connect()` also shakes hands, unless it is told not to."""
 
     def __init__(self, port: int, *, handshake: bool = True) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
@@ -178,14 +178,16 @@ class WireClient:
         self.socket.sendall(frame(kind, fields, data))
 
     def send_raw(self, data: bytes) -> None:
-        """Sends bytes as they are. The server may close meanwhile: that is for `expect_closed` to see."""
+        """Sends bytes as they are. Errors because the server has closed are ignored, since `expect_closed` shows
+        them."""
         try:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
             return
 
     def receive(self, timeout_seconds: float = TIMEOUT_SECONDS) -> tuple[int, Message, bytes]:
-        """The next frame: (command, its fields, payload). PING is answered. Raises ClosedError, TimeoutError."""
+        """Returns the next frame: (command, its fields, payload). A PING is answered on the way. Raises ClosedError,
+        TimeoutError."""
         deadline = time.monotonic() + timeout_seconds
         while True:
             total, size = struct.unpack(">II", self._read(8, deadline))
@@ -199,13 +201,13 @@ class WireClient:
             return kind, decode(blob(base, kind)), rest[size:]
 
     def expect(self, kind: int, timeout_seconds: float = TIMEOUT_SECONDS) -> Message:
-        """The next frame, which must be of this kind."""
+        """Returns the next frame, which must be of this kind."""
         got, message, _ = self.receive(timeout_seconds)
         assert got == kind, f"expected command {kind}, got {got}: {message}"
         return message
 
     def expect_closed(self, timeout_seconds: float = TIMEOUT_SECONDS) -> list[int]:
-        """Waits for the end of the connection; returns the commands that came before it. Raises TimeoutError."""
+        """Waits for the end of the connection and returns the commands that came before it. Raises TimeoutError."""
         deadline = time.monotonic() + timeout_seconds
         kinds: list[int] = []
         try:
@@ -239,7 +241,7 @@ class WireClient:
         return text(self.expect(PRODUCER_SUCCESS), 2)
 
     def subscribe(self, topic: str, subscription: str, consumer_id: int = 1, request_id: int = 1) -> None:
-        """An exclusive durable subscription from the earliest message."""
+        """Makes an exclusive durable subscription from the earliest message on."""
         self.send(LOOKUP, [(1, topic), (2, request_id + 1000)])
         self.expect(LOOKUP_RESPONSE)
         fields: list[Field] = [(1, topic), (2, subscription), (3, 0), (4, consumer_id), (5, request_id), (13, 1)]

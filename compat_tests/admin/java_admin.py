@@ -1,4 +1,4 @@
-"""Apache's admin tool and its client library, and how their jars are run."""
+"""Runs Apache's admin tool and its client library from their jars."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from compat_tests.maven_jars import class_path
 
 TOOLS = (
     ("org.apache.pulsar", "pulsar-client-tools", "4.0.6"),
-    # Maven would take an older one, without which the client cannot read a load report.
+    # Maven would take an older version, without which the client cannot read a load report.
     ("com.fasterxml.jackson.core", "jackson-core", "2.17.2"),
 )
 JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -19,12 +19,12 @@ NOISE = ("WARN", "INFO", "DEBUG", "ERROR")
 
 
 def command(source: str, *arguments: str) -> list[str]:
-    """Runs a Java source file of this folder with the tool's jars."""
+    """Returns the command that runs a Java source file of this folder with the tool's jars."""
     return [*JAVA, "-cp", class_path("pulsar-admin", TOOLS), str(Path(__file__).with_name(source)), *arguments]
 
 
 class PulsarAdmin:
-    """One JVM that runs the tool's commands one by one."""
+    """One JVM that runs the admin tool's commands one after the other."""
 
     def __init__(self, server: Server, folder: Path) -> None:
         self._errors = (folder / "errors").open("w+")
@@ -37,7 +37,7 @@ class PulsarAdmin:
         )
 
     def run(self, *words: str) -> tuple[bool, str]:
-        """(whether it worked, what it printed)"""
+        """Runs a command and returns (whether it succeeded, what it printed)."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\t".join(words) + "\n")
@@ -51,7 +51,7 @@ class PulsarAdmin:
         raise AssertionError(f"the tool ended: {self.errors()}")
 
     def __call__(self, *words: str) -> str:
-        """What a command that works prints."""
+        """Runs a command that must succeed, and returns what it printed."""
         worked, said = self.run(*words)
         assert worked, f"{words}: {said} {self.errors()}"
         return said

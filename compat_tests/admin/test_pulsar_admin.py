@@ -1,4 +1,4 @@
-"""Apache's own `pulsar-admin` against our REST port: a first session as an administrator has it."""
+"""Apache's own `pulsar-admin` works against our REST port, through a first session as an administrator has it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_a_first_session(admin: PulsarAdmin, own_server: Server, make_client: Cl
 
 
 def positions(admin: PulsarAdmin, client: pulsar.Client, topic: str) -> None:
-    """Stats, peeks and moves of a subscription."""
+    """Looks at a subscription's stats, peeks at its messages and moves it."""
     consumer = client.subscribe(topic, "s")
     send_all(client.create_producer(topic, batching_enabled=False), bodies(10))
     for message in receive(consumer, 10):

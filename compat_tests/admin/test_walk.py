@@ -1,8 +1,8 @@
-"""Every call of Apache's Java admin client, made against our server: none leads nowhere.
+"""Every call of Apache's Java admin client is made against our server, and each has a route.
 
-`Walk.java` finds the calls by reflection and makes their arguments. What is refused is named here with its status; the
-rest has to work. Against Apache Pulsar 4.0.7 the same calls work, but for the services that its standalone has and ours
-has not, and those that are refused there too.
+`Walk.java` finds the calls by reflection and makes up their arguments. Calls that are refused are listed here with
+their status; all others must succeed. Against Apache Pulsar 4.0.7 the same calls succeed, and in addition those of the
+services that its standalone has and ours has not.
 """
 
 import re
@@ -18,7 +18,7 @@ from compat_tests.maven_jars import need_java
 pytestmark = pytest.mark.slow
 
 WALK_SECONDS_MAX = 300
-"""A quarter of a minute on a quiet machine."""
+"""The walk takes a quarter of a minute on a quiet machine."""
 CALLS_MIN = 780
 
 REFUSED = (
@@ -31,8 +31,8 @@ REFUSED = (
     (r"Namespaces\.getReplicationConfigVersion", 405),
     (r"Topics\.expireMessages.*, long", 409),
 )
-"""Services that are not here, and what Apache refuses as well: filters that do not exist, a call that no broker knows
-any more, an expiry with nothing to expire."""
+"""Calls of services that this server does not have, and calls that Apache refuses as well: filters that do not exist, a
+call that no broker knows any more, an expiry that finds nothing to expire."""
 
 LEADS_NOWHERE = "There is nothing at"
 

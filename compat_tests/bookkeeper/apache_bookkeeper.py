@@ -1,7 +1,7 @@
 """Apache BookKeeper 4.17.2 and its ZooKeeper from Maven Central: class path, processes, tools.
 
-The jars are those in `MAGNETAR_PEER_LIB`, or are fetched by Apache Maven once a user into a cache folder. Without Java
-or the jars the tests skip with the reason, and fail where CI=true.
+The jars are those in `MAGNETAR_PEER_LIB`; otherwise Apache Maven fetches them once for each user into a cache folder.
+Without Java or the jars the tests skip with the reason, or fail when CI=true.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from compat_tests.products import read_line
 VERSION = "4.17.2"
 DEPENDENCIES = (
     ("org.apache.bookkeeper", "bookkeeper-server", VERSION),
-    # ZooKeeper's pom leaves these to whoever runs the server.
+    # ZooKeeper's pom does not include these, because each user of the server chooses them.
     ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
     ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
 )
@@ -50,10 +50,10 @@ def free_port() -> int:
 
 
 class Cluster:
-    """A ZooKeeper with BookKeeper's records in it; our bookies and Apache's are started into it."""
+    """A ZooKeeper with BookKeeper's records in it. Our bookies and Apache's are started in this cluster."""
 
     def __init__(self, folder: Path, jars: str, jvm: Sequence[str] = JVM) -> None:
-        """`jvm`: how Apache's processes are run."""
+        """`jvm` is the command that runs Apache's processes."""
         self.jvm = jvm
         self.folder = folder
         self.jars = jars
@@ -97,25 +97,25 @@ class Cluster:
                 time.sleep(POLL_SECONDS)
 
     def bookie(self, name: str, **settings: str) -> OurBookie:
-        """One of ours, not started; `settings` are keys of bk_server.conf."""
+        """Returns one of our bookies, which is not started yet. `settings` are keys of bk_server.conf."""
         made = OurBookie(self.folder / name, self.zookeeper, settings)
         self._bookies.append(made)
         return made
 
     def start_bookie(self, name: str, **settings: str) -> OurBookie:
-        """One of ours, as a process of its own, registered."""
+        """Starts one of our bookies in a process of its own, and returns it once it is registered."""
         return self.bookie(name, **settings).start()
 
     def start_apache_bookie(self, name: str) -> str:
-        """One of Apache's; its bookie id, once it is registered."""
+        """Starts one of Apache's bookies, and returns its id once it is registered."""
         return self.apache_bookie(name, **SMALL_CACHES).start().bookie_id
 
     def apache_bookie(self, name: str, **settings: str) -> "ApacheBookie":
-        """One of Apache's, not started; `settings` are further keys of bk_server.conf."""
+        """Returns one of Apache's bookies, which is not started yet. `settings` are further keys of bk_server.conf."""
         return ApacheBookie(self, name, settings)
 
     def shell(self, *words: str, conf: Path | None = None) -> "subprocess.CompletedProcess[str]":
-        """Apache's BookieShell: waits for the command's end. One JVM runs all commands with the same `conf`."""
+        """Runs a command of Apache's BookieShell to its end. One JVM runs all commands that have the same `conf`."""
         conf = conf or self.conf
         running = self._shells.get(conf)
         if running is None:
@@ -144,7 +144,7 @@ class Cluster:
         return process
 
     def judge(self, *words: str) -> "subprocess.Popen[str]":
-        """`Judge.java` with Apache's client; its standard streams are pipes."""
+        """Starts `Judge.java` with Apache's client; its standard streams are pipes."""
         with open(self.folder / "judge.log", "ab") as log:
             return subprocess.Popen(
                 [*JVM, "-cp", self.jars, str(SOURCES / "Judge.java"), self.zookeeper, *words],
@@ -162,7 +162,7 @@ class Cluster:
 
 
 class ApacheBookie:
-    """A process of Apache's; it may be stopped and started again."""
+    """A process of Apache's bookie, which may be stopped and started again."""
 
     def __init__(self, cluster: Cluster, name: str, settings: Mapping[str, str]) -> None:
         self._cluster = cluster
@@ -191,7 +191,8 @@ class ApacheBookie:
         self.process: subprocess.Popen[bytes]
 
     def start(self) -> "ApacheBookie":
-        """Returns when it is registered: its port opens before its journal is replayed."""
+        """Returns once the bookie is registered. Its port is no sign of that, because it opens before the journal is
+        replayed."""
         self.process = self._cluster.spawn(self._name, "org.apache.bookkeeper.server.Main", "--conf", str(self._conf))
         deadline = time.monotonic() + START_SECONDS
         while self.bookie_id not in self._cluster.shell("listbookies", "-rw").stdout:

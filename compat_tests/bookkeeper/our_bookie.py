@@ -15,15 +15,16 @@ from compat_tests.products import interpreter, read_line
 START_SECONDS = 120
 STOP_SECONDS = 60
 SESSION_MS = 4_000
-"""A killed bookie's restart waits for the end of its session."""
+"""The ZooKeeper session's length in ms. It is short, because a killed bookie's restart waits for the end of its former
+session."""
 
 
 class BookieStartFailed(AssertionError):
-    """The process ended, or did not get ready in time; the text is what it logged."""
+    """The process ended, or was not ready in time. The text is what it logged."""
 
 
 class OurBookie:
-    """`start()` takes a free port the first time, the same one later."""
+    """A bookie process. The first `start()` takes a free port, and every later one the same port."""
 
     def __init__(self, folder: Path, zookeeper: str, settings: Mapping[str, str] | None = None) -> None:
         self.folder = folder
@@ -66,7 +67,7 @@ class OurBookie:
         return self.process
 
     def await_ready(self) -> None:
-        """Raises BookieStartFailed."""
+        """Waits until the bookie is registered. Raises BookieStartFailed."""
         assert self.process.stdout is not None
         line = read_line(self.process.stdout, time.monotonic() + START_SECONDS)
         if not line.endswith(b"\n"):
@@ -77,19 +78,19 @@ class OurBookie:
         self.settings["bookiePort"] = str(self.port)
 
     def start(self) -> "OurBookie":
-        """Returns when it is registered. Raises BookieStartFailed."""
+        """Starts the bookie and returns once it is registered. Raises BookieStartFailed."""
         self.spawn()
         self.await_ready()
         return self
 
     def refused_start(self) -> str:
-        """The last line that a start which must fail says; its exit code must tell so too."""
+        """Makes a start that must fail, with an exit code that says so, and returns the last line that it printed."""
         code = self.spawn().wait(START_SECONDS)
         assert code == 1, f"exit code {code}: {self.log[-2000:]}"
         return self.log.splitlines()[-1]
 
     def stop(self) -> float:
-        """SIGTERM; seconds until it was gone."""
+        """Sends SIGTERM and returns the seconds until the process had ended."""
         began = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(STOP_SECONDS) == 0, self.log[-2000:]
@@ -97,6 +98,6 @@ class OurBookie:
         return time.monotonic() - began
 
     def kill(self) -> None:
-        """SIGKILL; harmless when it is gone."""
+        """Sends SIGKILL; has no effect when the process has ended already."""
         self.process.kill()
         self.process.wait()

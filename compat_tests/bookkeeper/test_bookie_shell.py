@@ -1,4 +1,4 @@
-"""Apache's BookieShell on our bookies: what an operator asks of a cluster is answered as by Apache's own."""
+"""Apache's BookieShell gives the same answers about our bookies as about Apache's own."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def read_only(cluster: Cluster) -> OurBookie:
 
 @pytest.fixture(scope="module")
 def ledger(cluster: Cluster, bookies: list[OurBookie]) -> str:
-    """The id of a closed ledger of 100 entries on all three."""
+    """Writes a closed ledger of 100 entries to all three bookies, and returns its id."""
     output, _ = cluster.judge("v3", "kept").communicate(timeout=60)
     return next(line.split()[1] for line in output.splitlines() if line.startswith("LEDGER "))
 

@@ -1,4 +1,4 @@
-"""The example in docs/BOOKKEEPER_CLIENT.md runs as it stands, against bookies of ours and of Apache's."""
+"""The example in docs/BOOKKEEPER_CLIENT.md runs as it stands, on our bookies and on Apache's."""
 
 import os
 import re

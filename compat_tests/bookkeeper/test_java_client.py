@@ -11,7 +11,7 @@ from compat_tests.bookkeeper.our_bookie import OurBookie
 
 SCENARIOS = ("crc32c", "crc32", "mac", "dummy", "fence", "fence-empty", "tail", "advanced", "large", "explicit-lac")
 ONLY_V2 = ("batch-read",)
-"""Java's client has no batch read in v3 (the protocol has the operation's number and no message for it)."""
+"""Java's client has no batch read in v3, because the protocol has a number for this operation but no message."""
 ONLY_V3 = ("long-poll", "deferred-sync")
 CASES = [("v2", name) for name in SCENARIOS + ONLY_V2] + [("v3", name) for name in SCENARIOS + ONLY_V3]
 
@@ -34,7 +34,7 @@ Verdicts = dict[tuple[str, str], str]
 
 @pytest.fixture(scope="module")
 def verdicts(cluster: Cluster, bookies: list[OurBookie]) -> Verdicts:
-    """One JVM a protocol judges all scenarios."""
+    """Judges all scenarios of a protocol in one JVM."""
     found: Verdicts = {}
     for protocol in ("v2", "v3"):
         names = [name for each, name in CASES if each == protocol]
@@ -71,7 +71,8 @@ def test_what_a_killed_bookie_acknowledged_is_read_after_its_restart(
 
 @contextlib.contextmanager
 def killed_by_the_judge(cluster: Cluster, bookies: list[OurBookie], words: str) -> Iterator[OurBookie]:
-    """Kills the bookie that the judge names in mid-write, and lets it go on after the context. All run in the end."""
+    """Kills the bookie that the judge names in the middle of a write; when the block ends the judge goes on, and in the
+    end all bookies run again."""
     judge = cluster.judge(*words.split())
     assert judge.stdin is not None
     assert judge.stdout is not None
@@ -92,5 +93,6 @@ def killed_by_the_judge(cluster: Cluster, bookies: list[OurBookie], words: str) 
 
 
 def line_with(word: str, output: IO[str]) -> str:
-    """The next such line; Apache's client may log to the same stream."""
+    """Returns the next line that holds the word. Other lines are skipped, because Apache's client may log to the same
+    stream."""
     return next(line.strip() for line in output if word in line)

@@ -1,4 +1,4 @@
-"""Apache's Go client against our server, by a program that says `name=ok` for each of its checks."""
+"""Apache's Go client against our server. A Go program runs the checks and prints `name=ok` for each."""
 
 import os
 import re
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built; its modules come through Go's own cache."""
+    """Builds the program; its modules come from Go's own cache."""
     if shutil.which("go") is None:
         unavailable("needs Go")
     made = tmp_path_factory.mktemp("go") / "program"
@@ -42,13 +42,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def names_in(*files: str) -> set[str]:
-    """Of the checks that the sources have."""
+    """Returns the names of the checks in these sources."""
     text = "".join((FOLDER / file).read_text() for file in files)
     return set(re.findall(r'^\s+\{"(\w+)", ', text, re.MULTILINE))
 
 
 def run(program: Path, *arguments: str) -> dict[str, str]:
-    """What the program says, by name."""
+    """Runs the program and returns what it printed for each check."""
     done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=DEADLINE_SECONDS)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return dict(line.split("=", 1) for line in done.stdout.splitlines())

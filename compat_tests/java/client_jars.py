@@ -1,4 +1,4 @@
-"""The Java client that the tests here run."""
+"""Names the Java client that the tests in this folder run."""
 
 CLIENT = (
     ("org.apache.pulsar", "pulsar-client", "4.0.7"),

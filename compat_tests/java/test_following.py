@@ -1,4 +1,4 @@
-"""Apache's Java client is told of topics that match its pattern, and finds new partitions (`Following.java`)."""
+"""Apache's Java client learns of topics that match its pattern, and finds new partitions (`Following.java`)."""
 
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from compat_tests.maven_jars import class_path, need_java
 from compat_tests.python.rest import Admin
 
 TOOLS = (("org.apache.pulsar", "pulsar-client-tools", "4.0.6"),)
-"""They have the client in them."""
+"""The tools' jar, which brings the client along."""
 JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 ANSWER = "<<< "
 
@@ -69,7 +69,7 @@ def test_the_java_client_follows(java: JavaClient, own_server: Server, make_clie
     client.create_producer("persistent://public/default/order-1").send(b"first")
     assert java.ask("receive") == "first"
 
-    # A subscription that is there already: the client would begin at the end of what it is told of.
+    # The subscription exists before the client learns of the topic; the client itself would make it at the topic's end.
     admin.put("persistent/public/default/order-2")
     admin.put("persistent/public/default/order-2/subscription/s", {"ledgerId": -1, "entryId": -1})
     client.create_producer("persistent://public/default/order-2").send(b"second")

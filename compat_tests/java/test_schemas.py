@@ -1,4 +1,4 @@
-"""Schemas and compacted topics with Apache's Java client: what the Python client has no words for."""
+"""Schemas and compacted topics with Apache's Java client, as far as the Python client does not support them."""
 
 import subprocess
 from pathlib import Path
@@ -16,7 +16,7 @@ DEADLINE_SECONDS = 120
 
 
 def run(server: Server, *arguments: str) -> dict[str, str]:
-    """What the program says, by name."""
+    """Runs the program and returns what it printed, by name."""
     need_java()
     jars = class_path("pulsar-java-client", CLIENT)
     command = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", jars, str(PROGRAM), server.broker_url]
@@ -44,7 +44,7 @@ def test_every_kind_of_schema(server: Server, topic: str) -> None:
 
 @pytest.mark.slow
 def test_a_compacted_topic(server: Server, client: pulsar.Client, topic: str) -> None:
-    """Batches from which messages were taken, and messages of their own."""
+    """The topic holds batches from which messages were taken out, and messages that are no batch."""
     for batched in (True, False):
         producer = client.create_producer(topic, batching_enabled=batched, batching_max_publish_delay_ms=50)
         for at in range(12):

@@ -1,4 +1,5 @@
-"""Apache's Java client against a server that asks who comes: its TLS is another one, and so are its ways to say who."""
+"""Apache's Java client against a server with authentication. Its TLS and its ways to authenticate are not those of the
+other clients."""
 
 import subprocess
 from pathlib import Path

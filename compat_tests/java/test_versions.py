@@ -1,4 +1,4 @@
-"""Older versions of Apache's Java client and admin client: every feature that they have (`versions/`)."""
+"""Older versions of Apache's Java client and admin client work, with every feature that they have (`versions/`)."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ GROUP = "org.apache.pulsar"
 SOURCES = Path(__file__).parent / "versions"
 CLASSES = ("Sending", "Receiving", "Reading", "Pojos", "Later", "Administrating")
 CHECKS = 89
-"""Named by these classes in all."""
+"""The number of checks in all these classes together."""
 OPENED = tuple(
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
     for package in ("java.nio", "java.lang", "sun.net", "jdk.internal.misc")
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
 
 
 def command(version: str, built: Path, server: Server, topic: str, *classes: str) -> list[str]:
-    """Compiles the programs against this version; what runs them."""
+    """Compiles the programs against this version of the client, and returns the command that runs them."""
     need_java()
     if shutil.which("javac") is None:
         unavailable("needs a Java compiler")

@@ -1,7 +1,8 @@
-"""The official Node client (a binding of the C++ library), every feature that it has: `produce.js`, `consume.js`, ….
+"""The official Node client (a binding of the C++ library) with every feature that it has: `produce.js`, `consume.js`,
+….
 
-`MAGNETAR_NODE_CLIENT` may name a `node_modules` folder that has the client already; otherwise npm installs it once a
-user into a cache folder. Its install step fetches a binary that no package registry carries.
+`MAGNETAR_NODE_CLIENT` may name a `node_modules` folder that holds the client. Otherwise npm installs it once for each
+user into a cache folder; its install step fetches a binary that no package registry has.
 """
 
 import fcntl
@@ -27,14 +28,14 @@ MODULES_VARIABLE = "MAGNETAR_NODE_CLIENT"
 INSTALL_SECONDS = 300
 DEADLINE_SECONDS = 300
 TOKEN_SECONDS = 4
-"""Of one that has to be renewed while it is in use."""
+"""How long a token lives that the client has to renew while it uses it."""
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def modules() -> Path:
-    """A `node_modules` folder from which Node loads the client."""
+    """Returns a `node_modules` folder from which Node loads the client."""
     if shutil.which("node") is None:
         unavailable("needs Node")
     given = os.environ.get(MODULES_VARIABLE)
@@ -54,7 +55,7 @@ def _installed() -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / f"node-client-{version}"
     with open(cache / "node-client.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test runs install once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test runs in parallel install once
         if not folder.exists():
             building = cache / f"{folder.name}.building"
             shutil.rmtree(building, ignore_errors=True)
@@ -83,7 +84,7 @@ def _node(modules: Path, *arguments: str, **environment: str) -> subprocess.Comp
 
 
 def failures_of(done: subprocess.CompletedProcess[str], count: int) -> Mapping[str, str]:
-    """What the program says went wrong, by name; it must have said `count` names."""
+    """Returns, by name, what the program says went wrong. The program must have reported `count` checks."""
     said = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert len(said) == count, said.keys()
@@ -91,7 +92,7 @@ def failures_of(done: subprocess.CompletedProcess[str], count: int) -> Mapping[s
 
 
 def make_keys(folder: Path) -> None:
-    """An RSA pair for messages that are encrypted from end to end."""
+    """Makes an RSA key pair for end-to-end encryption of messages."""
     private, public = folder / "private.pem", folder / "public.pem"
     subprocess.run(["openssl", "genrsa", "-out", str(private), "2048"], check=True, capture_output=True)
     command = ["openssl", "rsa", "-in", str(private), "-pubout", "-out", str(public)]

@@ -1,6 +1,8 @@
-"""`make compat`: the official Python client's suite against a fresh Magnetar, compared with what has to pass.
+"""`make compat` runs the official Python client's suite against a fresh Magnetar and compares the outcome with what has
+to pass.
 
-Exit codes: 0 everything that has to pass passed, 1 something did not, 2 it could not be run.
+The exit code is 0 when everything that has to pass passed, 1 when something did not, and 2 when the suite could not be
+run.
 """
 
 import argparse
@@ -29,7 +31,7 @@ EPILOG = f"""\
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A line of expected.txt."""
+    """One line of expected.txt."""
 
     file: str
     name: str
@@ -89,7 +91,7 @@ def find_tests(suite: str) -> Path | None:
 def run_once(
     tests: Path, python: Path, temporary: Path, logs: Path, chosen: Sequence[Expected], limit: float
 ) -> list[Outcome]:
-    """On a server of its own."""
+    """Runs the suite once, on a server of its own."""
     key = temporary / "secret.key"
     tokens("create-secret-key", "--output", str(key))
     superuser = tokens("create", "--secret-key", str(key), "--subject", "superUser")
@@ -117,7 +119,7 @@ def summary(chosen: Sequence[Expected], outcomes: Sequence[Outcome]) -> str:
 
 
 def report(chosen: Sequence[Expected], outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Prints the table and why tests failed; returns those that had to pass and did not."""
+    """Prints the table and why tests failed. Returns the outcomes of tests that had to pass and did not."""
     marks = {(each.file, each.name): each.mark for each in chosen}
     width = max(len(each.name) for each in outcomes)
     bad = [each for each in outcomes if each.outcome != "pass" and marks[each.file, each.name] in MUST_PASS]

@@ -1,6 +1,7 @@
 """Runs tests of one of the suite's modules and reports each as it begins and ends.
 
-Started by `runs.py` with the suite's own Python, in its `tests` folder; imports nothing of this project.
+`runs.py` starts this file with the suite's own Python, in the suite's `tests` folder. It imports nothing of this
+project.
 Usage: driver.py MODULE REPORT-FILE TEST… Each line of the report is a JSON object: {"begin": name}, or
 {"end": name, "outcome": "pass" | "fail" | "skip", "detail": text}.
 """
@@ -16,7 +17,8 @@ DETAIL_CHARACTERS_MAX = 4_000
 
 
 class Reporter(unittest.TestResult):
-    """Writes a line at a time: the parent watches the file, and kills us when a test takes too long."""
+    """Writes each line at once, because the parent watches the file, and kills this process when a test takes too
+    long."""
 
     def __init__(self, report: TextIO) -> None:
         super().__init__()
@@ -75,7 +77,7 @@ def main(module: str, report_path: str, *names: str) -> None:
     wanted = [test for test in found if name_of(test) in names]
     with open(report_path, "a") as report:
         unittest.TestSuite(wanted).run(Reporter(report))
-    # Clients that the tests left open have threads of their own; nobody waits for them.
+    # Clients that the tests left open have threads of their own, for which nobody waits.
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
 """Runs the suite's files one after the other against a server, each test within a time limit.
 
-A file's tests share one process, as upstream runs them. A test that takes too long is killed with its process, counts
-as failed, and the rest of the file goes on in a new one.
+The tests of a file share one process, as upstream runs them. When a test takes too long its process is killed, the test
+counts as failed, and the rest of the file goes on in a new process.
 """
 
 import json
@@ -20,14 +20,14 @@ TEST_SECONDS_MAX = 60.0
 """The longest test takes 7 s against Apache Pulsar; several wait for ever for a message that does not come."""
 
 LOAD_SECONDS_MAX = 30.0
-"""For what comes before the first test of a process: importing the client and the module."""
+"""The time for what comes before a process's first test: importing the client and the module."""
 
 POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`outcome`: pass, fail, skip, `time-out`, or `missing` for a test that the suite does not have."""
+    """`outcome` is pass, fail, skip, `time-out`, or `missing` for a test that the suite does not have."""
 
     file: str
     name: str
@@ -37,7 +37,8 @@ class Outcome:
 
 
 def copy_suite(tests: Path, folder: Path, urls: Mapping[str, str], token: str) -> Path:
-    """A copy whose addresses are the server's: `urls` maps `localhost:6650` and so on to what stands for it."""
+    """Copies the suite and puts the server's addresses into it: `urls` maps `localhost:6650` and the others to their
+    replacements."""
     copy = folder / "tests"
     shutil.copytree(tests, copy)
     for path in copy.glob("*_test.py"):
@@ -50,7 +51,7 @@ def copy_suite(tests: Path, folder: Path, urls: Mapping[str, str], token: str) -
 
 
 class FileRun:
-    """One of the suite's files."""
+    """Runs one of the suite's files."""
 
     def __init__(self, python: Path, tests: Path, folder: Path, file: str) -> None:
         self._python = python
@@ -60,7 +61,7 @@ class FileRun:
         self._file = file
 
     def run(self, names: Sequence[str], seconds_max: float = TEST_SECONDS_MAX) -> list[Outcome]:
-        """In the suite's order."""
+        """Runs the tests and returns their outcomes in the suite's order."""
         outcomes: dict[str, Outcome] = {}
         while left := [name for name in names if name not in outcomes]:
             fresh = self._run_process(left, seconds_max)
@@ -70,7 +71,7 @@ class FileRun:
         return [outcomes[name] for name in names]
 
     def _run_process(self, names: Sequence[str], seconds_max: float) -> dict[str, Outcome]:
-        """What one process got done."""
+        """Runs tests in one process, and returns the outcomes of those that it came to."""
         self._report.write_text("")
         command = [str(self._python), str(DRIVER), self._file, str(self._report), *names]
         with self._log.open("ab") as log:

@@ -1,6 +1,7 @@
 """A fresh Magnetar as the suite wants its server: configuration, keys, tenants, namespaces and permissions.
 
-What upstream's standalone-ssl.conf and start script set up (facts: the suite's own test-conf and build-support).
+Upstream sets up the same in `build-support/` and `tests/test-conf/` of apache/pulsar-client-python: standalone-ssl.conf
+and the script that starts the server.
 """
 
 import json
@@ -22,7 +23,8 @@ SECONDS_MAX = 30
 
 
 def settings(tests: Path, secret_key: Path) -> dict[str, str]:
-    """`tests`: the suite's folder, whose certificates and password file are used."""
+    """Returns the server's configuration. `tests` is the suite's folder, whose certificates and password file are
+    used."""
     conf = tests / "test-conf"
     package = "org.apache.pulsar.broker.authentication.AuthenticationProvider"
     return {
@@ -54,13 +56,13 @@ def settings(tests: Path, secret_key: Path) -> dict[str, str]:
 
 
 def tokens(*arguments: str) -> str:
-    """What `magnetar tokens` prints."""
+    """Runs `magnetar tokens` and returns what it prints."""
     command = [sys.executable, "-m", "magnetar", "tokens", *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def upstream_urls(server: Server) -> dict[str, str]:
-    """What the suite's addresses become."""
+    """Maps the suite's addresses to those of the server."""
     address = server.address
     return {
         "localhost:6650": f"localhost:{address.broker_port}",
@@ -71,7 +73,7 @@ def upstream_urls(server: Server) -> dict[str, str]:
 
 
 def prepare(server: Server, token: str) -> None:
-    """Tenants, namespaces and permissions. Raises RuntimeError that names the call which failed."""
+    """Makes tenants, namespaces and permissions. Raises RuntimeError, which names the call that failed."""
     base = f"http://localhost:{server.address.web_port}/admin/v2"
     both = ["produce", "consume"]
     cluster = {
@@ -95,7 +97,8 @@ def _namespace(base: str, token: str, namespace: str, role: str, actions: list[s
 
 
 def call(url: str, token: str, body: Any, *, method: str = "PUT", update: bool = False) -> int:
-    """The status: 2xx, or 409 for what exists already (`update`: it is then changed). Raises RuntimeError."""
+    """Makes a call and returns its status: 2xx, or 409 when the object exists, which is then changed if `update` is
+    set. Raises RuntimeError for any other status."""
     request = urllib.request.Request(url, json.dumps(body).encode(), method=method)
     request.add_header("Content-Type", "application/json")
     request.add_header("Authorization", f"Bearer {token}")

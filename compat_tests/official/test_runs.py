@@ -1,4 +1,4 @@
-"""The runner of the official suite, on small suites of our own: what passes, fails, hangs, dies or is not there."""
+"""The runner of the official suite, on small suites of our own with tests that pass, fail, hang, die or are missing."""
 
 import sys
 from pathlib import Path

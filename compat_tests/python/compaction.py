@@ -1,4 +1,4 @@
-"""Compaction as an operator asks for it."""
+"""Compaction as an operator asks for it, by REST."""
 
 import json
 import urllib.error
@@ -18,7 +18,7 @@ def status(server: Server, topic: str) -> dict[str, str]:
 
 
 def compact(server: Server, topic: str) -> None:
-    """Returns when it is done."""
+    """Starts a compaction and returns when it is done."""
     urllib.request.urlopen(urllib.request.Request(url_of(server, topic), method="PUT"), timeout=60).close()
     wait_until(lambda: status(server, topic)["status"] != "RUNNING", "the compaction ends")
     assert status(server, topic) == {"status": "SUCCESS", "lastError": ""}

@@ -1,8 +1,8 @@
-"""One server, killed with SIGKILL again and again under load; after each kill the ledger of receipts is checked.
+"""One server is killed with SIGKILL again and again under load; after each kill the ledger of receipts is checked.
 
-A round: several producers (batched and unbatched, with and without compression) write two topics while consumers
-acknowledge some of it; SIGKILL at a random moment; sometimes another one during the start; start; read everything back.
-In every second round the producers live through the crash and send on by themselves.
+In a round, several producers (batched and unbatched, with and without compression) write two topics while consumers
+acknowledge some of it. SIGKILL comes at a random moment, sometimes once more during the start. Then the server is
+started and everything is read back. In every second round the producers survive the crash and continue to send.
 """
 
 import contextlib
@@ -31,10 +31,11 @@ from compat_tests.python.receipts import (
 
 SETTINGS = {"acknowledgmentAtBatchIndexLevelEnabled": "true"}
 ACKS_PERSISTED_WITHIN_SECONDS = 3.0
-"""While acks keep coming, one flush a second; the rest is the client's grouping and queues of a machine under load."""
+"""While acknowledgements keep coming, they are flushed once a second. The rest allows for the client's grouping and
+queues on a machine under load."""
 
 LOAD_SECONDS = (0.3, 4.5)
-"""From the moment on that each producer has a receipt."""
+"""How long the load runs after each producer has its first receipt."""
 KILL_DURING_START_ODDS = 0.3
 STEP_TIMEOUT_SECONDS = 60.0
 RECEIVE_TIMEOUT_MS = 60_000
@@ -50,12 +51,13 @@ SENTINEL = b"sentinel"
 
 
 class RoundFailedError(AssertionError):
-    """A promise was broken; the text says which, and the seed that repeats the choices."""
+    """A promise was broken. The text says which one, and the seed that repeats the choices."""
 
 
 @dataclass(slots=True)
 class RoundResult:
-    """What a round did: counts of messages, receipts and acknowledgements, and the start after the kill."""
+    """What a round did: the numbers of messages, receipts and acknowledgements, and how long the start after the kill
+    took."""
 
     stored: int
     receipted: int
@@ -65,7 +67,7 @@ class RoundResult:
 
 @dataclass(slots=True)
 class Load:
-    """The clients of one round and what they know."""
+    """The clients of one round and what they were told."""
 
     producers: dict[str, ProducerRecord] = field(default_factory=dict)
     acks: dict[str, AckRecord] = field(default_factory=dict)
@@ -95,7 +97,7 @@ class CrashRounds:
         self._logs: dict[str, list[Stored]] = {}
 
     def run_round(self) -> RoundResult:
-        """Raises RoundFailedError."""
+        """Runs one round. Raises RoundFailedError."""
         self._round += 1
         if not self.server.is_running:
             self.server.start()
@@ -199,11 +201,13 @@ class CrashRounds:
         return complaints
 
     def _acks_persisted_until(self, killed_at: float) -> float:
-        """The peer flushes them every minute: there none counts."""
+        """Returns the time up to which acknowledgements must be stored. The peer flushes them only every minute, so
+        none of its counts."""
         return float("-inf") if self.server.product.is_peer else killed_at - ACKS_PERSISTED_WITHIN_SECONDS
 
     def verify_all_again(self) -> int:
-        """After the last round: a clean restart, then every topic of every round as it was. Returns the messages."""
+        """Restarts the server cleanly after the last round and checks every topic of every round again. Returns the
+        number of messages."""
         self.server.restart()
         with new_client(self.server) as client:
             for topic, log in self._logs.items():
@@ -215,7 +219,7 @@ class CrashRounds:
 
 @contextlib.contextmanager
 def new_client(server: Server) -> Iterator[pulsar.Client]:
-    """Closed at the end, whether its server lives or not."""
+    """Yields a client that is closed at the end, whether or not its server is alive."""
     client = pulsar.Client(
         server.broker_url,
         operation_timeout_seconds=30,
@@ -270,7 +274,7 @@ def messages_until_ended(consumer: pulsar.Consumer, ended: threading.Event) -> I
 
 
 def read_to_sentinel(source: Any) -> list[Stored]:
-    """Everything that a reader or consumer gets before the sentinel. Raises RoundFailedError."""
+    """Returns everything that a reader or consumer gets before the sentinel. Raises RoundFailedError."""
     take = source.read_next if hasattr(source, "read_next") else source.receive
     log: list[Stored] = []
     while True:

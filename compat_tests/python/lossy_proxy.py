@@ -10,7 +10,7 @@ CHUNK = 65_536
 
 
 class LossyProxy:
-    """Forwards to a port of this machine. A context manager; `url` is what clients dial."""
+    """Forwards to a port of this machine. It is a context manager; clients connect to `url`."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -18,15 +18,15 @@ class LossyProxy:
         self._sockets: set[socket.socket] = set()
         self._loses = threading.Event()
         self.lost_bytes = 0
-        """What the server sent and nobody got."""
+        """How many bytes the server sent that nobody got."""
         self.url = f"pulsar://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def lose_answers(self) -> None:
-        """From now on nothing that the server sends arrives."""
+        """Drops everything that the server sends from now on."""
         self._loses.set()
 
     def cut(self) -> None:
-        """Ends all connections; the next ones are sound again."""
+        """Ends all connections; later ones lose nothing."""
         for sock in list(self._sockets):
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)

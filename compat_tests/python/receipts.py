@@ -1,13 +1,14 @@
 """An independent ledger of what clients were promised, and the claims that a log must fulfil after a crash.
 
-No client, clock or server in here: times come in, complaints come out. The claims, numbered as in the complaints:
+There is no client, clock or server in here: times come in, complaints come out. The claims, numbered as in the
+complaints:
 1. every stored message is one that was sent, unchanged;
 2. a producer's messages are stored in the order of its sends, without gaps; after a crash it may begin again, but only
    at messages that it got no receipt for;
 3. every receipt's message is stored, at the place that the receipt names;
 4. a subscription delivers every stored message that was never acknowledged;
 5. a subscription does not deliver what was acknowledged long enough before the crash;
-6. a producer that lives through the crash gets a receipt for every send.
+6. a producer that survives the crash gets a receipt for every send.
 """
 
 import random
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Place = tuple[int, int, int]
-"""(ledger id, entry id, batch index or -1): ordered as the log is."""
+"""(ledger id, entry id, batch index or -1), which sorts as the log does."""
 
 FILLER_BYTES = 8192
 BODY_BYTES_MAX = 2000
@@ -24,7 +25,7 @@ BODY_BYTES_MAX = 2000
 
 @dataclass(slots=True)
 class ProducerRecord:
-    """What one producer sent and what it was told. Sequences count from 0, receipts come in that order."""
+    """What one producer sent and which receipts it got. Sequences count from 0, and receipts come in that order."""
 
     name: str
     sent: int = 0
@@ -36,7 +37,8 @@ class ProducerRecord:
         self._filler = random.Random(self.name).randbytes(FILLER_BYTES)
 
     def body(self, sequence: int) -> bytes:
-        """The same bytes whenever it is asked: who sent it, which one, and a checksum over everything."""
+        """Returns the message's body, always the same for a sequence: who sent it, its number, and a checksum of the
+        whole."""
         size = sequence * 37 % BODY_BYTES_MAX
         start = sequence * 101 % (FILLER_BYTES - BODY_BYTES_MAX)
         data = b"%s:%d:" % (self.name.encode(), sequence) + self._filler[start : start + size]
@@ -53,7 +55,7 @@ class Stored:
 
 
 def parse(body: bytes, place: Place) -> Stored:
-    """Raises ValueError when the body's own checksum is wrong."""
+    """Parses a body. Raises ValueError when its own checksum is wrong."""
     checksum, _, data = body.partition(b":")
     if b"%08x" % zlib.crc32(data) != checksum:
         raise ValueError(f"(1) damaged message at {place}: {body[:60]!r}")
@@ -69,7 +71,7 @@ class AckRecord:
     cumulative: list[tuple[float, Place]] = field(default_factory=list)
 
     def covers(self, place: Place, until: float = float("inf")) -> bool:
-        """True when a message was acknowledged at `until` or before."""
+        """Returns whether a message was acknowledged at the time `until` or before."""
         time = self.individual.get(place)
         if time is not None and time <= until:
             return True
@@ -77,7 +79,7 @@ class AckRecord:
 
 
 def complaints_about_log(log: Sequence[Stored], producers: Mapping[str, ProducerRecord], crashes: int) -> list[str]:
-    """Claims 1 to 3. `crashes` is how many the producers lived through."""
+    """Checks claims 1 to 3. `crashes` is the number of crashes that the producers survived."""
     found: list[str] = []
     by_producer: dict[str, list[Stored]] = {name: [] for name in producers}
     for stored in log:
@@ -121,7 +123,7 @@ def complaints_about_receipts(record: ProducerRecord, stored: Sequence[Stored]) 
 
 
 def complaints_about_unanswered(producers: Iterable[ProducerRecord]) -> list[str]:
-    """For producers that lived through the crash and flushed: claim 6, every send has its receipt."""
+    """Checks claim 6 for producers that survived the crash and have flushed: every send has its receipt."""
     return [
         f"(6) {record.name}: {len(record.receipts)} receipts for {record.sent} sends"
         for record in producers
@@ -132,7 +134,7 @@ def complaints_about_unanswered(producers: Iterable[ProducerRecord]) -> list[str
 def complaints_about_subscription(
     name: str, delivered: set[Place], log: Sequence[Stored], acks: AckRecord, persisted_until: float
 ) -> list[str]:
-    """Claims 4 and 5; `persisted_until` is the latest time at which an acknowledgement counts as stored."""
+    """Checks claims 4 and 5. An acknowledgement counts as stored when it was made at `persisted_until` or before."""
     found: list[str] = []
     missing = [each.place for each in log if each.place not in delivered and not acks.covers(each.place)]
     again = [each.place for each in log if each.place in delivered and acks.covers(each.place, persisted_until)]

@@ -11,7 +11,7 @@ TIMEOUT_SECONDS = 30
 
 
 class Refused(Exception):
-    """A status of 400 or more, with the reason that the answer gives."""
+    """A status of 400 or more, with the reason in the answer."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(f"{status} {reason}")
@@ -20,7 +20,7 @@ class Refused(Exception):
 
 
 class Admin:
-    """Of one server; follows it over restarts."""
+    """Calls the admin port of one server, also after the server has restarted."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -38,7 +38,7 @@ class Admin:
         return self._call("DELETE", path)
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
-        """JSON where there is some, else the text. Raises Refused."""
+        """Makes a call and returns the answer's JSON, or its text when it is not JSON. Raises Refused."""
         request = urllib.request.Request(
             f"{self._server.web_url}/admin/v2/{path}",
             method=method,

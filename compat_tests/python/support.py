@@ -1,4 +1,4 @@
-"""Small verbs over the official client that most tests here use."""
+"""Small functions over the official client that most tests here use."""
 
 import random
 import threading
@@ -9,9 +9,10 @@ from typing import Any
 import pulsar
 
 RECEIVE_TIMEOUT_MS = 60_000
-"""For what must come; a busy machine may stall for seconds."""
+"""How long to wait for something that must come; a busy machine may stall for seconds."""
 SILENCE_MS = 300
-"""How long a queue must stay empty to count as empty: what should not come is caught with good odds only."""
+"""How long a queue must stay empty to count as empty. So a message that should not come is noticed often, but not
+always."""
 
 
 def bodies(count: int, prefix: str = "m") -> list[bytes]:
@@ -23,7 +24,7 @@ def incompressible(size: int, seed: int = 1) -> bytes:
 
 
 def send_all(producer: Any, contents: Iterable[bytes]) -> list[Any]:
-    """Sends without waiting in between and flushes; returns the message ids in order. Raises when a send failed."""
+    """Sends without waiting in between, flushes, and returns the message ids in order. Raises when a send failed."""
     futures: list[Future[Any]] = []
     for content in contents:
         future: Future[Any] = Future()
@@ -34,7 +35,7 @@ def send_all(producer: Any, contents: Iterable[bytes]) -> list[Any]:
 
 
 def settle(future: "Future[Any]") -> Any:
-    """A send callback that completes the future."""
+    """Returns a send callback that completes the future."""
 
     def callback(result: Any, message_id: Any) -> None:
         if result == pulsar.Result.Ok:
@@ -46,12 +47,12 @@ def settle(future: "Future[Any]") -> Any:
 
 
 def receive(consumer: Any, count: int, timeout_ms: int = RECEIVE_TIMEOUT_MS) -> list[Any]:
-    """The next messages, not acknowledged. Raises pulsar.Timeout."""
+    """Returns the next messages without acknowledging them. Raises pulsar.Timeout."""
     return [consumer.receive(timeout_ms) for _ in range(count)]
 
 
 def receive_bodies(consumer: Any, count: int) -> list[bytes]:
-    """Receives and acknowledges."""
+    """Receives and acknowledges messages, and returns their bodies."""
     got = []
     for message in receive(consumer, count):
         got.append(message.data())
@@ -60,7 +61,8 @@ def receive_bodies(consumer: Any, count: int) -> list[bytes]:
 
 
 def receive_without_queue(consumer: Any, count: int) -> list[bytes]:
-    """As `receive_bodies`, for a receiver queue of 0, whose `receive` takes no timeout. Raises TimeoutError."""
+    """Does what `receive_bodies` does, for a receiver queue of 0, whose `receive` takes no timeout. Raises
+    TimeoutError."""
     got: list[bytes] = []
     for _ in range(count):
         result: Future[Any] = Future()
@@ -76,7 +78,7 @@ def read_bodies(reader: Any, count: int) -> list[bytes]:
 
 
 def assert_silent(consumer: Any) -> None:
-    """Nothing more comes to a consumer or reader."""
+    """Checks that nothing more comes to a consumer or reader."""
     take = consumer.receive if hasattr(consumer, "receive") else consumer.read_next
     try:
         message = take(SILENCE_MS)
@@ -90,7 +92,7 @@ def position(message_id: Any) -> tuple[int, int]:
 
 
 def contents(client: pulsar.Client, topic: str) -> list[Any]:
-    """All messages of a topic, partition after partition, read by the official client."""
+    """Returns all messages of a topic, one partition after the other, as the official client reads them."""
     messages = []
     for partition in client.get_topic_partitions(topic):
         reader = client.create_reader(partition, pulsar.MessageId.earliest)

@@ -1,4 +1,4 @@
-"""Who may produce: exclusive, fencing and waiting producers, over a kill too; who must send encrypted messages."""
+"""Who may produce: exclusive, fencing and waiting producers, also over a kill; and who must send encrypted messages."""
 
 import threading
 from pathlib import Path
@@ -54,7 +54,8 @@ def test_who_waits_gets_its_turn(server: Server, topic: str, make_client: Client
 
 
 def test_exclusive_access_survives_a_kill(make_server: ServerFactory, topic: str, make_client: ClientFactory) -> None:
-    """The epoch is the topic's: the last exclusive producer comes back, and the one that it fenced does not."""
+    """The epoch belongs to the topic: after the kill the last exclusive producer comes back, and the one that it fenced
+    does not."""
     server = make_server()
     server.start()
     make_client(server.broker_url).subscribe(topic, "s").close()
@@ -100,7 +101,7 @@ def test_encrypted_messages_pass_and_plain_producers_are_refused_where_encryptio
         producer = client.create_producer(topic, encryption_key="key", crypto_key_reader=keys, batching_enabled=batched)
         send_all(producer, bodies(10))
         assert receive_bodies(consumer, 10) == bodies(10)
-    impatient = make_client(server.broker_url, operation_timeout_seconds=2)  # it asks again until then
+    impatient = make_client(server.broker_url, operation_timeout_seconds=2)  # the client repeats its request until then
     with pytest.raises(pulsar.PulsarException):
         impatient.create_producer(topic)
     wait_until(lambda: "Encryption is required in" in server.log_text(), "the log says why")

@@ -1,4 +1,4 @@
-"""Acknowledging with the official client: what comes again, and what does not."""
+"""Acknowledging with the official client: which messages are delivered again, and which are not."""
 
 import pulsar
 import pytest

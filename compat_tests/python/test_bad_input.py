@@ -1,4 +1,5 @@
-"""Bad input on the broker port: the answer the protocol names, or a closed connection; everybody else goes on."""
+"""Bad input on the broker port gets the answer that the protocol names, or a closed connection; all other clients go
+on."""
 
 import socket
 import struct
@@ -20,7 +21,7 @@ TLS_HELLO = bytes.fromhex("160301020001000 1fc0303".replace(" ", "")) + b"\x5a" 
 
 @pytest.fixture(autouse=True)
 def _bystander(client: pulsar.Client, topic: str) -> Iterator[None]:
-    """Another client's producer and consumer, connected all the time, which must not notice anything."""
+    """Keeps another client's producer and consumer connected, which must not notice anything."""
     name = f"{topic}-bystander"
     consumer, producer = client.subscribe(name, "s"), client.create_producer(name)
     producer.send(b"before")
@@ -166,7 +167,8 @@ def test_silence_answers(peer: WireClient, what: str) -> None:
 
 
 def test_a_command_from_the_future_is_ignored_or_ends_that_connection_only(peer: WireClient) -> None:
-    """The protocol says ignore; Apache's own broker takes the unknown type for a missing field and closes."""
+    """The protocol says that such a command is ignored. Apache's own broker takes the unknown type for a missing field
+    and closes the connection."""
     body = wire.encode([(1, 999), (999, b"\x08\x01")])
     peer.socket.sendall(struct.pack(">II", 4 + len(body), len(body)) + body)
     peer.send_raw(wire.frame(wire.PING, []))

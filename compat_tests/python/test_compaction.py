@@ -16,7 +16,7 @@ from compat_tests.python.compaction import compact, status, url_of
 
 
 def read_all(client: pulsar.Client, topic: str, compacted: bool = True) -> list[tuple[str, bytes, str]]:
-    """(key, body, message id) of everything that a new reader gets."""
+    """Returns (key, body, message id) of everything that a new reader gets."""
     reader = client.create_reader(topic, pulsar.MessageId.earliest, is_read_compacted=compacted)
     found = []
     while reader.has_message_available():
@@ -33,7 +33,7 @@ def keep_last(messages: list[tuple[str, bytes, str]]) -> list[tuple[str, bytes, 
 
 @pytest.fixture(params=[False, True], ids=["unbatched", "batched"])
 def produce(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Sends (key, body) pairs, in batches or not."""
+    """Returns a function that sends (key, body) pairs, in batches or one by one."""
 
     def produce(client: pulsar.Client, topic: str, pairs: list[tuple[str, bytes]], **options: Any) -> None:
         producer = client.create_producer(
@@ -48,7 +48,7 @@ def produce(request: pytest.FixtureRequest) -> Callable[..., None]:
 
 
 HOLD = {"brokerServiceCompactionThresholdInBytes": "1000000000"}
-"""Nothing is deleted before it is compacted, which happens on request."""
+"""Nothing is deleted before it is compacted, and compaction runs only on request."""
 
 ROUNDS = [(f"k{at % 7}", f"{at}".encode()) for at in range(50)]
 
@@ -131,7 +131,7 @@ def test_shared_subscriptions_cannot_read_compacted(client: pulsar.Client, topic
 def test_messages_that_were_trimmed_are_still_there_compacted(
     make_server: ServerFactory, make_client: ClientFactory, topic: str
 ) -> None:
-    """Ledgers of five entries, deleted as soon as they are consumed; after the kill everything is read back."""
+    """Ledgers have five entries and are deleted as soon as they are consumed. Everything is read back after a kill."""
     server = make_server(
         settings={
             "managedLedgerMaxEntriesPerLedger": "5",
@@ -194,7 +194,7 @@ def test_a_kill_in_the_middle_leaves_a_whole_view(
             expected[key] = body
         producer.flush()
         urllib.request.urlopen(urllib.request.Request(url_of(server, topic), method="PUT"), timeout=60).close()
-        for _ in range(at * 15):  # a little later each time
+        for _ in range(at * 15):  # the kill comes a little later each time
             status(server, topic)
         server.kill()
         server.start()

@@ -1,4 +1,5 @@
-"""One connection for many, HTTP service addresses, and servers that come back under a client's feet."""
+"""Many producers and consumers on one connection, HTTP service addresses, and servers that restart while clients use
+them."""
 
 import threading
 from concurrent.futures import Future

@@ -110,7 +110,7 @@ def test_failover_has_one_active_consumer_and_the_next_takes_over(client: pulsar
 
 
 def first_message(consumers: dict[str, pulsar.Consumer]) -> tuple[str, bytes]:
-    """The name of the consumer that is served, and its first message, acknowledged."""
+    """Returns the name of the consumer that gets the first message, and the message, which is acknowledged."""
     found: list[tuple[str, bytes]] = []
 
     def look() -> bool:
@@ -169,7 +169,7 @@ def test_batch_receive_returns_groups(client: pulsar.Client, topic: str) -> None
     got: list[bytes] = []
 
     def take() -> bool:
-        """A group is empty when nothing came within its 200 ms."""
+        """A group counts as empty when nothing came within its 200 ms."""
         group = consumer.batch_receive()
         assert len(group) <= 10
         got.extend(message.data() for message in group)

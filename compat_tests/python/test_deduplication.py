@@ -1,4 +1,5 @@
-"""Deduplication with the official client: sent again after a kill, with and without a snapshot, in chunks."""
+"""Deduplication with the official client: messages are sent again after a kill, with and without a snapshot, and in
+chunks."""
 
 import json
 import urllib.request
@@ -17,7 +18,7 @@ CHUNKED_MESSAGE_SIZE = 100_000
 
 
 def send_numbered(producer: pulsar.Producer, first: int, last: int) -> None:
-    """Messages first .. last - 1, each with its number as sequence id."""
+    """Sends the messages first .. last - 1, each with its number as sequence id."""
     futures = []
     for number in range(first, last):
         future: Future[object] = Future()
@@ -91,8 +92,8 @@ def test_without_deduplication_everything_is_stored(
 def test_what_the_client_itself_sends_again_is_stored_once(
     make_server: ServerFactory, topic: str, make_client: ClientFactory, deduplicated: bool
 ) -> None:
-    """Its answers are lost, then its connection: it comes back by itself and repeats what was not answered, single
-    messages and batches. Without deduplication they stand in the log twice."""
+    """The client's answers are lost, then its connection. It reconnects by itself and repeats what was not answered,
+    single messages and batches. Without deduplication these are in the log twice."""
     server = make_server(settings={"brokerDeduplicationEnabled": str(deduplicated).lower()})
     server.start()
     with LossyProxy(server.broker_port) as proxy:
@@ -130,7 +131,7 @@ def send_some(producer: pulsar.Producer, first: int, last: int) -> "list[Future[
 
 
 def stored(server: Server, topic: str) -> int:
-    """Messages that the broker took, by its own count."""
+    """Returns how many messages the broker took, by its own count."""
     with urllib.request.urlopen(f"{server.web_url}/admin/v2/{topic.replace('://', '/')}/stats", timeout=60) as answer:
         count: int = json.loads(answer.read())["msgInCounter"]
     return count

@@ -90,7 +90,7 @@ def test_delays_outlive_a_kill(
     got: set[bytes] = set()
     while len(got) < 10:
         message = consumer.receive(60_000)
-        if message.data() != b"now":  # its ack may not have been stored before the kill
+        if message.data() != b"now":  # its acknowledgement may not have been stored before the kill
             assert now_ms() >= due_ms
             got.add(message.data())
         consumer.acknowledge(message)

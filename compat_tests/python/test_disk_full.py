@@ -1,4 +1,4 @@
-"""A full disk: producing gets an error, consuming goes on, and producing works again when space returns."""
+"""On a full disk, producing gets an error and consuming goes on; producing works again when there is space."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ REASONS = ("disk", "space", "read-only", "readonly", "storage")
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, `DISK_MB` big."""
+    """Mounts a file system of `DISK_MB` megabytes for this test."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
     folder = tmp_path / "disk"
@@ -72,7 +72,7 @@ def test_a_full_disk_stops_producing_only_and_only_while_it_is_full(
 
 
 def send_until_refused(producer: pulsar.Producer) -> list[bytes]:
-    """Fills the disk; returns the bodies that got a receipt."""
+    """Fills the disk and returns the bodies that got a receipt."""
     receipted: list[bytes] = []
     for index in range(2 * DISK_MB):
         body = incompressible(MEGABYTE // 2, index)
@@ -85,7 +85,7 @@ def send_until_refused(producer: pulsar.Producer) -> list[bytes]:
 
 
 def assert_refusal_says_why(port: int, topic: str) -> None:
-    """A producer that comes, or a message that is sent, while the disk is full is told the reason."""
+    """A producer that connects, or a message that is sent, while the disk is full gets the reason."""
     reasons: list[str] = []
 
     def refused() -> bool:

@@ -1,5 +1,5 @@
-"""Strings that are no text, from a client of another language: real clients do not notice, and neither does whoever
-looks at stats or reads the log."""
+"""Strings that are not UTF-8, from a client in another language: other clients do not notice them, and neither does
+anybody who looks at stats or reads the log."""
 
 import re
 
@@ -29,7 +29,7 @@ def deduplicating(make_server: ServerFactory) -> Server:
 
 
 def refused(server: Server, kind: int, fields: list[Field]) -> None:
-    """The command is answered with an error of metadata, and the connection stays."""
+    """The command is answered with a metadata error, and the connection stays open."""
     with WireClient(server.broker_port) as peer:
         peer.send(kind, fields)
         assert wire.number(peer.expect(ERROR), 2) == METADATA_ERROR

@@ -15,7 +15,7 @@ TIMEOUT_SECONDS = 60
 
 
 def get(url: str) -> tuple[int, str]:
-    """(status, body); redirects are followed."""
+    """Returns (status, body); redirects are followed."""
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:
             return answer.status, answer.read().decode()

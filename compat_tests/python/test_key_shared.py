@@ -1,4 +1,4 @@
-"""Key_Shared with the official client: a key's messages stay with one consumer and in order."""
+"""Key_Shared with the official client: a key's messages stay with one consumer, in order."""
 
 import random
 import threading
@@ -19,7 +19,7 @@ KEYS = [f"key-{number}" for number in range(20)]
 
 
 def send_keyed(producer: Any, count: int, first: int = 0, *, ordering: bool = False) -> None:
-    """`count` messages, bodies `KEY NUMBER`, over all keys in turn."""
+    """Sends `count` messages with the bodies `KEY NUMBER`, over all keys in turn."""
     for number in range(first, first + count):
         key = KEYS[number % len(KEYS)]
         keyed = {"partition_key": "not this", "ordering_key": key} if ordering else {"partition_key": key}
@@ -28,7 +28,8 @@ def send_keyed(producer: Any, count: int, first: int = 0, *, ordering: bool = Fa
 
 
 def take_all(consumers: list[Any], total: int) -> list[list[tuple[str, int]]]:
-    """Per consumer (key, number) in the order received, all acknowledged, until `total` came in all."""
+    """Receives and acknowledges until `total` messages have come. Returns, for each consumer, (key, number) in the
+    order in which it received them."""
     got: list[list[tuple[str, int]]] = [[] for _ in consumers]
     lock, left = threading.Lock(), [total]
 
@@ -69,7 +70,7 @@ def assert_each_key_in_order_at_one(got: list[list[tuple[str, int]]], total: int
 
 @pytest.fixture(scope="module", params=["true", "false"], ids=["ring", "split"])
 def hashing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A server with either way of sharing keys out."""
+    """Returns a server for each of the two ways of dividing keys among consumers."""
     settings = {"subscriptionKeySharedUseConsistentHashing": request.param}
     with Server(tmp_path_factory.mktemp("key_shared"), settings=settings) as server:
         yield server
@@ -193,7 +194,8 @@ def test_a_slow_consumer_does_not_hold_up_the_others(
 def test_keys_stay_in_order_while_consumers_come_and_go(
     hashing: Server, topic: str, make_client: ClientFactory
 ) -> None:
-    """What was not acknowledged comes again, but never something new of a key before its older messages."""
+    """What was not acknowledged is delivered again, but nothing new of a key is delivered before the key's older
+    messages."""
     total, chance = 2_000, random.Random(7)
     client = make_client(hashing.broker_url)
     consumers: list[Any] = []

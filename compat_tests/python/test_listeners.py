@@ -1,4 +1,4 @@
-"""advertisedListeners with the official client: who names a listener is sent to its address."""
+"""advertisedListeners with the official client: a client that names a listener is sent to its address."""
 
 import json
 import urllib.request
@@ -12,7 +12,7 @@ SETTINGS = {"advertisedListeners": "inside:pulsar://127.0.0.1:1,outside:pulsar:/
 
 
 def test_a_client_names_its_listener(make_server: ServerFactory, make_client: ClientFactory, topic: str) -> None:
-    """The addresses are loopback ones: a standalone server's clients stay on the port that they dialled."""
+    """The addresses are loopback ones, and clients of a standalone server stay on the port to which they connected."""
     server = make_server(settings=SETTINGS)
     server.start()
     place = topic.replace("://", "/")

@@ -1,4 +1,5 @@
-"""Peers that hang: noticed by keep-alive, replaced when somebody wants their place, and never a burden on others."""
+"""Peers that hang are noticed by keep-alive, replaced when another client wants their place, and never a burden on
+others."""
 
 import threading
 import time
@@ -19,12 +20,13 @@ KEEP_ALIVE_SECONDS = 2
 LIVENESS_TIMEOUT_MS = 500
 BODY_BYTES = 10_000
 GROWTH_MB_MAX = 160
-"""Above the tail cache (64 MB) and the bookie's buffers; far below what is sent to a consumer that does not read."""
+"""More than the tail cache (64 MB) and the bookie's buffers, and far less than what is sent to a consumer that does not
+read."""
 
 
 @pytest.fixture
 def impatient(make_server: ServerFactory) -> Server:
-    """A server that notices hanging peers soon."""
+    """Returns a server that notices hanging peers soon."""
     settings = {
         "keepAliveIntervalSeconds": str(KEEP_ALIVE_SECONDS),
         "connectionLivenessCheckTimeoutMillis": str(LIVENESS_TIMEOUT_MS),
@@ -37,7 +39,7 @@ def impatient(make_server: ServerFactory) -> Server:
 def test_a_peer_that_does_not_answer_pings_is_dropped_and_one_that_does_is_kept(impatient: Server) -> None:
     port = impatient.broker_port
     with WireClient(port) as deaf, WireClient(port) as lively, ThreadPoolExecutor() as pool:
-        answer = pool.submit(lively.expect, wire.PONG)  # and it answers pings until that comes
+        answer = pool.submit(lively.expect, wire.PONG)  # until the PONG comes, it also answers pings
         deaf.answers_pings = False
         began = time.monotonic()
         deaf.expect_closed()
@@ -70,7 +72,7 @@ def test_a_hanging_consumer_and_producer_give_way(
 
 @pytest.fixture
 def memory_bound(server: Server, is_peer: bool) -> Iterator[None]:
-    """The server's memory grows by no more than its named bounds during a test."""
+    """Checks that the server's memory grows by no more than its named bounds during a test."""
     before = psutil.Process(server.pid).memory_full_info().pss
     yield
     grown = (psutil.Process(server.pid).memory_full_info().pss - before) / 1e6

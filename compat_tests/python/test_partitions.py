@@ -1,4 +1,4 @@
-"""Partitioned topics with the official client: made by hand and by themselves, grown, deleted, over a kill."""
+"""Partitioned topics with the official client: created by hand and automatically, grown, deleted, and over a kill."""
 
 import re
 import uuid
@@ -22,7 +22,7 @@ def admin(server: Server) -> Admin:
 
 @pytest.fixture
 def namespace(admin: Admin) -> str:
-    """An empty one of the test's own."""
+    """Returns an empty namespace of the test's own."""
     name = f"public/n{uuid.uuid4().hex[:8]}"
     admin.put(f"namespaces/{name}")
     return name
@@ -140,7 +140,8 @@ def test_deleting_takes_all_partitions_but_not_from_under_clients(
 
 
 def test_a_pattern_takes_topics_and_partitions(client: pulsar.Client, admin: Admin, namespace: str) -> None:
-    """This client looks for later ones once a minute only, whatever it is told; watchers are tested on the wire."""
+    """This client looks for new topics only once a minute, whatever its configuration says; watchers are tested on the
+    wire."""
     admin.put(f"persistent/{namespace}/order-2/partitions", 2)
     names = ("order-1", "order-2", "invoice")
     for name in names:

@@ -1,4 +1,4 @@
-"""Policies take hold on topics that are in use, from whichever level they come."""
+"""Policies take effect on topics that are in use, at whichever level they are set."""
 
 import pulsar
 import pytest
@@ -95,7 +95,7 @@ def test_subscriptions_may_have_to_be_made_by_hand(
     client = make_client(server.broker_url)
     client.create_producer(own_topic).send(b"x")
     admin.post(f"{path}/autoSubscriptionCreation", {"allowAutoSubscriptionCreation": False})
-    impatient = make_client(server.broker_url, operation_timeout_seconds=1)  # it asks again until then
+    impatient = make_client(server.broker_url, operation_timeout_seconds=1)  # the client repeats its request until then
     with pytest.raises(pulsar.PulsarException):
         impatient.subscribe(own_topic, "s")
     admin.put(f"{path}/subscription/s", {"ledgerId": -1, "entryId": -1})

@@ -1,4 +1,4 @@
-"""Producing with the official client: every way to send arrives unchanged and in order."""
+"""Producing with the official client: messages arrive unchanged and in order, in whichever way they are sent."""
 
 import queue
 from collections.abc import Iterator
@@ -217,7 +217,7 @@ def test_names_with_unusual_characters_work(client: pulsar.Client, topic: str) -
 def test_a_message_that_the_broker_refuses_fails_alone(
     client: pulsar.Client, server: Server, topic: str, consumer: pulsar.Consumer, is_peer: bool
 ) -> None:
-    """The connection stays, with what was sent on it before and after."""
+    """The connection stays open, and the messages that were sent on it before and after the refused one are stored."""
     if is_peer:
         pytest.skip("Apache stores it")
     before = server.log_size()

@@ -1,4 +1,4 @@
-"""Readers of the official client: where they start, what they see, whether more is there."""
+"""Readers of the official client: where they start, what they see, and whether they know that more is there."""
 
 import pulsar
 import pytest
@@ -11,7 +11,7 @@ BATCHED = pytest.mark.parametrize("batched", [False, True], ids=["unbatched", "b
 
 @pytest.fixture(autouse=True)
 def _keep_messages(client: pulsar.Client, topic: str) -> None:
-    """A subscription without acks: nothing is trimmed however often a test's readers come and go."""
+    """Makes a subscription without acknowledgements, so that nothing is trimmed when a test's readers come and go."""
     client.subscribe(topic, "keeps").close()
 
 

@@ -1,4 +1,4 @@
-"""The ledger of receipts notices each kind of damage: otherwise the crash rounds would prove nothing."""
+"""The ledger of receipts notices each kind of damage; otherwise the crash rounds would prove nothing."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from compat_tests.python.receipts import (
 
 
 def sound_history() -> tuple[list[Stored], dict[str, ProducerRecord]]:
-    """Two producers with ten messages each, interleaved; eight of each receipted."""
+    """Returns the history of two producers with ten messages each, interleaved; eight of each have a receipt."""
     producers = {name: ProducerRecord(name, sent=12) for name in ("a", "b")}
     log = [Stored("ab"[entry % 2], entry // 2, (1, entry, -1)) for entry in range(20)]
     for stored in log[:16]:

@@ -1,5 +1,5 @@
-"""What comes again, and where it goes in the end: dead letters, limits of unacknowledged messages, holes that the
-broker fills, and what a kill leaves of a large scattered state."""
+"""What is delivered again, and where it goes in the end: dead letters, limits of unacknowledged messages, holes that
+the broker fills, and what a kill leaves of a large scattered state."""
 
 import contextlib
 import time
@@ -15,12 +15,13 @@ from compat_tests.python.support import RECEIVE_TIMEOUT_MS, assert_silent, bodie
 
 SHARED, KEY_SHARED = pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared
 ACKS_PERSISTED_WITHIN_SECONDS = 4.0
-"""The promise is a flush within a second of the last change; the rest is for a busy machine that stalls meanwhile."""
+"""The server promises to store acknowledgements within a second of the last change. The rest is for a busy machine,
+which may stall."""
 MANY_AT_ONCE = pytest.mark.parametrize("kind", [SHARED, KEY_SHARED], ids=lambda kind: kind.name)
 
 
 def stats_of(server: Server, topic: str) -> dict[str, Any]:
-    """Of the subscription `s`."""
+    """Returns the stats of the subscription `s`."""
     stats: dict[str, Any] = Admin(server).get(f"{topic.replace('://', '/')}/stats")["subscriptions"]["s"]
     return stats
 
@@ -106,7 +107,8 @@ def test_the_broker_fills_holes_without_the_clients_help(
 def test_a_large_scattered_state_outlives_a_kill_soon_after_its_last_ack(
     own_server: Server, topic: str, make_client: ClientFactory
 ) -> None:
-    """Every second of 20,000 messages. Only acks that are a little older than the kill are promised to be stored."""
+    """Every second one of 20,000 messages is acknowledged. Only acknowledgements that are a little older than the kill
+    are promised to be stored."""
     count = 20_000
     client = make_client(own_server.broker_url)
     consumer = client.subscribe(topic, "s", SHARED, receiver_queue_size=5_000)

@@ -1,4 +1,5 @@
-"""What a subscription remembers over a clean stop and over SIGKILL: position, holes, half-acknowledged batches."""
+"""What a subscription remembers over a clean stop and over SIGKILL: its position, holes, and batches acknowledged in
+part."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from compat_tests.python.support import assert_silent, bodies, position, receive
 
 SHARED = pulsar.ConsumerType.Shared
 ACKS_PERSISTED_WITHIN_SECONDS = 3.0
-"""The promise is a flush within a second of the last change; the rest is for a busy machine that stalls meanwhile."""
+"""The server promises to store acknowledgements within a second of the last change. The rest is for a busy machine,
+which may stall."""
 
 Restart = Callable[[Server], None]
 
@@ -23,7 +25,8 @@ def cleanly(server: Server) -> None:
 
 
 def after_sigkill(server: Server) -> None:
-    """Lets the promised time for acks pass, since that is what is tested, then kills."""
+    """Lets the promised time for acknowledgements pass, since the promise is what is tested, and then kills the
+    server."""
     time.sleep(ACKS_PERSISTED_WITHIN_SECONDS)
     server.kill()
     server.start()
@@ -158,7 +161,7 @@ def test_an_answered_ack_survives_a_kill_at_once(own_server: Server, topic: str,
 
 
 def receive_messages(client: wire.WireClient, count: int) -> list[tuple[bytes, bytes]]:
-    """(encoded message id, payload) of the next messages, whatever comes in between."""
+    """Returns (encoded message id, payload) of the next messages; other frames in between are skipped."""
     got: list[tuple[bytes, bytes]] = []
     while len(got) < count:
         kind, message, payload = client.receive()

@@ -21,7 +21,7 @@ class User(Record):  # type: ignore[misc]
 
 
 class UserWithCity(Record):  # type: ignore[misc]
-    """One more field, which may lack: both ways compatible."""
+    """One more field, which is optional, so that both versions are compatible with each other."""
 
     name = String()
     age = Integer()
@@ -138,7 +138,7 @@ def test_schemas_can_be_demanded(make_server: ServerFactory, make_client: Client
 
 
 class Rest:
-    """The schema calls of one topic."""
+    """The schema calls for one topic."""
 
     def __init__(self, server: Server, topic: str) -> None:
         self._web_url = server.web_url
@@ -199,7 +199,7 @@ def test_schemas_over_rest(server: Server, client: pulsar.Client, topic: str) ->
 
 
 def test_a_namespace_says_what_may_follow(server: Server, client: pulsar.Client, topic: str) -> None:
-    """A namespace of its own: its policies are changed while clients are connected."""
+    """The namespace belongs to this test alone, because its policies are changed while clients are connected."""
     namespace = f"public/{topic.rpartition('/')[2].lower()}"
     request = urllib.request.Request(f"{server.web_url}/admin/v2/namespaces/{namespace}", method="PUT")
     urllib.request.urlopen(request, timeout=60).close()

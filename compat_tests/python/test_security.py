@@ -1,4 +1,4 @@
-"""The official client against a server that asks who comes and what they may: TLS, tokens, passwords, permissions."""
+"""The official client against a server with authentication and authorization: TLS, tokens, passwords, permissions."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ from compat_tests.python.support import bodies, receive_bodies, send_all
 from compat_tests.security_site import NAMESPACE, TENANT, Site, answer_of, running_site, tokens
 
 DENIED = (pulsar.AuthorizationError, pulsar.AuthenticationError)
-"""What a refused producer, consumer or lookup raises."""
+"""The errors that a refused producer, consumer or lookup raises."""
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +30,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def client_of(site: Site, make_client: ClientFactory) -> Any:
-    """Makes a client of a role, over the plain port."""
+    """Returns a function that makes a role's client on the port without TLS."""
     return lambda role: make_client(site.server.broker_url, authentication=site.of(role))
 
 
 def exchange(producing: Any, consuming: Any, topic: str) -> None:
-    """Messages go from one client to the other."""
+    """Sends messages with one client and receives them with the other."""
     consumer = consuming.subscribe(topic, "s")
     send_all(producing.create_producer(topic), bodies(5))
     assert receive_bodies(consumer, 5) == bodies(5)
@@ -301,7 +301,7 @@ class TestRefresh:
 
 
 class TlsOnly:
-    """Magnetar without its plain ports."""
+    """Runs Magnetar without its plain ports."""
 
     name = "magnetar"
     is_peer = False

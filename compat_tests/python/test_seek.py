@@ -1,4 +1,5 @@
-"""Seeking a subscription with the official client: by id, by time, to both ends; acks before it are forgotten."""
+"""Seeking a subscription with the official client, by id, by time and to both ends; earlier acknowledgements are
+forgotten."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""SIGKILL under load, a few rounds; `python -m bench --only sigkill --rounds 50` runs as many as asked."""
+"""A few rounds of SIGKILL under load; `python -m bench --only sigkill --rounds 50` runs as many as asked."""
 
 import random
 from collections.abc import Iterator

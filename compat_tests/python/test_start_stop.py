@@ -1,4 +1,5 @@
-"""Starting and stopping: ports that open last, one server per folder and port, an end in time under any load."""
+"""Starting and stopping: ports open last, a folder and a port have one server at most, and a stop ends in time under
+any load."""
 
 import contextlib
 import os
@@ -20,7 +21,7 @@ from compat_tests.harness import POLL_SECONDS, Server, free_port, wait_until
 from compat_tests.python.support import bodies, receive_bodies, send_all
 
 STOP_SECONDS = 10.0
-"""Less than any time-out that a stop could run into; how fast it is, the bench says."""
+"""Less than any timeout that a stop could run into. The bench says how fast a stop is."""
 WAIT_SECONDS = 60.0
 
 
@@ -44,7 +45,8 @@ def test_a_produce_and_a_consume_succeed_as_soon_as_the_port_opens(make_server: 
 
 
 def first_connection(port: int) -> wire.WireClient:
-    """The first connection that a starting server accepts; refused ones before it are not answered at all."""
+    """Returns the first connection that a starting server accepts. Connections before that are refused, and get no
+    answer at all."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         try:
@@ -78,7 +80,7 @@ def test_a_server_under_load_stops_in_time_and_loses_nothing(
 
 @contextlib.contextmanager
 def endless_load(client: pulsar.Client, topic: str) -> Iterator[list[bytes]]:
-    """Sends until the block ends; the list grows by each receipted body."""
+    """Sends until the block ends. The list grows by each body that got a receipt."""
     receipted: list[bytes] = []
     ended = threading.Event()
     producer = client.create_producer(topic, block_if_queue_full=True, send_timeout_millis=0)
@@ -118,7 +120,7 @@ def test_a_server_that_is_still_starting_stops_in_time(make_server: ServerFactor
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
-    """(size, modification time in ns) of every file."""
+    """Returns (size, modification time in ns) of every file."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return {str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
@@ -146,7 +148,8 @@ def test_a_second_server_on_the_same_folder_says_who_has_it(
 
 
 def wait_for_quiet(folder: Path) -> None:
-    """Until the server wrote nothing for a while: acks are flushed within a second, checkpoints a bit later."""
+    """Waits until the server has written nothing for a while: acknowledgements are flushed within a second, checkpoints
+    come a bit later."""
     states = [snapshot(folder)]
 
     def quiet() -> bool:

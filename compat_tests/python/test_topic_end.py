@@ -1,4 +1,4 @@
-"""How topics end: terminated for ever, and deleted under their clients' feet."""
+"""How topics end: they are terminated for ever, or deleted while clients use them."""
 
 import json
 import urllib.error
@@ -14,7 +14,7 @@ from compat_tests.python.support import assert_silent, bodies, position, read_bo
 
 
 def call(server: Server, method: str, path: str) -> tuple[int, Any]:
-    """(status, JSON or None)."""
+    """Makes a call and returns (status, JSON or None)."""
     request = urllib.request.Request(f"{server.web_url}/admin/v2/{path}", method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
@@ -45,7 +45,8 @@ def test_a_terminated_topic_takes_no_messages_and_is_read_to_its_end(
             make_client(own_server.broker_url).create_producer(topic)
         own_server.kill()
         own_server.start()
-    # Of a client of its own: C++ drops its connection when a topic's end is told, and everybody on it begins again.
+    # The reader has a client of its own, because the C++ library drops its connection when it learns of a topic's end,
+    # and everything on it reconnects.
     client = make_client(own_server.broker_url)
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
     assert read_bodies(reader, 10) == bodies(10)

@@ -1,4 +1,5 @@
-"""What the clock does to topics, with the official client: time to live, retention, quotas, topics nobody uses."""
+"""What the server does to topics as time passes, with the official client: time to live, retention, quotas, unused
+topics."""
 
 import json
 import urllib.request

@@ -1,4 +1,4 @@
-"""The Rust client (crate `pulsar`) against our server: `src/` says what it checks, one line each."""
+"""The Rust client (crate `pulsar`) against our server: the programs in `src/` print one line for each check."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    """Built once, in the user's cache: the worktree stays clean."""
+    """Builds the program once, in the user's cache, so that the worktree stays clean."""
     cargo = shutil.which("cargo")
     if cargo is None:
         unavailable("needs cargo for the Rust client")
@@ -49,7 +49,8 @@ def program() -> Path:
 
 
 def protoc(folder: Path) -> str:
-    """The compiler of .proto files that the crate's build calls; that of grpcio-tools where no other is there."""
+    """Returns the compiler of .proto files that the crate's build calls; without an installed one, that of
+    grpcio-tools."""
     found = os.environ.get("PROTOC") or shutil.which("protoc")
     if found:
         return found
@@ -61,7 +62,7 @@ def protoc(folder: Path) -> str:
 
 
 def checked(program: Path, *arguments: str, deeds: dict[str, Deed] | None = None) -> dict[str, str]:
-    """What the program says of each check; what it asks for meanwhile is done."""
+    """Runs the program and returns what it says about each check. What it asks for meanwhile is done by `deeds`."""
     process = subprocess.Popen([program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     watchdog = threading.Timer(RUN_SECONDS, process.kill)
     watchdog.start()

@@ -1,1 +1,1 @@
-"""A soak: every feature at once on one server that is killed again and again, judged by an independent ledger."""
+"""A soak uses every feature at once on one server that is killed again and again; an independent ledger judges it."""

@@ -1,4 +1,5 @@
-"""`python -m compat_tests.soak [--minutes 10] [--seed N]`: exit code 1 and what broke, or 0 and a table."""
+"""`python -m compat_tests.soak [--minutes 10] [--seed N]` prints what broke and exits with 1, or prints a table and
+exits with 0."""
 
 import argparse
 import random

@@ -1,12 +1,13 @@
 """What a server must have kept after a soak: the claims of `receipts.py`, over many kills, consumers and partitions.
 
-No client, clock or server in here: records come in, complaints come out. Beside the claims numbered there:
-7. what a producer had a receipt for is not stored again; with deduplication nothing is stored twice;
-8. a subscription is given nothing but what stands in the log;
-9. no message is given to a subscription for the first time before an earlier one of its topic (Exclusive, Failover) or
-   of its key (Key_Shared);
-10. what was acknowledged long enough before a kill is not given out after it;
-11. a delayed message is not given out before its time.
+There is no client, clock or server in here: records come in, complaints come out. Further claims to those of
+`receipts.py`:
+7. a message for which the producer has a receipt is not stored again; with deduplication no message is stored twice;
+8. a subscription gets only what is in the log;
+9. a message's first delivery to a subscription comes after those of all earlier messages of its topic (Exclusive,
+   Failover) or of its key (Key_Shared);
+10. a message that was acknowledged long enough before a kill is not delivered after it;
+11. a delayed message is not delivered before its time.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +23,8 @@ from compat_tests.python.receipts import (
 )
 
 ACKS_PERSISTED_WITHIN_SECONDS = 3.0
-"""The server's promise is one second after the last change; the rest is the client's grouping and the machine."""
+"""The server promises to store an acknowledgement within one second after the last change; the rest allows for the
+client's grouping and a busy machine."""
 RECONNECTED_WITHIN_SECONDS = 2.0
 SHOWN = 4
 
@@ -35,7 +37,8 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Monotonic seconds. An unloaded topic is one too: what clients had on the way may be lost."""
+    """A time without the server, in monotonic seconds. The unloading of a topic is one too, because it may lose what
+    clients have on the way."""
 
     began: float
     ended: float
@@ -54,7 +57,8 @@ class Delivery:
 
 @dataclass(slots=True)
 class SubscriptionRecord:
-    """Of one subscription on one topic or partition. Deliveries are in the order in which applications got them."""
+    """What one subscription got on one topic or partition. Deliveries are in the order in which the applications got
+    them."""
 
     name: str
     order: Order
@@ -63,14 +67,15 @@ class SubscriptionRecord:
 
 
 def key_of(stored: Stored) -> str:
-    """A producer's name is `name/key` where it sends one key, so that each key's sequence has no gaps."""
+    """Returns the key that the producer's name holds. A producer of keyed messages counts each key's messages on their
+    own, under the name `name/key`, so that the sequence of a key has no gaps."""
     return stored.producer.partition("/")[2]
 
 
 def log_complaints(
     log: Sequence[Stored], producers: Mapping[str, ProducerRecord], outages: int, *, deduplicated: bool
 ) -> list[str]:
-    """Claims 1 to 3 and 7. `outages` is how often producers may have begun again."""
+    """Checks claims 1 to 3 and 7. `outages` says how often producers may have begun again."""
     last_place = {(each.producer, each.sequence): each.place for each in log}
     resolved = {name: _with_places_of_duplicates(record, last_place) for name, record in producers.items()}
     found = complaints_about_log(log, resolved, 0 if deduplicated else outages)
@@ -82,7 +87,8 @@ def log_complaints(
 
 
 def _with_places_of_duplicates(record: ProducerRecord, places: Mapping[tuple[str, int], Place]) -> ProducerRecord:
-    """A duplicate's receipt names no place (-1): any place will do."""
+    """Gives each duplicate's receipt a place. Such a receipt names none (-1), so it is satisfied by any place of the
+    message."""
     nowhere = (-1, -1, -1)
     receipts = [
         places.get((record.name, at), nowhere) if place[0] < 0 else place for at, place in enumerate(record.receipts)
@@ -93,7 +99,8 @@ def _with_places_of_duplicates(record: ProducerRecord, places: Mapping[tuple[str
 def subscription_complaints(
     record: SubscriptionRecord, log: Sequence[Stored], drained: set[Place], outages: Sequence[Outage]
 ) -> list[str]:
-    """Claims 4, 5 and 8 to 10; `drained` came to a fresh consumer in the end, after the last outage."""
+    """Checks claims 4, 5 and 8 to 10. `drained` are the messages that a fresh consumer got in the end, after the last
+    outage."""
     found = list(_strangers(record, log))
     missing = [each.place for each in log if each.place not in drained and not record.acks.covers(each.place)]
     if missing:
@@ -111,7 +118,7 @@ def subscription_complaints(
 
 
 def firm_acks(acks: AckRecord, outages: Sequence[Outage]) -> AckRecord:
-    """Those that no outage may have lost."""
+    """Returns the acknowledgements that no outage may have lost."""
 
     def is_firm(made: float) -> bool:
         return not any(outage.may_lose_ack(made) for outage in outages)
@@ -123,7 +130,7 @@ def firm_acks(acks: AckRecord, outages: Sequence[Outage]) -> AckRecord:
 
 
 def _rising(cumulative: Iterable[tuple[float, Place]]) -> list[tuple[float, Place]]:
-    """Without those that an earlier one covers."""
+    """Leaves out acknowledgements that an earlier one covers."""
     rising: list[tuple[float, Place]] = []
     for made, upto in cumulative:
         if not rising or upto > rising[-1][1]:
@@ -152,7 +159,7 @@ def _given_again_after_kills(record: SubscriptionRecord, firm: AckRecord, kills:
 
 
 def _order_complaints(record: SubscriptionRecord, log: Sequence[Stored]) -> Iterable[str]:
-    """First deliveries, each after all that stand before it in the topic or of its key."""
+    """Complains of each first delivery that comes before that of an earlier message of the topic, or of the key."""
     group: Callable[[Stored], str] = key_of if record.order is Order.KEY else lambda stored: ""
     waiting: dict[str, list[Place]] = {}
     for each in reversed(log):
@@ -173,7 +180,7 @@ def _order_complaints(record: SubscriptionRecord, log: Sequence[Stored]) -> Iter
 
 
 def run_complaints(name: str, places: Sequence[Place], log: Sequence[Stored], first: int) -> list[str]:
-    """A reader that was not moved: it gets the log from index `first` on, without gaps and repetitions."""
+    """Checks a reader that was not moved: it gets the log from index `first` on, without gaps and repetitions."""
     expected = [each.place for each in log[first : first + len(places)]]
     for at, (place, right) in enumerate(zip(places, expected, strict=False)):
         if place != right:

@@ -1,4 +1,4 @@
-"""Consumers of a soak: they come, acknowledge some and refuse some, go, and come back."""
+"""The consumers of a soak: they come, acknowledge some messages and refuse some, go, and come back."""
 
 import time
 from functools import partial
@@ -19,7 +19,7 @@ EARLY_SECONDS_ALLOWED = 0.005
 
 
 def subscribe(client: pulsar.Client, topic: TopicSpec, spec: SubscriptionSpec, **options: Any) -> pulsar.Consumer:
-    """At the topic's beginning where the subscription is new."""
+    """Subscribes; a new subscription begins at the topic's beginning."""
     return client.subscribe(
         topic.full_name,
         spec.name,
@@ -33,7 +33,7 @@ def subscribe(client: pulsar.Client, topic: TopicSpec, spec: SubscriptionSpec, *
 
 
 class ConsumerSlot:
-    """A thread that is one consumer after another on a subscription."""
+    """A thread that runs one consumer after the other on a subscription."""
 
     def __init__(self, stage: Stage, topic: TopicRecord, spec: SubscriptionSpec, number: int) -> None:
         self._stage = stage
@@ -97,7 +97,8 @@ class ConsumerSlot:
 
 
 def note(stage: Stage, topic: TopicRecord, spec: SubscriptionSpec, message: Any) -> bool:
-    """Writes a delivery down, under the topic's lock so that order holds over consumers. False: of no record."""
+    """Records a delivery, under the topic's lock so that the order holds over all consumers. Returns False for a
+    message without a record."""
     now = time.time()
     stored = stored_in(message, topic.spec.is_json)
     if stored is None:

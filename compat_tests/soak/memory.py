@@ -1,4 +1,4 @@
-"""Is the server's memory flat? What may grow are caches, up to their configured limits; nothing else may."""
+"""Is the server's memory flat? Caches may grow up to their configured limits, and nothing else may grow."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -9,22 +9,23 @@ CACHES_MB = {
     "dbStorage_writeCacheMaxSizeMb": 8,
     "dbStorage_readAheadCacheMaxSizeMb": 4,
 }
-"""Keys of the server under test: its caches are full long before a soak ends."""
+"""Configuration keys for the caches of the server under test. These are so small that they are full long before a soak
+ends."""
 INDEX_CACHE_MB = 2
-"""Blocks of the bookie's index (`storage/bookie/entry_index.py`); it has no key."""
+"""The block cache of the bookie's index (`storage/bookie/entry_index.py`), for which there is no key."""
 GROWTH_MAX_MB = sum(CACHES_MB.values()) + INDEX_CACHE_MB
 WARM_UP_SECONDS = 15.0
 TREND_MAX_MB = GROWTH_MAX_MB
 AT_END = 4
-"""Samples whose median counts, at either end."""
+"""How many samples at each end are taken for their median."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     life: int
-    """Which process of the server: its number."""
+    """The number of the server's process; each kill is followed by a new process."""
     age: float
-    """Seconds since that process was ready."""
+    """The seconds since that process was ready."""
     megabytes: float
 
 
@@ -33,7 +34,7 @@ class Memory:
     samples: list[Sample] = field(default_factory=list)
 
     def lives(self) -> list[list[Sample]]:
-        """Of those that were warm, in order."""
+        """Returns the samples of each process, in order, without those from its warm-up."""
         found: dict[int, list[Sample]] = {}
         for sample in self.samples:
             if sample.age >= WARM_UP_SECONDS:
@@ -41,11 +42,12 @@ class Memory:
         return [samples for samples in found.values() if len(samples) >= 2]
 
     def growth_in_a_life(self) -> float:
-        """The largest, from the first warm samples to the last."""
+        """Returns the largest growth within a process, from its first samples after the warm-up to its last."""
         return max((_late(samples) - _early(samples) for samples in self.lives()), default=0.0)
 
     def growth_over_lives(self) -> float:
-        """From the first life's end to the last one's: what a server keeps because of its topics' history."""
+        """Returns the growth from the end of the first process to the end of the last one, which shows what a server
+        keeps because its topics have a history."""
         lives = self.lives()
         return _late(lives[-1]) - _late(lives[0]) if lives else 0.0
 
@@ -58,7 +60,7 @@ class Memory:
         return found
 
     def told(self) -> str:
-        """First and last warm figures of each process."""
+        """Returns a line with each process's first figure after the warm-up and its last one."""
         return ", ".join(f"{_early(samples):.0f}→{_late(samples):.0f}" for samples in self.lives())
 
 
@@ -71,7 +73,8 @@ def _late(samples: list[Sample]) -> float:
 
 
 def pss_mb(pid: int) -> float:
-    """Proportional set of one process in MB (10^6 bytes). Raises OSError when it is gone."""
+    """Returns the proportional set size (PSS) of one process in MB (10^6 bytes). Raises OSError when the process is
+    gone."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024 / 1e6

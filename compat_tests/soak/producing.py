@@ -1,4 +1,4 @@
-"""Producers of a soak: they come, send at a modest rate, live through kills, flush and go, and others come."""
+"""The producers of a soak: they come, send at a modest rate, survive kills, flush and go, and others follow."""
 
 import itertools
 import random
@@ -17,12 +17,12 @@ LIFE_SECONDS = (20.0, 70.0)
 CHUNKED_BODY_BYTES = (45_000, 90_000)
 DELAY_SECONDS_MAX = 4.0
 AGAIN_ODDS = 0.2
-"""Deduplicated: how often, per tick, an old message is sent again."""
+"""With deduplication: the chance, in each tick, that an old message is sent again."""
 PENDING_MAX = 300
 
 
 class BigProducerRecord(ProducerRecord):
-    """Bodies of several chunks."""
+    """A record whose messages are so large that they are sent in several chunks."""
 
     __slots__ = ()
 
@@ -34,13 +34,13 @@ class BigProducerRecord(ProducerRecord):
 
 
 class Parcel(Record):  # type: ignore[misc]
-    """A schema's first version."""
+    """The first version of a schema."""
 
     body = String()
 
 
 class LabelledParcel(Record):  # type: ignore[misc]
-    """Its second, compatible both ways."""
+    """The second version, compatible in both directions."""
 
     body = String()
     label = String(default="", required_default=True)
@@ -103,7 +103,7 @@ class ProducerLife:
         return zlib.crc32(key.encode()) % self._partitions
 
     def _record(self) -> tuple[ProducerRecord, str]:
-        """Of the next message, and its key."""
+        """Draws the next message's key, and returns the key's record and the key."""
         key = f"k{self._choices.randrange(self._topic.spec.keys)}" if self._topic.spec.keys else ""
         record = self._records.get(key)
         if record is None:
@@ -148,13 +148,13 @@ class ProducerLife:
             return
         sequence = self._choices.randrange(len(record.receipts) - 4, len(record.receipts))
         self._stage.counts["sent again"] += 1
-        producer.flush()  # a batch may not hold old and new
+        producer.flush()  # a batch may not hold both old and new messages
         producer.send_async(record.body(sequence), lambda result, message_id: None, sequence_id=sequence)
         producer.flush()
 
 
 def produce(stage: Stage, topic: TopicRecord, slot: int, options: dict[str, Any], client: pulsar.Client) -> None:
-    """One life after the other until the load ends."""
+    """Runs one producer after the other until the load ends."""
     for number in itertools.count():
         if stage.ended.is_set():
             return

@@ -1,4 +1,4 @@
-"""One soak from its first topic to its verdict."""
+"""Runs one soak from its first topic to its verdict."""
 
 import resource
 import time
@@ -37,7 +37,7 @@ SHOWN = ("sent", "receipts", "delivered", "acked", "refused", "consumers", "prod
 
 @dataclass(slots=True)
 class Verdict:
-    """`complaints` is empty after a good soak."""
+    """The result of a soak; after a good one `complaints` is empty."""
 
     complaints: list[str]
     table: list[tuple[str, str]]
@@ -46,7 +46,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class Soak:
-    """`kill_every`: least and most seconds between kills."""
+    """A soak. `kill_every` gives the least and the most seconds between two kills."""
 
     folder: Path
     minutes: float
@@ -99,7 +99,8 @@ class Soak:
         return Verdict(complaints, self._table(stage, used, time.monotonic() - began), dict(stage.counts))
 
     def _wait(self, stage: Stage) -> float:
-        """Until the time is over; prints a line now and then. Returns the CPU that this process used, in cores."""
+        """Waits until the time is over, and prints a line now and then. Returns how many cores this process used on
+        average."""
         began, cpu_before = time.monotonic(), cpu_seconds()
         next_line = began + PROGRESS_EVERY_SECONDS
         while stage.share_over() < 1 and not stage.ended.is_set():
@@ -127,7 +128,7 @@ class Soak:
 
 
 def prepare(stage: Stage, topics: list[TopicRecord]) -> None:
-    """Topics, their policies and subscriptions, before anything is sent."""
+    """Makes the topics with their policies and subscriptions, before anything is sent."""
     stage.admin.put(f"namespaces/{NAMESPACE}")
     for_ever = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
     stage.admin.post(f"namespaces/{NAMESPACE}/retention", for_ever)
@@ -164,6 +165,6 @@ def start_consumers(stage: Stage, topics: list[TopicRecord], clients: list[pulsa
 
 
 def cpu_seconds() -> float:
-    """Of this process, client library included."""
+    """Returns the CPU time of this process, including the client library's."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime

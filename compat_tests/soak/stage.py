@@ -1,4 +1,4 @@
-"""What all parts of a soak share: the server, its outages, clients, records, counts, and how to end."""
+"""What all parts of a soak share: the server, its outages, clients, records, counts, and the end of the load."""
 
 import contextlib
 import random
@@ -22,21 +22,21 @@ RECEIVE_MS = 200
 RETRY_SECONDS = 0.5
 STUCK_MS = 60_000
 FLEETING_KEY = "fleeting"
-"""Of messages that compaction takes out: they are of no record."""
+"""The key of messages that compaction takes out; no record lists them."""
 
 
 @dataclass(slots=True)
 class TopicRecord:
-    """What was sent to a topic, and its outages of its own."""
+    """What was sent to a topic, and the topic's own outages."""
 
     spec: TopicSpec
     producers: dict[str, ProducerRecord] = field(default_factory=dict)
     due: dict[tuple[str, int], float] = field(default_factory=dict)
-    """Delayed messages: (producer, sequence) → seconds since the epoch."""
+    """When each delayed message is due: (producer, sequence) → seconds since the epoch."""
     too_early: int = 0
     unloads: list[Outage] = field(default_factory=list)
     subscriptions: dict[tuple[str, int], SubscriptionRecord] = field(default_factory=dict)
-    """By name and partition (-1: not partitioned)."""
+    """The records by subscription and partition (-1 for a topic that is not partitioned)."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def subscription(self, spec: SubscriptionSpec, partition: int) -> SubscriptionRecord:
@@ -45,7 +45,7 @@ class TopicRecord:
 
 
 class Stage:
-    """Thread-safe where threads meet. `minutes` is how long the load lasts."""
+    """The shared state, thread-safe where several threads use it. `minutes` is how long the load lasts."""
 
     def __init__(self, server: Server, minutes: float, seed: int) -> None:
         self.server = server
@@ -60,10 +60,10 @@ class Stage:
         self.counts: Counter[str] = Counter()
         self.complaints: list[str] = []
         self.chunking = threading.Lock()
-        """Held while a message in chunks is on the way: the C++ client gives up a message of which a chunk stands in
-        the log twice, so no kill comes in between."""
+        """Held while a chunked message is on the way, so that no kill comes in between: the C++ client gives up a
+        message when one of its chunks is in the log twice."""
         self.quiet: dict[str, bool] = {}
-        """Consumers by thread: has it seen an empty queue since the server was killed?"""
+        """By consumer thread: has its consumer seen an empty queue since the server was killed?"""
         self._threads: list[threading.Thread] = []
         self._clients: list[pulsar.Client] = []
 
@@ -88,7 +88,7 @@ class Stage:
         return client
 
     def run(self, name: str, target: Callable[..., None], *arguments: Any) -> None:
-        """On a thread of its own; what it raises is a complaint."""
+        """Runs the target on a thread of its own; an exception becomes a complaint."""
 
         def guarded() -> None:
             try:
@@ -116,11 +116,12 @@ class Stage:
         self._clients.clear()
 
     def pause(self, seconds: float) -> None:
-        """Less when the load ends meanwhile."""
+        """Waits this long, or until the load ends."""
         self.ended.wait(seconds)
 
     def insist(self, call: Callable[[], Any]) -> Any:
-        """Asks again for as long as the server may be away; None when the load ended before it worked."""
+        """Repeats the call for as long as the server may be away. Returns None when the load ended before the call
+        succeeded."""
         while not self.ended.is_set():
             try:
                 return call()
@@ -137,7 +138,7 @@ def place_of(message_id: Any) -> Place:
 
 
 def stored_in(message: Any, is_json: bool = False) -> Stored | None:
-    """None: a message of no record. Raises ValueError when it is damaged."""
+    """Parses a message; returns None for one that no record lists. Raises ValueError when it is damaged."""
     if message.partition_key().startswith(FLEETING_KEY):
         return None
     body = bytes.fromhex(message.value().body) if is_json else message.data()
@@ -145,7 +146,7 @@ def stored_in(message: Any, is_json: bool = False) -> Stored | None:
 
 
 def received(source: Any, timeout_ms: int = RECEIVE_MS) -> Iterator[Any]:
-    """One message of a consumer or reader, or nothing."""
+    """Yields the next message of a consumer or reader, or nothing when none comes in time."""
     take = source.receive if hasattr(source, "receive") else source.read_next
     try:
         yield take(timeout_ms)
@@ -154,7 +155,8 @@ def received(source: Any, timeout_ms: int = RECEIVE_MS) -> Iterator[Any]:
 
 
 def rest_of(reader: Any) -> Iterator[Any]:
-    """Every message up to what is the topic's end by then. Raises TimeoutError when the broker owes some."""
+    """Yields every message up to the present end of the topic. Raises TimeoutError when the broker fails to deliver
+    one."""
     count = 0
     while reader.has_message_available():
         message = next(received(reader, STUCK_MS), None)

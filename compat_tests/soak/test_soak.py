@@ -1,4 +1,4 @@
-"""A short soak with a few kills, and that the judge notices what it is there for."""
+"""A short soak with a few kills passes, and the judge notices each kind of fault that it is there for."""
 
 import random
 from pathlib import Path
@@ -36,12 +36,12 @@ LOG = [Stored("p/a", 0, (1, 0, -1)), Stored("p/b", 0, (1, 1, -1)), Stored("p/a",
 
 
 def record_of(order: Order, *indexes: int) -> SubscriptionRecord:
-    """Log entries delivered one a second, from second 1 on."""
+    """Returns a record in which these log entries were delivered one a second, from second 1 on."""
     return SubscriptionRecord("s", order, [Delivery(1.0 + at, LOG[index]) for at, index in enumerate(indexes)])
 
 
 def broken(found: list[str]) -> set[str]:
-    """The claims' numbers."""
+    """Returns the numbers of the claims that are broken."""
     return {text.partition(" ")[0] for text in found}
 
 

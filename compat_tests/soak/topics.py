@@ -1,4 +1,5 @@
-"""What a soak runs on: topics, how they are produced to, and their subscriptions with what is expected of them."""
+"""What a soak runs on: topics, how messages are produced to them, and their subscriptions with what is expected of
+them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ EXCLUSIVE, SHARED = pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Shared
 FAILOVER, KEY_SHARED = pulsar.ConsumerType.Failover, pulsar.ConsumerType.KeyShared
 
 NAMESPACE = "public/soak"
-"""Keeps everything for ever, so that in the end a reader sees the whole log."""
+"""A namespace that keeps everything for ever, so that a reader sees the whole log in the end."""
 TRIMMED_NAMESPACE = "public/default"
 BATCHES: dict[str, Any] = {
     "batching_enabled": True,
@@ -25,7 +26,8 @@ ZSTD: dict[str, Any] = {"compression_type": pulsar.CompressionType.ZSTD}
 
 @dataclass(frozen=True, slots=True)
 class Acking:
-    """Shares of received messages; what is neither acknowledged nor refused is forgotten until it comes again."""
+    """The shares of messages that are acknowledged and refused. A consumer does nothing about the rest until it is
+    delivered again."""
 
     individually: float = 0.0
     cumulatively: float = 0.0
@@ -44,7 +46,7 @@ class SubscriptionSpec:
     acking: Acking = MOST
     consumers: int = 1
     after_share: float = 0.0
-    """It is made when this share of the soak is over, at the topic's beginning."""
+    """The subscription is made at the topic's beginning when this share of the soak is over."""
 
     @property
     def order(self) -> Order:
@@ -55,7 +57,7 @@ class SubscriptionSpec:
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """`producers`: the options of each. Rates are messages a second of each producer."""
+    """One topic. `producers` holds the options of each producer; rates are messages a second of each producer."""
 
     name: str
     rate: float
@@ -70,7 +72,7 @@ class TopicSpec:
     is_trimmed: bool = False
     is_compacted: bool = False
     policies: dict[str, Any] = field(default_factory=dict)
-    """Topic policies from the start: path → body of a POST."""
+    """The policies that the topic has from the start: path → body of a POST."""
 
     @property
     def full_name(self) -> str:
@@ -166,4 +168,4 @@ TOPICS = (
     ),
     TopicSpec("short_lived", 15, (BATCHES,), ()),
 )
-"""`short_lived` has a time to live and a subscription that nobody reads."""
+"""`short_lived` has a time to live, and a subscription that nobody reads."""

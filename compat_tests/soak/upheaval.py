@@ -1,4 +1,5 @@
-"""What is done to the server during a soak: kills and starts, topics unloaded, policies changed, partitions added."""
+"""What happens to the server during a soak: kills and starts, topics are unloaded, policies changed, partitions
+added."""
 
 import time
 from typing import Any
@@ -13,7 +14,7 @@ from compat_tests.soak.stage import Stage, TopicRecord
 
 KILL_EVERY_SECONDS = (32.0, 48.0)
 KILLS_UNTIL_SHARE = 0.75
-"""The rest belongs to one process, whose memory must stay flat."""
+"""No kill comes after this share of the soak. The rest belongs to one process, whose memory must stay flat."""
 KILL_DURING_START_ODDS = 0.3
 KILLED_AFTER_SECONDS = (0.05, 0.6)
 QUIET_TIMEOUT_SECONDS = 8.0
@@ -34,11 +35,11 @@ POLICIES: tuple[tuple[str, Any], ...] = (
     ("compactionThreshold", 100_000_000),
     ("deduplicationSnapshotInterval", 10),
 )
-"""Path below a topic, and a value that slows down or refuses nobody for long."""
+"""Each policy has a path below a topic, and a value that does not slow down or refuse anybody for long."""
 
 
 class Killer:
-    """Kills and starts the server, and measures it."""
+    """Kills and starts the server, and measures how long it is away."""
 
     def __init__(self, stage: Stage, memory: Memory, every: tuple[float, float] = KILL_EVERY_SECONDS) -> None:
         self._stage = stage
@@ -48,7 +49,7 @@ class Killer:
         self._ready_at = time.monotonic()
 
     def run(self) -> None:
-        """Until the load ends."""
+        """Kills and starts the server again and again until the load ends."""
         while not self._stage.ended.is_set():
             kill_at = time.monotonic() + self._choices.uniform(*self._every)
             while time.monotonic() < kill_at and not self._stage.ended.is_set():
@@ -82,7 +83,7 @@ class Killer:
         stage.counts["kills"] += 1
 
     def _wait_until_quiet(self) -> None:
-        """Until consumers have taken what was in their queues: it is no delivery after the kill."""
+        """Waits until consumers have taken what was in their queues, because that is not a delivery after the kill."""
         deadline = time.monotonic() + QUIET_TIMEOUT_SECONDS
         while not all(self._stage.quiet.copy().values()) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
@@ -92,7 +93,7 @@ class Killer:
 
 
 class Meddler:
-    """An administrator who cannot leave topics alone. What was answered stays, also over kills."""
+    """An administrator who changes topics all the time. A change that was answered must stay, also over kills."""
 
     def __init__(self, stage: Stage, topics: list[TopicRecord]) -> None:
         self._stage = stage
@@ -145,7 +146,7 @@ class Meddler:
             self._stage.complain(f"(14) {path} is {found!r}, was set to {right!r}")
 
     def check_all(self) -> None:
-        """Every policy whose last change was answered."""
+        """Checks each policy whose last change was answered."""
         for path in self._set.keys() - self._uncertain:
             try:
                 self._check(path)
@@ -153,13 +154,14 @@ class Meddler:
                 self._stage.counts["refused calls"] += 1
 
     def put_right(self) -> None:
-        """After the last kill: what was set is still there; then nothing is limited any more."""
+        """Checks after the last kill that what was set is still there, and then removes it, so that nothing is limited
+        any more."""
         self.check_all()
         for path in self._set:
             self._stage.admin.delete(path)
 
     def _unload(self) -> None:
-        """The topic is loaded again at the first call; clients come back by themselves."""
+        """Unloads a topic, which is loaded again at the first call; clients come back by themselves."""
         stage = self._stage
         topic = self._choices.choice([each for each in self._topics if not each.spec.is_chunked])
         began = time.monotonic()
@@ -174,7 +176,7 @@ class Meddler:
         topic.unloads.append(Outage(began, time.monotonic(), is_kill=False))
 
     def _grow(self) -> bool:
-        """Adds a partition to topics that have some."""
+        """Adds a partition to each partitioned topic. Returns False when the server could not be asked."""
         for topic in self._topics:
             if not topic.spec.partitions:
                 continue
@@ -188,7 +190,7 @@ class Meddler:
 
 
 def includes(found: Any, right: Any) -> bool:
-    """A policy's answer may have members that nobody set."""
+    """Returns whether a policy's answer has everything that was set; it may have further members."""
     if isinstance(right, dict):
         return isinstance(found, dict) and all(found.get(name) == value for name, value in right.items())
     return bool(found == right)

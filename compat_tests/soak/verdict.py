@@ -1,4 +1,4 @@
-"""After the load: everything is read back by fresh clients and judged."""
+"""Reads everything back with fresh clients after the load, and judges it."""
 
 import time
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from compat_tests.soak.watching import Run, complaints_about_runs, last_of_keys,
 DRAIN_TIMEOUT_SECONDS = 180.0
 DRAINS_AT_ONCE = 8
 SILENCE_SECONDS = 1.0
-"""How long nothing may come before a subscription counts as drained of what must not come."""
+"""A subscription counts as drained when nothing has come for this long."""
 EXPIRED_WITHIN_SECONDS = 60.0
 UNREAD = "unread"
 
 
 class Judge:
-    """Of one soak. `judge` returns the complaints."""
+    """Judges one soak. `judge` returns the complaints."""
 
     def __init__(self, stage: Stage, topics: list[TopicRecord]) -> None:
         self._stage = stage
@@ -34,9 +34,9 @@ class Judge:
         self._client = stage.new_client()
         self._times: dict[str, list[int]] = {}
         self._drained: dict[tuple[str, str], set[Place]] = {}
-        """By topic and subscription."""
+        """What was drained, by topic and subscription."""
         self.logs: dict[str, list[Stored]] = {}
-        """By topic, of all partitions together."""
+        """The logs by topic, all partitions together."""
 
     def judge(self, followed: dict[str, Run], seeks: dict[str, list[Run]]) -> list[str]:
         found: list[str] = []
@@ -84,7 +84,8 @@ class Judge:
         return found
 
     def _logs_of(self, topic: TopicRecord) -> dict[int, list[Stored]]:
-        """By partition (-1: none). A trimmed topic's is what its one subscription was given."""
+        """Returns the logs by partition (-1 for a topic without partitions). A trimmed topic's log is what its one
+        subscription got."""
         spec = topic.spec
         if spec.is_trimmed:
             record = topic.subscription(spec.subscriptions[0], -1)
@@ -113,7 +114,8 @@ class Judge:
         return log
 
     def _drain(self, topic: TopicRecord, spec: SubscriptionSpec) -> set[Place]:
-        """Everything that the subscription still has, acknowledged; until its backlog is 0 and nothing comes."""
+        """Receives and acknowledges everything that the subscription still has, until its backlog is 0 and nothing
+        comes."""
         consumer = subscribe(self._client, topic.spec, spec)
         drained: set[Place] = set()
         deadline, silent_since = time.monotonic() + DRAIN_TIMEOUT_SECONDS, time.monotonic()
@@ -137,7 +139,7 @@ class Judge:
         return int(stats["subscriptions"][subscription]["msgBacklog"])
 
     def _about_compaction(self, topic: TopicRecord) -> list[str]:
-        """Compacted once more, each key is there once, with its last value."""
+        """Compacts the topic once more and complains unless each key is there once, with its last value."""
         path = f"{topic.spec.rest_path}/compaction"
         producer = self._client.create_producer(topic.spec.full_name, batching_enabled=False)
         for number in range(5):
@@ -165,7 +167,7 @@ class Judge:
         self._stage.counts["trimmed away"] += stored - entries
 
     def complaints_about_expiry(self, topic: TopicRecord) -> list[str]:
-        """Of a topic with a time to live and the subscription that nobody reads."""
+        """Checks a topic with a time to live, and its subscription that nobody reads."""
         try:
             wait_until(lambda: self._backlog(topic, UNREAD) == 0, "messages expire", EXPIRED_WITHIN_SECONDS)
         except TimeoutError:

@@ -1,5 +1,5 @@
-"""Who looks on during a soak: a reader that follows, one that seeks, readers of the compacted topic, and a
-non-persistent topic."""
+"""The readers of a soak: one that follows, one that seeks, readers of the compacted topic, and one of a non-persistent
+topic."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,8 @@ SEEK_EVERY_SECONDS = 2.0
 RUN_MESSAGES = 40
 KNOWN_MESSAGES = 500
 CLOCK_SLACK_MS = 10_000
-"""Messages that were sent again after a kill bear the time at which they were first sent."""
+"""The tolerance for publish times, because messages that were sent again after a kill bear the time at which they were
+first sent."""
 COMPACTION_EVERY_SECONDS = 8.0
 NON_PERSISTENT_RATE = 20
 NON_PERSISTENT_BURST = 3
@@ -36,7 +37,7 @@ NON_PERSISTENT = f"non-persistent://{NAMESPACE}/fleeting"
 
 @dataclass(slots=True)
 class Run:
-    """What came after a seek, until something was in the way."""
+    """What came after a seek, up to the next interruption."""
 
     to: str
     target: Any
@@ -44,7 +45,7 @@ class Run:
 
 
 def follow(stage: Stage, topic: TopicSpec, client: pulsar.Client, run: Run) -> None:
-    """One reader from the beginning to the end of the soak; it lives through every kill."""
+    """Runs one reader from the beginning to the end of the soak; it survives every kill."""
     reader = client.create_reader(topic.full_name, pulsar.MessageId.earliest)
     while not stage.ended.is_set():
         for message in received(reader):
@@ -56,7 +57,7 @@ def follow(stage: Stage, topic: TopicSpec, client: pulsar.Client, run: Run) -> N
 
 
 class Seeker:
-    """Moves a subscription of its own to and fro."""
+    """Moves a subscription of its own back and forth."""
 
     def __init__(self, stage: Stage, topic: TopicRecord, client: pulsar.Client) -> None:
         self._stage = stage
@@ -64,7 +65,7 @@ class Seeker:
         self._client = client
         self._choices = stage.random_for("seeker")
         self._known: list[tuple[Any, int]] = []
-        """Message ids and publish times."""
+        """Known message ids with their publish times."""
         self.runs: list[Run] = []
 
     def run(self) -> None:
@@ -113,7 +114,7 @@ class Seeker:
 
 
 def complaints_about_runs(runs: Sequence[Run], log: Sequence[Stored], times: Sequence[int]) -> list[str]:
-    """`times` are the publish times of the log's messages in ms."""
+    """Checks what came after each seek. `times` are the publish times of the log's messages in ms."""
     indexes = {each.place: at for at, each in enumerate(log)}
     found: list[str] = []
     for run in runs:
@@ -140,7 +141,7 @@ def complaints_about_runs(runs: Sequence[Run], log: Sequence[Stored], times: Seq
 
 
 class CompactionWatch:
-    """Asks for compactions and checks what readers of the compacted topic see meanwhile."""
+    """Asks for compactions, and checks what readers of the compacted topic see meanwhile."""
 
     def __init__(self, stage: Stage, topic: TopicRecord, client: pulsar.Client) -> None:
         self._stage = stage
@@ -164,15 +165,15 @@ class CompactionWatch:
         try:
             self._stage.admin.put(f"{self._topic.spec.rest_path}/compaction")
             self._stage.counts["compactions"] += 1
-        except Exception:  # one runs already, or the server is being killed
+        except Exception:  # a compaction is running already, or the server is being killed
             self._stage.counts["refused calls"] += 1
 
     def _look(self) -> None:
-        """Every key is at least as new as its last receipt was when this began."""
+        """Reads the compacted topic: every key must be at least as new as its last receipt was when this call began."""
         least = newest_receipts(list(self._topic.producers.values()))
         try:
             seen = last_of_keys(read_compacted(self._client, self._topic.spec))
-        except (pulsar.PulsarException, TimeoutError):  # it is being killed
+        except (pulsar.PulsarException, TimeoutError):  # the server is being killed
             self._stage.counts["refused calls"] += 1
             return
         for key, place in least.items():
@@ -182,14 +183,14 @@ class CompactionWatch:
 
 
 def send_fleeting(producer: pulsar.Producer, key: str) -> bool:
-    """A key that comes and goes."""
+    """Sends a key and then deletes it."""
     for body in (b"x", b"y", b""):
         producer.send(body, partition_key=key)
     return True
 
 
 def newest_receipts(producers: Sequence[ProducerRecord]) -> dict[str, Place]:
-    """By key."""
+    """Returns the newest receipt of each key."""
     newest: dict[str, Place] = {}
     for record in producers:
         if record.receipts:
@@ -203,7 +204,8 @@ def last_of_keys(found: Sequence[tuple[str, Stored | None]]) -> dict[str, Stored
 
 
 def read_compacted(client: pulsar.Client, topic: TopicSpec) -> list[tuple[str, Stored | None]]:
-    """(key, message) of all that a reader of the compacted topic gets, in its order; None: of no record."""
+    """Returns (key, message) for all that a reader of the compacted topic gets, in its order; the message is None when
+    no record lists it."""
     reader = client.create_reader(topic.full_name, pulsar.MessageId.earliest, is_read_compacted=True)
     found = [(message.partition_key(), stored_in(message)) for message in rest_of(reader)]
     reader.close()
@@ -211,7 +213,7 @@ def read_compacted(client: pulsar.Client, topic: TopicSpec) -> list[tuple[str, S
 
 
 def fleeting(stage: Stage, client: pulsar.Client) -> None:
-    """A non-persistent topic: what comes is what was sent, and in order; not all of it has to come."""
+    """Watches a non-persistent topic: what comes was sent, and comes in order, but some may be missing."""
     consumer = client.subscribe(NON_PERSISTENT, "s")
     producer = client.create_producer(NON_PERSISTENT, batching_enabled=False, send_timeout_millis=0)
     record, last = ProducerRecord("fleeting"), -1

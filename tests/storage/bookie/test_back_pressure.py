@@ -137,7 +137,7 @@ async def test_adds_that_wait_are_refused_when_the_disk_is_full(tmp_path: Path) 
 
 
 class HeldReads:
-    """Makes reads of the disk wait until `go` is set. `order` is the order in which they were asked for."""
+    """Makes reads of the disk wait until `go` is set. `order` is the order in which they are then made."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go = threading.Event()

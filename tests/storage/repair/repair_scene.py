@@ -138,7 +138,7 @@ class RepairScene:
 
 
 async def append(handle: WriteHandle, entries: int) -> None:
-    """Appends entries whose content tells which ledger and entry they are."""
+    """Appends entries whose content is made of their numbers."""
     if not entries:
         return
     done: asyncio.Future[Append] = asyncio.get_running_loop().create_future()

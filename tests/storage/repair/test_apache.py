@@ -94,7 +94,7 @@ class Place:
         return asyncio.run(work())
 
     def write_ledgers(self, *, rounds: int = 2) -> None:
-        """Writes ledgers of every shape, with each digest once in each round, and leaves the last one open."""
+        """Writes `rounds` ledgers of every shape, each with the next digest in turn, and leaves the last one open."""
         digests = list(DigestType)
 
         async def program(client: BookKeeperCluster) -> None:
