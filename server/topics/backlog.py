@@ -26,7 +26,8 @@ class StoredMessage(NamedTuple):
 
     position: Position
     payload: bytes
-    """From the broker's entry metadata (0x0e02) on if the entry has some, else from 0x0e01 (or metadataSize) on."""
+    """The payload begins with the broker's entry metadata (0x0e02) if the entry has some, else with the checksum
+    (0x0e01) or with metadataSize."""
 
 
 EntriesByLedger = Mapping[int, BitMap]
@@ -36,7 +37,7 @@ NOTHING: EntriesByLedger = {}
 
 READ_ENTRIES = 1_000
 READ_BYTES = 5 * 1024 * 1024
-"""The bounds of one read while expired messages are searched for delivery times."""
+"""The bounds of one read of the search for delayed messages among expired ones."""
 
 
 # --- what goes away ---------------------------------------------------------------------------------------------------
@@ -92,8 +93,8 @@ async def _expire(subscription: Subscription, position: Position, kept: EntriesB
 def acknowledge_upto(
     ledger: ManagedLedger, cursor: Cursor, position: Position, kept: EntriesByLedger = NOTHING
 ) -> None:
-    """Acknowledges everything up to and including `position`, except the entries `kept`. What stands before the first
-    of these goes by the mark-delete, the rest one by one."""
+    """Acknowledges everything up to and including `position`, except the entries `kept`. Entries before the first of
+    these goes by the mark-delete, are acknowledged by moving the mark-delete, later ones one by one."""
     first = min((Position(each, entries[0]) for each, entries in kept.items() if entries), default=None)
     if first is None or first > position:
         _mark_delete(cursor, position)
@@ -149,7 +150,7 @@ async def undelivered(
 
 def nth_unacknowledged(ledger: ManagedLedger, cursor: Cursor, count: int) -> Position | None:
     """Returns the `count`-th entry (from 1) that is not acknowledged; None when there are fewer. The cost grows with
-    the ranges, not with the entries."""
+    the number of acknowledged ranges, not with the number of entries."""
     at = cursor.next_unacked(cursor.mark_delete)
     while not ledger.is_after_last(at):
         last = last_of_ledger(ledger, at.ledger_id)

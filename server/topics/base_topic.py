@@ -38,17 +38,19 @@ log = logging.getLogger(__name__)
 
 RESERVED_PREFIXES = ("pulsar.repl", "pulsar.dedup")
 SYSTEM_CURSORS = (COMPACTION_CURSOR, "transaction.subscription", "__pending_ack_state")
-"""Cursors that belong to the topic itself and are nobody's subscription, beside those with reserved prefixes."""
+"""Cursors that belong to the topic itself and are no subscriptions. Names with reserved prefixes belong to the topic,
+too."""
 
 
 NO_NAMES_OF_RECORDS = (".", "..")
-"""Every subscription has a record of its name, and a metadata store reads these two as steps of a path."""
+"""These two names are refused: the store keeps a record under each subscription's name, and reads these as steps of a
+path."""
 
 
 def is_reserved(subscription: str) -> bool:
-    """Whether nobody may subscribe by this name, because a cursor of the topic itself has it. To acknowledge what
-    compaction has not seen would lose it (PulsarCompactorSubscription takes no acknowledgement that does not name a
-    compacted ledger)."""
+    """Whether the name is reserved for a cursor of the topic itself, so that nobody may subscribe by it. A consumer on
+    the compaction cursor could acknowledge messages that compaction has not seen, and they would be lost
+    (PulsarCompactorSubscription takes no acknowledgement that does not name a compacted ledger)."""
     return subscription.startswith(RESERVED_PREFIXES) or subscription in (*SYSTEM_CURSORS, *NO_NAMES_OF_RECORDS)
 
 
@@ -73,7 +75,7 @@ class BaseTopic(ABC):
         self.name = name
         self.settings = settings
         self.policies = policies or of_broker(settings)
-        """The policies that hold now. Whatever is a policy is looked up here and never in `settings`."""
+        """The policies that hold now. Code that needs a policy reads it here, never in `settings`."""
         self.state = TopicState.OPEN
         self.created_ms = now_ms()
         self.broker_limiter: PublishLimiter | None = None
@@ -119,20 +121,21 @@ class BaseTopic(ABC):
         return 0
 
     def use(self) -> TopicUse:
-        """Returns what the topic is used for now."""
+        """Returns how the topic is used now: its clients and its backlog."""
         producers = len(self.publishing.by_name) + len(self.publishing.access.waiting)
         return TopicUse(producers, self.consumer_count, len(self.subscriptions), self.backlog_entries)
 
     # --- policies ----------------------------------------------------------------------------------------------------
 
     def set_policies(self, new: EffectivePolicies) -> None:
-        """The policies that hold from now on. Has no effect when they are those that hold already."""
+        """Applies the policies that hold from now on. Has no effect when they equal the present ones."""
         old, self.policies = self.policies, new
         if old != new:
             self.policies_changed(old, new)
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
-        """Tells the parts that keep something made of policies. The others read `policies` at each use."""
+        """Called after `policies` changed: updates the parts that were built from the old ones. All other code reads
+        `policies` at each use."""
         log.info("%s: its policies changed", self)
         self.apply_send_policies()
         for subscription in self.subscriptions.values():
@@ -163,10 +166,11 @@ class BaseTopic(ABC):
 
     @abstractmethod
     def check_takes_producers(self) -> None:
-        """Raises QuotaExceededHold or QuotaExceeded when the backlog is over a quota that stops producers."""
+        """Raises QuotaExceededHold or QuotaExceeded when the backlog exceeds a quota that stops producers."""
 
     async def _make_initial_subscription(self, name: str) -> None:
-        """A dead letter topic must not lose the messages that come before its first consumer (PIP-124)."""
+        """Creates the subscription that a producer names, so that a dead letter topic keeps the messages that come
+        before its first consumer (PIP-124)."""
         if not name or name in self.subscriptions:
             return
         if not self.policies.allow_auto_subscription_creation:
@@ -180,13 +184,13 @@ class BaseTopic(ABC):
         """Makes a durable subscription from the first message on. Raises PulsarError."""
 
     async def admit_schema_of(self, command: pb.CommandSubscribe) -> None:
-        """Checks, or adds, a consumer's schema before its subscription is made. Raises PulsarError."""
+        """Adds a consumer's schema to the topic, or checks it, before the subscription is made. Raises PulsarError."""
         if self.schemas is not None and command.HasField("schema"):
             await self.schemas.admit_consumer(self, command.schema)
 
     async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
-        """Attaches a new consumer to the subscription that the command names; makes the subscription where it is
-        missing and may be made. Raises PulsarError."""
+        """Attaches a new consumer to the subscription that the command names. Creates the subscription if it is missing
+        and may be created. Raises PulsarError."""
         await self.admit_schema_of(command)
         self.check_subscribe(cnx, command)
         subscription = await self._subscription_for(command)
@@ -210,7 +214,7 @@ class BaseTopic(ABC):
 
     @abstractmethod
     async def _subscription_for(self, command: pb.CommandSubscribe) -> BaseSubscription:
-        """Returns the subscription that a SUBSCRIBE names; makes it where it is missing and may be made. Raises
+        """Returns the subscription that a SUBSCRIBE names. Creates it if it is missing and may be created. Raises
         PulsarError."""
 
     def _check_may_add_subscription(self) -> None:
@@ -250,20 +254,21 @@ class BaseTopic(ABC):
 
     @abstractmethod
     async def last_message_id(self) -> tuple[Position, int]:
-        """Returns (the last message, its last batch index or -1 where it is no batch). Raises PulsarError."""
+        """Returns (position of the last message, batch index of the last message or -1 if the entry is no batch).
+        Raises PulsarError."""
 
     async def last_message_id_compacted(
         self, asked: Position | None, cursor: SubscriptionCursor
     ) -> tuple[Position, int, Position]:
-        """Returns the same for a consumer that reads compacted and asked for messages from `asked` on, and the
-        mark-delete as that consumer sees it. Raises PulsarError."""
+        """Does the work of `last_message_id` for a consumer with `read_compacted`, which asked for messages from
+        `asked` on. Also returns the mark-delete position as that consumer sees it. Raises PulsarError."""
         return *await self.last_message_id(), cursor.mark_delete
 
     # --- the whole topic ---------------------------------------------------------------------------------------------
 
     @abstractmethod
     def lost_ledger(self, error: ManagedLedgerError) -> None:
-        """The log cannot be used any more: another broker owns it, or it is closed."""
+        """Called when the log cannot be used any more, because another broker owns it or because it is closed."""
 
     @abstractmethod
     async def terminate(self) -> Position:
@@ -271,12 +276,13 @@ class BaseTopic(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Disconnects everybody and stores what is not stored. Clients come back by themselves. Called once."""
+        """Disconnects all clients and stores what is not stored yet. The clients reconnect by themselves. Called
+        once."""
 
     # --- stats -------------------------------------------------------------------------------------------------------
 
     def roll_rates(self, elapsed_s: float) -> None:
-        """Makes the rates those of the last `elapsed_s` seconds."""
+        """Computes the rates over the last `elapsed_s` seconds."""
         self.publishing.roll_rates(elapsed_s)
         for subscription in self.subscriptions.values():
             subscription.roll_rates(elapsed_s)

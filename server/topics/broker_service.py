@@ -1,7 +1,7 @@
 """The topics of this broker: loaded once, on first use, and kept.
 
-One task loads a topic. Everybody who asks meanwhile waits for that task, and nobody's cancellation stops it. Which
-topics exist is what the metadata says (`namespaces/topic_catalog.py`).
+One task loads a topic. Callers that ask for the topic meanwhile wait for that task; the cancellation of a caller does
+not stop it. The metadata decides which topics exist (`namespaces/topic_catalog.py`).
 
 Sources: BrokerService.getTopic, loadOrCreatePersistentTopic.
 """
@@ -83,7 +83,7 @@ class BrokerService:
         self._rates_rolled_s = time.monotonic()
 
     async def warm_up(self) -> None:
-        """Called once, before clients come. Raises PulsarError."""
+        """Prepares the service for clients; called once, before the first client. Raises PulsarError."""
         with storage_faults_told():
             self._instance = str(await broker_instance(self.metadata))
         self.policies.start()
@@ -108,8 +108,8 @@ class BrokerService:
         return self.topics.get(name.full)
 
     async def get_for_client(self, name: TopicName, *, create: bool = True) -> BaseTopic:
-        """Returns the topic, of either domain. A missing one is made where `create` is set and the namespace's rules
-        allow it. Raises what `get_any` raises."""
+        """Returns the topic, of either domain. Creates a missing topic if `create` is set and the namespace's rules
+        allow it. Raises the errors of `get_any`."""
         topic = self.loaded_of_any_domain(name)
         if topic is not None:
             return topic
@@ -120,8 +120,8 @@ class BrokerService:
         return self.topics.get(name.full) or self.non_persistent.by_name.get(name.full)
 
     async def get_any(self, name: TopicName, *, create: bool) -> BaseTopic:
-        """Returns the topic, of either domain. A non-persistent topic is missing unless it is loaded. Raises what
-        `get_topic` raises."""
+        """Returns the topic, of either domain. A non-persistent topic exists only while it is loaded. Raises the errors
+        of `get_topic`."""
         if name.is_persistent:
             return await self.get_topic(name, create=create)
         if self._is_closed:
@@ -129,7 +129,7 @@ class BrokerService:
         return await self.non_persistent.get(name, create=create)
 
     async def get_topic(self, name: TopicName, *, create: bool) -> Topic:
-        """Returns a persistent topic, loaded; makes it where it is missing and `create` is set. Raises PulsarError:
+        """Loads a persistent topic and returns it; creates it if it is missing and `create` is set. Raises PulsarError:
         TopicNotFound (also when the namespace does not exist), NotAllowed, and ServiceNotReady when loading takes
         longer than `topic_load_timeout_seconds` (the load goes on)."""
         topic = self.topics.get(name.full)
@@ -171,8 +171,8 @@ class BrokerService:
             await self.catalog.check_room(name)
 
     async def _load(self, name: TopicName, create: bool) -> Topic:
-        """Opens the topic and puts it into use. Without `create`, a topic that was deleted since the
-        caller saw its record is not made again."""
+        """Opens the topic and adds it to `topics`. Without `create`, a topic that was deleted since the caller saw its
+        record is not created again."""
         try:
             closing = self._closing.get(name.full)
             if closing is not None:
@@ -193,8 +193,8 @@ class BrokerService:
         await self._opener.refresh_policies(topic)
 
     def _policies_changed(self, namespace: str, only: TopicName | None) -> None:
-        """The policies of a namespace changed, or, with `only`, those of one topic and its partitions: the loaded
-        topics follow."""
+        """Applies changed policies to the loaded topics: to those of a namespace, or, with `only`, to one topic and its
+        partitions."""
         for topic in list(self.topics.values()):
             if topic.name.namespace == namespace and only in (None, topic.name.base):
                 topic.set_policies(self.policies.of(topic.name, topic.own_properties))
@@ -205,7 +205,7 @@ class BrokerService:
 
     @property
     def all_topics(self) -> list[BaseTopic]:
-        """The topics that are loaded, of both domains."""
+        """Returns the topics of both domains that are loaded."""
         return [*self.topics.values(), *self.non_persistent.by_name.values()]
 
     def _loaded_names(self) -> set[str]:
@@ -214,7 +214,7 @@ class BrokerService:
     # --- unloading and deleting --------------------------------------------------------------------------------------
 
     async def unload(self, topic: Topic) -> None:
-        """Closes the topic. Its clients come back, and then it is loaded anew. Raises PulsarError."""
+        """Closes the topic. When its clients reconnect, the topic is loaded again. Raises PulsarError."""
         closing = self._closing.get(topic.name.full)
         if closing is None:
             if self.topics.get(topic.name.full) is not topic:
@@ -227,8 +227,8 @@ class BrokerService:
             self._close_task(topic)
 
     def _close_task(self, topic: Topic, *, delete: bool = False) -> "asyncio.Task[None]":
-        """Takes the topic out of use at once, and closes it in a task. A load that somebody asks for meanwhile waits
-        for that."""
+        """Takes the topic out of use at once, and closes it in a task. A load that is asked for meanwhile waits for the
+        end of that task."""
         full_name = topic.name.full
         del self.topics[full_name]
         work = self._close_and_delete(topic) if delete else topic.close()
@@ -288,13 +288,14 @@ class BrokerService:
             raise TopicBusy(f"Topic has {clients} connected producers/consumers")
 
     async def delete_unused(self, topic: BaseTopic) -> None:
-        """Deletes the topic, unless somebody began to use it meanwhile. Raises PulsarError."""
+        """Deletes the topic, unless a client has begun to use it. Raises PulsarError."""
         mode = topic.policies.inactive_topic_policies.delete_mode
         if topic.is_open and not is_active(topic.use(), mode):
             await self.delete_topic(topic.name, force=True)
 
     async def close(self) -> None:
-        """Stores what topics have not stored. Clients are not told: their connections end. Idempotent."""
+        """Stores what the topics have not stored yet. Clients get no CLOSE commands: their connections simply end.
+        Idempotent."""
         self._is_closed = True
         self.policies.close()
         self.catalog.partitioned.close()
@@ -326,6 +327,6 @@ class BrokerService:
 
 
 def _log_failure(what: str, task: "asyncio.Task[Any]") -> None:
-    """Logs that a task failed, also when nobody waits for the task any more."""
+    """Logs that a task failed. This covers tasks that nobody waits for any more."""
     if not task.cancelled() and task.exception() is not None:
         log.warning("%s failed: %s", what, task.exception())

@@ -26,8 +26,8 @@ class ClientConnection(Protocol):
 
     @property
     def is_writable(self) -> bool:
-        """False while more bytes wait for the peer than the high-water mark: dispatchers stop choosing such a
-        connection."""
+        """False while the bytes that wait for the peer exceed the high-water mark. Dispatchers do not choose consumers
+        of such a connection."""
 
     def when_writable(self, callback: Callable[[], None]) -> None:
         """Calls back once, when the connection is writable again; never if it closes first."""
@@ -39,19 +39,19 @@ class ClientConnection(Protocol):
         """Queues many byte strings in order, without joining large ones. A frame may be spread over several of them."""
 
     def throttle_reading(self, key: object) -> None:
-        """Stops reading from this client until every key that throttled it is released. Keys stand for the reasons,
-        like pending publishes or a rate."""
+        """Stops reading from this client until every key that throttled it is released. A key names a reason, such as
+        pending publishes or a rate."""
 
     def release_reading(self, key: object) -> None: ...
 
     def close_producer(self, producer_id: int) -> None:
-        """The topic closed this producer (fenced, terminated, unloaded, deleted): forgets its id and tells the client
-        with CLOSE_PRODUCER. SENDs that are still on their way are dropped silently for one keep-alive interval. Does
-        not call `Producer.close()`, because the topic has done that."""
+        """Called when the topic has closed a producer (fenced, terminated, unloaded, deleted): forgets the producer's
+        id and sends CLOSE_PRODUCER to the client. SENDs that are still on their way are dropped silently for one
+        keep-alive interval. Does not call `Producer.close()`, because the topic has done that."""
 
     def close_consumer(self, consumer_id: int) -> None:
-        """The topic closed this consumer (seek, unsubscribe by force, unloaded, deleted): forgets its id and tells the
-        client with CLOSE_CONSUMER. Does not call `Consumer.close()`."""
+        """Called when the topic has closed a consumer (seek, unsubscribe by force, unloaded, deleted): forgets the
+        consumer's id and sends CLOSE_CONSUMER to the client. Does not call `Consumer.close()`."""
 
     async def check_liveness(self) -> bool:
         """Sends a PING if the peer has been silent. Returns False when no answer comes within

@@ -1,8 +1,7 @@
 """Counters of producers, consumers and topics, and the rates made of them.
 
-Counting is on the way of every message, so counters are integers and nothing else. A rate is how much a counter grew
-between two looks (`Rate.roll`, called for all topics every statsUpdateFrequencyInSecs).
-"""
+Every message is counted, so counters are plain integers. A rate is how much a counter grew between two readings
+(`Rate.roll`, called for all topics every statsUpdateFrequencyInSecs)."""
 
 import time
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ class Rate:
         self.value = 0.0
 
     def roll(self, count: int, elapsed_s: float) -> None:
-        """`count` is the counter's value now, `elapsed_s` the time since the last call."""
+        """Computes the rate. `count` is the counter's value now, `elapsed_s` the time since the last call."""
         self.value = (count - self._count) / elapsed_s if elapsed_s > 0 else 0.0
         self._count = count
 
@@ -72,7 +71,7 @@ class ConsumerCounters:
         self.last_flow_ms = now_ms()
 
     def add(self, other: "ConsumerCounters") -> None:
-        """Adds the other's counts and rates, and keeps the later of the times."""
+        """Adds another consumer's counts and rates, and keeps the later of the times."""
         self.messages_out += other.messages_out
         self.bytes_out += other.bytes_out
         self.acks += other.acks
@@ -86,7 +85,7 @@ class ConsumerCounters:
         self.ack_rate.value += other.ack_rate.value
 
     def forget_rates(self) -> None:
-        """The consumer left: its counts stay, its rates become 0."""
+        """Called when the consumer has left: sets its rates to 0 and keeps its counts."""
         self.message_rate = Rate()
         self.byte_rate = Rate()
         self.redelivery_rate = Rate()
@@ -107,7 +106,7 @@ class ExpiryCounters:
     def __init__(self) -> None:
         self.entries = 0
         self.last_ms = 0
-        """When that happened last, in ms since the epoch; 0 for never."""
+        """When the broker last acknowledged such an entry, in ms since the epoch; 0 for never."""
         self.rate = Rate()
 
     def add(self, entries: int) -> None:

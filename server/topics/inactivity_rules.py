@@ -1,4 +1,4 @@
-"""When a topic that nobody uses is deleted, and when a subscription is. Rules only.
+"""Decides when an unused topic and an unused subscription are deleted. Rules only.
 
 Sources: AbstractTopic.isActive, PersistentTopic.checkGC, shouldTopicBeRetained, checkInactiveSubscriptions.
 """
@@ -10,7 +10,7 @@ from magnetar.server.policies.policy_values import InactiveTopicDeleteMode
 
 
 class TopicUse(NamedTuple):
-    """What a topic is used for at a moment."""
+    """How a topic is used at one moment."""
 
     producers: int
     consumers: int
@@ -20,7 +20,7 @@ class TopicUse(NamedTuple):
 
 
 def is_active(use: TopicUse, mode: InactiveTopicDeleteMode) -> bool:
-    """Whether the topic counts as used, by what the policy looks at."""
+    """Whether the topic counts as used. `mode` is the policy that says what to look at."""
     if use.producers or use.consumers:
         return True
     if mode is InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS:
@@ -29,7 +29,7 @@ def is_active(use: TopicUse, mode: InactiveTopicDeleteMode) -> bool:
 
 
 def is_due(policies: EffectivePolicies, inactive_seconds: float) -> bool:
-    """Whether a topic that has been inactive for so long is to be deleted."""
+    """Whether a topic that has been inactive for `inactive_seconds` is to be deleted."""
     rule = policies.inactive_topic_policies
     if not rule.delete_while_inactive or inactive_seconds < rule.max_inactive_duration_seconds:
         return False
@@ -46,5 +46,5 @@ def _is_retained(policies: EffectivePolicies, inactive_seconds: float) -> bool:
 
 
 def subscription_is_due(expiration_minutes: int, inactive_ms: int) -> bool:
-    """Whether a subscription that had no consumers for so long is to be deleted."""
+    """Whether a subscription that had no consumers for `inactive_ms` is to be deleted."""
     return 0 < expiration_minutes * 60_000 < inactive_ms

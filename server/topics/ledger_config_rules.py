@@ -8,12 +8,12 @@ from magnetar.server.policies.policy_values import Persistence
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 
 CONFIGS_KEPT = 256
-"""Topics with the same policies share one configuration; so many are remembered."""
+"""How many configurations are remembered. Topics with the same policies share one."""
 
 
 def ledger_config(base: ManagedLedgerConfig, policies: EffectivePolicies) -> ManagedLedgerConfig:
-    """Returns the broker's own configuration `base` with what the policies change. Quorums hold for new ledgers. When
-    there are too few bookies for them, the topic takes no messages, as in Apache's."""
+    """Returns `base`, the broker's own configuration, with the changes that the policies ask for. Quorums hold for new
+    ledgers. When there are too few bookies for them, the topic takes no messages, as in Apache's broker."""
     return _config(
         base,
         policies.retention_time_in_minutes,

@@ -1,4 +1,5 @@
-"""Deletes a partitioned topic: from then on no partition is created any more, then the partitions go, then the record.
+"""Deletes a partitioned topic in three steps: it forbids the creation of partitions, deletes the partitions, and
+deletes the record.
 
 Source: PersistentTopicsBase.internalDeletePartitionedTopic.
 """
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
 
 
 async def delete_partitioned(service: "BrokerService", name: TopicName, force: bool = False) -> None:
-    """Deletes the partitioned topic and its partitions. Raises TopicNotFound when there is none. Raises TopicBusy and
-    PulsarError, and then the partitioned topic stays; the partitions that are deleted already come back empty."""
+    """Deletes the partitioned topic and its partitions. Raises TopicNotFound when there is none. After TopicBusy or
+    another PulsarError the partitioned topic still exists; partitions that were deleted before the error come back
+    empty."""
     partitioned = service.catalog.partitioned
     with storage_faults_told():
         record = await partitioned.update(name, deleted=True)

@@ -1,4 +1,5 @@
-"""The topics `__change_events`, as `ChangeEvents` of the room of policies reads and appends to them."""
+"""Access to the topics `__change_events`, which hold topic policies. `policies/change_events.py` reads and appends to
+them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -18,7 +19,7 @@ READ_BYTES_AT_ONCE = 5 << 20
 
 
 class GetTopic(Protocol):
-    """`BrokerService.get_topic`."""
+    """The type of `BrokerService.get_topic`."""
 
     def __call__(self, name: TopicName, *, create: bool) -> Awaitable[Topic]: ...
 
@@ -85,9 +86,10 @@ class PolicyEventTopics:
         self._get_topic = get_topic
 
     async def exists(self, name: TopicName) -> bool:
-        """Raises PulsarError when the metadata store does not answer."""
+        """Whether the topic exists. Raises PulsarError when the metadata store does not answer."""
         return await self._catalog.topic_exists(name)
 
     async def open(self, name: TopicName, *, create: bool) -> TopicEventLog:
-        """Raises TopicNotFound when the topic is missing and `create` is not set, and other errors of `get_topic`."""
+        """Loads the topic and returns its log. Raises TopicNotFound when the topic is missing and `create` is not set,
+        and the other errors of `get_topic`."""
         return TopicEventLog(await self._get_topic(name, create=create))

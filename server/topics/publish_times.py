@@ -1,4 +1,5 @@
-"""When messages were published: any one by its payload, and the oldest that a topic still keeps for somebody."""
+"""Tells when messages were published: the time of any stored message, and the time of a topic's oldest unacknowledged
+message."""
 
 from collections.abc import Callable, Iterable
 
@@ -10,8 +11,8 @@ from pulsar_proto.records.payload import broker_entry_metadata, publish_time_of
 
 
 def published_at(payload: bytes, unknown: int = 0) -> int:
-    """Returns ms since the epoch: by the broker's clock where the broker noted that, else by the producer's; `unknown`
-    for a payload that does not decode."""
+    """Returns the publish time in ms since the epoch. It is the broker's time if the broker stored one with the entry,
+    else the producer's, and `unknown` for a payload that does not decode."""
     try:
         noted = broker_entry_metadata(payload)
         if noted is not None and noted.broker_timestamp:
@@ -22,20 +23,21 @@ def published_at(payload: bytes, unknown: int = 0) -> int:
 
 
 class OldestMessage:
-    """The oldest message of one topic that some durable subscription has not acknowledged. When it was published is
-    read once for each message that becomes the oldest."""
+    """The oldest message of one topic that some durable subscription has not acknowledged. Its publish time is read
+    once for each message that becomes the oldest."""
 
     __slots__ = ("_cursors", "_ledger", "_position", "_published_ms")
 
     def __init__(self, ledger: ManagedLedger, cursors: Callable[[], Iterable[Cursor]]) -> None:
-        """`cursors()` returns those of the durable subscriptions."""
+        """`cursors()` returns the cursors of the durable subscriptions."""
         self._ledger = ledger
         self._cursors = cursors
         self._position: Position | None = None
         self._published_ms = 0
 
     async def published_ms(self) -> int | None:
-        """Returns when it was published, None when everything is acknowledged. Raises ManagedLedgerError."""
+        """Returns when the oldest message was published, None when everything is acknowledged. Raises
+        ManagedLedgerError."""
         position = self._find()
         if position is None:
             return None
@@ -48,7 +50,8 @@ class OldestMessage:
         return self._published_ms
 
     def known_ms(self) -> int | None:
-        """Returns the same without reading: None also when the message has not been read yet."""
+        """Returns what `published_ms` would return, without reading. The result is None also when the message has not
+        been read yet."""
         position = self._position
         return self._published_ms if position is not None and position == self._find() else None
 

@@ -1,15 +1,14 @@
 """A rate as a bucket of tokens that fills by the clock. Rules only.
 
 Taking more than there is makes the bucket negative, and the caller then asks how long it must wait. So one large
-message passes, and the time after it pays for it (AsyncTokenBucket).
-"""
+message passes at once, and later messages wait until the bucket has recovered (AsyncTokenBucket)."""
 
 BURST_SECONDS = 1.0
-"""A full bucket holds what flows in during this time."""
+"""The capacity of the bucket: the tokens that flow in during this time."""
 
 
 class TokenBucket:
-    """Times are seconds of any clock that does not go back."""
+    """One rate limit. Times are seconds of any clock that does not go back."""
 
     __slots__ = ("_capacity", "_filled_s", "_per_second", "_tokens")
 
@@ -25,12 +24,12 @@ class TokenBucket:
         self._tokens -= count
 
     def wait_seconds(self, now_s: float) -> float:
-        """Returns how long it takes until there is something in the bucket; 0 when there is."""
+        """Returns how long it takes until the bucket holds a token; 0 when it holds one now."""
         self._fill(now_s)
         return max(0.0, -self._tokens / self._per_second)
 
     def tokens(self, now_s: float) -> float:
-        """Returns what is in the bucket; below zero when more was taken than there was."""
+        """Returns how many tokens the bucket holds; the number is negative after more were taken than there were."""
         self._fill(now_s)
         return self._tokens
 

@@ -61,9 +61,9 @@ class Topic(BaseTopic):
         super().__init__(name, settings, policies)
         self.ledger = ledger
         self.base_config = ledger.config
-        """The managed ledger's settings where no policy says otherwise; set by the broker's service."""
+        """The managed ledger's settings before policies are applied; set by the broker's service."""
         self.own_properties: Mapping[str, str] = ledger.properties
-        """The topic's properties; on a partition with those of the partitioned topic."""
+        """The topic's properties. Those of a partition include the properties of the partitioned topic."""
         self.subscriptions: dict[str, Subscription] = {}
         self.publishing = TopicProducers(name.full, self, ledger, new_producer_name)
         self.quota = QuotaGate(self, OldestMessage(ledger, self.durable_cursors))
@@ -103,7 +103,7 @@ class Topic(BaseTopic):
 
     @property
     def backlog_size(self) -> int:
-        """The estimated bytes behind the slowest durable subscription."""
+        """Returns the estimated size of the slowest durable subscription's backlog, in bytes."""
         return max((cursor.backlog_size for cursor in self.durable_cursors()), default=0)
 
     def durable_cursors(self) -> list[Cursor]:
@@ -113,7 +113,8 @@ class Topic(BaseTopic):
     # --- policies ----------------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Applies the policies and recovers deduplication, once, before anybody produces. Raises ManagedLedgerError."""
+        """Applies the policies and recovers deduplication. Called once, before a producer connects. Raises
+        ManagedLedgerError."""
         self.apply_send_policies()
         self._configure_ledger()
         await self.deduplication.begin(self.policies.deduplication_enabled)
@@ -172,10 +173,10 @@ class Topic(BaseTopic):
         return subscription
 
     async def _new_reader(self, command: pb.CommandSubscribe) -> Subscription:
-        """Makes a subscription that ends with its last consumer. Takes the same lock as for durable ones, because a
-        name belongs to one subscription only. The subscription begins AT the message that the client names: a client
-        that wants the one after it drops the first one itself. Where the client names a message within a batch, it
-        begins at the whole entry."""
+        """Creates a subscription that ends with its last consumer. It takes the same lock as the creation of a durable
+        subscription, because a name belongs to one subscription only. The subscription begins AT the message that the
+        client names: a client that wants the one after it drops the first one itself. If the client names a message
+        within a batch, it begins at the whole entry."""
         start = start_asked_by(command) or LATEST
         async with self._changing_cursors:
             existing = self.subscriptions.get(command.subscription)
@@ -194,7 +195,7 @@ class Topic(BaseTopic):
     async def create_subscription(
         self, name: str, initial: Position, properties: dict[str, str] | None = None
     ) -> Subscription:
-        """Returns a new durable subscription, or the one that somebody else made meanwhile. Raises PulsarError:
+        """Returns a new durable subscription, or the one that another caller has created meanwhile. Raises PulsarError:
         NotAllowed when a reader has that name."""
         if is_reserved(name):
             raise NotAllowed(f"Subscription name {name} is reserved")
@@ -215,8 +216,8 @@ class Topic(BaseTopic):
         return subscription
 
     async def delete_cursor(self, subscription: Subscription) -> None:
-        """Deletes the cursor of a subscription that `Subscription.delete` has fenced, then forgets the subscription.
-        Raises ManagedLedgerError, and then nothing has changed."""
+        """Deletes the cursor of a subscription that `Subscription.delete` has fenced, then removes the subscription
+        from the topic. If it raises ManagedLedgerError, nothing has changed."""
         if subscription.cursor.durable:
             async with self._changing_cursors:
                 await self.ledger.delete_cursor(subscription.name)
@@ -225,7 +226,7 @@ class Topic(BaseTopic):
             self.forget(subscription)
 
     def forget(self, subscription: Subscription) -> None:
-        """Takes a subscription that is gone out of the topic. Idempotent."""
+        """Removes a subscription that has ended from the topic. Idempotent."""
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
             self.dispatch_limits.forget(subscription.name)
@@ -238,7 +239,7 @@ class Topic(BaseTopic):
         return PerSecond(counters.message_rate.value, counters.byte_rate.value)
 
     def _obeying_delays(self) -> Iterator[SharedDispatcher]:
-        """Yields the dispatchers of connected subscriptions whose type obeys delays."""
+        """Yields the dispatchers that obey delays, of all subscriptions that have consumers."""
         for subscription in self.subscriptions.values():
             if subscription.consumers and isinstance(subscription.dispatcher, SharedDispatcher):
                 yield subscription.dispatcher
@@ -246,8 +247,8 @@ class Topic(BaseTopic):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _appended(self) -> None:
-        """A group of messages was confirmed: subscriptions that keep up get it at once. It is cut and counted once for
-        all of them."""
+        """Called when the log has confirmed a group of messages. Subscriptions that keep up get it at once; their
+        messages are prepared only once."""
         waiting = [each.dispatcher for each in self.subscriptions.values() if each.consumers]
         if len(waiting) > 1:
             self._memo = MessagesMemo()
@@ -257,12 +258,12 @@ class Topic(BaseTopic):
         self._memo = None
 
     def messages_of(self, run: EntryRun) -> OutgoingMessages:
-        """Cuts and counts the entries of a run."""
+        """Returns the entries of a run, ready to be sent."""
         return messages_of(run) if self._memo is None else self._memo.messages_of(run)
 
     async def last_message_id(self) -> tuple[Position, int]:
-        """Returns (the last message, its last batch index or -1 where it is no batch); (-1, -1) when no message is
-        left. Raises PulsarError."""
+        """Returns (position of the last message, its last batch index or -1 if the entry is no batch). The position is
+        (-1, -1) when no message is left. Raises PulsarError."""
         last = self.ledger.last_confirmed
         if last.entry_id < 0 or last < self.ledger.first_position:
             return EARLIEST, -1
@@ -296,15 +297,15 @@ class Topic(BaseTopic):
         return *(found or await self.last_message_id()), seen
 
     async def sought(self, position: Position, publish_time_ms: int | None) -> Position:
-        """Returns where a seek that moves a cursor to `position` leads a consumer that reads compacted. Raises
-        ManagedLedgerError."""
+        """Returns where a consumer with `read_compacted` reads on after a seek that moves its cursor to `position`.
+        Raises ManagedLedgerError."""
         if self.compaction is None or publish_time_ms is None:
             return position
         return await first_kept_at(self.ledger, self.compaction, publish_time_ms) or position
 
     async def first_published_at(self, publish_time_ms: int) -> Position:
-        """Returns the first message that was published at that time or later; the end of the log when there is none.
-        Raises ManagedLedgerError."""
+        """Returns the position of the first message that was published at that time or later, or the end of the log
+        when there is none. Raises ManagedLedgerError."""
 
         def is_late_enough(payload: bytes) -> bool:
             try:
@@ -317,8 +318,8 @@ class Topic(BaseTopic):
     # --- the whole topic ---------------------------------------------------------------------------------------------
 
     async def terminate(self) -> Position:
-        """Ends the topic. Returns the last message's position, which names a ledger also when there never was a
-        message. Raises PulsarError."""
+        """Ends the topic. Returns the position of the last message. The position names a ledger even if the topic never
+        had a message. Raises PulsarError."""
         with storage_faults_told():
             if self.ledger.terminated is None and self.ledger.last_confirmed.ledger_id < 0:
                 await self.ledger.open_ledger()
@@ -354,7 +355,7 @@ class Topic(BaseTopic):
 
 
 def _check_kind(existing: Subscription, *, durable: bool) -> None:
-    """Raises NotAllowed when a durable subscription is asked for and a reader's has the name, or the other way
+    """Raises NotAllowed when `existing` is a reader's subscription and a durable one is asked for, or the other way
     round."""
     if existing.cursor.durable != durable:
         kind = "Durable" if existing.cursor.durable else "NonDurable"

@@ -53,7 +53,7 @@ class TopicOpener:
         self._publish_limiter: PublishLimiter | None = None
 
     def limit_publishing(self) -> None:
-        """Takes the broker's limit for publishing to all topics together into use. Called once, before topics are
+        """Begins to apply the broker's limit for publishing to all topics together. Called once, before topics are
         opened."""
         rate = PublishRate(
             self._settings.broker_publisher_throttling_max_message_rate,
@@ -63,7 +63,7 @@ class TopicOpener:
 
     async def open(self, name: TopicName, *, create: bool, on_lost: Callable[[Topic], None]) -> Topic:
         """Returns a persistent topic that is ready for use; for `on_lost` see `Topic`. Raises PulsarError:
-        TopicNotFound where the topic has no ledger and `create` is not set."""
+        TopicNotFound when the topic has no ledger and `create` is not set."""
         with storage_faults_told():
             await self._policies.load(name)
             # The configuration has to be the right one from the first moment, because opening a ledger trims it.
@@ -106,7 +106,7 @@ class TopicOpener:
         topic.set_policies(self._policies.of(topic.name, topic.own_properties))
 
     async def _properties_of(self, name: TopicName, ledger: ManagedLedger) -> Mapping[str, str]:
-        """Returns the topic's properties; on a partition with those of the partitioned topic."""
+        """Returns the topic's properties. Those of a partition include the properties of the partitioned topic."""
         if not name.is_partition:
             return ledger.properties
         with storage_faults_told():

@@ -1,4 +1,4 @@
-"""What a topic's schemas mean for its producers and consumers, by the topic's policies.
+"""Checks and adds the schemas of a topic's producers and consumers, as the topic's policies say.
 
 Sources: ServerCnx.handleProducer, tryAddSchema, handleSubscribe; AbstractTopic.addSchema;
 PersistentTopic.addSchemaIfIdleOrCheckCompatible, 4.0.7.
@@ -63,9 +63,9 @@ class TopicSchemas:
         self.registry = registry
 
     async def admit_producer(self, topic: TopicWithSchema, schema: pb.Schema | None, user: str = "") -> bytes:
-        """Returns the version for the messages of a producer with that schema, which is added if it is new and may be
-        added. A schema of plain bytes is treated like any other: the Go client names it and asks for its version, other
-        clients name none. Raises IncompatibleSchema, MetadataFault."""
+        """Returns the schema version for the messages of a producer with that schema. A new schema is added if the
+        policies allow it. A schema of plain bytes is treated like any other: the Go client sends it and asks for its
+        version, other clients send none. Raises IncompatibleSchema, MetadataFault."""
         definition = None if schema is None else schema_of_command(schema, user)
         if definition is None or definition.type is SchemaType.AUTO_CONSUME:
             await self._check_may_lack(topic)
@@ -75,7 +75,7 @@ class TopicSchemas:
 
     async def admit_consumer(self, topic: TopicWithSchema, schema: pb.Schema | None, user: str = "") -> None:
         """Adds the consumer's schema to a topic that nobody uses yet; on any other topic, checks that the consumer can
-        read what is there. Raises IncompatibleSchema, MetadataFault."""
+        read the topic's schemas. Raises IncompatibleSchema, MetadataFault."""
         definition = None if schema is None else schema_of_command(schema, user)
         if definition is None or definition.type is SchemaType.AUTO_CONSUME:
             return
@@ -100,8 +100,8 @@ class TopicSchemas:
         return [{"ledgerId": ledger, "entries": entries, "size": size, **rest} for ledger, entries, size in found]
 
     async def delete(self, name: TopicName) -> None:
-        """Deletes the schemas of a topic that is deleted. Partitions share the partitioned topic's, so this is not
-        called for them. Raises MetadataFault."""
+        """Deletes the schemas of a topic that is deleted. Partitions share the schemas of the partitioned topic, so
+        this is not called for partitions. Raises MetadataFault."""
         with _storage_told():
             await self.registry.delete_storage(name.schema_id)
 

@@ -1,4 +1,4 @@
-"""The non-persistent topics of this broker: they are in its memory, and made when somebody uses them.
+"""The non-persistent topics of this broker. They exist in its memory only and are created at their first use.
 
 Source: BrokerService.createNonPersistentTopic.
 """
@@ -27,9 +27,9 @@ class NonPersistentTopics:
         new_producer_name: Callable[[], str],
         prepare: Callable[[NonPersistentTopic], None],
     ) -> None:
-        """`prepare(topic)` gives a new topic what the broker gives to each of its topics."""
+        """`prepare(topic)` equips a new topic with what the broker gives to each of its topics."""
         self.by_name: dict[str, NonPersistentTopic] = {}
-        """By full name."""
+        """The loaded topics, by full name."""
         self._settings = settings
         self._policies = policies
         self._catalog = catalog
@@ -37,7 +37,7 @@ class NonPersistentTopics:
         self._prepare = prepare
 
     async def get(self, name: TopicName, *, create: bool) -> NonPersistentTopic:
-        """Returns the topic; makes it where it is missing and `create` is set. Raises PulsarError: NotAllowed, and
+        """Returns the topic. Creates it if it is missing and `create` is set. Raises PulsarError: NotAllowed, and
         TopicNotFound, also when the namespace does not exist."""
         topic = self.by_name.get(name.full)
         if topic is not None:
@@ -64,13 +64,13 @@ class NonPersistentTopics:
         return topic
 
     def policies_changed(self, namespace: str) -> None:
-        """The policies of a namespace changed: its topics follow."""
+        """Applies changed policies to the loaded topics of a namespace."""
         for topic in list(self.by_name.values()):
             if topic.name.namespace == namespace:
                 topic.set_policies(self._policies.of(topic.name, {}))
 
     async def close(self, topic: NonPersistentTopic) -> None:
-        """Ends the topic. Its clients come back, and then it is made anew."""
+        """Ends the topic. When its clients reconnect, the topic is created again."""
         if self.by_name.get(topic.name.full) is topic:
             del self.by_name[topic.name.full]
             await topic.close()

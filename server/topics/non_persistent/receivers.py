@@ -1,7 +1,8 @@
-"""Which of a subscription's consumers gets a message that is not stored: one gets it now, or nobody does.
+"""Chooses the consumer of a subscription that gets a message of a non-persistent topic. One consumer gets the message
+now, or none ever does.
 
-A consumer without permits, or whose connection takes no more bytes, gets nothing: its messages are dropped, so that the
-producer is never held up. The rules of persistent subscriptions say whose a message is.
+A consumer without permits, or whose connection takes no more bytes, gets nothing. Its messages are dropped, so that the
+producer is never held up. The rules that choose the consumer are those of persistent subscriptions.
 
 Sources: NonPersistentDispatcherSingleActiveConsumer, NonPersistentDispatcherMultipleConsumers,
 NonPersistentStickyKeyDispatcherMultipleConsumers.
@@ -20,22 +21,22 @@ from magnetar.server.topics.subscriptions.single_active_rules import Candidate, 
 
 
 class Receivers(ABC):
-    """The consumers of one subscription, of one type."""
+    """The connected consumers of one subscription, which all have the same type."""
 
     @abstractmethod
     def add(self, consumer: Consumer) -> None:
-        """Raises ConsumerAssignFault when Key_Shared has no slots for the consumer."""
+        """Adds a consumer. Raises ConsumerAssignFault when Key_Shared has no slots for it."""
 
     @abstractmethod
     def remove(self, consumer: Consumer) -> None: ...
 
     @abstractmethod
     def send(self, messages: OutgoingMessages) -> int:
-        """Gives messages to the consumers. Returns how many messages nobody took."""
+        """Gives messages to the consumers. Returns how many messages no consumer took."""
 
     @property
     def active(self) -> Consumer | None:
-        """The consumer that gets everything; None for types that share the messages."""
+        """Returns the consumer that gets everything; None for the types that share messages among consumers."""
         return None
 
 
@@ -63,7 +64,8 @@ class OneActive(Receivers):
         self._choose(None)
 
     def _choose(self, newcomer: Consumer | None) -> None:
-        """Chooses the active consumer. A change is told to all consumers, the present state to a newcomer."""
+        """Chooses the active consumer. When it changes, tells all consumers who is active; otherwise tells only the
+        newcomer."""
         previous = self._active
         if self._consumers:
             candidates = [Candidate(each.name, each.priority) for each in self._consumers]

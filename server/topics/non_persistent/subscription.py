@@ -1,7 +1,7 @@
-"""A subscription of a non-persistent topic: its consumers, and how many messages were dropped because none of them took
+"""A subscription of a non-persistent topic: its consumers, and how many messages were dropped because no consumer took
 them.
 
-There is nothing to acknowledge, to come back to, or to look at again.
+No message is stored, so acknowledging and redelivery have no effect.
 
 Source: NonPersistentSubscription.
 """
@@ -24,21 +24,21 @@ log = logging.getLogger(__name__)
 
 
 class NoCursor:
-    """Stands where a persistent subscription has its cursor."""
+    """Takes the place of the cursor that a persistent subscription has."""
 
     mark_delete: Position = EARLIEST
     backlog = 0
     durable = False
 
     async def persisted(self) -> None:
-        """There is nothing to store."""
+        """Returns at once: nothing has to be stored."""
 
 
 class NonPersistentSubscriptionTopic(SubscriptionTopic, Protocol):
     """A non-persistent topic as its subscriptions see it."""
 
     def forget(self, subscription: "NonPersistentSubscription") -> None:
-        """Takes a subscription that is gone out of the topic."""
+        """Removes a subscription that has ended from the topic."""
 
 
 class NonPersistentSubscription(BaseSubscription):
@@ -49,7 +49,7 @@ class NonPersistentSubscription(BaseSubscription):
     def __init__(
         self, topic: NonPersistentSubscriptionTopic, name: str, *, durable: bool, properties: dict[str, str]
     ) -> None:
-        """A `durable` one stays when its last consumer leaves, as long as the topic is loaded."""
+        """A `durable` subscription outlives its last consumer, as long as the topic is loaded."""
         super().__init__(topic, name, NoCursor())
         self.properties = properties
         self.dropped = 0
@@ -76,7 +76,7 @@ class NonPersistentSubscription(BaseSubscription):
         self.drop_rate.roll(self.dropped, elapsed_s)
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
-        """Nothing here is made of policies."""
+        """Has no effect: a subscription of a non-persistent topic keeps nothing that depends on policies."""
 
     # --- consumers ---------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class NonPersistentSubscription(BaseSubscription):
         return "Subscription is of different type"
 
     def _receivers_for(self, consumer: Consumer) -> Receivers:
-        """Returns the receivers that the connected consumers have. The first consumer gets new ones of its type."""
+        """Returns the receivers of the connected consumers. The first consumer gets new receivers of its own type."""
         if self.consumers and self._receivers is not None:
             return self._receivers
         settings, name = self.topic.settings, self.topic.name
@@ -133,16 +133,16 @@ class NonPersistentSubscription(BaseSubscription):
             self.dropped += self._receivers.send(messages)
 
     def consumer_may_take(self, consumer: Consumer) -> None:
-        """Nothing waits for the consumer."""
+        """Has no effect: no messages wait for a consumer."""
 
     def ack_cumulative(self, consumer: Consumer, message_id: pb.MessageIdData) -> None:
-        """There is nothing to acknowledge."""
+        """Has no effect: nothing can be acknowledged."""
 
     def ack_individual(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
-        """There is nothing to acknowledge."""
+        """Has no effect: nothing can be acknowledged."""
 
     def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
-        """Nothing comes again."""
+        """Has no effect: nothing can be delivered again."""
 
     async def seek(self, command: pb.CommandSeek) -> None:
         """Succeeds and changes nothing, as in Apache (NonPersistentSubscription.resetCursor)."""

@@ -34,8 +34,8 @@ NO_POSITION = Position(0, 0)
 
 
 class NoLog:
-    """Stands where the producers of a persistent topic have their log. It keeps the epoch of exclusive producers as
-    long as the topic is loaded."""
+    """Takes the place of the log that the producers of a persistent topic have. It keeps the epoch of exclusive
+    producers as long as the topic is loaded."""
 
     def __init__(self) -> None:
         self.properties: Mapping[str, str] = {}
@@ -88,8 +88,8 @@ class NonPersistentTopic(BaseTopic):
         return False
 
     def use(self) -> TopicUse:
-        """A subscription without consumers holds nothing, so it does not keep its topic, either. (In Apache it ends
-        with its last consumer: NonPersistentSubscription.removeConsumer.)"""
+        """Returns how the topic is used. A subscription without consumers holds no messages, so it does not keep its
+        topic loaded. (In Apache it ends with its last consumer: NonPersistentSubscription.removeConsumer.)"""
         used = sum(1 for each in self.subscriptions.values() if each.consumers)
         return super().use()._replace(subscriptions=used)
 
@@ -105,7 +105,7 @@ class NonPersistentTopic(BaseTopic):
         return self.add_subscription(command.subscription, durable=command.durable, properties=properties)
 
     def check_takes_producers(self) -> None:
-        """Passes always: there is no backlog that could be too large."""
+        """Always passes, because a non-persistent topic has no backlog."""
 
     async def make_subscription(self, name: str) -> None:
         self.add_subscription(name)
@@ -113,7 +113,7 @@ class NonPersistentTopic(BaseTopic):
     def add_subscription(
         self, name: str, *, durable: bool = True, properties: dict[str, str] | None = None
     ) -> NonPersistentSubscription:
-        """Returns the subscription of that name, a new one if there is none. Raises NotAllowed."""
+        """Returns the subscription of that name. Creates it if it is missing. Raises NotAllowed."""
         existing = self.subscriptions.get(name)
         if existing is not None:
             return existing
@@ -124,7 +124,7 @@ class NonPersistentTopic(BaseTopic):
         return made
 
     def forget(self, subscription: NonPersistentSubscription) -> None:
-        """Takes a subscription that is gone out of the topic. Idempotent."""
+        """Removes a subscription that has ended from the topic. Idempotent."""
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
             subscription.disconnect_all()

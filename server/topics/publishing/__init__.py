@@ -1,4 +1,4 @@
-"""What happens between a SEND and the topic's log: producers and who may be one, deduplication, publish rates, backlog
+"""What happens between a SEND and the topic's log: producers and their admission, deduplication, publish rates, backlog
 quotas, the checks that policies ask for, and what becomes of producers when storing fails.
 
 It may use the base of topics (`topics`), policies, settings and the managed ledger. The topics of both domains use it,

@@ -48,8 +48,8 @@ def excesses(quotas: BacklogQuotas, backlog_bytes: int, oldest_age_seconds: floa
 
 def entries_to_cut(entries: int, limit_bytes: int, bytes_behind: Callable[[int], int]) -> int:
     """Returns how many of the log's `entries` entries every subscription has to skip, so that the rest is within
-    KEPT_SHARE of the limit. `bytes_behind(n)` says about how many bytes follow the first n entries; it falls as n
-    grows, so a binary search finds the smallest n."""
+    KEPT_SHARE of the limit. `bytes_behind(n)` estimates how many bytes follow the first n entries. The estimate falls
+    as n grows, so a binary search finds the smallest n."""
     target = int(limit_bytes * KEPT_SHARE)
     low, high = 0, entries
     while low < high:

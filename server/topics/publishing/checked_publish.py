@@ -35,12 +35,12 @@ class _UnstoredSend(NamedTuple):
 
     receipt: Receipt
     refusal: PulsarError | None
-    """Why the SEND is refused. None for a repeated message: whether its first copy was stored decides the answer."""
+    """Why the SEND is refused. None for a duplicate: its answer depends on whether the first copy was stored."""
 
 
 class _CheckedGroup(PublishGroup):
-    """A group of SENDs of a checked producer, and what follows its receipts. `highests[k]` is the highest sequence id
-    among the first k + 1 SENDs; `answers` are written once the whole group is answered."""
+    """A group of SENDs of a checked producer, and the answers that follow its receipts. `highests[k]` is the highest
+    sequence id among the first k + 1 SENDs; `answers` are written once the whole group is answered."""
 
     __slots__ = ("answers", "highests", "is_answered", "publisher")
 
@@ -128,7 +128,7 @@ class CheckedPublisher:
             self._last.answers.append(answer)
 
     def answer(self, answer: _UnstoredSend) -> None:
-        """Answers a SEND that is not stored, once everything before it is answered."""
+        """Answers a SEND that is not stored. Called when all SENDs before it are answered."""
         producer, dedup = self._producer, self.registry.dedup
         if producer.is_disconnected:
             return
@@ -145,7 +145,7 @@ class CheckedPublisher:
 
 
 def receipt_of(send: pb.CommandSend) -> Receipt:
-    """Returns the sequence ids that the receipt repeats. A highest sequence id below the first one counts as absent,
-    which includes 0, the default of the field (ServerCnx.handleSend)."""
+    """Returns the sequence ids that the receipt of a SEND repeats. A highest sequence id below the first one counts as
+    absent, which includes 0, the default of the field (ServerCnx.handleSend)."""
     highest = send.highest_sequence_id
     return send.sequence_id, highest if highest and highest >= send.sequence_id else None

@@ -41,7 +41,8 @@ class DedupTable:
         return len(self._persisted)
 
     def highest_pushed(self, name: str) -> int:
-        """Returns the sequence id that a connecting producer of that name is told, or -1 when the name is unknown."""
+        """Returns the highest pushed sequence id of a name, -1 for an unknown name. The broker tells it to a producer
+        that connects."""
         return self._pushed.get(name, -1)
 
     def judge(self, name: str, sequence_id: int, highest: int) -> DedupVerdict:
@@ -54,8 +55,8 @@ class DedupTable:
         return DedupVerdict.NEW
 
     def stored(self, name: str, highest: int) -> None:
-        """Called when the log has confirmed that name's messages up to `highest`; it confirms them in the order in
-        which they were pushed."""
+        """Called when the log has confirmed the messages of a name up to `highest`. The log confirms messages in the
+        order in which they were pushed."""
         # The name is taken out and put in again at the end, so that the dictionary's order is that of last activity.
         self._persisted[name] = max(highest, self._persisted.pop(name, -1))
 
@@ -64,8 +65,8 @@ class DedupTable:
         return persisted is not None and sequence_id <= persisted
 
     def forget_unconfirmed(self) -> None:
-        """Called after an append failed, once no append is unanswered. Clients will send again what was not confirmed,
-        so it no longer counts as pushed."""
+        """Called after an append failed, once all appends have been answered. Clients will send unconfirmed messages
+        again, so these no longer count as pushed."""
         self._pushed = dict(self._persisted)
 
     # --- names that come and go --------------------------------------------------------------------------------------
@@ -75,8 +76,8 @@ class DedupTable:
         self._inactive_since.pop(name, None)
 
     def left(self, name: str, now_s: float) -> None:
-        """Notes that the producer has left. When more names are gone than a snapshot holds, the one that left first is
-        forgotten."""
+        """Notes that the producer of a name has left. When more producers have left than a snapshot holds, the name
+        that left first is forgotten."""
         if name in self._pushed:
             self._inactive_since.pop(name, None)
             self._inactive_since[name] = now_s
@@ -84,7 +85,7 @@ class DedupTable:
                 self._forget(next(iter(self._inactive_since)))
 
     def forget_inactive(self, before_s: float) -> int:
-        """Forgets the names whose producers left before that time, and returns how many these were."""
+        """Forgets the names whose producers left before `before_s`. Returns how many names it forgot."""
         gone = [name for name, since_s in self._inactive_since.items() if since_s < before_s]
         for name in gone:
             self._forget(name)
@@ -98,13 +99,14 @@ class DedupTable:
     # --- what is kept over restarts ----------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, int]:
-        """Returns what is stored as the cursor's properties: name -> highest confirmed sequence id."""
+        """Returns the snapshot, which the caller stores as the cursor's properties: name -> highest confirmed sequence
+        id."""
         names = list(self._persisted)[-self._producers_max :] if self._producers_max else []
         return {name: self._persisted[name] for name in names}
 
     def replay(self, stored: Iterable[tuple[str, int]], now_s: float) -> None:
-        """Takes in what a snapshot, or the log behind it, holds: pairs of (name, highest sequence id), oldest first.
-        All names count as gone since `now_s`."""
+        """Takes in the content of a snapshot, or of the log after it: pairs of (name, highest sequence id), oldest
+        first. All these producers count as having left at `now_s`."""
         for name, highest in stored:
             if highest > self._pushed.get(name, -1):
                 self._pushed[name] = highest

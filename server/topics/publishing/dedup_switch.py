@@ -47,8 +47,8 @@ class DedupSwitch:
         return "Enabled" if self.wanted else "Removing"
 
     async def begin(self, wanted: bool) -> None:
-        """Called once, before the first producer connects. Raises ManagedLedgerError when the log cannot be read, so
-        that nobody can tell which messages it holds."""
+        """Brings deduplication to the state `wanted`. Called once, before the first producer connects. Raises
+        ManagedLedgerError when the log cannot be read: its messages are unknown then."""
         self.wanted = wanted
         if wanted:
             await self._turn_on()
@@ -56,14 +56,15 @@ class DedupSwitch:
             self.follow(False)
 
     def follow(self, wanted: bool) -> None:
-        """Called when the policy may have changed. Begins to turn deduplication on or off, unless it already is as
-        wanted."""
+        """Called when the policy may have changed. Begins to turn deduplication on or off, unless it is in the wanted
+        state."""
         self.wanted = wanted
         if self._working is None and not self._is_done:
             self._working = asyncio.get_running_loop().create_task(self._work())
 
     def tick(self, now_s: float, snapshot_interval_seconds: int) -> None:
-        """Called by upkeep: tries again what failed, takes due snapshots, forgets producers that left long ago."""
+        """Called by upkeep: retries a failed change, takes a snapshot that is due, and forgets producers that left long
+        ago."""
         self.follow(self.wanted)
         if self._publishing.dedup is not None:
             self._publishing.dedup.tick(now_s, snapshot_interval_seconds)

@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 DEDUP_CURSOR = "pulsar.dedup"
 
 SNAPSHOT_PAUSE_SECONDS = 1.0
-"""The least time between two snapshots that the number of entries asks for: a snapshot is a record of all producers, so
-fast messages must not cause one after the other."""
+"""The least time between two snapshots that are taken because of the number of entries. A snapshot writes a record of
+all producers, so a fast topic must not take one after the other."""
 
 REPLAY_ENTRIES = 1_000
 REPLAY_BYTES = 5 * 1024 * 1024
@@ -56,17 +56,17 @@ class Deduplication:
         self._entries_since_snapshot = 0
         self._snapshot_s = 0.0
         self._counted_s = -SNAPSHOT_PAUSE_SECONDS
-        """When the number of entries last asked for a snapshot that was taken."""
+        """When the last snapshot was taken because of the number of entries."""
         self._release: Callable[[], None] | None = None
-        """Ends the hold on the log behind the last stored snapshot. It is set while a newer snapshot is being stored:
-        if that fails, a restart has to replay what is held."""
+        """Ends the hold on the log behind the last stored snapshot. It is set while a newer snapshot is being stored.
+        If storing fails, a restart has to replay the log that is held."""
 
     @classmethod
     async def open(
         cls, topic_name: str, ledger: ManagedLedger, settings: TopicSettings, now_s: float
     ) -> "Deduplication":
-        """Returns the deduplication with what the last snapshot holds; the caller calls `replay` next. When there is no
-        cursor yet, because deduplication was off, only messages that are stored from now on will be known. Raises
+        """Returns the deduplication with the content of the last snapshot; the caller calls `replay` next. When there
+        is no cursor yet, because deduplication was off, only messages that are stored from now on will be known. Raises
         ManagedLedgerError."""
         cursor = await ledger.open_cursor(DEDUP_CURSOR, LATEST)
         self = cls(topic_name, ledger, cursor, settings)
@@ -81,8 +81,8 @@ class Deduplication:
 
     @staticmethod
     async def remove(ledger: ManagedLedger) -> None:
-        """Deletes the cursor, if there is one: while deduplication is off, the cursor would stand still and keep the
-        log from being trimmed. Raises ManagedLedgerError."""
+        """Deletes the cursor, if there is one: while deduplication is off, the cursor would not move, and would keep
+        the log from being trimmed. Raises ManagedLedgerError."""
         if Deduplication.is_stored(ledger):
             await ledger.delete_cursor(DEDUP_CURSOR)
 
@@ -110,7 +110,7 @@ class Deduplication:
 
     def confirmed(self, name: str, highest: int, last: Position, entries: int) -> None:
         """Called when the log has stored `entries` entries of a producer. `highest` is their highest sequence id, or
-        negative when none of them counts; `last` is the position of the last one."""
+        negative when none of them has one that counts; `last` is the position of the last one."""
         if highest >= 0:
             self.table.stored(name, highest)
         self._known_upto = max(self._known_upto, last)
@@ -139,8 +139,8 @@ class Deduplication:
             self._cursor.when_persisted(self._snapshot_stored)
 
     def take_snapshot(self) -> None:
-        """Hands a snapshot to the cursor, which stores it in the background. The log behind the snapshot before is held
-        until then, because a restart would read it."""
+        """Hands a snapshot to the cursor, which stores it in the background. Until it is stored, the log after the
+        previous snapshot is held, because a restart would read it."""
         if not self.is_complete:
             return
         self._entries_since_snapshot = 0
@@ -153,20 +153,21 @@ class Deduplication:
         cursor.when_persisted(self._snapshot_stored)
 
     def _snapshot_stored(self, error: ManagedLedgerError | None) -> None:
-        """Called when the cursor was stored, or was not; in the second case a later `tick` tries again."""
+        """Called when the cursor was stored, or when storing it failed; after a failure a later `tick` tries again."""
         if error is None and not self._cursor.is_dirty:
             self.let_go()
 
     def let_go(self) -> None:
-        """Ends the hold on the log, if there is one: the snapshot is stored, or deduplication is turned off."""
+        """Ends the hold on the log, if there is one. Called when the snapshot is stored or deduplication is turned
+        off."""
         if self._release is not None:
             release, self._release = self._release, None
             release()
 
 
 def chunk_counts(payload: bytes) -> bool:
-    """Whether the payload of a SEND that is marked as a chunk is the last chunk of its message; only that one
-    counts."""
+    """Whether a chunk's sequence id counts. Only the last chunk of a message counts; `payload` is that of a SEND that
+    is marked as a chunk."""
     try:
         return _counts(parse_metadata(payload))
     except MalformedFrame:
@@ -174,13 +175,13 @@ def chunk_counts(payload: bytes) -> bool:
 
 
 def _counts(metadata: pb.MessageMetadata) -> bool:
-    """False for a chunk that is not the last one of its message."""
+    """Whether the message's sequence id counts. It is False for a chunk that is not the last one of its message."""
     chunks = metadata.num_chunks_from_msg
     return not metadata.HasField("chunk_id") or chunks <= 0 or metadata.chunk_id == chunks - 1
 
 
 def _sequence_ids(run: EntryRun) -> Iterator[tuple[str, int]]:
-    """Yields (producer name, highest sequence id) of each entry that counts."""
+    """Yields (producer name, highest sequence id) for each entry whose sequence id counts."""
     for entry in run.entries:
         try:
             metadata = parse_metadata(entry, run.payload_offset)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Sends = list[tuple[pb.CommandSend, bytes]]
 
 REFUSALS_MAX = 1_000
-"""How many refusals may wait for the receipts before them. Further ones are written at once, out of order."""
+"""How many refusals may wait until earlier receipts are written. Further refusals are written at once, out of order."""
 
 
 class Producer:
@@ -80,12 +80,14 @@ class Producer:
         self.schema_version = b""
         self.topic_epoch: int | None = None
         self.pending = 0
-        """How many SENDs were taken and not answered yet."""
+        """How many SENDs were accepted and are not answered yet."""
         self.counters = ProducerCounters()
         self.is_closed = False
-        """It takes no more SENDs. Those that are under way are still answered, unless it is disconnected."""
+        """Whether the producer takes no more SENDs. Those that are under way are still answered, unless
+        `is_disconnected` is set."""
         self.is_disconnected = False
-        """The broker closed it. The client will send again what was not answered, so no answer is written any more."""
+        """Whether the broker closed the producer. The client will send unanswered messages again, so no answer is
+        written any more."""
         self._registry = registry
         self._receipts = ReceiptEncoder(self.producer_id)
         self._answered = 0
@@ -93,9 +95,9 @@ class Producer:
         self._refusals: deque[tuple[int, bytes]] = deque()
         """SEND_ERRORs that wait for receipts: each frame with the value of `_answered` at which it is written."""
         self._drained: Future[None] | None = None
-        """What `close` returns; it ends when no SEND is pending."""
+        """The future that `close` returns. It ends when no SEND is pending."""
         self._checked: CheckedPublisher | None = None
-        """Made at the first SEND that has to be looked at."""
+        """Publishes SENDs that must be checked. Created at the first such SEND."""
 
     def __str__(self) -> str:
         return f"producer {self.producer_id} ({self.name}) of {self._registry}"
@@ -121,13 +123,13 @@ class Producer:
         self.append(PublishGroup(self, receipts, messages, sum(map(len, payloads))), payloads)
 
     def _publish_checked(self, sends: Sends) -> None:
-        """Publishes SENDs that have to be looked at one by one."""
+        """Publishes SENDs that must be checked one by one."""
         if self._checked is None:
             self._checked = self._registry.checked_publisher(self)
         self._checked.publish(sends)
 
     def append(self, group: "PublishGroup", payloads: list[bytes]) -> None:
-        """Hands SENDs to the log; `group` is told what became of them."""
+        """Hands SENDs to the log, which reports the outcome to `group`."""
         self.pending += len(payloads)
         self._registry.publish(group, payloads)
 
@@ -147,8 +149,8 @@ class Producer:
 
     def close(self) -> Awaitable[None] | None:
         """Called when the client closes the producer or is gone; may be called again. The producer's name is free at
-        once. Returns an awaitable that ends when all SENDs that are under way are answered, or None when there are
-        none."""
+        once. Returns an awaitable that ends when all SENDs under way are answered, or None when no SEND is under
+        way."""
         if not self.is_closed:
             self.is_closed = True
             self._registry.remove(self)
@@ -159,7 +161,7 @@ class Producer:
         return self._drained
 
     def disconnect(self) -> None:
-        """Closes the producer from the broker's side: the client is told and will reconnect it."""
+        """Closes the producer for the broker. The client gets CLOSE_PRODUCER and will reconnect."""
         self.is_disconnected = True
         if not self.is_closed:
             self.is_closed = True
@@ -168,7 +170,8 @@ class Producer:
 
     def is_successor_of(self, other: "Producer") -> bool:
         """Whether this is the same producer of the same client as `other`, after a reconnect (Producer.isSuccessorTo).
-        With a generated name it may come over a new connection while the old one is not known to be dead yet."""
+        A producer with a generated name may reconnect over a new connection before the broker knows that the old
+        connection is dead."""
         if self.epoch <= other.epoch:
             return False
         if not self.has_own_name and not other.has_own_name:
@@ -191,7 +194,7 @@ class Producer:
 
 class PublishGroup:
     """SENDs that were appended to the log together. `receipts` are the sequence ids that their receipts repeat, and
-    `messages` counts what is in their batches."""
+    `messages` counts the messages in their batches."""
 
     __slots__ = ("messages", "producer", "receipts", "size_bytes")
 
@@ -221,8 +224,8 @@ class PublishGroup:
         producer.answered(len(receipts))
 
     def delivered(self, place: Position) -> None:
-        """Called in place of `stored` by a non-persistent topic, once the messages were handed to the consumers. They
-        are stored nowhere, so all receipts carry the same position."""
+        """Called in place of `stored` by a non-persistent topic, once the messages were handed to the consumers. The
+        messages are not stored, so all receipts carry the same position."""
         producer = self.producer
         if not producer.is_disconnected:
             encode, (ledger_id, entry_id) = producer._receipts.encode, place

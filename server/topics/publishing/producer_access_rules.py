@@ -33,8 +33,8 @@ class AccessVerdict(Enum):
 
 
 class ProducerAccess(Generic[T]):
-    """The access to one topic. `T` is the type that stands for a waiting producer. Of the connected producers this
-    class knows only the exclusive one's name; their number is an argument."""
+    """The access to one topic. `T` is the type that stands for a waiting producer. This class keeps no list of
+    connected producers: it knows the name of the exclusive one, and callers pass their number."""
 
     __slots__ = ("epoch", "exclusive_name", "waiting")
 
@@ -48,7 +48,7 @@ class ProducerAccess(Generic[T]):
 
     def judge(self, mode: int, connected: int, epoch: int | None) -> AccessVerdict:
         """Judges a producer that asks for access, and changes nothing. `connected` is how many producers the topic has,
-        `epoch` what the producer knows of the topic's epoch. Raises ProducerBusy, ProducerFenced."""
+        and `epoch` is the topic's epoch as the producer knows it. Raises ProducerBusy, ProducerFenced."""
         held = f"Topic has an existing exclusive producer: {self.exclusive_name}"
         if mode == pb.Shared:
             if self.exclusive_name is not None or self.waiting:

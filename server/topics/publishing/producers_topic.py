@@ -1,4 +1,4 @@
-"""What the producers of a topic need of the topic, which stands above them."""
+"""The interface of the topic that its producers use. The topic's own module may not be imported here."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -25,7 +25,8 @@ class ProducersTopic(Protocol):
 
 
 class PublishLog(Protocol):
-    """Where a topic's messages go: a managed ledger, or for a non-persistent topic directly to its consumers."""
+    """The log that a topic's producers append to: a managed ledger, or for a non-persistent topic an object that passes
+    messages on to the consumers."""
 
     @property
     def properties(self) -> Mapping[str, str]: ...
@@ -33,7 +34,7 @@ class PublishLog(Protocol):
     def add_entries(self, payloads: list[bytes], done: AddDone) -> None: ...
 
     async def set_properties(self, updates: Mapping[str, str | None]) -> None:
-        """Raises ManagedLedgerError."""
+        """Stores properties of the log. Raises ManagedLedgerError."""
 
     async def open_ledger(self) -> None:
         """Opens a ledger for new entries after a failure. Raises ManagedLedgerError."""

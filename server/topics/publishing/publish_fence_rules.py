@@ -38,14 +38,14 @@ class PublishFence:
         self.reason = ""
         """The text of the last failure."""
         self._failures = 0
-        """How often the fence closed since an append was last confirmed. Appends that fail while it is closed do not
+        """How often the fence has closed since the last confirmed append. Appends that fail while it is closed do not
         count."""
         self._tries = 0
-        """How often in a row no ledger could be opened."""
+        """How many tries in a row to open a ledger have failed."""
 
     @property
     def is_storage_down(self) -> bool:
-        """True when applications should be told of the failure; False while the next try is likely to work."""
+        """Whether applications should learn of the failure. It is False while the next try is likely to succeed."""
         return self.state is not FenceState.OPEN and (self._failures > 1 or self._tries > 0)
 
     @property
@@ -71,17 +71,17 @@ class PublishFence:
         return True
 
     def drained(self) -> None:
-        """Called when no append is unanswered any more."""
+        """Called when all appends have been answered."""
         if self.state is FenceState.DRAINING:
             self.state = FenceState.HOLDING if self._failures > 1 else FenceState.TRYING
 
     def held(self) -> None:
-        """Called after `hold_seconds` in HOLDING."""
+        """Called when the topic has been in HOLDING for `hold_seconds`."""
         if self.state is FenceState.HOLDING:
             self.state = FenceState.TRYING
 
     def tried(self, failure: str | None) -> None:
-        """Called after a try to open a ledger: `failure` says why it failed, None means that it succeeded."""
+        """Called after a try to open a ledger. `failure` is the reason why it failed, or None when it succeeded."""
         if self.state is not FenceState.TRYING:
             return
         if failure is None:

@@ -1,5 +1,5 @@
-"""Publish rates: a connection that publishes too fast is not read until the rate allows it again, so no message is
-refused or lost.
+"""Publish rates: the broker stops reading a connection that publishes too fast until the rate allows more, so no
+message is refused or lost.
 
 There is one limiter for a topic's policy, and one for the whole broker. A limiter throttles connections, not producers:
 a connection is one stream of commands, so its other producers and consumers wait too, as with Apache's broker.
@@ -68,7 +68,7 @@ class PublishLimiter:
             cnx.release_reading(self)
 
     def close(self) -> None:
-        """Ends the limit: every throttled connection is read again."""
+        """Ends the limit: the broker reads every throttled connection again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

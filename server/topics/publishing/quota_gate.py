@@ -1,7 +1,7 @@
 """Refuses producers of a topic that is over a backlog quota.
 
-The size of the backlog is known at any time. The age of its oldest message has to be read from the log, so upkeep looks
-at it from time to time, and what it found is kept here.
+The size of the backlog is known at any time. The age of its oldest message has to be read from the log, so upkeep
+computes it from time to time, and the gate keeps the result.
 
 Source: PersistentTopic.checkBacklogQuotaExceeded.
 """
@@ -18,7 +18,7 @@ REFUSAL = "Cannot create producer on topic with backlog quota exceeded"
 
 
 class TopicWithBacklog(Protocol):
-    """What the gate needs of its topic."""
+    """The interface of the topic that the gate uses."""
 
     @property
     def policies(self) -> EffectivePolicies: ...
@@ -37,8 +37,7 @@ class QuotaGate:
         self._topic = topic
         self.oldest = oldest
         self.excess: Excess | None = None
-        """The quota for the age of messages, if the topic was over it when upkeep last looked, and if this quota stops
-        producers."""
+        """The age quota, if upkeep last found the topic over it and the quota stops producers; else None."""
 
     async def oldest_age_seconds(self, time_ms: int) -> float:
         """Returns the age of the oldest message that some durable subscription has not acknowledged, or 0 when there is

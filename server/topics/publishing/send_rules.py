@@ -1,4 +1,4 @@
-"""Decides which SENDs a topic's policies refuse, beyond what the connection checks of every SEND.
+"""Decides which SENDs a topic's policies refuse. The connection has made the checks that apply to every SEND before.
 
 Sources: Producer.checkAndStartPublish, PersistentTopic.publishMessage (isExceedMaximumMessageSize,
 isExceedMaximumDeliveryDelay).
@@ -23,7 +23,8 @@ class SendChecks:
 
     @classmethod
     def of(cls, policies: EffectivePolicies) -> Self | None:
-        """Returns None when the policies ask for no check; messages then take the path that looks at none of them."""
+        """Returns the checks of a topic. Returns None when its policies ask for no check; producers then skip the
+        checks."""
         checks = cls(
             policies.encryption_required,
             max(0, policies.max_message_size),
@@ -32,7 +33,7 @@ class SendChecks:
         return None if checks == cls() else checks
 
     def refusal(self, payload: bytes) -> PulsarError | None:
-        """Returns why a SEND with this payload is refused, or None when it is taken."""
+        """Returns why a SEND with this payload is refused, or None when it is accepted."""
         if self.max_message_size and len(payload) > self.max_message_size:
             return NotAllowed(f"Exceed maximum message size: {len(payload)} of {self.max_message_size} bytes")
         if not self.encryption_required and not self.max_delay_ms:

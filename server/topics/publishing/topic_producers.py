@@ -78,11 +78,11 @@ class TopicProducers:
         self.last_publish_ms = 0
         self.fence = PublishFence()
         self.is_checked = False
-        """Whether each SEND must be looked at, because `dedup` or `checks` is set. `check` sets all three."""
+        """Whether each SEND must be checked, because `dedup` or `checks` is set. The method `check` sets all three."""
         self.dedup: Deduplication | None = None
         self.checks: SendChecks | None = None
         self.limiters: tuple[PublishLimiter, ...] = ()
-        """The limiter of the topic's publish rate and that of the whole broker, as far as there are such limits."""
+        """The limiters of the topic's publish rate and of the broker's, without those that are not set."""
         self.access: ProducerAccess[_WaitingProducer] = ProducerAccess(_stored_epoch(ledger))
         self._topic_name = topic_name
         self._owner = owner
@@ -134,8 +134,8 @@ class TopicProducers:
         return producer
 
     async def _free_name(self, producer: Producer) -> None:
-        """Returns when the producer's name is free: replaces an older connection of the same producer, and closes one
-        whose client is dead. After the last await all checks were made again. Raises PulsarError, among them
+        """Waits until the producer's name is free. Replaces an older connection of the same producer, and closes a
+        producer whose client is dead. Makes all checks again after each await. Raises PulsarError, among them
         ProducerBusy."""
         while True:
             self._check_open()
@@ -166,8 +166,8 @@ class TopicProducers:
             raise ServiceNotReady("Deduplication is being turned on")
 
     def remove(self, producer: Producer) -> None:
-        """Called when a producer is closed. Its name is free from now on, and if it was the last one, the next producer
-        that waits for exclusive access gets it."""
+        """Called when a producer is closed. Its name is free from now on, and if it was the last producer, the next one
+        that waits for exclusive access gets access."""
         if self.by_name.get(producer.name) is not producer:
             return
         del self.by_name[producer.name]
@@ -251,7 +251,7 @@ class TopicProducers:
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def check(self, dedup: Deduplication | None, checks: SendChecks | None) -> None:
-        """Sets what SENDs are checked against from now on; None and None mean that they are not looked at."""
+        """Sets the checks that SENDs pass from now on; with None and None they pass none."""
         self.dedup, self.checks = dedup, checks
         self.is_checked = dedup is not None or checks is not None
         if dedup is not None:
@@ -299,7 +299,7 @@ class TopicProducers:
         self._answered()
 
     def failed(self, error: ManagedLedgerError) -> None:
-        """Called when a group was not stored, or only a part of it was."""
+        """Called when a group was not stored, or was stored only in part."""
         if isinstance(error, ManagedLedgerTerminated):
             self.disconnect_all()
         elif not error.retriable:
@@ -358,7 +358,7 @@ class TopicProducers:
             producer.counters.roll(elapsed_s)
 
     def close(self) -> None:
-        """Called when the topic closes, after which it takes no producer any more."""
+        """Called when the topic closes. From then on the topic admits no producer."""
         self.limit(PublishRate(), None)
         if self._recovering is not None:
             self._recovering.cancel()

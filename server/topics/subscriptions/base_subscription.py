@@ -1,4 +1,5 @@
-"""What the subscriptions of both domains share: their consumers, who may join them, and what they sent together."""
+"""What the subscriptions of both domains share: their consumers, the rules for admitting a consumer, and the counters
+of all consumers together."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -30,7 +31,7 @@ class SubscriptionTopic(ConsumerTopic, Protocol):
 
     @property
     def subscriptions(self) -> Mapping[str, object]:
-        """The subscriptions that exist, by name. A subscription that is not among them any more was deleted."""
+        """The subscriptions that exist, by name. A deleted subscription is not among them."""
 
 
 class BaseSubscription(ABC):
@@ -42,7 +43,7 @@ class BaseSubscription(ABC):
         self.cursor = cursor
         self.consumers: list[Consumer] = []
         self.sub_type: SubType.ValueType | None = None
-        """The type of the consumers that are, or were last, connected."""
+        """The type of the consumers that are connected, or of those that were connected last."""
         self._counters_of_gone = ConsumerCounters()
 
     def __str__(self) -> str:
@@ -56,7 +57,7 @@ class BaseSubscription(ABC):
     @property
     @abstractmethod
     def active_consumer(self) -> Consumer | None:
-        """The consumer that gets everything; None for types that share the messages among several."""
+        """Returns the consumer that gets everything; None for the types that share messages among several consumers."""
 
     @property
     @abstractmethod
@@ -66,15 +67,15 @@ class BaseSubscription(ABC):
     @property
     @abstractmethod
     def last_active_ms(self) -> int:
-        """When a consumer came or left last, in ms since the epoch."""
+        """When a consumer last connected or left, in ms since the epoch."""
 
     @property
     def _is_fenced(self) -> bool:
-        """Whether the subscription is deleted: nobody is attached, and nothing changes any more."""
+        """Whether the subscription has ended: no consumer is attached to it, and nothing in it changes any more."""
         return self.topic.subscriptions.get(self.name) is not self
 
     def counters_out(self) -> ConsumerCounters:
-        """Returns the sums over all consumers that are or were connected."""
+        """Returns the sums of the counters of all consumers that are or were connected."""
         result = ConsumerCounters()
         result.add(self._counters_of_gone)
         for consumer in self.consumers:
@@ -82,24 +83,24 @@ class BaseSubscription(ABC):
         return result
 
     def roll_rates(self, elapsed_s: float) -> None:
-        """Makes the rates those of the last `elapsed_s` seconds."""
+        """Computes the rates over the last `elapsed_s` seconds."""
         for consumer in self.consumers:
             consumer.counters.roll(elapsed_s)
 
     @abstractmethod
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
-        """Tells the parts that keep something made of policies."""
+        """Updates the parts that were built from the old policies."""
 
     # --- consumers ---------------------------------------------------------------------------------------------------
 
     @abstractmethod
     async def add_consumer(self, consumer: Consumer) -> None:
-        """Attaches a consumer. Waits while the connection of an Exclusive consumer that is connected already is probed.
-        Raises ConsumerBusy, ConsumerAssignFault, ServiceNotReady."""
+        """Attaches a consumer. If an Exclusive consumer is connected already, waits until its connection has been
+        probed. Raises ConsumerBusy, ConsumerAssignFault, ServiceNotReady."""
 
     def _check_admits(self, consumer: Consumer) -> None:
-        """Raises ServiceNotReady when the subscription is gone; ConsumerBusy when the consumer does not go with those
-        that are connected, or when they are as many as policies allow."""
+        """Raises ServiceNotReady when the subscription has ended, and ConsumerBusy when the consumer's type conflicts
+        with that of the connected consumers, or when these are as many as the policies allow."""
         if self._is_fenced or not self.topic.is_open:
             raise ServiceNotReady("Subscription is fenced")
         if not self.consumers:
@@ -113,11 +114,12 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     def _difference_from(self, consumer: Consumer) -> str | None:
-        """Returns why the consumer's type does not go with that of the connected ones; None when it does."""
+        """Returns why the consumer's type conflicts with that of the connected consumers; None when it does not
+        conflict."""
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """Detaches a consumer: what it held goes to the others. A subscription that is not durable ends with its last
-        consumer. Idempotent."""
+        """Detaches a consumer. The messages that it held go to the other consumers. A subscription that is not durable
+        ends with its last consumer. Idempotent."""
         if consumer.is_closed:
             return
         consumer.is_closed = True
@@ -131,10 +133,10 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     def _detach(self, consumer: Consumer) -> None:
-        """Takes a consumer away from the part that sends to it, and notes the time."""
+        """Removes a consumer from the part that sends to it, and notes the time."""
 
     def _last_consumer_left(self) -> None:
-        """The last consumer was detached just now."""
+        """Called when the last consumer has just been detached."""
         self.forget_if_left()
 
     @abstractmethod
@@ -150,7 +152,7 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     def consumer_may_take(self, consumer: Consumer) -> None:
-        """A consumer got permits, or its connection takes bytes again."""
+        """Called when a consumer got permits or its connection became writable again."""
 
     # --- what clients ask for ----------------------------------------------------------------------------------------
 
@@ -171,13 +173,13 @@ class BaseSubscription(ABC):
         """Moves the subscription. Raises PulsarError."""
 
     async def unsubscribe(self, consumer: Consumer, force: bool) -> None:
-        """Deletes the subscription because one of its consumers asks. Raises MetadataFault when it has other consumers,
-        unless `force` disconnects them; and what `delete` raises."""
+        """Deletes the subscription because one of its consumers asks. Raises MetadataFault when the subscription has
+        other consumers, unless `force` disconnects them. Also raises the errors of `delete`."""
         if not force and (len(self.consumers) > 1 or self.active_consumer not in (None, consumer)):
             raise MetadataFault("Unconnected or shared consumer attempting to unsubscribe")
         await self.delete(but=consumer)
 
     @abstractmethod
     async def delete(self, but: Consumer | None = None) -> None:
-        """Disconnects everybody and deletes the subscription. `but` is not told, because it asked for that. Raises
-        PulsarError."""
+        """Disconnects all consumers and deletes the subscription. The consumer `but` is not told, because its client
+        asked for the deletion. Raises PulsarError."""

@@ -1,5 +1,5 @@
-"""Shared subscriptions: all chunks of a message go to the consumer that got the first one, because that consumer puts
-them together.
+"""Shared subscriptions: all chunks of a message go to the consumer that got the first chunk, because a consumer needs
+all of them to assemble the message.
 
 Plain data, no I/O. Source: SharedConsumerAssignor (PIP-37 on Shared subscriptions).
 """
@@ -11,26 +11,27 @@ from magnetar.server.topics.subscriptions.redelivery import ReplayQueue
 from pulsar_proto.records.payload import MessageChunk
 
 MESSAGES_MAX = 1_000
-"""How many messages may have chunks on their way. Beyond that the oldest one is forgotten: its remaining chunks go to
+"""How many incomplete messages are remembered. Beyond that the oldest one is forgotten, and its remaining chunks go to
 any consumer."""
 
 
 class ChunkOwners:
-    """Which consumer gets the chunks of each message that is on its way."""
+    """Remembers the consumer of each message whose chunks were sent only in part."""
 
     __slots__ = ("_owners", "waiting")
 
     def __init__(self) -> None:
         self._owners: dict[bytes, Consumer] = {}
         self.waiting: dict[Consumer, ReplayQueue] = {}
-        """Chunks whose owner took nothing when they were due to be sent."""
+        """Chunks whose owner could take nothing when they were due to be sent."""
 
     def owner(self, chunk: MessageChunk) -> Consumer | None:
-        """Returns the consumer that has the first chunk of the message; None when the first chunk was not sent."""
+        """Returns the consumer that got the first chunk of the message; None when the first chunk was not sent."""
         return self._owners.get(chunk.uuid)
 
     def sent(self, chunk: MessageChunk, consumer: Consumer) -> None:
-        """The chunk goes to `consumer`, which owns the rest of the message from now on. The last chunk ends that."""
+        """Called when a chunk is sent to `consumer`, which owns the rest of the message from now on. The last chunk
+        ends the ownership."""
         if chunk.is_last:
             self._owners.pop(chunk.uuid, None)
         elif chunk.uuid not in self._owners:
@@ -39,11 +40,12 @@ class ChunkOwners:
             self._owners[chunk.uuid] = consumer
 
     def wait(self, consumer: Consumer, ledger_id: int, entry_id: int) -> None:
-        """The owner of a chunk takes nothing now: the chunk waits until it does."""
+        """Called when the owner of a chunk can take nothing now: the chunk waits until it can."""
         self.waiting.setdefault(consumer, ReplayQueue()).add(ledger_id, (entry_id,))
 
     def ready(self) -> Iterator[tuple[int, Sequence[int]]]:
-        """Yields the chunks that wait no longer, because their owner takes messages again, as (ledger, entries)."""
+        """Yields, as (ledger, entries), the chunks that need not wait any more because their owner takes messages
+        again."""
         for consumer in list(self.waiting):
             if consumer.can_take:
                 yield from self.waiting.pop(consumer).drain()
@@ -51,8 +53,8 @@ class ChunkOwners:
                 consumer.watch_writable()
 
     def gone(self, consumer: Consumer) -> Iterator[tuple[int, Sequence[int]]]:
-        """The consumer left: its messages have no owner any more. Yields the chunks that waited for it; they go to any
-        consumer."""
+        """Called when a consumer has left: its messages have no owner any more. Yields the chunks that waited for the
+        consumer; they go to any consumer."""
         self._owners = {uuid: owner for uuid, owner in self._owners.items() if owner is not consumer}
         queue = self.waiting.pop(consumer, None)
         if queue is not None:

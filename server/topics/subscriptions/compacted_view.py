@@ -2,7 +2,8 @@
 written.
 
 For the dispatcher it takes the place of the managed ledger. Messages that were trimmed from the log are still in the
-compacted ledger: a consumer that begins at the earliest message, or at one that was trimmed, begins there.
+compacted ledger: a consumer that asks for the earliest message, or for one that was trimmed, begins in the compacted
+ledger.
 
 Sources: CompactedTopicUtils.asyncReadCompactedEntries, PersistentDispatcherSingleActiveConsumer.readMoreEntries.
 """
@@ -26,7 +27,7 @@ from pulsar_proto.ids import Position
 
 
 class SparseRun(EntryRun):
-    """Entries of one ledger of the log, with others missing in between. `entries` are payloads alone."""
+    """Entries of one ledger of the log, not necessarily consecutive. `entries` holds their payloads."""
 
     __slots__ = ("entry_ids", "remaining")
 
@@ -36,7 +37,8 @@ class SparseRun(EntryRun):
         super().__init__(ledger_id, entry_ids[0], payloads, 0)
         self.entry_ids = entry_ids
         self.remaining = remaining
-        """(ledger, entry) of each batch that compaction took messages out of -> the indexes that are left, as bits."""
+        """For each batch from which compaction removed messages: (ledger, entry) -> the remaining batch indexes, as
+        bits."""
 
     @property
     def end_entry_id(self) -> int:
@@ -44,8 +46,8 @@ class SparseRun(EntryRun):
 
 
 class CompactedView:
-    """The view of one subscription. Its methods have the names of `ManagedLedger` and of `Cursor`, in whose places it
-    stands."""
+    """The view of one subscription. The dispatcher uses it in place of the `ManagedLedger` and the `Cursor`, so its
+    methods have their names."""
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class CompactedView:
         cursor: Cursor,
         sought: Position | None = None,
     ) -> None:
-        """`name` is the subscription's, for errors; `sought` is where its last seek went."""
+        """`name` is the subscription's name, for errors; `sought` is the target of its last seek."""
         self._sought = sought
         self._name = name
         self._ledger = ledger
@@ -65,7 +67,7 @@ class CompactedView:
         """Where the last read ended: (the compacted ledger, the position in the log behind it, the index of the next
         entry)."""
         self._remaining: dict[tuple[int, int], int] = {}
-        """`SparseRun.remaining` of what was taken last."""
+        """The `SparseRun.remaining` of the run that was sent last."""
 
     # --- as the managed ledger ---------------------------------------------------------------------------------------
 
@@ -99,13 +101,13 @@ class CompactedView:
             # Meanwhile what stood at `position` may have been compacted and trimmed: look again.
 
     def _after_horizon(self, position: Position) -> Position:
-        """Returns the first position that was not compacted."""
+        """Returns the first position after the part of the log that compaction has processed."""
         horizon = self._compaction.horizon
         return position if horizon is None else Position(horizon.ledger_id, horizon.entry_id + 1)
 
     async def _read_kept(self, position: Position, max_entries: int, max_bytes: int) -> SparseRun | None:
-        """Returns None when the compacted ledger has nothing at or after the position, or another one took its place
-        meanwhile."""
+        """Reads from the compacted ledger. Returns None when it has nothing at or after the position, or when another
+        compacted ledger has replaced it meanwhile."""
         compacted = await self._compaction.compacted()
         if compacted is None:
             return None
@@ -124,7 +126,7 @@ class CompactedView:
     async def _read_compacted(
         self, compacted: CompactedLedger, position: Position, max_entries: int, max_bytes: int
     ) -> SparseRun | None:
-        """Returns None when compaction left nothing of what stood at `position` or after it."""
+        """Reads from `compacted`. Returns None when compaction kept no message at or after `position`."""
         index = await self._index_of(compacted, position)
         found = await compacted.read(index, max_entries, max_bytes)
         if not found:
@@ -137,7 +139,7 @@ class CompactedView:
         return run
 
     async def _masks(self, kept: Sequence[KeptMessage]) -> dict[tuple[int, int], int]:
-        """Returns which indexes are left, of each batch that compaction took messages out of."""
+        """Returns, for each batch from which compaction removed messages, the remaining batch indexes."""
         turns = Turns()
         masks = {}
         for position, payload in kept:
@@ -165,15 +167,15 @@ class CompactedView:
     # --- as the cursor -----------------------------------------------------------------------------------------------
 
     def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
-        """A read that begins before the mark-delete reads what was trimmed, not what was acknowledged: there,
-        everything counts as unacknowledged."""
+        """Returns the unacknowledged runs. Before the mark-delete position every entry counts as unacknowledged,
+        because a read that begins there wants trimmed messages, whether they were acknowledged or not."""
         if Position(ledger_id, first) <= self._cursor.mark_delete:
             return [(first, count)]
         return self._cursor.unacked_runs(ledger_id, first, count)
 
     def ack_set_of(self, ledger_id: int, entry_id: int) -> Sequence[int] | None:
-        """Messages that compaction took out of a batch count as acknowledged. Java's clients know that they are none,
-        but C++ clients would show them as empty messages."""
+        """Returns the entry's ack set. Messages that compaction removed from a batch count as acknowledged: Java
+        clients skip them anyway, but C++ clients would deliver them as empty messages."""
         words = self._cursor.ack_set_of(ledger_id, entry_id)
         mask = self._remaining.get((ledger_id, entry_id))
         if mask is None:
@@ -181,7 +183,8 @@ class CompactedView:
         return words_of_mask(mask if words is None else mask & mask_of_words(words)) or [0]
 
     def start(self, asked: Position | None) -> Position:
-        """Returns where reading begins for a consumer that asked for messages from `asked` on (None: only new ones)."""
+        """Returns the position where reading begins for a consumer that asked for messages from `asked` on; None asks
+        for new messages only."""
         mark_delete = self._cursor.mark_delete
         asked = asked if self._sought is None else self._sought
         if asked is not None and begins_in_the_past(

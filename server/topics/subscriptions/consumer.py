@@ -1,7 +1,7 @@
 """One consumer: its permits, the messages that it holds unacknowledged, and the MESSAGE frames that go to it.
 
-A permit is a message, not an entry. A dispatcher asks `can_take`, then calls `take` and `write`. Everything that
-concerns more than this consumer is its subscription's.
+A permit is a message, not an entry. A dispatcher asks `can_take`, then calls `take` and `write`. Whatever concerns
+several consumers is the task of the subscription.
 
 Sources: Consumer.sendMessages, flowPermits, individualAckNormal, redeliverUnacknowledgedMessages.
 """
@@ -34,15 +34,15 @@ FIRST_VERSION_WITH_ACTIVE_CONSUMER_CHANGE = 12
 FIRST_VERSION_WITH_END_OF_TOPIC = 9
 
 LISTENS_AFTER_S = 1.0
-"""If a client gives no permits, it is told who is active this long after its SUBSCRIBE. Apache takes at least as long
-to tell it."""
+"""If a client sends no FLOW, it learns which consumer is active this many seconds after its SUBSCRIBE. Apache's broker
+takes at least as long."""
 
 SubType = pb.CommandSubscribe.SubType
 
 
 def start_asked_by(command: pb.CommandSubscribe) -> Position | None:
-    """Returns from where on a consumer wants messages if its subscription is new: EARLIEST, a message, or None for only
-    new ones."""
+    """Returns where a new subscription of this consumer begins: EARLIEST, the position of a message, or None for new
+    messages only."""
     if command.HasField("start_message_id"):
         position = position_of(command.start_message_id)
         return None if position == LATEST else position
@@ -107,33 +107,34 @@ class Consumer:
             command.consumer_epoch if single_active and command.HasField("consumer_epoch") else None
         )
         self.key_shared = AUTO_SPLIT
-        """How a Key_Shared subscription shares out its keys. All of its consumers must agree."""
+        """How a Key_Shared subscription shares out its keys. All consumers of the subscription must agree."""
         self.hash_ranges: Sequence[SlotRange] = ()
         if command.HasField("keySharedMeta"):
             meta = command.keySharedMeta
             self.key_shared = KeySharedPolicy(meta.keySharedMode == pb.STICKY, meta.allowOutOfOrderDelivery)
             self.hash_ranges = [(each.start, each.end) for each in meta.hashRanges[: SLOTS + 1]]
         self.permits = 0
-        """How many messages it takes. Below zero after a batch that held more than the permits that were left."""
+        """How many messages the client still allows. It is negative after a batch that held more messages than permits
+        were left."""
         self.pending: PendingAcks | None = None if single_active else PendingAcks()
-        """The entries that it holds unacknowledged. None on types where one consumer gets everything: there the cursor
-        says enough."""
+        """The entries that the consumer holds unacknowledged. It is None on types where one consumer gets everything:
+        the cursor is enough there."""
         self.blocked = False
-        """Whether it holds too many unacknowledged messages. Permits that come meanwhile are kept aside."""
+        """Whether the consumer holds too many unacknowledged messages. Permits that arrive meanwhile are kept aside."""
         self.average = EntryAverage()
         self.counters = ConsumerCounters()
         self.is_closed = False
         self.told_end = False
         self.read_compacted: bool = command.read_compacted
         self.start_asked = start_asked_by(command)
-        """From where on it wants messages if its subscription is new; None for only new ones."""
+        """Where a new subscription of this consumer begins; None for new messages only."""
         self.takes_any_schema: bool = command.schema.type == pb.Schema.AutoConsume
-        """Whether it asks for each message's schema and has none of its own."""
+        """Whether the client has no schema of its own and asks for the schema of each message (AUTO_CONSUME)."""
         self._framer = MessageFramer(self.consumer_id, partition)
         self._unacked_max = unacked_max
         self._listens = False
-        """Whether the client has read the answer to SUBSCRIBE, which its first permits show. The Go client drops what
-        comes before that."""
+        """Whether the client has read the answer to SUBSCRIBE, which its first permits show. The Go client drops
+        commands that arrive before that."""
         self._active_untold: bool | None = None
         self._blocked_permits = 0
         self._watches_writable = False
@@ -144,8 +145,8 @@ class Consumer:
     # --- what the client sends ---------------------------------------------------------------------------------------
 
     def set_unacked_max(self, unacked_max: int) -> None:
-        """Sets how many messages it may hold unacknowledged; 0 means no limit. That holds at once, and counts what was
-        sent before."""
+        """Sets how many messages the consumer may hold unacknowledged; 0 means no limit. The new limit holds at once,
+        also for messages that were sent before."""
         self._unacked_max = unacked_max
         if self.pending is None:
             return
@@ -155,7 +156,7 @@ class Consumer:
             self.blocked = True
 
     def flow(self, permits: int) -> None:
-        """The client allows `permits` > 0 more messages."""
+        """Called when the client sends FLOW: it allows `permits` > 0 more messages."""
         if self.is_closed:
             return
         self.counters.flowed()
@@ -168,8 +169,8 @@ class Consumer:
             self.subscription.consumer_may_take(self)
 
     def ack(self, command: pb.CommandAck) -> Awaitable[None] | None:
-        """Applies an ACK. For one with a request id it returns an awaitable that ends when all of it is durable;
-        ACK_RESPONSE is due then. Raises NotAllowed."""
+        """Applies an ACK. If the ACK has a request id, returns an awaitable that ends when the acknowledgements are
+        durable; the caller then answers with ACK_RESPONSE. Raises NotAllowed."""
         if self.is_closed:
             return None
         if command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
@@ -190,8 +191,8 @@ class Consumer:
             await self.subscription.cursor.persisted()
 
     def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
-        """Everything unacknowledged, or the listed messages, comes again. Where the order counts, a list means
-        everything, too (PersistentDispatcherSingleActiveConsumer.redeliverUnacknowledgedMessages)."""
+        """Delivers all unacknowledged messages again, or only the listed ones. For the types that keep the order, a
+        list means all messages, too (PersistentDispatcherSingleActiveConsumer.redeliverUnacknowledgedMessages)."""
         if self.is_closed:
             return
         if self.epoch is not None and command.HasField("consumer_epoch"):
@@ -206,12 +207,13 @@ class Consumer:
         await self.subscription.unsubscribe(self, force)
 
     async def seek(self, command: pb.CommandSeek) -> None:
-        """Disconnects all consumers, then moves the subscription. SUCCESS is due when that is done. Raises
-        PulsarError."""
+        """Disconnects all consumers, then moves the subscription. The caller answers with SUCCESS when this returns.
+        Raises PulsarError."""
         await self.subscription.seek(command)
 
     async def last_message_id(self) -> tuple[Position, int, int, Position]:
-        """Returns (the last message or (-1, -1), the partition, its last batch index or -1, the mark-delete)."""
+        """Returns (the last message, the partition, its last batch index, the mark-delete). A missing message is (-1,
+        -1); an entry that is no batch has the batch index -1."""
         topic, cursor = self.subscription.topic, self.subscription.cursor
         mark_delete = cursor.mark_delete
         if self.read_compacted:
@@ -221,24 +223,26 @@ class Consumer:
         return position, topic.name.partition_index, batch_index, mark_delete
 
     def close(self) -> None:
-        """The client closed the consumer or is gone: what it holds goes to others. Idempotent."""
+        """Called when the client closed the consumer or has disconnected. The messages that it holds go to other
+        consumers. Idempotent."""
         self.subscription.remove_consumer(self)
 
     # --- for dispatchers ---------------------------------------------------------------------------------------------
 
     @property
     def can_take(self) -> bool:
-        """Whether it has permits, is not blocked, and its connection takes bytes."""
+        """Whether the consumer has permits, is not blocked, and has a writable connection."""
         return self.permits > 0 and not self.blocked and self.cnx.is_writable
 
     @property
     def entries(self) -> float:
-        """About how many entries use up its permits, if it can take any."""
+        """Estimates how many entries use up the consumer's permits, provided that it can take any."""
         return self.permits / self.average.value
 
     @property
     def room(self) -> int:
-        """How many messages may be sent to it now, by its permits and by the limit of unacknowledged messages."""
+        """Returns how many messages may be sent to the consumer now, by its permits and by the limit of unacknowledged
+        messages."""
         if self.blocked:
             return 0
         if self._unacked_max and self.pending is not None:
@@ -250,7 +254,8 @@ class Consumer:
         return 0 if self.pending is None else self.pending.messages
 
     def watch_writable(self) -> None:
-        """If the connection is the only obstacle, arranges that the dispatcher is woken when it takes bytes again."""
+        """If nothing but the connection keeps the consumer from taking messages, arranges that the dispatcher is woken
+        when the connection is writable again."""
         if not self._watches_writable and self.permits > 0 and not self.blocked and not self.cnx.is_writable:
             self._watches_writable = True
             self.cnx.when_writable(self._writable_again)
@@ -275,8 +280,8 @@ class Consumer:
     def write(
         self, messages: OutgoingMessages, start: int, stop: int, redelivery_counts: Mapping[int, int] | None = None
     ) -> None:
-        """Sends the entries [start, stop) in one write. It comes last, because a connection that closes takes the
-        consumer away."""
+        """Sends the entries [start, stop) in one write. Callers do this last, because the connection may close, which
+        removes the consumer."""
         ledger_id = messages.ledger_id
         entry_ids, payloads = messages.entry_ids, messages.payloads
         if start or stop != len(payloads):
@@ -300,7 +305,7 @@ class Consumer:
 
     def unblock(self, *, at_half: bool = True) -> bool:
         """Unblocks the consumer if it holds few enough unacknowledged messages: at most half of the limit (`at_half`),
-        or less than the limit. Returns whether it was blocked and is not any more."""
+        or less than the limit. Returns True when it was blocked before and is not any more."""
         if not self.blocked or self.pending is None:
             return False
         limit = self._unacked_max // 2 if at_half else self._unacked_max - 1
@@ -334,8 +339,8 @@ class Consumer:
             self.tell_active(untold)
 
     def tell_end(self) -> None:
-        """Says that the topic is terminated and everything is acknowledged. Says it once, because the C++ client
-        reconnects all of its producers and consumers each time."""
+        """Tells the client that the topic is terminated and everything is acknowledged. It does so only once, because
+        the C++ client reconnects all of its producers and consumers each time."""
         if not self.told_end and self.cnx.protocol_version >= FIRST_VERSION_WITH_END_OF_TOPIC:
             self.told_end = True
             self.cnx.write(reached_end_of_topic_frame(self.consumer_id))
@@ -346,7 +351,8 @@ class Consumer:
             self.subscription.consumer_may_take(self)
 
     def _for_old_client(self, payloads: list[bytes], messages: int) -> list[bytes]:
-        """Below protocol 11 clients know no checksums. Below 4 they know no batches: such a connection is closed."""
+        """Adapts messages to an old client: clients below protocol version 11 know no checksums. Clients below version
+        4 know no batches; a batch closes their connection."""
         if self.cnx.protocol_version < FIRST_VERSION_WITH_BATCHES and messages > len(payloads):
             self.cnx.close("the client is too old for batched messages")
         return [payload[skip_checksum(payload) :] for payload in payloads]

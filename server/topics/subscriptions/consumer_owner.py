@@ -33,12 +33,13 @@ class ConsumerTopic(Protocol):
     def name(self) -> TopicName: ...
 
     async def last_message_id(self) -> tuple[Position, int]:
-        """Returns the last message and its last batch index, see `BaseTopic`."""
+        """Returns the last message and its last batch index; see `BaseTopic`."""
 
     async def last_message_id_compacted(
         self, asked: Position | None, cursor: SubscriptionCursor
     ) -> tuple[Position, int, Position]:
-        """Returns the same for a consumer that reads compacted, and the mark-delete as that consumer sees it."""
+        """Does the work of `last_message_id` for a consumer with `read_compacted`. Also returns the mark-delete
+        position as that consumer sees it."""
 
 
 class ConsumerOwner(Protocol):
@@ -54,7 +55,7 @@ class ConsumerOwner(Protocol):
     def type_name(self) -> str: ...
 
     def consumer_may_take(self, consumer: "Consumer") -> None:
-        """The consumer got permits, or its connection takes bytes again."""
+        """Called when the consumer got permits or its connection became writable again."""
 
     def ack_cumulative(self, consumer: "Consumer", message_id: pb.MessageIdData) -> None: ...
 
@@ -63,7 +64,7 @@ class ConsumerOwner(Protocol):
     def redeliver(self, consumer: "Consumer", message_ids: Sequence[pb.MessageIdData]) -> None: ...
 
     def remove_consumer(self, consumer: "Consumer") -> None:
-        """The consumer is closed. Idempotent."""
+        """Called when the consumer is closed. Idempotent."""
 
     async def unsubscribe(self, consumer: "Consumer", force: bool) -> None:
         """Deletes the subscription. Raises PulsarError."""

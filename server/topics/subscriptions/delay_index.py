@@ -1,10 +1,10 @@
-"""When the delayed messages of one topic are due: one index, however many subscriptions wait for them.
+"""Knows when the delayed messages of one topic are due. One index serves all subscriptions of the topic.
 
 A message costs about sixteen bytes: two parallel arrays hold its time and its position, sorted by time. The arrays are
 cut into segments, so that adding a message moves at most one segment. One bitmap per ledger says which entries are in
 the index: adding an entry again has no effect, and dispatchers pass over runs of delayed entries at once.
 
-The index holds nothing that is not in the log: what is lost with the process is found again by reading.
+The index holds nothing that is not in the log: after a restart it is filled again by reading.
 
 Pure. Apache's InMemoryDelayedDeliveryTracker and BucketDelayedDeliveryTracker keep one index per subscription and round
 the times to ticks.
@@ -21,7 +21,8 @@ from pulsar_proto.ids import Position
 
 SEGMENT_ENTRIES_MAX = 2_048
 ENTRIES_MAX = 5_000_000
-"""At about 17 bytes each. A full index refuses more, and dispatchers then read no further until something is due."""
+"""How many entries the index holds, at about 17 bytes each. A full index refuses further entries, and dispatchers then
+stop reading until an entry is due."""
 
 _ENTRY_BITS = 32
 _ENTRY_MASK = (1 << _ENTRY_BITS) - 1
@@ -39,7 +40,7 @@ class _Segment:
 
 
 class DelayIndex:
-    """Times are ms since the epoch."""
+    """The delayed entries of one topic. Times are ms since the epoch."""
 
     __slots__ = ("_count", "_entries_max", "_last_times", "_ledger_ids", "_numbers", "_segments", "bitmaps")
 
@@ -93,8 +94,8 @@ class DelayIndex:
         return self._segments[0].times[0] if self._segments else None
 
     def pop_due(self, now_ms: int, entries_max: int) -> dict[int, list[int]]:
-        """Takes out what is due, the earliest first and at most `entries_max` entries. Returns ledger -> sorted
-        entries."""
+        """Removes the entries that are due, the earliest first and at most `entries_max` of them. Returns ledger ->
+        sorted entries."""
         due: dict[int, list[int]] = {}
         while self._segments and entries_max > 0:
             segment = self._segments[0]
@@ -125,7 +126,7 @@ class DelayIndex:
         return due
 
     def forget_before(self, ledger_id: int) -> None:
-        """The ledgers before `ledger_id` were deleted: forgets their entries."""
+        """Called when the ledgers before `ledger_id` were deleted: forgets their entries."""
         gone = [known for known in self.bitmaps if known < ledger_id]
         for known in gone:
             del self.bitmaps[known]
@@ -133,8 +134,8 @@ class DelayIndex:
             self._drop_unknown()
 
     def pass_over(self, position: Position) -> Position:
-        """Returns the first position at or after `position`, in the same ledger, that is not in the index. There need
-        not be an entry."""
+        """Returns the first position at or after `position`, in the same ledger, that is not in the index. The log need
+        not have an entry there."""
         bitmap = self.bitmaps.get(position.ledger_id)
         if bitmap is None or position.entry_id not in bitmap:
             return position
@@ -149,7 +150,7 @@ class DelayIndex:
                 yield ledger_id, bitmap & BitMap(range(max(0, position.entry_id)))
 
     def _drop_unknown(self) -> None:
-        """Drops from the segments what the bitmaps do not have any more."""
+        """Removes from the segments the entries that are no longer in the bitmaps."""
         old, self._segments, self._last_times, self._count = self._segments, [], [], 0
         for segment in old:
             for due_ms, place in zip(segment.times, segment.places, strict=True):

@@ -2,13 +2,13 @@
 when they are.
 
 The dispatcher that reads a message before its time adds it to the topic's index (`delay_index`) and reads on. When the
-message is due, it leaves the index, and every dispatcher that has passed over it (its read position is behind the
-message) sends it before anything new. A subscription without consumers needs nothing: when a consumer comes, it reads
-again from the first unacknowledged message, as after a restart.
+message is due, it leaves the index, and every dispatcher that has passed over it (whose read position is after the
+message) sends it before any new message. A subscription without consumers needs nothing: when a consumer comes, it
+reads again from the first unacknowledged message, as after a restart.
 
-Messages come at the millisecond of this machine's clock; Apache's grain, `delayedDeliveryTickTimeMillis`, is not
-needed. Exclusive and Failover ignore delays, as in Apache (AbstractBaseDispatcher.trackDelayedDelivery).
-"""
+Messages are due to the millisecond, by this machine's clock; Apache's `delayedDeliveryTickTimeMillis`, which makes
+delays coarser, has no effect. Exclusive and Failover ignore delays, as in Apache
+(AbstractBaseDispatcher.trackDelayedDelivery)."""
 
 import asyncio
 import logging
@@ -21,17 +21,17 @@ from magnetar.server.topics.subscriptions.delay_index import DelayIndex
 log = logging.getLogger(__name__)
 
 AT_ONCE_MAX = 5_000
-"""How many messages leave the index before the loop serves others."""
+"""How many messages leave the index before the event loop runs other tasks."""
 
 LOOK_SECONDS_MAX = 60.0
-"""No timer is longer, because the clock may be set meanwhile."""
+"""The longest timer. A timer ends early to look at the clock again, because somebody may set the clock meanwhile."""
 
 
 class DelayingDispatcher(Protocol):
-    """A dispatcher that obeys delays, as the delayed delivery sees it."""
+    """A dispatcher that obeys delays, as `DelayedDelivery` sees it."""
 
     def due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """The time of these entries has come. The dispatcher sends those that it has passed over."""
+        """Called when the time of these entries has come. The dispatcher sends those that it has passed over."""
 
     def kick(self) -> None: ...
 
@@ -58,8 +58,8 @@ class DelayedDelivery:
         first_ledger: Callable[[], int],
         enabled: bool,
     ) -> None:
-        """`dispatchers()` returns those of the topic's subscriptions that have consumers; `first_ledger()` the oldest
-        ledger that was not deleted."""
+        """`dispatchers()` returns the dispatchers of the topic's subscriptions that have consumers. `first_ledger()`
+        returns the oldest ledger that was not deleted."""
         self.index = DelayIndex()
         self.is_enabled = enabled
         self.clock_ms = now_ms
@@ -71,8 +71,8 @@ class DelayedDelivery:
         self._warned_full = False
 
     def delay(self, ledger_id: int, entry_id: int, due_ms: int) -> bool:
-        """Remembers that the message is not due before `due_ms`. Returns False when the index is full: the caller tries
-        again after something was due."""
+        """Remembers that the message is not due before `due_ms`. Returns False when the index is full; the caller tries
+        again after an entry was due."""
         if not self.index.add(ledger_id, entry_id, due_ms):
             if not self._warned_full:
                 self._warned_full = True
@@ -85,7 +85,7 @@ class DelayedDelivery:
         return True
 
     def enable(self, enabled: bool) -> None:
-        """Turns delays on or off, by policy. Turned off, everything that waits is due at once."""
+        """Turns delays on or off, by policy. When delays are turned off, all waiting messages are due at once."""
         if enabled != self.is_enabled:
             self.is_enabled = enabled
             if not enabled and self.index:

@@ -25,19 +25,19 @@ class DispatchLimits:
         return len(self._throttles)
 
     def follow(self, policies: EffectivePolicies) -> None:
-        """The policies that hold from now on."""
+        """Applies the policies that hold from now on."""
         self._policies = policies
 
     def of(self, subscription: str) -> tuple[Throttle, ...]:
-        """Returns all throttles that hold for a subscription: mostly none. All subscriptions of the topic share the
-        topic's."""
+        """Returns all throttles that hold for a subscription; most have none. The topic's throttle is shared by all of
+        its subscriptions."""
         policies = self._policies
         rates = ((None, policies.dispatch_rate), (subscription, policies.dispatch_rate_of(subscription)))
         return tuple(self._throttle(name, rate) for name, rate in rates if rate.is_limited)
 
     def forget(self, subscription: str) -> None:
-        """The subscription is gone. Without this call readers, whose subscriptions have a new name each time, would
-        fill the table."""
+        """Called when a subscription has ended: removes its throttle. Without this call readers, whose subscriptions
+        have a new name each time, would fill the table."""
         self._throttles.pop(subscription, None)
 
     def _throttle(self, name: str | None, rate: DispatchRate) -> Throttle:

@@ -1,4 +1,4 @@
-"""What a dispatcher is made of: where a subscription's entries come from, and the next read of them."""
+"""The source of a subscription's entries, which a dispatcher is given, and the next read from it."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -20,20 +20,21 @@ class PlannedRead(NamedTuple):
     position: Position
     entries_max: int
     again: bool
-    """Whether these entries were sent before, or wait out of order, rather than being the next new ones."""
+    """Whether the read brings entries that were sent before or wait out of order. Otherwise it brings the next new
+    entries."""
 
 
 class DispatchSource(NamedTuple):
-    """What a subscription gives to its dispatcher."""
+    """The parts of a subscription that its dispatcher uses."""
 
     name: str
-    """The subscription's, for logs."""
+    """The subscription's name, for logs."""
     ledger: ManagedLedger
     cursor: Cursor
     settings: TopicSettings
     messages_of: Callable[[EntryRun], OutgoingMessages]
     delayed: DelayedDelivery
-    """The topic's."""
+    """The topic's delayed delivery."""
     limits: Callable[[], tuple[Throttle, ...]]
     """Returns the throttles for the dispatch rates that hold now."""
     compacted: Callable[[], CompactedView | None] = lambda: None

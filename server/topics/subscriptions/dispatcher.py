@@ -6,9 +6,10 @@ bytes again, a consumer that comes or leaves, a redelivery.
 
 `kick` sends what is in memory at once, without a task. For the rest it starts one task, which reads, sends and reads
 again until consumers or data run out; so a subscription has at most one read in flight. When permits run out in the
-middle of a read, the entries that were read and not sent are held. They are at most one read's, and go first next time.
+middle of a read, the entries that were read and not sent are held. They come from one read at most, and are sent first
+next time.
 
-Whether an entry is acknowledged is looked up when it is sent, not when it is read.
+The dispatcher asks whether an entry is acknowledged when it sends the entry, not when it reads it.
 
 Sources: PersistentDispatcherSingleActiveConsumer and PersistentDispatcherMultipleConsumers (readMoreEntries,
 readEntriesComplete, readEntriesFailed).
@@ -42,7 +43,7 @@ THROTTLE_SECONDS_MIN = 0.001
 INTERNAL_ERROR = "internal error, see the log"
 
 ROUNDS_MAX = 4
-"""How many runs one `kick` sends before the loop serves others. Four runs of a hundred entries each take some
+"""How many runs one `kick` sends before the event loop runs other tasks. Four runs of a hundred entries each take some
 milliseconds."""
 
 
@@ -59,12 +60,13 @@ class Dispatcher(ABC):
         self._messages_of = source.messages_of
         self._loop = asyncio.get_running_loop()
         self._held: OutgoingMessages | None = None
-        """Entries that were read and not sent, from the index `_held_at` on. They go before anything new."""
+        """Entries that were read and not sent; the first one to send has the index `_held_at`. They are sent before new
+        entries."""
         self._held_at = 0
         self._reading: asyncio.Task[None] | None = None
         self._generation = 0
-        """Grows whenever the read position is set anew. What was read under an older generation is neither sent as new
-        nor held, because it is read again."""
+        """A number that grows whenever the read position is set anew. Entries that were read under an older generation
+        are neither sent as new nor held, because they are read again."""
         self.rewinds = 0
         self._failures = 0
         self._failure = ""
@@ -74,10 +76,10 @@ class Dispatcher(ABC):
         self._throttles: tuple[Throttle, ...] = ()
         self._throttled: asyncio.TimerHandle | None = None
         self._messages_per_entry = 1.0
-        """The average of what was sent last; kept only while there are throttles."""
+        """The average of the entries that were sent last; computed only while there are throttles."""
         self._sending = False
-        """Whether this object is sending at the moment. Sending may close a connection or free a consumer, and these
-        kick: such a kick is only noted in `_kicked_while_sending`, because sending must not begin within sending."""
+        """Whether this object is sending at the moment. Sending may close a connection or unblock a consumer, and
+        either calls `kick`. That call only sets `_kicked_while_sending`, because sending must not be entered twice."""
         self._progress = False
         self._kicked_while_sending = False
         self._is_closed = False
@@ -91,32 +93,32 @@ class Dispatcher(ABC):
     def remove(self, consumer: Consumer) -> None: ...
 
     def set_policies(self, policies: EffectivePolicies) -> None:
-        """The policies that hold from now on. Called once before the first consumer comes, too."""
+        """Applies the policies that hold from now on. Also called once before the first consumer comes."""
         self._throttles = self._limits()
         self._end_throttling()
         self.kick()
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:
-        """Delivers again what consumers hold of `entries`. Returns how many messages that concerns."""
+        """Delivers again those of `entries` that consumers hold. Returns how many messages these have."""
         return 0
 
     @abstractmethod
     def _room(self) -> int:
-        """Returns how many entries can be sent now, 0 when no consumer can take any. In that case it arranges that a
-        consumer that lacks nothing but a writable connection wakes the dispatcher."""
+        """Returns how many entries can be sent now, 0 when no consumer can take any. If it returns 0, the dispatcher is
+        woken when the connection of a consumer that could otherwise take messages is writable again."""
 
     @abstractmethod
     def _send(self, messages: OutgoingMessages) -> int:
-        """Sends what consumers take, from the beginning of `messages` on. Returns how many entries that was: at least
-        one when `_room()` was not 0 just before."""
+        """Sends as many of the first entries of `messages` as consumers take. Returns how many entries it sent: at
+        least one if `_room()` was not 0 just before."""
 
     @property
     def _has_replays(self) -> bool:
-        """Whether entries wait to be sent again. They go before anything new."""
+        """Whether entries wait to be sent again. They are sent before new entries."""
         return False
 
     def _next_replay(self, room: int) -> PlannedRead:
-        """Returns the read of the first entries that wait to be sent again."""
+        """Returns the read that brings the first entries that wait to be sent again."""
         raise AssertionError("this type never replays")
 
     def _send_again(self, read: PlannedRead, run: EntryRun) -> None:
@@ -125,12 +127,12 @@ class Dispatcher(ABC):
 
     @abstractmethod
     def _why_nobody_takes(self) -> str:
-        """Returns one phrase for `why_idle` when `_room()` is 0."""
+        """Returns the phrase for `why_idle` that tells why `_room()` is 0."""
 
     # --- for subscriptions -------------------------------------------------------------------------------------------
 
     def kick(self) -> None:
-        """Sends what can be sent, and begins a read where one is needed. Never raises."""
+        """Sends the entries that can be sent, and begins a read if one is needed. Never raises."""
         if self._sending:
             self._kicked_while_sending = True
             return
@@ -153,12 +155,12 @@ class Dispatcher(ABC):
         self.read_position = self._start()
 
     def _start(self) -> Position:
-        """Returns where reading begins after a rewind."""
+        """Returns the position where reading begins after a rewind."""
         return self.cursor.next_unacked(self.cursor.mark_delete)
 
     def backlog_shrank(self) -> None:
-        """The broker itself acknowledged entries, because they expired or were skipped: they are not read any more.
-        Consumers keep what they hold."""
+        """Called when the broker itself has acknowledged entries, because they expired or were skipped. The dispatcher
+        does not read them any more; consumers keep the entries that they hold."""
         start = self.waiting_from
         self._generation += 1
         self._held = None
@@ -174,7 +176,8 @@ class Dispatcher(ABC):
 
     @property
     def waiting_from(self) -> Position:
-        """The first entry that was not sent since the last rewind. All entries from there on wait to be sent."""
+        """Returns the first entry that was not sent since the last rewind. All entries from this one on wait to be
+        sent."""
         if self._held is None:
             return self.read_position
         return min(self.read_position, Position(self._held.ledger_id, self._held.entry_ids[self._held_at]))
@@ -185,11 +188,11 @@ class Dispatcher(ABC):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether everything new was sent."""
+        """Whether all new entries were sent."""
         return self._held is None and self.read_position > self._ledger.last_confirmed
 
     def why_idle(self) -> str:
-        """Returns one phrase that says why the subscription gets nothing now, for stats."""
+        """Returns one phrase for stats that says why the subscription gets nothing now."""
         if self._is_closed:
             return "closed"
         if self._failure:
@@ -205,7 +208,8 @@ class Dispatcher(ABC):
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     def _send_from_memory(self) -> PlannedRead | None:
-        """Returns the read that is needed to go on; None when there is nothing to do, or when it goes on by itself."""
+        """Sends the entries that are in memory. Returns the read that is needed to go on; None when there is nothing to
+        do, or when a timer or a later call will kick the dispatcher."""
         self._sending = True
         try:
             for _ in range(ROUNDS_MAX):
@@ -225,8 +229,8 @@ class Dispatcher(ABC):
         return None
 
     def _send_once(self) -> PlannedRead | None:
-        """Sends one run if it is in memory, else returns the read that brings it. Afterwards `_progress` says whether
-        another round makes sense."""
+        """Sends one run if it is in memory, else returns the read that will bring it. `_progress` then says whether to
+        try another round."""
         self._progress = False
         held = self._held
         replays = self._has_replays
@@ -256,8 +260,8 @@ class Dispatcher(ABC):
         return None
 
     def _within_rates(self, room: int) -> int:
-        """Returns how many of `room` entries the dispatch rates allow now. For 0, a timer kicks the dispatcher when
-        there are tokens again."""
+        """Returns how many of `room` entries the dispatch rates allow now. If it returns 0, a timer will kick the
+        dispatcher when the rates allow entries again."""
         now_s = self._loop.time()
         allowed = min(throttle.messages_now(now_s) for throttle in self._throttles)
         if allowed > 0:
@@ -274,7 +278,7 @@ class Dispatcher(ABC):
             self.kick()
 
     def _sent(self, messages: OutgoingMessages) -> None:
-        """Charges the throttles. The types call it after they sent something while there are `_throttles`."""
+        """Charges the throttles. The subclasses call it after they sent something while there are `_throttles`."""
         now_s = self._loop.time()
         size = sum(map(len, messages.payloads))
         self._messages_per_entry = max(1.0, messages.total / max(1, len(messages)))
@@ -282,8 +286,8 @@ class Dispatcher(ABC):
             throttle.sent(messages.total, size, now_s)
 
     def _take(self, run: EntryRun) -> None:
-        """Moves `read_position` behind the run that was read there, and sends the run. An empty run means that nothing
-        is stored from there on."""
+        """Moves `read_position` to the first entry after the run that was read, and sends the run. An empty run means
+        that the log has no entry from there on."""
         if run.entries:
             messages = unacknowledged(self._messages_of(run), 0, self._acks)
             self.read_position = Position(run.ledger_id, run.end_entry_id)
@@ -295,8 +299,8 @@ class Dispatcher(ABC):
             self.read_position = self._ledger.next_position(self._ledger.last_confirmed)
 
     def _ordinary(self, messages: OutgoingMessages, specials: Mapping[int, Special]) -> OutgoingMessages:
-        """Returns what is to be sent of `messages` now. Markers, which brokers wrote for brokers, are acknowledged
-        instead (AbstractBaseDispatcher.filterEntriesForConsumer)."""
+        """Returns those of `messages` that are to be sent now. Markers, which brokers wrote for brokers, are not sent
+        but acknowledged (AbstractBaseDispatcher.filterEntriesForConsumer)."""
         entry_ids = messages.entry_ids
         markers = [each for each in entry_ids if each in specials and specials[each].is_marker]
         if not markers:
@@ -317,8 +321,8 @@ class Dispatcher(ABC):
             self._held_at = sent
 
     async def _read_on(self, first: PlannedRead, generation: int) -> None:
-        """Reads and sends until nothing more can be done. `generation` is that of the moment when `first` was planned:
-        when a rewind came since then, what is read is not sent."""
+        """Reads and sends until nothing more can be done. `generation` is the value at the moment when `first` was
+        planned. If a rewind came since then, the entries of that read are not sent."""
         read: PlannedRead | None = first
         turns = Turns()
         try:
@@ -352,7 +356,7 @@ class Dispatcher(ABC):
             self._reading = None
 
     def _read_failed(self, why: str) -> None:
-        """Arranges another try after a while, which grows with each failure (`dispatcherReadFailureBackoff…`)."""
+        """Arranges another try after a delay, which grows with each failure (`dispatcherReadFailureBackoff…`)."""
         self._failure = why
         settings = self.settings
         self._failures += 1

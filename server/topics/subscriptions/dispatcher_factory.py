@@ -1,4 +1,4 @@
-"""Which dispatcher the type of a subscription needs."""
+"""Creates the dispatcher that the type of a subscription needs."""
 
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource

@@ -1,7 +1,7 @@
-"""Fills holes without any client's help: entries that lie unacknowledged behind acknowledged ones for longer than the
-policy's interval are delivered again to the consumers that are connected (`fill_ack_holes_interval_seconds`, off by
-default). So a message that a client lost does not hold back the mark-delete, and with it the backlog, until somebody
-notices.
+"""Fills holes without any client's help. A hole is an unacknowledged entry with an acknowledged entry after it. Holes
+that are older than the policy's interval are delivered again to the consumers that are connected
+(`fill_ack_holes_interval_seconds`, off by default). So a message that a client lost does not hold back the mark-delete,
+and with it the backlog, until somebody notices.
 
 Ours, not Apache's. `hole_rules` decides which entries have waited long enough.
 """
@@ -18,7 +18,7 @@ from magnetar.server.topics.subscriptions.subscription import Subscription
 log = logging.getLogger(__name__)
 
 AT_ONCE_MAX = 5_000
-"""How many entries are given back before the loop serves others."""
+"""How many entries are delivered again before the event loop runs other tasks."""
 
 
 class HoleFiller:
@@ -27,7 +27,7 @@ class HoleFiller:
     __slots__ = ("_interval", "_subscriptions", "_timer", "_watches")
 
     def __init__(self, subscriptions: Callable[[], Iterable[Subscription]]) -> None:
-        """`subscriptions()` returns those that exist now."""
+        """`subscriptions()` returns the subscriptions that exist now."""
         self._subscriptions = subscriptions
         self._interval = 0.0
         self._timer: asyncio.TimerHandle | None = None

@@ -1,7 +1,8 @@
-"""Which entries have lain unacknowledged behind acknowledged ones for too long.
+"""Finds the entries that have been in a hole for too long: unacknowledged, although a later entry is acknowledged.
 
-An entry that is in a hole stays in it until it is acknowledged. So an entry that was in a hole at a look `interval` ago
-and is in one now has been there for the whole time, and it is enough to remember a few looks per interval, as bitmaps.
+An entry stays in a hole until it is acknowledged. So an entry that was in a hole `interval` ago and is in one now has
+been there for the whole time. It is therefore enough to look a few times per interval and to remember what each look
+found, as bitmaps.
 
 Pure. Ours, not Apache's: there, holes stay until a client asks for redelivery or leaves.
 """
@@ -12,10 +13,10 @@ from collections.abc import Mapping
 from pyroaring import BitMap
 
 LOOKS = 4
-"""How many looks there are in an interval: a hole is found at most a fourth of the interval too late."""
+"""How many times per interval `look` is called. So a hole is found at most a fourth of the interval too late."""
 
 Holes = Mapping[int, BitMap]
-"""Ledger -> entries."""
+"""Ledger -> entries in holes."""
 
 
 class HoleWatch:
@@ -27,8 +28,8 @@ class HoleWatch:
         self._looks: deque[tuple[float, Holes]] = deque()
 
     def look(self, now: float, holes: Holes, interval: float) -> dict[int, BitMap]:
-        """Notes the holes that there are now. Returns those that have been there for `interval`. They count as new from
-        then on, so they are returned again when they are still there after another interval."""
+        """Notes the holes that exist now. Returns those that have existed for `interval`. These count as new from now
+        on, so they are returned again if they still exist after another interval."""
         looks = self._looks
         while len(looks) > 1 and looks[1][0] <= now - interval:
             looks.popleft()

@@ -1,18 +1,18 @@
 """Keeps each key's messages in order on a Key_Shared subscription while consumers come and leave.
 
-Keys are seen by their slots here (`key_shared_rules`). One rule is enough for the order: **an entry may be sent to its
-slot's owner only while nobody else holds entries of that slot, and no earlier entry of the slot waits.** An entry that
-may not be sent yet waits in its slot's queue, in order of positions. A slot that one consumer holds and another one
-owns is draining; that ends with the last acknowledgement of its entries, or when the holder leaves. So every entry that
-waits does so for a consumer that holds something (and can be named), or for permits of its owner.
+Keys are seen by their slots here (`key_shared_rules`). An entry is *out* when it was sent and is not acknowledged. One
+rule is enough for the order: **an entry may be sent to its slot's owner only while nobody else holds entries of that
+slot, and no earlier entry of the slot waits.** An entry that may not be sent yet waits in its slot's queue, in order of
+positions. A slot that one consumer holds and another one owns is draining; that ends with the last acknowledgement of
+its entries, or when the holder leaves. So each entry waits either for a consumer that holds entries of its slot (stats
+can name it), or for permits of its owner.
 
 Without order (allowOutOfOrderDelivery) the rule does not hold, and the queues are only the entries that could not be
 sent at once.
 
 Pure. Sources: PIP-379, DrainingHashesTracker, MessageRedeliveryController,
-PersistentStickyKeyDispatcherMultipleConsumers. Unlike there, the holder of a slot is counted as entries are sent, so it
-does not depend on which assignments changed when.
-"""
+PersistentStickyKeyDispatcherMultipleConsumers. Unlike Apache's broker, this class notes the holder of a slot when it
+sends an entry, so the holder does not depend on the history of assignments."""
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -26,17 +26,17 @@ T = TypeVar("T", bound=Hashable)
 
 
 class DrainingSlot(NamedTuple):
-    """A slot whose holder does not own it, or not any more."""
+    """A slot that is held by a consumer which does not own it, or does not own it any more."""
 
     slot: int
     entries: int
     """How many entries its holder has not acknowledged."""
     blocked: int
-    """How often an entry had to wait because of it."""
+    """How often an entry had to wait because the slot was draining."""
 
 
 class _Hold(Generic[T]):
-    """Who holds the entries of a slot that are out, and how many they are."""
+    """The consumer that holds the entries of a slot that are out, and the number of these entries."""
 
     __slots__ = ("blocked", "entries", "member")
 
@@ -54,35 +54,35 @@ class KeyOrder(Generic[T]):
         self.ordered = ordered
         self.waiting = 0
         self.cleared: dict[T, int] = {}
-        """How many draining slots each member has set free."""
+        """How many draining slots each member has released."""
         self.cleared_total = 0
         self._slots: dict[int, dict[int, int]] = {}
-        """Ledger -> entry -> slot, of all entries that are out or wait."""
+        """Ledger -> entry -> slot, for all entries that are out or wait."""
         self._queues: dict[int, list[tuple[int, int]]] = {}
         """Slot -> positions of the entries that wait, in order."""
         self._holds: dict[int, _Hold[T]] = {}
-        """Slot -> its holder, of all slots that have entries out."""
+        """Slot -> its holder, for all slots that have entries out."""
         self._draining: set[int] = set()
         self._heads: dict[T, list[tuple[int, int, int]]] = {}
-        """Member -> a heap of (ledger, entry, slot): the first entry of each slot's queue, when it may be sent to that
-        member. Items may be out of date; those are dropped when they come to the top."""
+        """Member -> a heap of (ledger, entry, slot). It holds the first entry of each slot's queue, provided that this
+        entry may be sent to the member. Outdated items are dropped when they come to the top."""
 
     # ---- members
 
     def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
-        """Raises ConsumerAssignFault when the selector has no slots for the member."""
+        """Adds a member. Raises ConsumerAssignFault when the selector has no slots for it."""
         self.selector.add(member, name, ranges)
         self.cleared[member] = 0
         self._reassign()
 
     def remove(self, member: T) -> None:
-        """Removes a member whose entries were given back before."""
+        """Removes a member. The caller has given back its entries before."""
         self.selector.remove(member)
         del self.cleared[member]
         self._reassign()
 
     def clear(self) -> None:
-        """Forgets all entries: none is out, none waits."""
+        """Forgets all entries, those that are out and those that wait."""
         self.waiting = 0
         self._slots.clear()
         self._queues.clear()
@@ -93,7 +93,8 @@ class KeyOrder(Generic[T]):
     # ---- entries
 
     def route(self, slot: int) -> T | None:
-        """Returns the member that may get an entry which was not seen before; None when the entry has to wait."""
+        """Returns the member that may get an entry of the slot which was never sent or queued; None when the entry has
+        to wait."""
         if self.ordered:
             if slot in self._draining:
                 self._holds[slot].blocked += 1
@@ -103,7 +104,7 @@ class KeyOrder(Generic[T]):
         return self.selector.owner(slot)
 
     def sent(self, member: T, ledger_id: int, entry_ids: Iterable[int], slots: Iterable[int]) -> None:
-        """The entries go to the member that `route` or `may_take` named."""
+        """Called when entries are sent to the member that `route` or `may_take` returned."""
         ledger = self._slots.get(ledger_id)
         if ledger is None:
             ledger = self._slots[ledger_id] = {}
@@ -116,12 +117,12 @@ class KeyOrder(Generic[T]):
             hold.entries += 1
 
     def wait(self, ledger_id: int, entry_id: int, slot: int) -> None:
-        """The entry was not sent: it joins its slot's queue."""
+        """Called when an entry could not be sent: adds it to the queue of its slot."""
         self._slots.setdefault(ledger_id, {})[entry_id] = slot
         self._enqueue(slot, (ledger_id, entry_id))
 
     def given_back(self, ledger_id: int, entry_ids: Iterable[int]) -> None:
-        """The entries were out, and are to be sent again: they join their slots' queues."""
+        """Called when entries that were out are to be sent again: adds them to the queues of their slots."""
         ledger = self._slots[ledger_id]
         for entry_id in entry_ids:
             slot = ledger[entry_id]
@@ -129,8 +130,8 @@ class KeyOrder(Generic[T]):
             self._enqueue(slot, (ledger_id, entry_id))
 
     def forget(self, ledger_id: int, entry_id: int) -> bool:
-        """The entry was acknowledged, or does not exist. Returns whether something that waits may be sent now, or one
-        more entry may wait."""
+        """Called when an entry was acknowledged or does not exist. Returns True if a waiting entry may now be sent, or
+        if there is room for one more waiting entry."""
         ledger = self._slots.get(ledger_id)
         slot = None if ledger is None else ledger.pop(entry_id, None)
         if ledger is None or slot is None:
@@ -145,7 +146,7 @@ class KeyOrder(Generic[T]):
     # ---- what waits
 
     def first(self, able: Iterable[T]) -> Position | None:
-        """Returns the first entry that waits and may be sent to one of the members `able`."""
+        """Returns the first waiting entry that may be sent to one of the members `able`."""
         best: tuple[int, int, int] | None = None
         for member in able:
             heap = self._heads.get(member)
@@ -159,8 +160,8 @@ class KeyOrder(Generic[T]):
         return None if best is None else Position(best[0], best[1])
 
     def sendable(self, ledger_id: int, entry_ids: Iterable[int], room: Mapping[T, int]) -> list[int]:
-        """Of `entry_ids`, which wait and are in order, returns those that may be sent if all before them are; at most
-        as many to each member as it has `room` for."""
+        """Chooses among `entry_ids`, which are waiting entries in order. Returns those that may be sent, provided that
+        all chosen entries before them are sent; at most as many for each member as it has `room` for."""
         slots = self._slots.get(ledger_id, {})
         left = dict(room)
         taken: dict[int, int] = {}
@@ -178,7 +179,7 @@ class KeyOrder(Generic[T]):
         return found
 
     def may_take(self, ledger_id: int, entry_id: int) -> tuple[T, int] | None:
-        """Returns (the member that may get an entry, the entry's slot); None when the entry does not wait, or has to go
+        """Returns (the member that may get an entry, the entry's slot); None when the entry does not wait, or must go
         on waiting."""
         slot = self._slots.get(ledger_id, {}).get(entry_id)
         if slot is None or not self._is_next(slot, (ledger_id, entry_id)):
@@ -187,14 +188,14 @@ class KeyOrder(Generic[T]):
         return None if owner is None else (owner, slot)
 
     def taken(self, ledger_id: int, entry_id: int, slot: int) -> None:
-        """The entry does not wait any more: it is being sent, and `sent` comes next."""
+        """Called when a waiting entry is being sent: removes it from its queue. The caller calls `sent` next."""
         self._dequeue(slot, (ledger_id, entry_id))
         self._offer(slot)
 
     # ---- for stats
 
     def draining(self) -> dict[T, list[DrainingSlot]]:
-        """Returns, for each member, the slots that it holds and others own, in order of slots."""
+        """Returns, for each member, the slots that it holds and other members own, in order."""
         found: dict[T, list[DrainingSlot]] = {}
         for slot in sorted(self._draining):
             hold = self._holds[slot]
@@ -206,7 +207,7 @@ class KeyOrder(Generic[T]):
         return len(self._draining)
 
     def holders_waited_for(self) -> Iterator[T]:
-        """Yields the members that hold slots which entries wait for."""
+        """Yields the members that hold slots for which entries wait."""
         for slot in self._draining:
             if slot in self._queues:
                 yield self._holds[slot].member
@@ -255,8 +256,8 @@ class KeyOrder(Generic[T]):
             heappush(self._heads.setdefault(owner, []), (*queue[0], slot))
 
     def _release(self, slot: int) -> bool:
-        """One entry of the slot is out no more. Returns whether that ended the slot's draining, and something waits for
-        it."""
+        """Called when one entry of the slot is no longer out. Returns True if that ended the draining of the slot and
+        entries wait for it."""
         hold = self._holds[slot]
         hold.entries -= 1
         if hold.entries:
@@ -271,7 +272,7 @@ class KeyOrder(Generic[T]):
         return slot in self._queues
 
     def _reassign(self) -> None:
-        """Slots have new owners: finds out again which ones are draining, and fills the heaps anew."""
+        """Called when slots have new owners: computes again which slots are draining, and fills the heaps anew."""
         owner = self.selector.owner
         if self.ordered:
             self._draining = {slot for slot, hold in self._holds.items() if owner(slot) is not hold.member}

@@ -23,11 +23,12 @@ from magnetar.storage.managed.entry_run import EntryRun
 from pulsar_proto.ids import Position
 
 SHARED_OUT_MAX = 4
-"""One read brings up to dispatcherMaxReadBatchSize entries for each consumer, but for no more consumers than this."""
+"""The number of consumers for which one read brings entries: up to dispatcherMaxReadBatchSize entries for each of
+them."""
 
 GAP_MAX = 16
-"""When two entries that wait stand no further apart than this, one read brings both, and in vain the entries between
-them. That is cheaper than two reads."""
+"""When two waiting entries are at most this far apart, one read brings both of them, together with the entries in
+between, which are not needed. That is cheaper than two reads."""
 
 
 class KeySharedDispatcher(SharedDispatcher):
@@ -48,12 +49,12 @@ class KeySharedDispatcher(SharedDispatcher):
         self._may_go_on = False
         """Whether an acknowledgement freed a slot that entries wait for."""
         self._ranges: dict[Consumer, list[SlotRange]] | None = None
-        """The slots of each consumer, for stats; computed for all consumers when somebody asks."""
+        """The slots of each consumer, for stats. They are computed when stats ask for them."""
         self._due = ReplayQueue()
-        """Delayed entries whose time has come. Their keys are known when they have been read."""
+        """Delayed entries whose time has come. Their keys are unknown until the entries have been read."""
 
     def add(self, consumer: Consumer) -> None:
-        """Raises ConsumerAssignFault."""
+        """Adds a consumer. Raises ConsumerAssignFault."""
         self.order.add(consumer, consumer.name, consumer.hash_ranges)
         self._ranges = None
         super().add(consumer)
@@ -68,7 +69,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self._ranges = None
 
     def rival_of(self, consumer: Consumer) -> Consumer | None:
-        """Returns a consumer that has chosen slots which `consumer` chooses, too."""
+        """Returns a consumer that has chosen some of the slots that `consumer` chooses."""
         selector = self.order.selector
         return selector.rival(consumer.hash_ranges) if isinstance(selector, Sticky) else None
 
@@ -106,7 +107,8 @@ class KeySharedDispatcher(SharedDispatcher):
         return super()._room()
 
     def _entries_max(self) -> int:
-        """More than for other types, because the entries of one read are shared out among all consumers."""
+        """Returns how many entries one read may bring. They are more than for other types, because all consumers share
+        the entries of one read."""
         return super()._entries_max() * min(SHARED_OUT_MAX, len(self._consumers))
 
     def _look_ahead_max(self) -> int:
@@ -118,13 +120,13 @@ class KeySharedDispatcher(SharedDispatcher):
 
     @property
     def _has_replays(self) -> bool:
-        """Whether some entry that waits can be sent now, or a delayed one whose time has come can be read."""
+        """Whether a waiting entry can be sent now, or a delayed entry whose time has come can be read."""
         if self._due and len(self.replay) < self._look_ahead_max():
             return True
         return bool(self.replay) and self._first_replay() is not None
 
     def _first_replay(self) -> Position | None:
-        """Returns the first entry that waits and may be sent to a consumer that can take it."""
+        """Returns the first waiting entry that may be sent to a consumer which can take it."""
         able = []
         for consumer in self._consumers:
             if consumer.can_take:
@@ -169,7 +171,8 @@ class KeySharedDispatcher(SharedDispatcher):
         self._carry_out(plan, messages)
 
     def _send_due(self, read: PlannedRead, run: EntryRun) -> None:
-        """Sends delayed entries whose time has come. They were never sent, so they go the way of new ones."""
+        """Sends delayed entries whose time has come. They were never sent before, so they are treated like new
+        entries."""
         ledger_id, first = read.position
         end = first + read.entries_max
         if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
@@ -183,7 +186,7 @@ class KeySharedDispatcher(SharedDispatcher):
             self._send(messages)
 
     def _send(self, messages: OutgoingMessages, again: bool = False) -> int:
-        """Sends new entries. Those that cannot be sent wait in the replay queue, so all count as taken."""
+        """Sends new entries. Entries that cannot be sent wait in the replay queue, so all entries count as taken."""
         ledger_id, entry_ids, counts = messages.ledger_id, messages.entry_ids, messages.counts
         plan = _Plan(self.unacked_messages, self._unacked_max)
         order, slot_of = self.order, self._slot_of
@@ -205,8 +208,8 @@ class KeySharedDispatcher(SharedDispatcher):
             self.order.forget(ledger_id, entry_id)
 
     def _carry_out(self, plan: "_Plan", messages: OutgoingMessages) -> None:
-        """Sends each consumer its share. Accounts for all of them before it writes anything, because a connection that
-        closes takes its consumer away."""
+        """Sends each consumer its share. Accounts for all shares before it writes anything, because a write may close a
+        connection, which removes its consumer."""
         ledger_id = messages.ledger_id
         parts: list[tuple[Consumer, OutgoingMessages]] = []
         for consumer, (indexes, slots) in plan.shares.items():
@@ -237,7 +240,7 @@ class KeySharedDispatcher(SharedDispatcher):
 
 
 class _Plan:
-    """Which consumers get which entries of one run, as far as permits and limits go."""
+    """A plan of which consumer gets which entries of one run, within the consumers' permits and limits."""
 
     __slots__ = ("_left", "_room", "sent", "shares")
 
@@ -249,7 +252,7 @@ class _Plan:
         self._left = unacked_max - unacked if unacked_max else 2**62
 
     def put(self, consumer: Consumer, index: int, count: int, slot: int) -> bool:
-        """Adds an entry of `count` messages to the consumer's share. Returns False when the consumer takes nothing
+        """Adds an entry of `count` messages to the consumer's share. Returns False when the consumer can take no
         more."""
         room = self._room.get(consumer)
         if room is None:

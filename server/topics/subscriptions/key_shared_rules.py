@@ -1,8 +1,9 @@
-"""Which consumer of a Key_Shared subscription a key belongs to.
+"""Decides which consumer of a Key_Shared subscription owns a key.
 
 A key is hashed to a slot. There are three ways to say who owns a slot: consistent hashing (a ring of points),
 auto-split ranges (a newcomer takes half of the biggest range), and sticky ranges, which consumers choose themselves. A
-selector only answers who owns what; `key_order_rules.KeyOrder` keeps a key's messages in order while owners change.
+selector only tells the owner of each slot; `key_order_rules.KeyOrder` keeps a key's messages in order while owners
+change.
 
 Pure. Sources: StickyKeyConsumerSelector, ConsistentHashingStickyKeyConsumerSelector,
 HashRangeAutoSplitStickyKeyConsumerSelector, HashRangeExclusiveStickyKeyConsumerSelector.
@@ -34,7 +35,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class KeySharedPolicy(NamedTuple):
-    """What the consumers of one subscription must agree about (KeySharedMeta)."""
+    """The Key_Shared settings that all consumers of one subscription must have in common (KeySharedMeta)."""
 
     is_sticky: bool = False
     """Whether consumers choose their ranges themselves."""
@@ -57,7 +58,7 @@ def ring_slot(key_hash: int) -> int:
 
 
 def range_slot(key_hash: int) -> int:
-    """Returns the slot of a hash for ranges, 1 to 65,535: what falls on 0 goes to 1."""
+    """Returns the slot of a hash for ranges, 1 to 65,535: a hash that falls on slot 0 goes to slot 1."""
     return key_hash % SLOTS or 1
 
 
@@ -67,11 +68,11 @@ class Selector(ABC, Generic[T]):
     @staticmethod
     @abstractmethod
     def slot_of(key_hash: int) -> int:
-        """Returns the slot of a key by its `hash_of`."""
+        """Returns the slot of a key whose `hash_of` is `key_hash`."""
 
     @abstractmethod
     def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
-        """Gives slots to a new member. Raises ConsumerAssignFault, and then nothing has changed."""
+        """Gives slots to a new member. If it raises ConsumerAssignFault, nothing has changed."""
 
     @abstractmethod
     def remove(self, member: T) -> None: ...
@@ -86,7 +87,8 @@ class Selector(ABC, Generic[T]):
 
 
 class _Boundaries(Selector[T]):
-    """The slots are cut at ends: `_owners[i]` owns the slots above `_ends[i - 1]` up to and including `_ends[i]`."""
+    """Divides the slots into consecutive ranges: `_owners[i]` owns the slots above `_ends[i - 1]` up to and including
+    `_ends[i]`."""
 
     def __init__(self) -> None:
         self._ends: list[int] = []
@@ -109,7 +111,8 @@ class _Boundaries(Selector[T]):
 
 class AutoSplit(_Boundaries[T]):
     """A new member takes the lower half of the biggest range. A member that leaves gives its range to the neighbour
-    above; the topmost gives it to the neighbour below. Used with `subscriptionKeySharedUseConsistentHashing=false`."""
+    above; the member of the highest range gives it to the neighbour below. Used with
+    `subscriptionKeySharedUseConsistentHashing=false`."""
 
     slot_of = staticmethod(range_slot)
 
@@ -142,8 +145,8 @@ class AutoSplit(_Boundaries[T]):
 
 class ConsistentHashing(_Boundaries[T]):
     """Each member has `points` on a ring of slots. The owner of a point owns the slots up to and including it, back to
-    the point before. When several members have the same point, it belongs to the one that came first, and to the next
-    one when that leaves."""
+    the previous point. When several members have the same point, it belongs to the member that came first; when that
+    member leaves, the next one gets it."""
 
     slot_of = staticmethod(ring_slot)
 
@@ -198,8 +201,8 @@ class ConsistentHashing(_Boundaries[T]):
 
 
 class Sticky(Selector[T]):
-    """Members say which ranges are theirs; ranges must not overlap. Messages of slots that nobody claims wait for a
-    member that does."""
+    """Members say which ranges are theirs; ranges must not overlap. Messages of unclaimed slots wait until a member
+    claims these."""
 
     slot_of = staticmethod(range_slot)
 

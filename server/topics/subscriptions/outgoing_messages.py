@@ -23,12 +23,12 @@ _BROKER_ENTRY_METADATA = b"\x0e\x02"
 _WORD = 2**64 - 1
 
 ENTRY_MESSAGES_MAX = 65_536
-"""An entry that claims to hold more messages counts as so many: a consumer would need as many permits to get past it.
-An ack set tells apart no more than this, either (`subscription.ACK_SET_WORDS_MAX`)."""
+"""An entry that claims to hold more messages than this counts as having this many, because a consumer would need as
+many permits to get past it. An ack set cannot describe more messages, either (`subscription.ACK_SET_WORDS_MAX`)."""
 
 
 class AckView(Protocol):
-    """What sending asks of a cursor. `magnetar.storage.managed.cursor.Cursor` is one."""
+    """The methods of a cursor that sending uses. `magnetar.storage.managed.cursor.Cursor` has them."""
 
     def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]: ...
 
@@ -36,8 +36,8 @@ class AckView(Protocol):
 
 
 class OutgoingMessages:
-    """Entries of one ledger in ascending order. Several of these objects may share their lists, so nobody changes
-    them."""
+    """Entries of one ledger in ascending order. Several such objects may share their lists, so the lists must not be
+    changed."""
 
     __slots__ = (
         "_key_hashes",
@@ -64,7 +64,7 @@ class OutgoingMessages:
         self.ledger_id = ledger_id
         self.entry_ids = entry_ids
         self.payloads = payloads
-        """The bytes that the client sent, from 0x0e01 (or metadataSize) on."""
+        """The payloads as the client sent them, from 0x0e01 (or metadataSize) on."""
         self.sizes = sizes
         """How many messages each entry holds."""
         self.counts = sizes if counts is None else counts
@@ -73,7 +73,7 @@ class OutgoingMessages:
         self.ack_sets = ack_sets
         """Entry -> words for MESSAGE.ack_set, for batches that are acknowledged in part."""
         self.specials = specials
-        """Entry -> what is special about it. May name entries that are not among these."""
+        """Entry -> what is special about it. The table may name entries that this object does not hold."""
         self._key_hashes: list[int] | None = None
 
     @property
@@ -87,8 +87,8 @@ class OutgoingMessages:
         return len(self.payloads)
 
     def pick(self, indexes: Sequence[int]) -> "OutgoingMessages":
-        """Returns the entries at `indexes`, ascending, as if none of their messages was acknowledged: `unacknowledged`
-        looks that up last."""
+        """Returns the entries at `indexes`, which ascend. All of their messages count as unacknowledged; the caller
+        applies `unacknowledged` later."""
         entry_ids = self.entry_ids
         if isinstance(indexes, range):
             part = slice(indexes.start, indexes.stop)
@@ -104,7 +104,8 @@ class OutgoingMessages:
         )
 
     def part(self, indexes: Sequence[int]) -> "OutgoingMessages":
-        """Returns the entries at `indexes`, ascending, with what is acknowledged of them."""
+        """Returns the entries at `indexes`, which ascend, and keeps the information about which of their messages are
+        acknowledged."""
         if len(indexes) == len(self.payloads):
             return self
         part = self.pick(indexes)
@@ -124,9 +125,9 @@ def _key_hash(payload: bytes) -> int:
 
 
 def messages_of(run: EntryRun, wanted: Sequence[int] | None = None) -> OutgoingMessages:
-    """Cuts and counts the entries of a run; of those only the `wanted` ones (entry ids, ascending) where they are
-    given. An entry whose metadata does not decode counts as one message: the client has to see it, because only the
-    client can say that it is damaged (ACK.validation_error)."""
+    """Extracts the payloads of a run's entries and counts their messages. If `wanted` (ascending entry ids) is given,
+    only these entries are returned. An entry whose metadata does not decode counts as one message: the client has to
+    see it, because only the client can say that it is damaged (ACK.validation_error)."""
     offset = run.payload_offset
     first = run.first_entry_id
     if wanted is None:
@@ -166,7 +167,7 @@ def _client_bytes_at(payload: bytes) -> int:
 
 
 class MessagesMemo:
-    """The newest run of a topic, cut and counted, for all of the topic's subscriptions."""
+    """Keeps the newest run of a topic as OutgoingMessages, for all of the topic's subscriptions."""
 
     __slots__ = ("_entries", "_first", "_messages")
 
@@ -190,8 +191,8 @@ class MessagesMemo:
 
 
 def unacknowledged(messages: OutgoingMessages, start: int, acks: AckView) -> OutgoingMessages:
-    """Returns what is left of `messages` from index `start` on at this moment: without acknowledged entries, and with
-    the ack sets of batches that are acknowledged in part.
+    """Returns the entries of `messages` from index `start` on that are unacknowledged at this moment, with the ack sets
+    of batches that are acknowledged in part.
 
     The cursor is asked once for the whole stretch, and answers with runs of unacknowledged entries. One run that covers
     the stretch is the common case: then the same object is returned, which several subscriptions may share. Ack sets
@@ -249,6 +250,6 @@ def _with_ack_sets(messages: OutgoingMessages, acks: AckView) -> OutgoingMessage
 
 
 def bits_set(words: Sequence[int]) -> int:
-    """Returns how many indexes an ack set leaves to be consumed. Words may be signed, as protobuf and Java have
-    them."""
+    """Returns how many messages of a batch are unacknowledged according to its ack set. Words may be signed, as
+    protobuf and Java have them."""
     return sum((word & _WORD).bit_count() for word in words)

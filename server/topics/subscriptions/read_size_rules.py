@@ -22,10 +22,10 @@ class EntryAverage:
     def __init__(self) -> None:
         self.value = 1.0
         self.is_new = True
-        """Nothing was sent yet."""
+        """Whether nothing was sent yet."""
 
     def add(self, entries: int, messages: int) -> None:
-        """A group of `entries` > 0 entries was sent, which hold `messages`."""
+        """Counts a group that was sent: `entries` > 0 entries with `messages` messages."""
         if self.is_new:
             self.is_new = False
             self.value = max(1.0, messages / entries)
@@ -45,8 +45,8 @@ def entries_to_read(permits: int, messages_per_entry: float, entries_max: int) -
 
 
 def entries_within(counts: Sequence[int], total: int, start: int, permits: int) -> int:
-    """Returns how many entries from `start` on are sent for `permits`; 0 without permits. The entry that uses up the
-    permits is the last one, even if it holds more messages than permits are left.
+    """Returns how many entries, beginning with the one at `start`, may be sent for `permits`; 0 without permits. The
+    entry that uses up the permits is the last one, even if it holds more messages than permits are left.
 
     `counts` are the messages of each entry, at least 1; `total` is their sum.
     """

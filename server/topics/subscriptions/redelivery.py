@@ -1,5 +1,5 @@
-"""What a Shared subscription remembers about messages that are out: who holds them, which ones come again, and how
-often they did.
+"""What a Shared subscription remembers about messages that were sent and are not acknowledged: which consumer holds
+them, which are to be sent again, and how often they were.
 
 Plain data, no I/O. Ids are kept per ledger, because a run of entries then costs one call into C instead of an object
 per message. Sources: Consumer.pendingAcks, MessageRedeliveryController, InMemoryRedeliveryTracker.
@@ -32,7 +32,7 @@ class PendingAcks:
         return sum(map(len, self._singles.values())) + sum(map(len, self._batches.values()))
 
     def add(self, ledger_id: int, entry_ids: Sequence[int], counts: Sequence[int], messages: int) -> None:
-        """A run was sent, none of whose entries is held yet. `messages` is the sum of `counts`."""
+        """Adds the entries of a run that was sent. None of them is held yet; `messages` is the sum of `counts`."""
         self.messages += messages
         if messages == len(entry_ids):
             self._add_singles(ledger_id, entry_ids)
@@ -71,15 +71,15 @@ class PendingAcks:
         return sorted((*(() if singles is None else singles & entries), *(each for each in batches if each in entries)))
 
     def reduce(self, ledger_id: int, entry_id: int, count: int) -> None:
-        """Only `count` of a held entry's messages are left, at least one. A count that is not lower than before changes
-        nothing."""
+        """Lowers the count of a held entry to `count`, which is at least one. Has no effect when the entry's count is
+        not higher."""
         batches = self._batches.get(ledger_id)
         if batches is not None and count < batches.get(entry_id, 0):
             self.messages += count - batches[entry_id]
             batches[entry_id] = count
 
     def pop(self, ledger_id: int, entry_id: int) -> int | None:
-        """Takes an entry out. Returns its count, None when it was not held."""
+        """Removes an entry. Returns its count, None when it was not held."""
         bitmap = self._singles.get(ledger_id)
         if bitmap is not None and entry_id in bitmap:
             bitmap.remove(entry_id)
@@ -97,8 +97,8 @@ class PendingAcks:
         return count
 
     def drain(self) -> Iterator[tuple[int, list[int]]]:
-        """Yields everything held, as (ledger, sorted entries) in order. From the first step on nothing is held any
-        more."""
+        """Yields all held entries, as (ledger, sorted entries) in order. Once the iteration has begun, the object holds
+        no entry."""
         singles, self._singles = self._singles, {}
         batches, self._batches = self._batches, {}
         self.messages = 0
@@ -121,7 +121,7 @@ class ReplayQueue:
         return sum(map(len, self._ledgers.values()))
 
     def add(self, ledger_id: int, entry_ids: Iterable[int]) -> None:
-        """Adds entries whose ids are below ENTRY_ID_END. Those that are in the queue already do no harm."""
+        """Adds entries whose ids are below ENTRY_ID_END. Adding an entry again has no effect."""
         bitmap = self._ledgers.get(ledger_id)
         if bitmap is None:
             bitmap = self._ledgers[ledger_id] = BitMap()
@@ -144,14 +144,14 @@ class ReplayQueue:
         self._ledgers.clear()
 
     def drain(self) -> Iterator[tuple[int, list[int]]]:
-        """Yields everything, as (ledger, entries) in order. From the first step on the queue is empty."""
+        """Yields all entries, as (ledger, entries) in order. Once the iteration has begun, the queue is empty."""
         ledgers, self._ledgers = self._ledgers, {}
         for ledger_id in sorted(ledgers):
             yield ledger_id, list(ledgers[ledger_id])
 
     def first_run(self, entries_max: int) -> tuple[Position, int]:
-        """Returns the first position, and how many consecutive ones from it on are in the queue, at most `entries_max`.
-        The queue must not be empty."""
+        """Returns the first position, and the number of consecutive entries in the queue that begin there, at most
+        `entries_max`. The queue must not be empty."""
         ledger_id = min(self._ledgers)
         bitmap = self._ledgers[ledger_id]
         first = bitmap.min()
@@ -161,8 +161,8 @@ class ReplayQueue:
         return Position(ledger_id, first), count
 
     def nearby(self, position: Position, entries_max: int, gap_max: int) -> int:
-        """Returns how many entries a read from `position`, which is in the queue, should bring: up to the last one in
-        the queue that is less than `entries_max` away, as long as no gap between neighbours is larger than
+        """Returns how many entries a read from `position` should bring; `position` is in the queue. The read ends with
+        an entry of the queue that is less than `entries_max` away, and spans no gap in the queue that is larger than
         `gap_max`."""
         bitmap = self._ledgers[position.ledger_id]
         last = position.entry_id
@@ -174,7 +174,7 @@ class ReplayQueue:
         return last - position.entry_id + 1
 
     def within(self, ledger_id: int, first: int, end: int) -> list[int]:
-        """Returns the entries in the queue from `first` to before `end`, in order."""
+        """Returns the entries in the queue from `first` to `end` (exclusive), in order."""
         bitmap = self._ledgers.get(ledger_id)
         return [] if bitmap is None else list(bitmap & BitMap(range(first, end)))
 
@@ -182,9 +182,8 @@ class ReplayQueue:
 class RedeliveryCounts:
     """How often each entry was asked for again. Kept in memory only, and erased when the entry is acknowledged.
 
-    The subscription's limit of unacknowledged messages bounds the table, because only what was out can be asked for
-    again.
-    """
+    The subscription's limit of unacknowledged messages bounds the table, because clients can ask only for entries again
+    that were sent."""
 
     __slots__ = ("_ledgers",)
 

@@ -1,4 +1,4 @@
-"""Where a SEEK, and a consumer that names its first message, want to stand."""
+"""Finds the position that a SEEK asks for, or that a new consumer names as its start."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,8 +8,8 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 
 def position_of(message_id: pb.MessageIdData) -> Position:
-    """Returns the position that a client means by a message id. Latest is recognised by the ledger alone, because the
-    C++ client keeps 48 bits of the entry id (NonDurableCursorImpl does the same)."""
+    """Returns the position that a message id of a client stands for. Latest is recognised by the ledger alone, because
+    the C++ client keeps 48 bits of the entry id (NonDurableCursorImpl does the same)."""
     position = Position(signed64(message_id.ledgerId), signed64(message_id.entryId))
     if position.ledger_id == LATEST.ledger_id:
         return LATEST
@@ -17,8 +17,8 @@ def position_of(message_id: pb.MessageIdData) -> Position:
 
 
 class SeekTarget(NamedTuple):
-    """A position; or a publish time in ms, where the position is None. `ack_set` are the indexes that are left of a
-    batch at the position."""
+    """A position, or, if the position is None, a publish time in ms. `ack_set` holds the batch indexes that stay
+    unacknowledged if the position is that of a batch."""
 
     position: Position | None
     publish_time_ms: int = 0
@@ -26,7 +26,7 @@ class SeekTarget(NamedTuple):
 
 
 def target_of(command: pb.CommandSeek) -> SeekTarget:
-    """Returns where the command asks to go."""
+    """Returns the target of a SEEK."""
     if command.HasField("message_id"):
         return SeekTarget(position_of(command.message_id), ack_set=command.message_id.ack_set)
     return SeekTarget(None, command.message_publish_time)

@@ -1,4 +1,4 @@
-"""Shared: consumers take turns, and what one of them does not acknowledge goes to another.
+"""Shared: consumers take turns, and messages that one consumer does not acknowledge go to another.
 
 Entries in the replay queue go out first, in order of positions. An entry leaves the queue when it is sent or
 acknowledged. When the last consumer leaves, everything but the cursor is forgotten: the next consumer starts at the
@@ -42,7 +42,8 @@ class SharedDispatcher(Dispatcher):
         self.unacked_messages = 0
         """How many messages all consumers together hold unacknowledged."""
         self.blocked = False
-        """Whether the consumers together hold as many messages as policies allow: nothing is sent then."""
+        """Whether the consumers together hold as many messages as policies allow: while it is True, no message is
+        sent."""
         self._some_are_blocked = False
         """Whether some consumer may be blocked. While it is False, an acknowledgement need not look at all
         consumers."""
@@ -89,9 +90,9 @@ class SharedDispatcher(Dispatcher):
     # --- acknowledgements and redelivery -----------------------------------------------------------------------------
 
     def settle(self, consumer: Consumer, ledger_id: int, entry_id: int, remaining: int) -> None:
-        """Accounts for an acknowledgement that was applied to the cursor, after which `remaining` messages of the entry
-        are left. Any consumer may acknowledge; the entry is pending at the one that it was sent to. The caller calls
-        `settled` after a group of these."""
+        """Accounts for an acknowledgement that the cursor has applied and that left `remaining` messages of the entry
+        unacknowledged. Any consumer may acknowledge an entry, but the entry is pending at the consumer that it was sent
+        to. The caller calls `settled` after a group of such calls."""
         owner: Consumer | None = consumer
         assert consumer.pending is not None
         if consumer.pending.get(ledger_id, entry_id) is None:
@@ -122,8 +123,8 @@ class SharedDispatcher(Dispatcher):
             self.kick()
 
     def redeliver(self, consumer: Consumer, positions: Iterable[tuple[int, int]] | None) -> int:
-        """Sends again, with a higher redelivery count, what `consumer` holds of `positions`, or all that it holds for
-        None. Returns how many messages that concerns."""
+        """Sends entries that `consumer` holds again, with a higher redelivery count: those in `positions`, or all for
+        None. Returns how many messages these have."""
         pending = consumer.pending
         assert pending is not None
         before = pending.messages
@@ -152,12 +153,12 @@ class SharedDispatcher(Dispatcher):
         )
 
     def _again(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """Entries that were out wait to be sent again, with a higher redelivery count."""
+        """Queues entries that consumers held, so that they are sent again with a higher redelivery count."""
         self._wait_again(ledger_id, entry_ids)
         self.redelivery_counts.increment(ledger_id, entry_ids)
 
     def _wait_again(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """Entries that were out wait to be sent again."""
+        """Queues entries that consumers held, so that they are sent again."""
         self.replay.add(ledger_id, entry_ids)
 
     def _holder_of(self, ledger_id: int, entry_id: int) -> Consumer | None:
@@ -177,8 +178,8 @@ class SharedDispatcher(Dispatcher):
     # --- delays ------------------------------------------------------------------------------------------------------
 
     def due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """The time of these delayed entries has come (see `DelayedDelivery`). Those that were passed over, and that
-        neither a consumer holds nor the cursor has acknowledged, are to be sent."""
+        """Called when the time of delayed entries has come (see `DelayedDelivery`). Sends those that the dispatcher
+        passed over, unless a consumer holds them or they are acknowledged."""
         if ledger_id > self.read_position.ledger_id:
             return
         if ledger_id == self.read_position.ledger_id:
@@ -194,12 +195,12 @@ class SharedDispatcher(Dispatcher):
             self._became_due(ledger_id, passed)
 
     def _became_due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """Delayed entries that were passed over are to be sent."""
+        """Called with the delayed entries that the dispatcher passed over and has to send now."""
         self.replay.add(ledger_id, entry_ids)
 
     @property
     def delayed_messages(self) -> int:
-        """How many entries were passed over because they are not due."""
+        """Returns how many entries the dispatcher passed over because they are not due."""
         passed = self._delayed.index.before(self.read_position)
         return sum(self.cursor.unacked_among(ledger_id, entries) for ledger_id, entries in passed)
 
@@ -246,7 +247,7 @@ class SharedDispatcher(Dispatcher):
         return entries
 
     def _entries_max(self) -> int:
-        """How many entries one read may bring."""
+        """Returns how many entries one read may bring."""
         return self.settings.dispatcher_max_read_batch_size
 
     @property
@@ -258,8 +259,8 @@ class SharedDispatcher(Dispatcher):
         return PlannedRead(position, count, True)
 
     def _send_again(self, read: PlannedRead, run: EntryRun) -> None:
-        """Of the entries that were asked for, those that do not exist or are acknowledged leave the queue; those that
-        left the queue while they were read are not sent."""
+        """Sends the entries that were read for the replay queue. Requested entries that do not exist or are
+        acknowledged leave the queue. Entries that left the queue during the read are not sent."""
         ledger_id, first = read.position
         end = first + read.entries_max
         if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
@@ -275,7 +276,7 @@ class SharedDispatcher(Dispatcher):
         self._send(messages, again=True)
 
     def _drop(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """These entries waited to be sent again, and do not exist or are acknowledged, perhaps by the broker itself."""
+        """Removes from the queue entries that do not exist or are acknowledged, perhaps by the broker itself."""
         self.replay.discard(ledger_id, entry_ids)
         if self.redelivery_counts:
             for entry_id in entry_ids:
@@ -312,8 +313,8 @@ class SharedDispatcher(Dispatcher):
         return at
 
     def _send_chunks(self, messages: OutgoingMessages, specials: Mapping[int, Special], again: bool) -> int:
-        """Sends one entry after the other, because each chunk may have to go to another consumer, or to wait for its
-        owner."""
+        """Sends a run that contains chunks, one entry after the other, because each chunk may have to go to another
+        consumer or to wait for its owner."""
         ledger_id = messages.ledger_id
         redelivery_counts = self.redelivery_counts.of_ledger(ledger_id)
         for index, entry_id in enumerate(messages.entry_ids):

@@ -1,4 +1,4 @@
-"""Whose turn it is on a Shared subscription.
+"""Decides whose turn it is on a Shared subscription.
 
 Consumers take turns within the best priority level (0 is best) that has a consumer which can take messages; a lower
 level gets messages only while no better consumer can take any. Each level remembers where its round stands, so a
@@ -13,23 +13,23 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Taker(Protocol):
-    """A consumer, as far as the round looks at it."""
+    """The interface of a consumer that the round uses."""
 
     @property
     def can_take(self) -> bool:
-        """Whether it has permits, is not blocked, and its connection takes bytes."""
+        """Whether the consumer has permits, is not blocked, and has a writable connection."""
 
     @property
     def entries(self) -> float:
-        """About how many entries it takes if it can take any: its permits divided by the messages in an entry.
-        Positive."""
+        """Estimates how many entries the consumer takes, provided that it can take any: its permits divided by the
+        messages in an entry. Positive."""
 
 
 T = TypeVar("T", bound=Taker)
 
 
 class _Level(Generic[T]):
-    """The consumers of one priority; `next` is the index of the one whose turn is next."""
+    """The consumers of one priority; `next` is the index of the consumer whose turn is next."""
 
     __slots__ = ("members", "next")
 
@@ -77,7 +77,7 @@ class RoundRobin(Generic[T]):
         raise ValueError("not a member")
 
     def pick(self) -> T | None:
-        """Returns the consumer whose turn it is, and gives the next turn to the one after it. Returns None when no
+        """Returns the consumer whose turn it is, and gives the next turn to the consumer after it. Returns None when no
         consumer can take anything."""
         for level in self._levels:
             members = level.members
@@ -91,8 +91,8 @@ class RoundRobin(Generic[T]):
         return None
 
     def entries(self, entries_max: int) -> int:
-        """Returns how many entries the best level takes that has a consumer able to take some; at most `entries_max`,
-        and 0 only when no consumer can take any."""
+        """Returns how many entries the consumers of one level take: the best level that has a consumer able to take
+        some. The result is at most `entries_max`, and 0 only when no consumer can take any."""
         for level in self._levels:
             total = 0.0
             for member in level.members:

@@ -39,9 +39,9 @@ class SingleActiveDispatcher(Dispatcher):
         self._topic = topic
         self._partition_index = partition_index
         self._switching: asyncio.TimerHandle | None = None
-        """Runs while a consumer that has just become active waits for the acknowledgements of the one before."""
+        """The timer that runs while a new active consumer waits for the acknowledgements of its predecessor."""
         self._holes = ReplayQueue()
-        """Entries in holes that are to be sent again, out of order."""
+        """Entries in holes (see `hole_rules`) that are to be sent again, out of order."""
 
     def add(self, consumer: Consumer) -> None:
         assert self._is_failover or not self._consumers, "an Exclusive subscription has one consumer"
@@ -60,7 +60,8 @@ class SingleActiveDispatcher(Dispatcher):
             self.rewind()
 
     def rewind_for(self, consumer: Consumer) -> None:
-        """REDELIVER: everything unacknowledged comes again, if the active consumer asks for it."""
+        """Handles REDELIVER_UNACKNOWLEDGED_MESSAGES: if the active consumer sent it, all unacknowledged entries are
+        sent again."""
         if consumer is self.active and self._switching is None:
             self.rewind()
             self.kick()
@@ -70,8 +71,8 @@ class SingleActiveDispatcher(Dispatcher):
         self._holes.clear()
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:
-        """Leaves out the entries that are going to be sent anyway: those from `waiting_from` on, and those that wait in
-        `_holes` already."""
+        """Delivers entries in holes again. Leaves out the entries that will be sent anyway: those from `waiting_from`
+        on, and those in `_holes`."""
         waiting = self.waiting_from
         if ledger_id > waiting.ledger_id:
             return 0
@@ -120,7 +121,7 @@ class SingleActiveDispatcher(Dispatcher):
         return PlannedRead(position, count, True)
 
     def _send_again(self, read: PlannedRead, run: EntryRun) -> None:
-        """Entries that do not exist, or are acknowledged by now, are forgotten."""
+        """Sends the entries that were read for `_holes`. Entries that do not exist or are acknowledged are dropped."""
         ledger_id, first = read.position
         end = first + read.entries_max
         left: Sequence[int] = ()
@@ -152,8 +153,8 @@ class SingleActiveDispatcher(Dispatcher):
         return super()._start()
 
     def _read_as_asked(self, active: Consumer) -> None:
-        """Lets the next reads give the compacted log or the whole one, whichever the active consumer asked for. A
-        rewind follows."""
+        """Makes the next reads return the compacted log or the whole log, whichever the active consumer asked for. The
+        caller rewinds afterwards."""
         source = self._source
         view = source.compacted() if active.read_compacted else None
         if view is None:
@@ -164,8 +165,8 @@ class SingleActiveDispatcher(Dispatcher):
     # --- who is active -----------------------------------------------------------------------------------------------
 
     def _choose(self) -> bool:
-        """Chooses the active consumer. Returns whether it is another one now. A Failover consumer that replaces one
-        gets its first messages after the delay."""
+        """Chooses the active consumer. Returns whether the active consumer has changed. A Failover consumer that
+        replaces another gets its first messages after the delay."""
         index = choose_active(
             [Candidate(consumer.name, consumer.priority) for consumer in self._consumers],
             self._topic,

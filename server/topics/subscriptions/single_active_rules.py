@@ -1,4 +1,4 @@
-"""Which consumer of an Exclusive or Failover subscription gets the messages.
+"""Decides which consumer of an Exclusive or Failover subscription gets the messages.
 
 The best priority goes first (0 is best), then the name decides. On a partition the consumer at the partition's index is
 chosen, so that the partitions of a topic spread evenly over the consumers. On other topics a consistent-hash ring
@@ -67,5 +67,5 @@ def _owner_on_ring(names: Sequence[str], topic: str) -> int:
 
 
 def ring_hash(text: str) -> int:
-    """Murmur3_32Hash.makeHash: seed 0, the sign bit cleared."""
+    """Returns Murmur3_32Hash.makeHash of Apache: seed 0, the sign bit cleared."""
     return mmh3_32_uintdigest(text.encode("utf-8", "surrogatepass"), 0) & _NON_NEGATIVE

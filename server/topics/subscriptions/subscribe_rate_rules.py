@@ -1,5 +1,5 @@
-"""How often one consumer may subscribe in a period. A consumer that is refused again and again must not keep the broker
-busy by coming back. Rules only.
+"""Decides how often one consumer may subscribe in a period. A consumer that is refused again and again must not keep
+the broker busy by coming back. Rules only.
 
 Sources: SubscribeRateLimiter.subscribeAvailable, ConsumerIdentifier.
 """
@@ -9,15 +9,15 @@ from typing import NamedTuple
 from magnetar.server.policies.policy_values import SubscribeRate
 
 CONSUMERS_MAX = 10_000
-"""How many consumers are remembered. Beyond that, those whose period is over are forgotten; if that is not enough, all
-are."""
+"""How many consumers are remembered. Beyond that, the consumers whose period is over are forgotten; if that is not
+enough, all consumers are."""
 
 CONSUMER_NAME_MAX = 256
-"""How many characters of its name tell a consumer from others."""
+"""How many characters of a consumer's name identify the consumer."""
 
 
 class ConsumerIdentity(NamedTuple):
-    """What stays the same when a client tries again."""
+    """The part of a consumer that stays the same when its client subscribes again."""
 
     host: str
     name: str
@@ -30,7 +30,7 @@ class SubscribeLimiter:
     __slots__ = ("_periods", "rate")
 
     def __init__(self, rate: SubscribeRate) -> None:
-        """`rate.subscribes` is positive."""
+        """The caller makes sure that `rate.subscribes` is positive."""
         self.rate = rate
         self._periods: dict[ConsumerIdentity, tuple[float, int]] = {}  # (its end, subscribes in it)
 

@@ -38,12 +38,12 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 log = logging.getLogger(__name__)
 
 ACK_SET_WORDS_MAX = 1024
-"""Words of 64 messages each. An ack with a longer ack set is ignored: it would only make the broker remember much. The
-batch comes again as a whole then, as it does where batch indexes are not acknowledged. Clients put a thousand messages
-in a batch."""
+"""Words of 64 messages each. An ack with a longer ack set is ignored: it would only cost the broker memory. The whole
+batch is then delivered again, as without acknowledgement at batch index level. Clients put a thousand messages in a
+batch."""
 
 RECONNECT_SECONDS = 60.0
-"""After a seek, the cursor of a reader waits so long for the reader to come back."""
+"""After a seek, how long the cursor of a reader is kept until the reader reconnects."""
 
 
 class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
@@ -65,26 +65,26 @@ class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
     def is_terminated(self) -> bool: ...
 
     def messages_of(self, run: EntryRun) -> OutgoingMessages:
-        """Cuts and counts the entries of a run, once for all subscriptions."""
+        """Returns the entries of a run, ready to be sent. The work is done once for all subscriptions."""
 
     async def delete_cursor(self, subscription: "Subscription") -> None:
-        """Deletes the subscription's cursor, then forgets the subscription. Raises ManagedLedgerError, and then
-        nothing has changed."""
+        """Deletes the subscription's cursor, then removes the subscription from the topic. If it raises
+        ManagedLedgerError, nothing has changed."""
 
     def forget(self, subscription: "Subscription") -> None:
-        """Takes a subscription that is gone out of the topic."""
+        """Removes a subscription that has ended from the topic."""
 
     async def first_published_at(self, publish_time_ms: int) -> Position:
-        """Returns where the first message stands that was published at that time or later. Raises
+        """Returns the position of the first message that was published at that time or later. Raises
         ManagedLedgerError."""
 
     async def sought(self, position: Position, publish_time_ms: int | None) -> Position:
-        """Returns where a seek that moves the cursor to `position` leads a consumer that reads compacted. Raises
-        ManagedLedgerError."""
+        """Returns where a consumer with `read_compacted` reads on after a seek that moves the cursor to `position`.
+        Raises ManagedLedgerError."""
 
 
 class Subscription(BaseSubscription):
-    """Made by `Topic`."""
+    """Created by `Topic`."""
 
     topic: PersistentSubscriptionTopic
     cursor: Cursor
@@ -96,7 +96,7 @@ class Subscription(BaseSubscription):
         """How many messages were delivered again because they lay in holes for too long."""
         self._seeking: asyncio.Future[None] | None = None
         self._sought: Position | None = None
-        """Where the last seek went. That may be a position before the first message that is still stored."""
+        """The target of the last seek. It may be before the first message that is still stored."""
         self._deleting = False
         self.expired = ExpiryCounters()
         self._source = DispatchSource(
@@ -143,7 +143,7 @@ class Subscription(BaseSubscription):
 
     @property
     def delayed_messages(self) -> int:
-        """How many entries were passed over because they are not due."""
+        """Returns how many entries the dispatcher passed over because they are not due."""
         return self.dispatcher.delayed_messages if isinstance(self.dispatcher, SharedDispatcher) else 0
 
     def _compacted_view(self) -> CompactedView | None:
@@ -165,8 +165,8 @@ class Subscription(BaseSubscription):
     # --- consumers ---------------------------------------------------------------------------------------------------
 
     async def add_consumer(self, consumer: Consumer) -> None:
-        """Attaches a consumer. Waits for a seek that is under way, and while the connection of a rival that is
-        connected already is probed. Raises ConsumerBusy, ConsumerAssignFault, ServiceNotReady."""
+        """Attaches a consumer. Waits for a seek that is under way. If a rival is connected already, waits until its
+        connection has been probed. Raises ConsumerBusy, ConsumerAssignFault, ServiceNotReady."""
         while True:
             if self._seeking is not None:
                 await asyncio.shield(self._seeking)
@@ -184,8 +184,8 @@ class Subscription(BaseSubscription):
         self._attach(consumer)
 
     def _rival_of(self, consumer: Consumer) -> Consumer | None:
-        """Returns the consumer that must be gone before `consumer` can come. Often that is the same client's consumer
-        on a connection that is dead."""
+        """Returns the connected consumer that must leave before `consumer` can be attached. Often it belongs to the
+        same client, on a connection that is dead."""
         if self.consumers and consumer.sub_type == SubType.Exclusive:
             return self.consumers[0]
         if isinstance(self.dispatcher, KeySharedDispatcher) and consumer.sub_type == SubType.Key_Shared:
@@ -246,7 +246,8 @@ class Subscription(BaseSubscription):
     # --- acknowledgements --------------------------------------------------------------------------------------------
 
     def ack_cumulative(self, consumer: Consumer, message_id: pb.MessageIdData) -> None:
-        """Acknowledges everything up to and including `message_id`; of a batch the indexes that its ack set clears."""
+        """Acknowledges everything up to and including `message_id`; if `message_id` names a batch with an ack set, only
+        the batch indexes that the set clears."""
         ledger_id, entry_id = signed64(message_id.ledgerId), signed64(message_id.entryId)
         ack_set: Sequence[int] | None = message_id.ack_set or None
         if ack_set is not None and bits_set(ack_set) and not self._keeps(ack_set):
@@ -285,7 +286,7 @@ class Subscription(BaseSubscription):
         return self.topic.settings.acknowledgment_at_batch_index_level_enabled and len(ack_set) <= ACK_SET_WORDS_MAX
 
     def _remaining(self, ledger_id: int, entry_id: int) -> int:
-        """Returns how many messages of an entry are still to be acknowledged, after an ack of some of them."""
+        """Returns how many messages of an entry are unacknowledged after an ack of some of them."""
         if self.cursor.is_acked(ledger_id, entry_id):
             return 0
         words = self.cursor.ack_set_of(ledger_id, entry_id)
@@ -300,7 +301,7 @@ class Subscription(BaseSubscription):
             consumer.counters.redelivered += dispatcher.redeliver(consumer, positions)
 
     def fill(self, ledger_id: int, entries: BitMap) -> None:
-        """The hole filler asks that consumers get again what they hold of `entries`."""
+        """Called by the hole filler: delivers again those of `entries` that consumers hold."""
         if self.dispatcher is not None:
             self.messages_filled += self.dispatcher.fill(ledger_id, entries)
 
@@ -311,7 +312,7 @@ class Subscription(BaseSubscription):
                 consumer.tell_end()
 
     def backlog_shrank(self) -> None:
-        """The broker itself acknowledged entries, because they expired or were skipped."""
+        """Called when the broker itself has acknowledged entries, because they expired or were skipped."""
         if self.dispatcher is not None:
             self.dispatcher.backlog_shrank()
         self.tell_end_if_reached()
@@ -319,9 +320,9 @@ class Subscription(BaseSubscription):
     # --- the whole subscription --------------------------------------------------------------------------------------
 
     async def delete(self, but: Consumer | None = None) -> None:
-        """Disconnects everybody and deletes the cursor. `but` is not told, because it asked for that. Raises
-        ServiceNotReady when the subscription is being deleted or moved already, PulsarError when the cursor cannot be
-        deleted; the subscription stays then."""
+        """Disconnects all consumers and deletes the cursor. The consumer `but` is not told, because its client asked
+        for the deletion. Raises ServiceNotReady when the subscription is being deleted or moved already, and
+        PulsarError when the cursor cannot be deleted. The subscription stays after an error."""
         if self._is_fenced or self._seeking is not None:
             raise ServiceNotReady("Subscription is fenced")
         self._deleting = True
@@ -341,12 +342,13 @@ class Subscription(BaseSubscription):
 
     async def seek(self, command: pb.CommandSeek) -> None:
         """Disconnects all consumers, then moves the cursor. Consumers that come back meanwhile wait. Raises
-        ConsumerBusy when another seek is under way, PulsarError when the cursor cannot be moved; it stays then."""
+        ConsumerBusy when another seek is under way, PulsarError when the cursor cannot be moved. The cursor stays where
+        it is after an error."""
         await self._reset(target_of(command))
 
     async def reset(self, position: Position) -> None:
         """Moves the cursor so that the next message is the one at `position`, or the next one that exists. EARLIEST and
-        LATEST are the ends."""
+        LATEST stand for the ends of the log."""
         await self._reset(SeekTarget(position))
 
     async def reset_to_time(self, publish_time_ms: int) -> None:
@@ -378,12 +380,13 @@ class Subscription(BaseSubscription):
                 asyncio.get_running_loop().call_later(RECONNECT_SECONDS, self.forget_if_left)
 
     def forget_if_left(self) -> None:
-        """A reader that seeks comes back to its cursor. A reader that does not come back, or never came, loses it."""
+        """Ends the subscription of a reader that has left. After a seek, a reader first has time to reconnect to its
+        cursor."""
         if not self.consumers and not self.cursor.durable and self._seeking is None:
             self.topic.forget(self)
 
     def close(self) -> None:
-        """Disconnects everybody and stops sending. The topic closes the cursor."""
+        """Disconnects all consumers and stops sending. The topic closes the cursor."""
         self.disconnect_all()
         if self.dispatcher is not None:
             self.dispatcher.close()

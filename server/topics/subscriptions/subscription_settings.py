@@ -1,4 +1,4 @@
-"""What a SUBSCRIBE says about the subscription itself rather than about the consumer.
+"""Applies what a SUBSCRIBE says about the subscription, rather than about the consumer.
 
 Sources: PersistentTopic.getDurableSubscription, PersistentSubscription.setReplicated.
 """
@@ -11,8 +11,8 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 
 def properties_of(command: pb.CommandSubscribe) -> dict[str, str]:
-    """Returns the properties that the command gives to a new subscription. Raises NotAllowed when they are too many or
-    too large."""
+    """Returns the properties that the command asks for if the subscription is new. Raises NotAllowed when they are too
+    many or too large."""
     properties = {pair.key: pair.value for pair in command.subscription_properties}
     fault = fault_of_properties("subscription", properties)
     if fault is not None:
@@ -21,8 +21,8 @@ def properties_of(command: pb.CommandSubscribe) -> dict[str, str]:
 
 
 async def follow(cursor: Cursor, command: pb.CommandSubscribe) -> None:
-    """Changes a subscription that exists as the command asks: gives it properties if it has none, and notes whether its
-    state is to be replicated (which is only remembered here). Raises PulsarError."""
+    """Changes an existing subscription as the command asks. Sets its properties if it has none, and stores whether its
+    state is to be replicated; the flag has no other effect here. Raises PulsarError."""
     if not cursor.durable:
         return
     if command.HasField("replicate_subscription_state"):
