@@ -82,7 +82,7 @@ class Topic(BaseTopic):
         self._close_ledger = close_ledger
         self._on_lost = on_lost
         self._memo: MessagesMemo | None = None
-        """Set while a group that was confirmed just now is given to several subscriptions."""
+        """Set while a group that was just confirmed is given to several subscriptions."""
         self._changing_cursors = asyncio.Lock()
         self._stop_listening = ledger.on_append(self._appended)
         for cursor_name, cursor in ledger.cursors.items():

@@ -121,8 +121,8 @@ class TopicSchemas:
 
 @contextmanager
 def _told_to_producers() -> Iterator[None]:
-    """Raises faults as the answers to PRODUCER and GET_OR_CREATE_SCHEMA tell them: with the names of Java's
-    exceptions."""
+    """Turns schema faults into the errors that answer PRODUCER and GET_OR_CREATE_SCHEMA, which carry the names of
+    Java's exceptions."""
     with _storage_told():
         try:
             yield

@@ -11,7 +11,7 @@ the mark is in the half that this checkpoint writes, or was written by an earlie
 that the entry logs lack. A ledger's key record goes ahead of its first entries in the same batch, so no entry is ever
 replayed whose ledger has no key.
 
-A group of adds stays one tuple on all of this way; for a single entry nothing is allocated but its slot in the cache.
+A group of adds stays one tuple all the way; a single entry costs no allocation but its slot in the cache.
 
 While both halves of the cache are full, or the journal's queue is, groups wait in the order of their coming. A group
 that has waited for `dbStorage_maxThrottleTimeMs` fails with ETOOMANYREQUESTS, and so does, at once, one that comes when
@@ -46,7 +46,7 @@ from pulsar_proto.wire.bookie_wire import AddFlags, BookieError, BookieRc
 log = logging.getLogger(__name__)
 
 AddDone = Callable[[Sequence[int], int], None]
-"""Called once for a group with its entry ids and its result code."""
+"""The callback of a group of adds. It is called once, with the entry ids of the group and its result code."""
 
 DELETED_FENCED_MAX = 100_000
 """How many ledgers that were fenced and then deleted are remembered, so that late writers are refused; beyond it the
@@ -56,7 +56,7 @@ _IDS = struct.Struct(">qq")
 
 
 class WaitingAdds(NamedTuple):
-    """A group of adds that found no room."""
+    """A group of adds that waits for room."""
 
     deadline: float
     size: int
@@ -88,7 +88,7 @@ class AddPath:
         self.takes_high_priority = False
         """Whether a read-only bookie still takes recovery's adds, because its disk has some room left."""
         self.positions: list[JournalPosition] = []
-        """For each journal the position behind its last durable batch, as far as the loop has been told."""
+        """For each journal, the position after its last durable batch that the loop knows of."""
         self.pending_bytes = 0
         """Bytes of entries that the journals' queues hold, and that are not durable yet."""
         self._waiting: deque[WaitingAdds] = deque()
@@ -196,8 +196,8 @@ class AddPath:
         self._checkpointer.touch()
 
     def committed(self, journal: int, result: Committed) -> None:
-        """Answers all groups of one batch of a journal, which is durable or failed. `journal`: its place in the
-        configuration."""
+        """Answers all groups of one batch of a journal; the batch is durable or has failed. `journal` is the journal's
+        index in the configuration."""
         self.positions[journal] = result.position
         if result.error is None:
             self._answer_durable(result)
@@ -251,8 +251,8 @@ class AddPath:
             self._deadline_timer = self._loop.call_at(deadline, self._deadline_over)
 
     def admit_waiting(self) -> None:
-        """Stores the waiting groups for which there is room now. Called when there may be room or the mode changed.
-        Each group is checked again: its ledger may have been fenced since it came."""
+        """Stores the waiting groups for which there is room now. Called when there may be room again or the mode has
+        changed. Each group is checked again, because its ledger may have been fenced meanwhile."""
         while self._waiting:
             group = self._waiting[0]
             state = self._states.get(group.ledger_id)
@@ -287,7 +287,7 @@ class AddPath:
             self._deadline_timer = self._loop.call_at(self._waiting[0].deadline, self._deadline_over)
 
     async def fence(self, ledger_id: int, master_key: bytes) -> None:
-        """Fences the ledger, which is created if it was never seen; returns when that is durable. From the call on,
+        """Fences the ledger, and returns when the fence is durable. An unknown ledger is created. From the call on,
         adds other than recovery's fail.
 
         Raises BookieError: EUA for a missing or wrong key, EIO when the record could not be written (the next request
@@ -346,8 +346,8 @@ class AddPath:
             raise BookieError(BookieRc(rc), f"the explicit LAC of ledger {ledger_id} is not durable")
 
     def _state_for_record(self, ledger_id: int, master_key: bytes) -> BookieLedgerState:
-        """Returns the state of the ledger that a fence or an explicit LAC is for; it is made if the ledger was never
-        seen. Raises BookieError: EUA for a missing or wrong key, EBADREQ, EIO."""
+        """Returns the state of the ledger that a fence or an explicit LAC names. Creates the state of an unknown
+        ledger. Raises BookieError: EUA for a missing or wrong key, EBADREQ, EIO."""
         state = self._states.get(ledger_id)
         known = state.master_key if state is not None else None
         if not master_key or (known is not None and known != master_key):
@@ -380,15 +380,15 @@ class AddPath:
                 self._deleted_fenced.popitem(last=False)
 
     def close(self) -> None:
-        """Refuses the groups that wait. The mode must be CLOSED by then."""
+        """Refuses the waiting groups. The caller has set the mode to CLOSED before."""
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
         self.admit_waiting()
 
 
 def _well_formed(ledger_id: int, entry_ids: Sequence[int], entries: Sequence[bytes], lengths: list[int]) -> bool:
-    """Returns whether the entries begin with the ids that they are added under: replay goes by what the entries say
-    themselves. Only the first and the last are looked at: a caller that mixes up ids mixes them up there too."""
+    """Returns whether the entries begin with the ids under which they are added, because replay reads the ids from the
+    entries. Only the first and the last entry are checked: a caller that mixes up ids mixes them up there, too."""
     count = len(lengths)
     if count == 0 or len(entry_ids) != count or min(lengths) < ENTRY_BYTES_MIN:
         return False

@@ -98,7 +98,7 @@ class Bookie:
         open_file: OpenFile = DurableFile,
         journal_class: type[Journal] = Journal,
     ) -> "Bookie":
-        """Calls `read`, then `start`, and returns the open bookie. Raises what they raise."""
+        """Calls `read`, then `start`, and returns the open bookie. Raises the errors of both."""
         recovered = await cls.read(config, bookie_id=bookie_id, instance_id=instance_id)
         return await cls.start(
             config, recovered, list_ledgers=list_ledgers, open_file=open_file, journal_class=journal_class
@@ -123,7 +123,8 @@ class Bookie:
         open_file: OpenFile = DurableFile,
         journal_class: type[Journal] = Journal,
     ) -> "Bookie":
-        """Opens for writing what `read` found. When it returns, every acknowledged entry can be read.
+        """Opens the recovered storage, which `read` returned, for writing. When it returns, every acknowledged entry
+        can be read.
 
         `list_ledgers()` returns the ids of all ledgers in the metadata; the collector deletes the ledgers of this
         bookie that are not among them. Simulations pass their own `open_file` and `journal_class`. Raises IndexDamaged,
@@ -199,7 +200,7 @@ class Bookie:
             raise
 
     def _hand_over(self, journal: int, result: Committed) -> None:
-        """Called on a journal's thread with what became of its last batch: hands it to the loop."""
+        """Called on a journal's thread with the outcome of its last batch: passes it to the event loop."""
         try:
             self._loop.call_soon_threadsafe(self._adds.committed, journal, result)
         except RuntimeError:
@@ -262,7 +263,8 @@ class Bookie:
 
     @property
     def takes_high_priority_writes(self) -> bool:
-        """Whether recovery's adds are taken now, and would still be taken if the bookie turned read-only."""
+        """Whether the bookie takes the adds of recovering clients, and would go on taking them if it turned
+        read-only."""
         return self.is_writable or (self.mode is BookieMode.READ_ONLY and self._adds.takes_high_priority)
 
     @property
@@ -288,11 +290,11 @@ class Bookie:
         await self._checkpointer.checkpoint()
 
     async def collect_garbage(self, compaction_threshold: float | None = None) -> None:
-        """Calls Maintenance.collect_garbage, which says the rest."""
+        """Calls Maintenance.collect_garbage; see there."""
         await self._maintenance.collect_garbage(compaction_threshold)
 
     async def drop_ledgers(self, ledger_ids: set[int]) -> None:
-        """Calls Maintenance.drop_ledgers, which says the rest."""
+        """Calls Maintenance.drop_ledgers; see there."""
         await self._maintenance.drop_ledgers(ledger_ids)
 
     async def close(self) -> None:
@@ -320,7 +322,7 @@ class Bookie:
         self._flush_executor.shutdown(wait=False)
 
     def stats(self) -> BookieStats:
-        """Returns what the bookie reports of itself at this moment."""
+        """Returns the bookie's counters and sizes at this moment."""
         return collect_stats(
             self._adds,
             self._reads,
@@ -336,7 +338,8 @@ class Bookie:
         self._adds.admit_waiting()
 
     def _storage_failed(self, error: Exception, fatal: bool) -> None:
-        """Called when a write of a journal or a checkpoint failed. `fatal`: for another reason than want of room."""
+        """Called when a write of a journal or a checkpoint failed. `fatal` is True unless the reason is a lack of
+        room."""
         if fatal:
             self._change_mode(BookieMode.FAILED, f"writing failed: {error}")
         else:
@@ -344,7 +347,7 @@ class Bookie:
             self._change_mode(BookieMode.READ_ONLY, f"no room: {error}")
 
     def _allow_spares(self, has_room: bool) -> None:
-        """Allows or forbids that old journals are kept to be written over: on a full disk they are deleted at once."""
+        """Allows or forbids keeping old journals for reuse: on a full disk they are deleted at once."""
         for old in self._old_journals:
             if old.allow_spares(has_room):
                 self._loop.run_in_executor(self._flush_executor, old.release)

@@ -26,28 +26,31 @@ class BookieConfig:
     kernel's work for a batch. They are kept besides `journal_max_backups`, and only while the disk has room. Apache
     false."""
     journal_batch_max_kb: float = 2048
-    """At this size a batch, which is one write and one fdatasync, is full. A larger group of adds goes alone."""
+    """The size at which a batch is full; a batch is one write and one fdatasync. A group of adds that is larger forms a
+    batch of its own."""
     journal_queue_max_mb: float = 64
-    """How much may be handed to the journal and not be durable yet; adds beyond it wait."""
+    """How much the journal may hold that is not durable yet; adds beyond it wait."""
 
     db_storage_write_cache_max_size_mb: float = 48
     """dbStorage_writeCacheMaxSizeMb: the size of both halves together; a full half starts a checkpoint."""
     db_storage_read_ahead_cache_max_size_mb: float = 16
-    """dbStorage_readAheadCacheMaxSizeMb: how much of what was read ahead is kept; then the longest unused is
-    dropped."""
+    """dbStorage_readAheadCacheMaxSizeMb: how much data that was read ahead is kept. Beyond it, the data that was unused
+    for longest is dropped."""
     read_ahead_kb: float = 512
     """How much is read from an entry log at once for a reader that reads in order (Apache counts 100 entries)."""
     db_storage_max_throttle_time_ms: int = 10_000
     """dbStorage_maxThrottleTimeMs: an add waits this long for room in the write cache, then fails ETOOMANYREQUESTS."""
     waiting_adds_max_mb: float = 256
-    """How much may wait so; adds beyond it fail ETOOMANYREQUESTS at once. The bound may be large: callers in this
-    process keep their entries until the answer anyway, and what peers may have under way is bounded by `WireLimits`."""
+    """The size of the adds that may wait for room in the write cache; further adds fail with ETOOMANYREQUESTS at once.
+    The bound may be large: callers in this process keep their entries until the answer anyway, and what peers may have
+    under way is bounded by `WireLimits`."""
     max_pending_read_requests: int = 10_000
-    """maxPendingReadRequestsPerThread: how many reads may be under way. Further ones wait in order, for at most
-    `db_storage_max_throttle_time_ms`, and then fail ETOOMANYREQUESTS. They fail at once when ten times as many wait,
-    and in Apache's bookie always."""
+    """maxPendingReadRequestsPerThread: how many reads may be under way. Further reads wait in order, for at most
+    `db_storage_max_throttle_time_ms`, and then fail with ETOOMANYREQUESTS. They fail at once when ten times as many
+    reads are waiting. In Apache's bookie further reads always fail at once."""
     num_read_worker_threads: int = 2
-    """numReadWorkerThreads. Apache 8, but one interpreter gains nothing from more than 2."""
+    """numReadWorkerThreads: how many threads read entry logs. Apache 8, but one Python interpreter gains nothing from
+    more than 2."""
 
     flush_interval: int = 10_000
     """flushInterval, ms: the longest time from an add to the checkpoint that writes it."""
@@ -58,14 +61,16 @@ class BookieConfig:
     """About how large a block of an entry log gets. It holds entries of one ledger, and is read and checked as a
     whole."""
     open_entry_logs: int = 64
-    """How many entry logs are kept open for reading; then the one that was not read for longest is closed."""
+    """How many entry logs are kept open for reading; beyond it, the log that was not read for longest is closed."""
 
     gc_wait_time: int = 60_000
-    """gcWaitTime, ms: the time between two collections. Apache 900,000; ours is one listing and a few look-ups."""
+    """gcWaitTime, ms: the time between two collections. Apache 900,000; a collection costs us only one listing and a
+    few look-ups."""
     minor_compaction_threshold: float = 0.2
     """minorCompactionThreshold: a closed log whose live share is below it is compacted; 0 turns it off."""
     minor_compaction_interval: int = 60
-    """minorCompactionInterval, s. Apache 3,600; to copy a fifth of a log is little for the space of all of it."""
+    """minorCompactionInterval, s: the time between two compactions by the minor threshold. Apache 3,600; copying a
+    fifth of a log is a low price for the space of the whole log."""
     major_compaction_threshold: float = 0.8
     """majorCompactionThreshold: the threshold of the compaction that runs at the major interval."""
     major_compaction_interval: int = 86_400
@@ -76,11 +81,12 @@ class BookieConfig:
     disk_check_interval: int = 10_000
     """diskCheckInterval, ms: how often the room on the disks is measured."""
     disk_usage_threshold: float = 0.99
-    """diskUsageThreshold: the bookie turns read-only above it. Apache's bookie 0.95, its standalone.conf 0.99."""
+    """diskUsageThreshold: above this share the bookie turns read-only. Apache's bookie has 0.95, its standalone.conf
+    0.99."""
     disk_usage_lwm_threshold: float = 0.97
-    """diskUsageLwmThreshold: the bookie turns writable again below it."""
+    """diskUsageLwmThreshold: below this share the bookie turns writable again."""
     disk_usage_warn_threshold: float = 0.90
-    """diskUsageWarnThreshold: above it major compaction, which needs room, pauses."""
+    """diskUsageWarnThreshold: above this share major compaction pauses, because it needs room."""
     min_usable_size_for_writes_mb: float = 16
     """How much must be free, besides the low-water mark, before a full disk counts as usable again."""
     min_usable_size_for_high_priority_writes: int = 64 * _MIB
@@ -88,11 +94,12 @@ class BookieConfig:
     adds."""
 
     allow_storage_expansion: bool = False
-    """allowStorageExpansion: whether ledger directories may be added behind those that the cookies name."""
+    """allowStorageExpansion: whether ledger directories may be appended to the list that the cookies hold."""
     force_read_only_bookie: bool = False
-    """forceReadOnlyBookie: the bookie takes no writes, whatever room there is."""
+    """forceReadOnlyBookie: the bookie takes no writes, even if there is room."""
     skip_damaged_journal: bool = False
-    """Whether to start despite damage in the journal: what is whole is replayed, the rest is given up and logged."""
+    """Whether to start despite damage in the journal. The undamaged batches are replayed; the rest is given up and
+    logged."""
 
     def __post_init__(self) -> None:
         for name in ("journal_directories", "ledger_directories"):

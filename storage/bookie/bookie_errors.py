@@ -1,9 +1,8 @@
-"""Why a bookie does not start, or does not go on. Peers are answered with `BookieError` of
+"""The errors for which a bookie does not start, or stops working. Peers are answered with `BookieError` of
 pulsar_proto.wire.bookie_wire.
 
-An operator is the first to read these errors. So each of them names the file, the byte where that matters, and what can
-be done.
-"""
+An operator is the first to read these errors. So each of them names the file, the offset if it matters, and the
+remedy."""
 
 import errno
 
@@ -21,7 +20,8 @@ class BookieStartError(Exception):
 
 
 class DirectoryMismatch(BookieStartError):
-    """A folder is not this bookie's, or one of its folders is missing (BookKeeper's InvalidCookieException)."""
+    """A folder belongs to another bookie, or one of this bookie's folders is missing (BookKeeper's
+    InvalidCookieException)."""
 
 
 class DirectoryInUse(BookieStartError):
@@ -35,7 +35,7 @@ class DirectoryInUse(BookieStartError):
 
 
 class Skippable(BookieStartError):
-    """Something that was acknowledged may be missing; with `skipDamagedJournal` the bookie starts without it.
+    """Acknowledged data may be missing; with `skipDamagedJournal` the bookie starts without it.
 
     `finding` is the message without ADVICE: a bookie of a cluster gives other advice.
     """

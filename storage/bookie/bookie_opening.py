@@ -1,7 +1,6 @@
-"""Opens a bookie's folders and brings its state back to where the last acknowledged add left it. All of it blocks.
-
-It takes two steps, because a start that is refused must leave every file as it was: `RecoveredStorage` reads and judges
-all files, and only then `OpenedStorage` is the first to write.
+"""Opens a bookie's folders and restores the state after the last acknowledged add. All calls block. There are two
+steps, because a refused start must leave every file as it was: `RecoveredStorage` only reads and checks all files, and
+`OpenedStorage` then makes the first changes.
 """
 
 import logging
@@ -30,7 +29,7 @@ _IDS = struct.Struct(">qq")
 
 
 class RecoveredStorage:
-    """What the folders of a bookie hold, read and judged; nothing on disk was changed."""
+    """The content of a bookie's folders, read and checked. Nothing on disk was changed."""
 
     def __init__(self, config: BookieConfig, directories: BookieDirectories) -> None:
         """Reads all files of the folders, which the caller has claimed. Raises BookieStartError, OSError."""
@@ -41,9 +40,9 @@ class RecoveredStorage:
         self.logs = EntryLogs(directories.ledgers, config.open_entry_logs)
         self.journal_ends: list[JournalPosition] = []
         self.mark_is_due = False
-        """Whether a checkpoint has to write the mark before the first add is taken. It has to when a part of the
-        journals was given up: the next start would find the same damage again. It also has to when there is no mark
-        yet: if mark and journals were lost together later, that would look like a bookie that never had any."""
+        """Whether a checkpoint has to write the mark before the first add is taken. That is so when a part of the
+        journals was given up, because the next start would find the same damage again. It is also so when there is no
+        mark yet: if mark and journals were both lost later, the folder would look like that of a new bookie."""
         self._replays: list[JournalReplay] = []
         self._recover(config.skip_damaged_journal)
 
@@ -53,19 +52,19 @@ class RecoveredStorage:
         return self.directories.is_new
 
     def release(self) -> None:
-        """Gives the folders back when the start goes no further."""
+        """Releases the folders. Called when the start is given up."""
         self.logs.close()
         self.directories.release()
 
     def cut_torn_ends(self) -> None:
-        """Cuts the journals off where they were read to, since the next batch is written there. Raises OSError."""
+        """Truncates each journal at the place where reading ended, because the next batch is written there. Raises
+        OSError."""
         for replay in self._replays:
             replay.finish()
         self._replays.clear()
 
     def _recover(self, skip_damaged_journal: bool) -> None:
-        """Reads the ledgers' states from the index, then what the journals hold behind the mark. Raises
-        BookieStartError."""
+        """Reads the ledgers' states from the index, then the journals from the mark on. Raises BookieStartError."""
         started = time.perf_counter()
         mark = self._load_mark(skip_damaged_journal)
         self.mark_is_due = mark is None
@@ -112,8 +111,8 @@ class RecoveredStorage:
             )
 
     def _load_mark(self, skip_damaged: bool) -> LastMark | None:
-        """Returns the mark, or None when there is none. A damaged mark that is to be skipped is None too: then all that
-        is left of the journals is replayed."""
+        """Returns the mark, or None when there is none. It also returns None for a damaged mark that may be skipped;
+        the existing journals are then replayed from their beginning."""
         try:
             return self.marks.load()
         except MarkDamaged as error:
@@ -138,7 +137,8 @@ class OpenedStorage:
     """The parts of an open bookie that keep files in its folders."""
 
     def __init__(self, config: BookieConfig, recovered: RecoveredStorage, open_file: OpenFile) -> None:
-        """Makes the first changes on disk of a start. Raises IndexDamaged, OSError; the folders stay claimed then."""
+        """Makes the first changes of a start on disk. Raises IndexDamaged, OSError; the folders stay claimed after an
+        error."""
         self.directories = recovered.directories
         self.directories.make_own()
         recovered.cut_torn_ends()
@@ -171,8 +171,8 @@ class OpenedStorage:
 
 
 class ReplayApplier:
-    """Puts what replayed batches hold to where it was when the process ended: entries into the write cache, ledgers'
-    states into memory."""
+    """Restores the memory of the process from replayed batches: it puts entries into the write cache, and changes into
+    the ledgers' states."""
 
     def __init__(self, cache: WriteCache, states: LedgerStates) -> None:
         self._cache = cache
@@ -181,7 +181,7 @@ class ReplayApplier:
         self.skipped = 0
 
     def apply(self, controls: list[ControlRecord], entries: list[bytes], after_damage: bool) -> None:
-        """Takes one batch. `after_damage`: a part of the journal before this batch was given up."""
+        """Applies one batch. `after_damage` says that a part of the journal before this batch was given up."""
         for control in controls:
             self._apply_control(control)
         groups: dict[int, tuple[list[int], list[bytes]]] = {}
@@ -221,8 +221,8 @@ class ReplayApplier:
 
 
 def read_storage(config: BookieConfig, bookie_id: str, instance_id: str) -> RecoveredStorage:
-    """Claims the folders, reads what is in them and replays the journals. Raises BookieStartError, OSError; the folders
-    are free again then, and nothing on disk was changed in any case."""
+    """Claims the folders, reads what is in them and replays the journals. Raises BookieStartError, OSError; after an
+    error the folders are free again. Nothing on disk is changed in any case."""
     directories = BookieDirectories(config, bookie_id, instance_id)
     directories.claim()
     try:

@@ -1,4 +1,5 @@
-"""What a bookie reports of itself; `server/programs/bookie/bookie_metrics.py` names it as Apache's bookie does."""
+"""The statistics of a bookie. `server/programs/bookie/bookie_metrics.py` publishes them under the names of Apache's
+bookie."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from magnetar.storage.bookie.read_path import ReadPath
 
 
 class BookieStats(NamedTuple):
-    """Counters since the start, and how much is in memory and on disk now. Sizes are bytes."""
+    """Counters since the start, and the present amounts of data in memory and on disk. Sizes are bytes."""
 
     mode: str
     ledgers: int

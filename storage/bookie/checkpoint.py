@@ -27,7 +27,7 @@ from magnetar.storage.bookie.write_cache import CacheHalf, WriteCache
 log = logging.getLogger(__name__)
 
 _RELEASED_AT_ONCE = 1024
-"""After so many entries were freed, the flush thread lets the others have the interpreter lock."""
+"""After freeing this many entries, the flush thread gives up the interpreter lock for a moment."""
 
 
 class FlushJob:
@@ -87,8 +87,8 @@ class Flusher:
         return placed
 
     def _write_index(self, job: FlushJob) -> None:
-        """Writes where the entries are. After a failed write RocksDB takes no other until it is opened anew. That needs
-        room on the disk too, so it waits for the next attempt, and reads go on until then."""
+        """Writes where the entries are. After a failed write RocksDB takes no other until it is opened anew. Opening it
+        needs room on the disk, too, so that is left to the next attempt; until then reads go on."""
         assert job.placed is not None
         if job.index_failed:
             self._index.reopen()
@@ -100,8 +100,8 @@ class Flusher:
         self._writer.indexed()
 
     def renew_mark(self) -> None:
-        """Writes the mark again with the same positions, because opening the index gave it another manifest. Raises
-        OSError, IndexFailure; AssertionError when there is no mark yet."""
+        """Writes the mark again with the same positions, because RocksDB began another manifest when the index was
+        opened. Raises OSError, IndexFailure; AssertionError when there is no mark yet."""
         mark = self._marks.last
         assert mark is not None, "the first one comes with a checkpoint"
         self._save_mark(mark.positions)
@@ -111,8 +111,8 @@ class Flusher:
 
     @staticmethod
     def release(half: CacheHalf) -> None:
-        """Frees a flushed half in portions, and lets the loop run in between: all at once it would take the interpreter
-        lock for milliseconds."""
+        """Frees a flushed half in portions, and lets the event loop run in between. Freeing it at once would hold the
+        interpreter lock for milliseconds."""
         for ledger in half.ledgers.values():
             entries = ledger.entries
             while entries:
@@ -193,7 +193,7 @@ class Checkpointer:
 
     async def checkpoint(self) -> None:
         """Flushes, and returns when all that was durable in the journal before the call is in the entry logs and the
-        mark stands behind it. Raises OSError, IndexFailure or IndexDamaged when a flush fails."""
+        mark is past it. Raises OSError, IndexFailure or IndexDamaged when a flush fails."""
         while self.state is FlushState.FLUSHING:
             await self._finished()
         if self.state is FlushState.FAILED:
@@ -206,7 +206,7 @@ class Checkpointer:
         await self._finished()
 
     async def _finished(self) -> None:
-        """Returns when no flush is under way. Raises what the flush failed with."""
+        """Returns when no flush is under way. Raises the error of a flush that failed."""
         if self.state is FlushState.FLUSHING:
             waiter = self._loop.create_future()
             self._waiters.append(waiter)

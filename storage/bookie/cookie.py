@@ -22,13 +22,13 @@ FILE_NAME = "VERSION"
 LOCK_NAME = "LOCK"
 _FORMAT = 5
 _OF_THE_FILE_SYSTEM = ("lost+found",)
-"""What a file system puts into the root of a volume, which a bookie's folder may be."""
+"""Names that a file system itself puts into the root of a volume. A bookie's folder may be such a root."""
 _LINE = re.compile(r'\s*(\w+)\s*:\s*"((?:[^"\\]|\\.)*)"\s*')
 _ESCAPES = {"\\": "\\", '"': '"', "'": "'", "t": "\t", "n": "\n", "r": "\r"}
 
 
 class Cookie(NamedTuple):
-    """Whose a folder is: the bookie, its cluster instance, and the folders that belong together."""
+    """The owner of a folder: the bookie, its cluster instance, and the list of the bookie's folders."""
 
     bookie_id: str
     journal_directories: tuple[str, ...]
@@ -75,7 +75,7 @@ def parse_cookie(data: bytes) -> Cookie:
 
 
 def _content(directory: str) -> list[str]:
-    """Returns the names of what a folder holds, but for its cookie, its lock and what a file system puts there."""
+    """Returns the names of the files in a folder, without its cookie, its lock and the file system's own files."""
     if not os.path.isdir(directory):
         return []
     return sorted(set(os.listdir(directory)) - {LOCK_NAME, FILE_NAME, FILE_NAME + ".new", *_OF_THE_FILE_SYSTEM})
@@ -89,9 +89,8 @@ def _quoted(text: str) -> str:
 class BookieDirectories:
     """The folders of a bookie, locked against other processes from `claim` to `release`.
 
-    `claim` judges the folders and changes nothing. Then the caller judges what they hold, and only then `make_own`
-    makes missing folders and writes cookies: a start that is refused has changed nothing.
-    """
+    `claim` checks the folders and changes nothing. Then the caller checks their content, and only then `make_own`
+    creates missing folders and writes cookies. So a refused start has changed nothing."""
 
     def __init__(self, config: BookieConfig, bookie_id: str, instance_id: str) -> None:
         self.journals = tuple(map(os.path.abspath, config.journal_directories))
@@ -124,13 +123,14 @@ class BookieDirectories:
         return {directory: self._read(directory) for directory in self.all}
 
     def files(self) -> dict[str, list[str]]:
-        """Returns for each folder the names of what it holds besides cookie and lock. Raises OSError."""
+        """Returns for each folder the names of its files besides cookie and lock. Raises OSError."""
         return {directory: _content(directory) for directory in self.all}
 
     def claim(self) -> bool:
-        """Checks the folders and locks those that have a cookie. Returns whether none has one, so that all are new.
+        """Checks the folders and locks those that have a cookie. Returns True when no folder has a cookie, so that all
+        are new.
 
-        Raises DirectoryInUse, DirectoryMismatch, OSError; nothing was changed then.
+        Raises DirectoryInUse, DirectoryMismatch, OSError. Nothing is changed in any case.
         """
         self._found = {directory: cookie for directory, cookie in self.cookies().items() if cookie is not None}
         if self._found:
@@ -145,8 +145,8 @@ class BookieDirectories:
         return not self._found
 
     def make_own(self) -> None:
-        """Makes and locks the folders that are missing, and writes those cookies that are missing or that name a place
-        where the folders were before. Call it once, after `claim`. Raises DirectoryInUse, OSError."""
+        """Makes and locks the folders that are missing, and writes the cookies that are missing or that name former
+        paths of the folders. Call it once, after `claim`. Raises DirectoryInUse, OSError."""
         new = [directory for directory in self.all if directory not in self._found]
         for directory in new:
             os.makedirs(directory, exist_ok=True)
@@ -203,8 +203,8 @@ class BookieDirectories:
         self._check_empty(missing)
 
     def _check_empty(self, directories: Iterable[str]) -> None:
-        """Raises DirectoryMismatch when a folder without a cookie holds files: they are somebody else's, since the
-        cookie is the first thing that a bookie writes into a folder."""
+        """Raises DirectoryMismatch when a folder without a cookie holds files: the files do not belong to a bookie,
+        since a bookie writes its cookie first."""
         for directory in directories:
             if content := _content(directory):
                 raise DirectoryMismatch(f"{directory} holds files ({content[0]}) but no {FILE_NAME}")

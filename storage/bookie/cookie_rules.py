@@ -1,5 +1,5 @@
-"""Whether a bookie of a cluster may start: compares its cookie in ZooKeeper, those in its folders, and the one that its
-configuration asks for. No I/O.
+"""Decides whether a bookie of a cluster may start: compares its cookie in ZooKeeper, the cookies in its folders, and
+the cookie that its configuration asks for. No I/O.
 
 The rules are those of LegacyCookieValidation in BookKeeper 4.17. They guard against a bookie that comes up without the
 entries that it acknowledged: with a folder that is not mounted, with another bookie's id, in the wrong cluster. One
@@ -28,9 +28,9 @@ def check_cookies(
     """Returns whether the cookie in ZooKeeper has to be written, for a new bookie or for one with more folders than
     before.
 
-    `mine`: the cookie by the configuration. `registered`: the one in ZooKeeper. `found`: the one of each folder.
-    `files`: what each folder holds besides cookie and lock. Raises DirectoryMismatch, which names what differs.
-    """
+    `mine` is the cookie that the configuration asks for, `registered` the cookie in ZooKeeper. `found` holds the cookie
+    of each folder, and `files` the files in each folder besides cookie and lock. Raises DirectoryMismatch, which names
+    the difference."""
     for directory, cookie in found.items():
         if cookie is not None:
             _compare(cookie, f"the cookie in {directory}", mine, allow_storage_expansion)

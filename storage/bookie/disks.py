@@ -1,4 +1,4 @@
-"""When a bookie takes writes: its modes, and what the room on its disks says about them.
+"""Decides when a bookie takes writes: its modes, and the rules that derive them from the room on its disks.
 
 The only I/O is statvfs and stat of folders.
 """
@@ -12,7 +12,8 @@ from magnetar.storage.bookie.bookie_config import BookieConfig
 
 
 class BookieMode(Enum):
-    """WRITABLE <-> READ_ONLY; both -> FAILED, when a sync failed, which only a restart mends; all -> CLOSED."""
+    """The transitions: WRITABLE <-> READ_ONLY; both -> FAILED when a sync failed, after which only a restart helps; all
+    -> CLOSED."""
 
     WRITABLE = "writable"
     READ_ONLY = "read-only"
@@ -98,7 +99,7 @@ class DiskRules:
         return usage.used_share <= self._low_water and usage.free_bytes >= self._min_free
 
     def takes_high_priority(self, usage: DiskUsage) -> bool:
-        """Whether recovery's adds are still taken on a disk that is full by its threshold."""
+        """Whether a bookie whose disk is full still takes the adds of recovering clients."""
         return usage.free_bytes >= self._min_free_high_priority
 
     def may_keep_spares(self, usage: DiskUsage) -> bool:

@@ -25,9 +25,9 @@ class DurableFile:
         self.path = path
 
     def write(self, buffers: Sequence[bytes], offset: int) -> int:
-        """Writes all buffers one after the other from `offset` on; returns the offset behind them.
+        """Writes all buffers one after the other from `offset` on; returns the offset after them.
 
-        Raises OSError; any part of the buffers may have been written then.
+        Raises OSError; after an error any part of the buffers may have been written.
         """
         if len(buffers) <= IOV_MAX:
             size = sum(map(len, buffers))
@@ -38,8 +38,8 @@ class DurableFile:
         return offset
 
     def _write_all(self, buffers: list[bytes | memoryview], offset: int) -> int:
-        """Writes again and again behind what the kernel took: it may take less than it is given, at a signal or on a
-        nearly full disk."""
+        """Repeats the write until the kernel has taken all bytes: after a signal, or on a nearly full disk, the kernel
+        takes only a part of them."""
         while buffers:
             taken = os.pwritev(self._fd, buffers, offset)
             offset += taken
@@ -53,8 +53,8 @@ class DurableFile:
         return offset
 
     def sync(self) -> None:
-        """Makes the file's data and size durable. Raises OSError, which names the file; what was not synced before is
-        unknown then."""
+        """Makes the file's data and size durable. Raises OSError, which names the file; after an error it is unknown
+        which of the unsynced bytes are on disk."""
         try:
             _sync_data(self._fd)
         except OSError as error:
@@ -80,7 +80,7 @@ class DurableFile:
 
 
 OpenFile = Callable[..., DurableFile]
-"""The class of files that a part opens: DurableFile, or a test's subclass of it."""
+"""How a part of the bookie opens its files: with DurableFile, or with a test's subclass of it."""
 
 
 def sync_directory(path: str) -> None:
@@ -93,8 +93,8 @@ def sync_directory(path: str) -> None:
 
 
 def replace_file(path: str, content: bytes) -> None:
-    """Replaces the content of a file: after a crash at any moment it holds the whole old or the whole new one. Raises
-    OSError."""
+    """Replaces the content of a file. After a crash at any moment the file holds either its whole old or its whole new
+    content. Raises OSError."""
     fresh = path + ".new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:

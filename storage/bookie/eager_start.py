@@ -11,11 +11,11 @@ from typing import Any
 
 
 def run_eagerly(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-    """Runs `work` to its end and returns None, or to its first wait and returns the task that does the rest. What
-    `work` raises before it waits is raised here.
+    """Runs `work` to its end and returns None, or to its first wait and returns the task that does the rest. An
+    exception of `work` before its first wait is raised here.
 
-    Until the first wait there is no current task, so `work` must not begin with what needs one (`asyncio.timeout`,
-    `asyncio.wait_for`).
+    Until the first wait there is no current task, so `work` must not begin with a call that needs one
+    (`asyncio.timeout`, `asyncio.wait_for`).
     """
     try:
         waits_for = work.send(None)

@@ -54,7 +54,7 @@ class EntryIndex:
         self._sync = WriteOptions()
         self._sync.sync = True
         self._lock = threading.Lock()
-        """Held while a cursor exists: an open cursor would keep the files locked when `reopen` closes them."""
+        """Held while a cursor exists, because an open cursor would keep the files locked when `reopen` closes them."""
         self._open()
 
     def _open(self) -> None:
@@ -68,7 +68,7 @@ class EntryIndex:
             raise IndexDamaged(f"the index {self._path} cannot be opened: {error}") from None
 
     def reopen(self) -> None:
-        """Closes and opens the index: after a failed write RocksDB takes no other. What was durable is there again.
+        """Closes and opens the index: after a failed write RocksDB takes no other. All durable records are there again.
         Raises IndexDamaged."""
         with self._lock:
             self._close()
@@ -79,8 +79,8 @@ class EntryIndex:
             self._close()
 
     def _close(self) -> None:
-        """Closes RocksDB. If it reports an earlier failed write once more, that is only logged: what it had confirmed
-        is durable."""
+        """Closes RocksDB. If RocksDB reports an earlier failed write once more, that is only logged, because all writes
+        that it confirmed are durable."""
         try:
             self._db.close()
         except Exception as error:
@@ -151,8 +151,8 @@ class EntryIndex:
     def apply(
         self, placed: Iterable[tuple[int, list[PlacedBlock]]], states: Iterable[tuple[int, bytes]], ids_of: IdsOf
     ) -> None:
-        """Adds new blocks, which ascend in each ledger, and ledgers' states, durably. It may be done again after a
-        failure. `ids_of` is asked for the ids in blocks of older runs that a new block cuts."""
+        """Adds new blocks, which ascend in each ledger, and ledgers' states, durably. After a failure the call may be
+        repeated. `ids_of` returns the ids in the blocks of older runs that a new block cuts."""
         batch = WriteBatch(raw_mode=True)
         for ledger_id, blocks in placed:
             last = self.last_run(ledger_id)
@@ -168,8 +168,8 @@ class EntryIndex:
         self._write(batch, sync=True)
 
     def _overlay(self, batch: Any, ledger_id: int, new: IndexRun, ids: Any, ids_of: IdsOf) -> None:
-        """Puts into `batch` the changes that lay a new block over the older runs. All blocks before it must be written
-        already, since this one may cut the same older run as they did."""
+        """Puts into `batch` the changes that lay a new block over the older runs. All earlier blocks must be in the
+        index already, since they may have cut the same older runs."""
         existing = self.overlapping(ledger_id, new.first, new.last)
         for run in existing:
             batch.delete(_run_key(ledger_id, run.first))
@@ -223,8 +223,8 @@ class EntryIndex:
             raise IndexFailure(str(error)) from None
 
     def _valid(self, cursor: Any) -> bool:
-        """Returns whether the cursor stands on a record; False means that it is at the end. RocksDB calls a cursor that
-        met damage invalid too, which only its status tells from the end: then IndexFailure is raised."""
+        """Returns whether the cursor stands on a record; False means that it is at the end. RocksDB also calls a cursor
+        invalid that met damage; only its status tells this from the end. Raises IndexFailure for damage."""
         if cursor.valid():
             return True
         try:

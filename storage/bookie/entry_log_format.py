@@ -60,7 +60,8 @@ class BlockHeader(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A verified block. `body` is what follows magic and checksum; entry number i is body[ends[i]:ends[i + 1]]."""
+    """A verified block. `body` holds the bytes after magic and checksum; entry number i is body[ends[i]:ends[i +
+    1]]."""
 
     header: BlockHeader
     ids: Sequence[int]
@@ -98,7 +99,7 @@ def parse_file_header(data: bytes) -> tuple[int, int]:
 
 def plan_blocks(ids: Sequence[int], lengths: Sequence[int], block_bytes: int) -> list[tuple[int, int]]:
     """Cuts a ledger's ascending ids into slices (start, end), one for each block: a block has at most `block_bytes` (a
-    larger entry gets one of its own), at most MAX_BLOCK_ENTRIES entries, and no gap beyond MAX_BLOCK_GAP."""
+    larger entry gets a block of its own), at most MAX_BLOCK_ENTRIES entries, and no gap beyond MAX_BLOCK_GAP."""
     ends = list(accumulate(lengths, initial=0))
     slices: list[tuple[int, int]] = []
     start, count = 0, len(ids)
@@ -173,16 +174,16 @@ def parse_block(data: bytes, offset: int = 0) -> Block:
 
 
 def encode_footer(ledgers: dict[int, int], offset: int, salt: int) -> bytes:
-    """Returns the footer. `ledgers`: the bytes of each ledger's blocks. `offset`: where the footer will stand. `salt`:
-    that of the file header."""
+    """Returns the footer. `ledgers` maps each ledger to the size of its blocks, `offset` is where the footer will
+    stand, and `salt` is the file's."""
     columns = [value for item in sorted(ledgers.items()) for value in item]
     rest = struct.pack(f">I{2 * len(ledgers)}q", len(ledgers), *columns) + _FOOTER_END.pack(offset, FOOTER_END_MAGIC)
     return FOOTER_MAGIC + _U32.pack(crc32c(rest, salt)) + rest
 
 
 def footer_offset(tail: bytes) -> int | None:
-    """Returns the offset of the footer by the last FOOTER_END_SIZE bytes of the file, or None when they are not those
-    of a log that was closed."""
+    """Returns the offset of the footer, read from the last FOOTER_END_SIZE bytes of the file. Returns None when the
+    bytes do not end a closed log."""
     if len(tail) != FOOTER_END_SIZE:
         return None
     offset, magic = _FOOTER_END.unpack(tail)
@@ -190,7 +191,7 @@ def footer_offset(tail: bytes) -> int | None:
 
 
 def parse_footer(data: bytes, salt: int) -> dict[int, int]:
-    """Returns the bytes of each ledger's blocks. Raises ValueError, which says what is wrong."""
+    """Returns the size of each ledger's blocks: ledger id -> bytes. Raises ValueError, which says what is wrong."""
     if len(data) < 12 + FOOTER_END_SIZE or data[:4] != FOOTER_MAGIC:
         raise ValueError("no footer")
     if crc32c(data[8:], salt) != _U32.unpack_from(data, 4)[0]:

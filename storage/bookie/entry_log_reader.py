@@ -20,8 +20,9 @@ class EntryLogReader:
         self._logs = logs
 
     def read(self, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
-        """Returns consecutive entries from `first_entry_id` on: the rest of its block, and those of the blocks behind
-        it in the log, as long as all blocks have at most `span_bytes`. The list is empty when there is no such entry.
+        """Returns consecutive entries from `first_entry_id` on: the rest of its block, and the entries of the following
+        blocks in the log, as long as all blocks together have at most `span_bytes`. The list is empty when there is no
+        such entry.
 
         Raises IndexFailure, OSError, and EntryLogDamaged when the first block is damaged or its file is missing.
         """
@@ -40,16 +41,16 @@ class EntryLogReader:
         return run.last if run is not None else None
 
     def ids_of(self, run: IndexRun) -> list[int]:
-        """Returns the ids that a run's block holds. Of a block that cannot be read any more it returns all ids of the
-        run's interval, so that later reads of them meet the damage and not a gap."""
+        """Returns the ids of the entries in a run's block. For an unreadable block it returns all ids of the run's
+        interval, so that later reads report the damage and not a gap."""
         try:
             return list(self._logs.read_block(run.log_id, run.offset, run.length).ids)
         except (EntryLogDamaged, EntryLogGone):
             return list(range(run.first, run.last + 1))
 
     def id_runs(self, ledger_id: int) -> list[range]:
-        """Returns the ids of all of the ledger's entries in the logs, ascending; those in blocks with gaps that cannot
-        be read are left out. Raises IndexFailure, OSError."""
+        """Returns the ids of all of the ledger's entries in the logs, ascending. Unreadable blocks with gaps are left
+        out. Raises IndexFailure, OSError."""
         found: list[range] = []
         for run in self._index.overlapping(ledger_id, -(1 << 63), (1 << 63) - 1):
             if run.dense:
@@ -89,7 +90,7 @@ class EntryLogReader:
 
     def _slice(self, block: Block, run: IndexRun, ledger_id: int, entry_id: int) -> list[bytes]:
         """Returns the consecutive entries of the run from `entry_id` on. Raises EntryLogDamaged when the block is not
-        the one that the index took it for."""
+        the one that the index describes."""
         ids = block.ids
         if block.header.ledger_id != ledger_id or run.last not in ids:
             what = f"the block holds entries {ids[0]} to {ids[-1]} of ledger {block.header.ledger_id}"
@@ -108,7 +109,7 @@ class EntryLogReader:
 
 def _adjacent(runs: list[IndexRun]) -> list[IndexRun]:
     """Returns the leading runs that follow one another without a gap, both in the log and in their ids, so that one
-    read gets the blocks of all."""
+    read gets the blocks of all of them."""
     for index in range(1, len(runs)):
         before, run = runs[index - 1], runs[index]
         follows = run.log_id == before.log_id and run.offset == before.offset + before.length

@@ -1,8 +1,8 @@
 """Reads whole entry logs for the garbage collector: which ledgers a log holds, and its blocks one after the other.
 
-Logs are deleted by what is found here. So nothing is believed without its checksum, and a log counts only when it was
-read to its very end: behind a damaged block header there may be blocks that must not look as if they did not exist.
-"""
+The collector deletes logs because of what is found here. So bytes count only if their checksum fits, and a log counts
+only if it was read to its very end: there may be further blocks after a damaged block header, and they must not be
+overlooked."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,8 +25,8 @@ from magnetar.storage.bookie.entry_logs import EntryLogs
 _SEARCH_BYTES = 4 << 20
 
 SUSPECTS_BYTES_MAX = 256 << 20
-"""How many bytes are checked of what looks like blocks behind a torn place. Beyond, the log counts as damaged and is
-kept: a client may have filled a message with beginnings of blocks, and to check each of them would hold up every
+"""How many bytes that look like blocks are checked after a torn place. If there are more, the log counts as damaged and
+is kept: a client may have filled a message with beginnings of blocks, and to check each of them would hold up every
 checkpoint."""
 
 
@@ -34,14 +34,14 @@ class LogLayout(NamedTuple):
     """What a log holds."""
 
     ledgers: dict[int, int]
-    """The bytes of each ledger's blocks."""
+    """Ledger -> the size of its blocks in bytes."""
     end: int
-    """The offset behind the last block."""
+    """The offset after the last block."""
 
 
 def layout_of(logs: EntryLogs, log_id: int) -> LogLayout:
-    """Returns what a log holds, by its footer. A log that was never closed, or whose end only looks like a footer, is
-    read and checked block by block. Raises EntryLogDamaged, EntryLogGone, OSError."""
+    """Returns the layout of a log, as its footer tells it. A log that was never closed, or whose end only looks like a
+    footer, is read and checked block by block. Raises EntryLogDamaged, EntryLogGone, OSError."""
     size = logs.size(log_id)
     if size <= FILE_HEADER_SIZE:
         return LogLayout({}, size)  # the process ended before the log's first block
@@ -68,8 +68,8 @@ def blocks_between(
     """Returns the verified blocks from `offset` on, each with its offset, and the offset to go on with. It stops at the
     first block that begins `max_bytes` or more behind `offset`.
 
-    `offset` is where a block begins, `end` that of the layout. Raises EntryLogDamaged, EntryLogGone, OSError.
-    """
+    `offset` is the beginning of a block, `end` is the `end` of the layout. Raises EntryLogDamaged, EntryLogGone,
+    OSError."""
     blocks: list[tuple[int, Block]] = []
     limit = offset + max_bytes
     while offset < min(end, limit):
@@ -90,7 +90,7 @@ def _block_at(logs: EntryLogs, log_id: int, offset: int, end: int) -> Block:
 
 def _blocks_to_tear(logs: EntryLogs, log_id: int, size: int) -> Iterator[tuple[int, Block]]:
     """Yields all blocks with their offsets, up to the end or to where a crash tore the log. Raises EntryLogDamaged when
-    a whole block stands behind that place, since a crash would have left none."""
+    a whole block follows that place, since a crash would have left none there."""
     offset = FILE_HEADER_SIZE
     while offset < size:
         try:
@@ -104,8 +104,8 @@ def _blocks_to_tear(logs: EntryLogs, log_id: int, size: int) -> Iterator[tuple[i
 
 
 def _holds_block(logs: EntryLogs, log_id: int, start: int, end: int) -> bool:
-    """Returns whether a whole block begins between `start` and `end`, or more than SUSPECTS_BYTES_MAX look like
-    some."""
+    """Returns whether a whole block begins between `start` and `end`, or more than SUSPECTS_BYTES_MAX bytes look like
+    blocks."""
     left = SUSPECTS_BYTES_MAX
     while start + BLOCK_HEADER_SIZE <= end:
         data = logs.read(log_id, start, min(_SEARCH_BYTES, end - start))

@@ -19,7 +19,7 @@ from magnetar.storage.bookie.entry_logs import EntryLogs
 from magnetar.storage.bookie.index_runs import IndexRun
 
 _WRITE_BYTES = 1 << 20
-"""About how much one write takes: the event loop gets the interpreter lock between two writes."""
+"""The approximate size of one write. Between two writes the event loop gets the interpreter lock."""
 _SYNC_BYTES = 4 << 20
 """How much is written between two syncs: one sync of a large flush would hold up the journal's sync on the same
 disk."""
@@ -30,7 +30,7 @@ PlacedBlock = tuple[IndexRun, Sequence[int]]
 
 class EntryLogWriter:
     """The current entry log. Callers `append` and `copy` blocks, then call `finish`, after which they are durable, and
-    `indexed` when the index knows them. When any of these raises an OSError, they call `abort`."""
+    `indexed` when the index knows them. If any of these calls raises an OSError, the caller calls `abort`."""
 
     def __init__(
         self, logs: EntryLogs, *, log_size_limit: int, block_bytes: int, open_file: OpenFile = DurableFile

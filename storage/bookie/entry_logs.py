@@ -16,7 +16,7 @@ _NAME = re.compile(r"([0-9a-f]{8})\.log")
 
 class OpenLog:
     """A log that is open for reading. It is closed when the last reader drops it. If it were closed when it leaves the
-    cache, another thread that still reads would have a descriptor whose number may be another file's by then."""
+    cache, a thread that is still reading could read another file which has got the same descriptor number."""
 
     __slots__ = ("fd", "path")
 
@@ -49,18 +49,19 @@ class EntryLogs:
         return self._next_id
 
     def begin_at(self, next_id: int) -> None:
-        """Uses no id below `next_id` for a new log, even if no file has it: a lost file may be put back."""
+        """From now on gives new logs no id below `next_id`, even if no file has that id: a lost file may be put
+        back."""
         self._next_id = max(self._next_id, next_id)
 
     def ids(self) -> list[int]:
         return sorted(self._paths)
 
     def path(self, log_id: int) -> str:
-        """Returns the path of a log. Of a log that is not known it is where it may have been, for messages."""
+        """Returns the path of a log. For an unknown log it returns the path that the log may have had, for messages."""
         return self._paths.get(log_id) or os.path.join(self.directories[0], f"{log_id:08x}.log")
 
     def new_log(self) -> tuple[int, str]:
-        """Returns an id that was never used and a path in the folder with the most room. Makes no file."""
+        """Returns an id that was never used, and a path in the folder with the most room. Does not create the file."""
         log_id, self._next_id = self._next_id, self._next_id + 1
         directory = self.directories[0]
         if len(self.directories) > 1:
@@ -68,7 +69,7 @@ class EntryLogs:
         return log_id, os.path.join(directory, f"{log_id:08x}.log")
 
     def add(self, log_id: int, path: str) -> None:
-        """Notes a log whose file was made."""
+        """Adds a log whose file was created."""
         self._paths[log_id] = path
 
     def delete(self, log_id: int) -> int:
@@ -82,12 +83,12 @@ class EntryLogs:
         return size
 
     def size(self, log_id: int) -> int:
-        """Returns the bytes of the file. Raises OSError."""
+        """Returns the size of the log's file in bytes. Raises OSError."""
         return os.stat(self._paths[log_id]).st_size
 
     def read(self, log_id: int, offset: int, length: int) -> bytes:
-        """Returns `length` bytes from `offset` on. Raises EntryLogGone, OSError, and EntryLogDamaged when the file ends
-        before."""
+        """Returns `length` bytes from `offset` on. Raises EntryLogGone, OSError, and EntryLogDamaged when the file is
+        shorter."""
         file = self._opened(log_id)
         data = os.pread(file.fd, length, offset)
         if len(data) != length:

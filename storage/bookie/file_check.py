@@ -1,9 +1,8 @@
-"""Finds damaged and missing records in a bookie's files, and says which entries were lost by that (`magnetar bk`).
+"""Finds damaged and missing records in a bookie's files, and says which entries are lost (`magnetar bk`).
 
-Everything either has a checksum or is named by something else: batches and blocks have a CRC32C, the index names the
-entries, and the mark names the journals. Entries that are damaged here can still be read from other bookies; the verb
-`recover` has them copied anew.
-"""
+Everything on disk either has a checksum or is named by another record: batches and blocks have a CRC32C, the index
+names the entries, and the mark names the journals. Entries that are damaged here can still be read from other bookies;
+the verb `recover` copies them again."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -30,7 +29,7 @@ OnProgress = Callable[[int, int], None]
 
 
 class LostEntries(NamedTuple):
-    """Entries that the index names and that cannot be read, from `first` to `last`."""
+    """The entries from `first` to `last`, which the index names and which cannot be read."""
 
     ledger_id: int
     first: int

@@ -1,9 +1,8 @@
 """Reads a bookie's files for people: yields every whole record with its place, and every place that is damaged.
 
 It changes nothing, and works beside a running bookie. Unlike replay and garbage collection it does not stop at damage,
-but searches the next whole record behind it. A record at the very end that a crash left unfinished, or that the bookie
-is just writing, is no damage. Nor is what a journal that is written over still holds of its former use.
-"""
+but searches for the next whole record after it. A record at the very end that a crash left unfinished, or that the
+bookie is just writing, is no damage. Neither are the bytes that a reused journal file still holds of its former use."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -17,8 +16,8 @@ from magnetar.storage.bookie.mapped_file import FileBytes, mapped_file
 
 
 class FileFault(NamedTuple):
-    """The bytes of a file from `offset` to `end` are not what was written, or are missing. `unfinished`: they were
-    never acknowledged, because a write was interrupted or is under way."""
+    """The bytes of a file from `offset` to `end` are not what was written, or are missing. `unfinished` says that they
+    were never acknowledged, because a write was interrupted or is under way."""
 
     file: str
     offset: int
@@ -87,8 +86,8 @@ def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | FileFault]:
 
 
 def _identity(file: str) -> tuple[int, int] | None:
-    """Returns what tells this file from a later one of the same name, or None when there is no file. A file that is
-    written over takes another name first."""
+    """Returns an identity that distinguishes this file from a later one of the same name, or None when there is no
+    file. A file is renamed before it is written over."""
     try:
         status = os.stat(file)
     except FileNotFoundError:

@@ -23,7 +23,7 @@ _STEP_BYTES = 4 << 20
 
 
 class LogUsage(NamedTuple):
-    """How many bytes of a log's blocks are of live ledgers."""
+    """How many bytes of a log's blocks belong to live ledgers."""
 
     log_id: int
     live_bytes: int
@@ -78,11 +78,11 @@ class GarbageCollector:
 
     def compact_step(self, log_id: int, offset: int) -> int | None:
         """Copies the live blocks of one part of a log. Returns the offset to go on with, or None when all was copied
-        and the log is deleted. The same offset comes back while a failed checkpoint waits to be tried again.
+        and the log is deleted. Returns the same offset while a failed checkpoint waits to be tried again.
 
-        `log_id` is one that `delete_dead_logs` returned; the first offset is FILE_HEADER_SIZE. Raises EntryLogDamaged,
-        after which the log is left as it is for good; and IndexFailure and OSError, for want of room too, after which
-        the caller may begin again later.
+        `log_id` is an id that `delete_dead_logs` returned; the first offset is FILE_HEADER_SIZE. Raises
+        EntryLogDamaged: the log then stays as it is for ever. Raises IndexFailure and OSError, for example for lack of
+        room: the caller may begin again later.
         """
         if self._writer.unindexed:
             return offset
@@ -100,8 +100,8 @@ class GarbageCollector:
         return None
 
     def _copy_live(self, log_id: int, blocks: list[tuple[int, Block]]) -> None:
-        """Copies the blocks that are still pointed to, syncs the copies, and points the index to them. The order makes
-        it safe to stop anywhere: the old blocks stay until the whole log is deleted."""
+        """Copies the blocks that are still pointed to, syncs the copies, and points the index to them. This order makes
+        it safe to stop at any point, because the old blocks stay until the whole log is deleted."""
         moves: list[tuple[int, IndexRun, IndexRun]] = []
         try:
             for offset, block in blocks:

@@ -27,12 +27,12 @@ _NAME = re.compile(r"MANIFEST-([0-9]{6,})\n?")
 
 
 class Manifest(NamedTuple):
-    """What a manifest was like at a checkpoint."""
+    """The state of a manifest at a checkpoint."""
 
     number: int
     size: int
     crc: int
-    """CRC32C of its first `size` bytes."""
+    """CRC32C of the manifest's first `size` bytes."""
 
 
 def read_manifest(index: str) -> Manifest:
@@ -49,7 +49,7 @@ def read_manifest(index: str) -> Manifest:
 
 
 def check_manifest(index: str, known: Manifest) -> None:
-    """Raises IndexDamaged unless the manifest in use is `known`, grown or not, or one that followed it."""
+    """Raises IndexDamaged unless the manifest in use is `known` (which may have grown since) or a later one."""
     try:
         number = _number_in_use(index)
         data = _first_bytes(index, known.number, known.size) if number == known.number else b""

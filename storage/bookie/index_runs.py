@@ -30,7 +30,7 @@ class IndexRun(NamedTuple):
     """Whether the block holds every id of the interval."""
 
     def is_of(self, block: "IndexRun") -> bool:
-        """Returns whether this run's entries are in the same block."""
+        """Returns whether this run points to the same block as `block`."""
         return self.offset == block.offset and self.log_id == block.log_id
 
     def part(self, first: int, last: int, count: int) -> "IndexRun":
@@ -44,10 +44,10 @@ read the block."""
 
 
 def overlay(existing: Sequence[IndexRun], new: IndexRun, new_ids: Sequence[int], ids_of: IdsOf) -> list[IndexRun]:
-    """Returns the runs, ascending, that replace `existing` when the new block with `new_ids` is laid over them. Of an
-    id that both have, the new block's entry counts.
+    """Returns the runs, ascending, that replace `existing` when the new block with `new_ids` is laid over them. If both
+    have an id, the new block's entry counts.
 
-    `existing`: all runs of the ledger that share ids with the interval from `new.first` to `new.last`, ascending.
+    `existing` holds all runs of the ledger that share ids with the interval from `new.first` to `new.last`, ascending.
     """
     if not existing:
         return [new]
@@ -68,8 +68,8 @@ def overlay(existing: Sequence[IndexRun], new: IndexRun, new_ids: Sequence[int],
 
 
 def _cut(run: IndexRun, new_ids: Sequence[int], ids_of: IdsOf) -> list[IndexRun]:
-    """Returns what is left of a run beside the new ids: a piece for each stretch of its own ids between two new
-    ones."""
+    """Returns the parts of a run that remain beside the new ids: one for each stretch of the run's own ids between two
+    new ids."""
     inside = new_ids[bisect_left(new_ids, run.first) : bisect_right(new_ids, run.last)]
     ids = range(run.first, run.last + 1) if run.dense else ids_of(run)
     low, high = bisect_left(ids, run.first), bisect_right(ids, run.last)

@@ -3,16 +3,16 @@
     queued     a b c             d e f g h            i ...
     thread     │                 │                    │
                ╰ write, sync abc ╰ write, sync defgh  ╰ write, sync i ...
-The thread takes all that is queued as one batch, at once when it was idle. What arrives while it writes and syncs forms
-the next batch. So no timer is needed: a lone add waits for nobody, and the busier the journal is, the larger its
+The thread takes all queued groups as one batch, at once when it was idle. Groups that arrive while it writes and syncs
+form the next batch. So no timer is needed: a lone add waits for nobody, and the busier the journal is, the larger its
 batches grow. One batch is written at a time, and the next one only after the sync of this one has returned. Replay
 relies on that: a whole batch proves that every batch before it was durable (`journal_replay`).
 
 A batch that fails for want of room is cut off again: its groups fail, and the journal goes on. Any other failure of a
 write or a sync leaves the content of the file unknown, since the kernel may have dropped pages. The journal is dead
-then, and every group from then on fails. Only a restart helps, which reads what is really there.
+then, and every group from then on fails. Only a restart helps, which reads the file again.
 
-A new file may be an old one that is written over (`old_journals`). Why what still stands in such a file does no harm:
+A new file may be an old one that is written over (`old_journals`). Its old content does no harm: see
 docs/DATA_FILES.md, "Written over".
 """
 
@@ -45,11 +45,11 @@ from magnetar.storage.bookie.old_journals import OldJournals
 log = logging.getLogger(__name__)
 
 JournalGroup = tuple[list[bytes], list[int], int, Sequence[bytes], Any]
-"""(entries, their lengths, the sum of the lengths, control records, what the submitter wants back)"""
+"""(entries, their lengths, the sum of the lengths, control records, an object that the submitter gets back)"""
 
 
 class Committed:
-    """What became of the groups of one batch. The journal's thread hands it over, once for each sync."""
+    """The outcome of the groups of one batch. The journal's thread hands over one such object for each sync."""
 
     __slots__ = ("error", "fatal", "groups", "position")
 
@@ -58,8 +58,8 @@ class Committed:
     ) -> None:
         self.groups = groups
         self.position = position
-        """Where the journal goes on. When `error` is None, these groups and all that was submitted before them stand
-        before this position."""
+        """The position where the journal goes on. When `error` is None, these groups and all groups that were submitted
+        earlier are before this position."""
         self.error = error
         self.fatal = fatal
 
@@ -68,7 +68,8 @@ class Journal:
     """One journal folder's writer. One thread (the loop's) calls `submit` and `close`; `notify` is called on the
     journal's own thread.
 
-    The queue itself has no bound: the submitter counts the bytes that it has submitted and not got back (`AddPath`).
+    The queue itself has no bound: the submitter counts the bytes that it has submitted and that are not answered yet
+    (`AddPath`).
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Journal:
         old: OldJournals | None = None,
     ) -> None:
         """Opens the file at `start`, where replay ended, and starts the thread. The file is made when `start.offset` is
-        0. `old`: from where the files come that are written over. Blocks. Raises OSError."""
+        0. `old` supplies the old files that are written over. Blocks. Raises OSError."""
         self._directory = directory
         self._notify = notify
         self._max_file_bytes = max_file_bytes
@@ -116,18 +117,18 @@ class Journal:
         self._thread.start()
 
     def submit(self, group: JournalGroup) -> None:
-        """Queues a group; `notify` is called when it is durable or failed."""
+        """Queues a group. `notify` is called when the group is durable or has failed."""
         self._queue.put(group)
 
     def close(self) -> None:
-        """Makes durable what was submitted, then ends the thread. Blocks until that is done."""
+        """Makes all submitted groups durable, then ends the thread. Blocks until that is done."""
         self._queue.put(None)
         self._thread.join()
         self._close_file()
 
     def _close_file(self) -> None:
-        """Closes the file, and cuts off bytes of its former use behind the last batch, so that the next start has
-        nothing to search and to log."""
+        """Closes the file. Cuts off the bytes of its former use after the last batch, so that the next start need not
+        search them."""
         if self._dead is None and self._position.offset < self._former_end:
             try:
                 self._file.truncate(self._position.offset)
@@ -160,7 +161,7 @@ class Journal:
         return groups
 
     def _commit(self, groups: list[JournalGroup]) -> None:
-        """Writes one batch, and tells the submitter what became of it."""
+        """Writes one batch, and tells the submitter the outcome."""
         started = time.perf_counter()
         try:
             if self._dead is None:
@@ -178,8 +179,8 @@ class Journal:
     def _write(self, groups: list[JournalGroup]) -> None:
         """Writes and syncs one batch. Raises OSError.
 
-        While bytes of a former use are ahead, zeros fill the batch's last page, so that the kernel need not read it
-        from the disk first. The next batch begins within those zeros:
+        As long as bytes of the file's former use follow, zeros fill the batch's last page, so that the kernel need not
+        read it from the disk first. The next batch begins within those zeros:
 
             │ batch 7 ......│ batch 8 .... 0000│ former use ...        after batch 8
             │ batch 7 ......│ batch 8 ....│ batch 9 ... 00000000│      after batch 9
@@ -204,7 +205,7 @@ class Journal:
         self.bytes_written += end - offset
 
     def _recover(self, error: OSError) -> bool:
-        """Cuts off what a failed batch left. Returns whether the journal is dead."""
+        """Cuts off the bytes of a failed batch. Returns whether the journal is dead."""
         file, offset = self._file, self._position.offset
         if is_no_room(error):
             try:
@@ -222,7 +223,7 @@ class Journal:
         return True
 
     def _continue_in_next_file(self) -> None:
-        """Makes the next file, durably, and only then writes into this one that the journal goes on there."""
+        """Makes the next file, durably, and only then writes the batch CONTINUED into this one."""
         journal_id, offset, sequence = self._position
         fresh, salt, former_end = self._create(journal_id + 1, sequence + 1)
         try:

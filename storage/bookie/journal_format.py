@@ -5,11 +5,11 @@
     batch:  "MGJB" │ header crc │ body crc, journal id, sequence, kind, counts │ lengths, control records, entries
                                   ╰───────── what the header crc covers ─────╯   ╰── what the body crc covers ──╯
 
-The header has a checksum of its own, so that a search for batches need not read the body behind everything that looks
-like a header. All fields: docs/DATA_FILES.md, "2. Journal: `<id>.journal`".
+The header has a checksum of its own, so that a search for batches need not read a body after all bytes that look like a
+header. All fields: docs/DATA_FILES.md, "2. Journal: `<id>.journal`".
 
-Control records are laid out as BookKeeper's special journal entries (i64 ledger id, i64 negative entry id, …), but it
-is their place in the batch that tells them apart, since clients may store entries with negative ids too. Every other
+Control records are laid out as BookKeeper's special journal entries (i64 ledger id, i64 negative entry id, …), but
+readers recognise them by their place in the batch, since clients may store entries with negative ids, too. Every other
 record is an entry as its client made it, which begins with i64 ledger id and i64 entry id.
 
 Sequence numbers grow by one from batch to batch, across files. Since a batch is written only after the one before it
@@ -66,8 +66,8 @@ class JournalPosition(NamedTuple):
 
 
 class BatchHeader(NamedTuple):
-    """A batch's fields behind the header's own checksum. `crc`: that of the body. `controls` of the `records` are
-    control records; `length`: how many bytes follow the header."""
+    """The fields of a batch's header, without the header's own checksum. `crc` is the checksum of the body. `records`
+    counts all records, `controls` of which are control records. `length` is the number of bytes after the header."""
 
     crc: int
     journal_id: int
@@ -79,7 +79,7 @@ class BatchHeader(NamedTuple):
 
 
 class Salt(NamedTuple):
-    """What the two checksums of a batch continue from, instead of from 0: that of its header, and that of its body."""
+    """The start values of a batch's two checksums, instead of 0: one for its header, one for its body."""
 
     header: int
     body: int
@@ -125,8 +125,8 @@ def parse_file_header(data: bytes) -> tuple[int, int, Salt]:
 
 
 def salt_of(header: bytes) -> Salt | None:
-    """Returns the salt by whichever copy of the header is whole, or None when neither is: without the salt no batch of
-    the file can be verified."""
+    """Returns the salt, from whichever copy of the header is whole. Returns None when neither is: then no batch of the
+    file can be verified."""
     for start in (0, _HEADER_COPY_SIZE):
         with suppress(ValueError):
             return parse_file_header(header[start : start + _HEADER_COPY_SIZE])[2]
@@ -144,8 +144,8 @@ def encode_batch(
 ) -> list[bytes]:
     """Returns the buffers of a batch, to be written one after the other.
 
-    Small entries are joined into pieces of about 64 KB, which makes one checksum call do for many of them; large ones
-    are not copied. The pieces are no longer because a checksum over megabytes gives the interpreter lock away, and has
+    Small entries are joined into pieces of about 64 KB, so that one checksum call covers many of them; large entries
+    are not copied. The pieces are not longer, because a checksum over megabytes releases the interpreter lock and has
     to wait to get it back.
     """
     lengths = [*map(len, controls), *entry_lengths]
@@ -164,19 +164,19 @@ def encode_batch(
 
 
 def padding(end: int) -> int:
-    """Returns how many zeros follow a batch that ends at `end` and has bytes of the file's former use ahead: those up
-    to the end of the page."""
+    """Returns how many zeros fill the page after a batch that ends at `end`. They are written while bytes of the file's
+    former use follow."""
     return -end % PAGE_SIZE
 
 
 def batch_pattern(journal_id: int) -> re.Pattern[bytes]:
-    """Returns a pattern that matches wherever a header of one journal's batch may stand."""
+    """Returns a pattern that matches all places where a batch header of the journal may begin."""
     return re.compile(re.escape(BATCH_MAGIC) + b".{8}" + re.escape(journal_id.to_bytes(8, "big")), re.DOTALL)
 
 
 def parse_batch_header(data: bytes, salt: Salt) -> BatchHeader | None:
-    """Returns the header that the bytes begin with, or None when they are no whole header of the file with this
-    salt."""
+    """Returns the header at the beginning of `data`. Returns None when no whole header of a file with this salt is
+    there."""
     if len(data) < BATCH_HEADER_SIZE or data[:4] != BATCH_MAGIC:
         return None
     if crc32c(data[8:BATCH_HEADER_SIZE], salt.header) != _U32.unpack_from(data, 4)[0]:
@@ -185,7 +185,7 @@ def parse_batch_header(data: bytes, salt: Salt) -> BatchHeader | None:
 
 
 def verify_batch(header: BatchHeader, body: bytes, salt: Salt) -> bool:
-    """Returns whether a batch is whole. `body`: as many bytes behind the header as it names, or fewer at the end of a
+    """Returns whether a batch is whole. `body` holds as many bytes as the header names, or fewer at the end of a
     file."""
     return len(body) == header.length and crc32c(body, salt.body) == header.crc
 

@@ -64,10 +64,10 @@ def list_journals(directory: str) -> list[int]:
 class JournalReplay:
     """One pass over the journal of a folder. Afterwards `end` is where the journal goes on.
 
-    `run` reads, and changes nothing on disk. Then the caller judges the other files of the start, and only then
-    `finish` cuts off what a crash left unfinished. An `end.offset` of 0 means that the file does not exist yet. If
-    damage was passed over, `skipped` is True and `end` is in a new file. The caller must move the mark there before an
-    add is taken, or the next start would find the damage again.
+    `run` only reads, and changes nothing on disk. Then the caller checks all other files, and only then `finish` cuts
+    off the unfinished batch that a crash left. An `end.offset` of 0 means that the file does not exist yet. If damage
+    was passed over, `skipped` is True and `end` is in a new file. The caller must move the mark there before an add is
+    taken, or the next start would find the damage again.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class JournalReplay:
         self.skipped = False
         self._torn_at: JournalPosition | None = None
         self._unused: list[int] = []
-        """The ids of the files behind the end, which hold no batch."""
+        """The ids of the files after the end, which hold no batch."""
         self.batches = 0
         self.end = JournalPosition(1, 0, 1)
 
@@ -107,8 +107,9 @@ class JournalReplay:
             return
 
     def _behind_all(self) -> JournalPosition:
-        """Returns the begin of a new file. Its id, and the sequence numbers of its batches, are higher than any that
-        the mark or a batch in the damaged part can have: nothing of that part is ever taken for the journal again."""
+        """Returns the beginning of a new file. Its id, and the sequence numbers of its batches, are higher than any
+        that the mark or a batch in the damaged part can have: so no batch of that part is ever mistaken for a part of
+        the journal."""
         ids = list_journals(self._directory)
         mark = self._mark or FIRST_POSITION
         batches_max = sum(os.path.getsize(journal_path(self._directory, i)) for i in ids) // BATCH_HEADER_SIZE
@@ -165,10 +166,10 @@ class JournalReplay:
             self.end = JournalPosition(journal_id, offset, sequence)
 
     def _check_mark_reached(self, data: FileBytes, salt: Salt) -> None:
-        """Finds damage when the mark stands where the file holds no batch, neither before nor behind it.
+        """Reports damage when the mark points to a place of the file with no batch before it and none after it.
 
         A file that was written over is longer than its batches, so its length does not tell whether it once reached as
-        far as the mark. When no batch stands behind the mark, one must end at the mark.
+        far as the mark. If no batch follows the mark, a batch must end at the mark.
         """
         mark = self._mark
         if mark is None or self.end != mark or mark.offset <= FILE_HEADER_SIZE:
@@ -177,7 +178,7 @@ class JournalReplay:
             self._damage(mark.journal_id, mark.offset, "no batch ends at the mark, and none follows")
 
     def _check_file_header(self, data: FileBytes, journal_id: int) -> None:
-        """Finds damage when the header is not whole or not that of this journal."""
+        """Reports damage when the header is not whole or not that of this journal."""
         try:
             header_id, first_sequence, _ = parse_file_header(data[:FILE_HEADER_SIZE])
         except ValueError as error:
@@ -207,15 +208,15 @@ class JournalReplay:
         return None
 
     def _demand_next(self, chain: list[int], index: int) -> None:
-        """Gives up when a file says that the journal goes on in the next one, and there is no next one."""
+        """Reports a missing file when a file says that the journal goes on in the next one, and there is none."""
         if index + 1 == len(chain):
             following = chain[index] + 1
             self._missing(following, f"journal {chain[index]} says that it goes on there")
             self.end = JournalPosition(following, 0, self.end.sequence)
 
     def _find_batches(self, later: list[int]) -> int | None:
-        """Returns the id of the first of the later files that holds a batch, or None: a file that had only been created
-        when the process ended holds none."""
+        """Returns the id of the first of the later files that holds a batch, or None when no file does. A file that was
+        only just created when the process ended holds no batch."""
         for journal_id in later:
             with mapped_file(journal_path(self._directory, journal_id)) as data:
                 salt = salt_of(data[:FILE_HEADER_SIZE])
@@ -225,8 +226,8 @@ class JournalReplay:
         return None
 
     def finish(self) -> None:
-        """Takes away everything behind `end`: unused files are deleted, a torn tail is cut off. These are the first
-        changes on disk of a start, so call it when all other files were found in order. Raises OSError."""
+        """Removes everything after `end`: deletes unused files, and cuts off a torn tail. These are the first changes
+        on disk of a start, so call it when all other files were found in order. Raises OSError."""
         torn_at = self._torn_at
         for journal_id in self._unused:
             os.unlink(journal_path(self._directory, journal_id))
@@ -287,8 +288,8 @@ def read_batch(data: FileBytes, offset: int, salt: Salt) -> tuple[BatchHeader, b
 
 
 def _find_batch(data: FileBytes, after: JournalPosition, salt: Salt) -> tuple[int, int] | None:
-    """Returns (offset, sequence number) of the first whole batch at or behind a position whose number is not lower than
-    the position's, or None."""
+    """Returns (offset, sequence number) of the first whole batch at or after the position `after` whose number is not
+    lower than the position's, or None."""
     for offset in _places(data, after.journal_id, after.offset, len(data)):
         found = read_batch(data, offset, salt)
         if found is not None and found[0].sequence >= after.sequence:

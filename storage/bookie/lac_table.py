@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 LEDGERS_MAX = 100_000
-"""For how many ledgers the LAC is remembered; beyond it the ledger that was not written for longest is forgotten."""
+"""For how many ledgers the LAC is remembered; beyond it, the ledger whose last write is the oldest is forgotten."""
 WATCHES_MAX = 10_000
 """How many long polls may wait; a further one is answered at once, as if its time were over."""
 
@@ -30,7 +30,8 @@ class Watch:
 
 
 class LacTable:
-    """The LACs of a bookie's ledgers, and the watches on them. One for all connections of the bookie's port."""
+    """The LACs of a bookie's ledgers, and the watches on them. One table serves all connections of the bookie's
+    port."""
 
     def __init__(self, ledgers_max: int = LEDGERS_MAX, watches_max: int = WATCHES_MAX) -> None:
         self._ledgers_max = ledgers_max
@@ -41,13 +42,13 @@ class LacTable:
         self.watching = 0
 
     def known(self, ledger_id: int) -> int | None:
-        """Returns the LAC of a ledger, or None when it is not known: then the caller reads the ledger's last entry, and
-        tells the table its LAC by `raise_to`."""
+        """Returns the LAC of a ledger, or None when the LAC is unknown. The caller then reads the ledger's last entry,
+        and passes its LAC to `raise_to`."""
         return self._lacs.get(ledger_id)
 
     def raise_to(self, ledger_id: int, lac: int) -> None:
-        """Notes the LAC that an entry or an explicit LAC tells, and wakes the watches that waited for it. A value below
-        the known one changes nothing."""
+        """Notes the LAC of an entry or of an explicit LAC, and wakes the watches that waited for it. A value below the
+        known one changes nothing."""
         lacs = self._lacs
         known = lacs.get(ledger_id)
         if known is None:
@@ -63,7 +64,7 @@ class LacTable:
             self._wake(ledger_id, lac)
 
     def fenced(self, ledger_id: int) -> None:
-        """Wakes all who wait for a ledger that is fenced: its writer will not tell a LAC any more."""
+        """Wakes all watches of a ledger that was fenced: its writer will send no LAC any more."""
         self._fenced[ledger_id] = None
         self._fenced.move_to_end(ledger_id)
         if len(self._fenced) > self._ledgers_max:
@@ -71,13 +72,13 @@ class LacTable:
         self._wake_all(ledger_id)
 
     def deleted(self, ledger_id: int) -> None:
-        """Forgets a deleted ledger and wakes all who wait for it."""
+        """Forgets a deleted ledger and wakes its watches."""
         self._lacs.pop(ledger_id, None)
         self._fenced.pop(ledger_id, None)
         self._wake_all(ledger_id)
 
     def close(self) -> None:
-        """Wakes all who wait, because the bookie ends."""
+        """Wakes all watches, because the bookie ends."""
         for ledger_id in list(self._watches):
             self._wake_all(ledger_id)
 
@@ -88,7 +89,7 @@ class LacTable:
 
     def watch(self, ledger_id: int, previous_lac: int, wake: Wake) -> Watch | None:
         """Calls `wake(watch)` once: when the LAC exceeds `previous_lac`, the ledger is fenced or deleted, or the bookie
-        ends. Returns None when the caller shall not wait: the LAC is higher already, the ledger is fenced, or
+        ends. Returns None when the caller must not wait: the LAC is higher already, the ledger is fenced, or
         WATCHES_MAX are waiting."""
         known = self._lacs.get(ledger_id)
         if (known is not None and known > previous_lac) or ledger_id in self._fenced:

@@ -1,13 +1,14 @@
-"""The file `lastMark`: from where the journals are replayed, and what the index must at least contain.
+"""The file `lastMark`: the positions from which the journals are replayed, and the least that the index must contain.
 
-Its bytes: docs/DATA_FILES.md, "5. Mark: `lastMark`". An index that is older than the mark would lack
-entries whose journals are gone, and RocksDB itself takes an old index for the truth. So the mark holds two things that
-a start compares with the index:
+Its bytes: docs/DATA_FILES.md, "5. Mark: `lastMark`". An index that is older than the mark would lack entries whose
+journals are gone, and RocksDB itself does not notice that an index is old. So the mark holds two things that a start
+compares with the index:
 
 - RocksDB's sequence number, which grows with each record: an index that lost records at its end has a lower one.
 - RocksDB's manifest (`index_manifest`): an old index that was put back has another one.
 
-The mark also holds the id of the next entry log, which keeps the name of a lost log free until the file is put back.
+The mark also holds the id of the next entry log, so that no new log gets the name of a lost log, whose file may be put
+back.
 """
 
 import struct
@@ -35,7 +36,7 @@ Positions = tuple[JournalPosition, ...]
 
 
 class LastMark(NamedTuple):
-    """What one checkpoint left: everything before `positions` is in the entry logs and the index."""
+    """The state after one checkpoint: everything before `positions` is in the entry logs and the index."""
 
     positions: Positions
     index_sequence: int
@@ -86,7 +87,7 @@ def _format(mark: LastMark) -> bytes:
 
 
 def _parse(data: bytes) -> LastMark:
-    """Raises ValueError, struct.error."""
+    """Returns the mark in `data`. Raises ValueError, struct.error."""
     magic, version = _HEAD.unpack_from(data)
     if magic != _MAGIC or version not in (_ONE_JOURNAL, _SEVERAL_JOURNALS, _WITH_REST):
         raise ValueError(version)

@@ -1,10 +1,10 @@
-"""What a bookie knows of a ledger besides its entries: the master key that admits writers, whether the ledger is
+"""What a bookie remembers of a ledger besides its entries: the master key that admits writers, whether the ledger is
 fenced, and the explicit LAC that its writer left.
 
 A ledger is *in limbo* (Apache's name: LedgerStorage.setLimboState) when a part of the journal was given up that may
 have held its entries, its fence or its key. It takes only recovery's adds, and a missing entry with others behind it is
 no proof that the ledger ends there. If its key is unknown, the first client that fences or recovers it brings the key,
-just as BookKeeper's bookies take the key of whoever names a ledger first.
+just as BookKeeper's bookies take the key of the first client that names a ledger.
 
 The states of all ledgers are in memory, as in BookKeeper's LedgerMetadataIndex, so that an add is decided at once. A
 change is written to the journal when it happens, and to the index at the next checkpoint.
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 MASTER_KEY_SIZE_MAX = 255
 ENTRY_BYTES_MIN = 24
-"""A bookie reads ledger id, entry id and LAC of an entry, so a shorter one is refused (EBADREQ). Apache's bookie
+"""A bookie reads the ledger id, entry id and LAC of an entry, so a shorter entry is refused (EBADREQ). Apache's bookie
 refuses entries of up to 16 bytes only, though it needs the LAC as well."""
 _RECORD = struct.Struct(">BB")
 _FENCED = 1
@@ -56,8 +56,8 @@ class BookieLedgerState:
         """The packet with the highest LAC among those that are durable."""
 
     def raise_explicit_lac(self, packet: bytes) -> bool:
-        """Takes a packet that is durable, and returns True, unless its LAC is below the known one: a reader's LAC never
-        goes back. BookKeeper's bookie takes any packet, so that READ_LAC may go back there."""
+        """Takes a packet that is durable, and returns True, unless its LAC is below the known one: the LAC that readers
+        see never goes back. BookKeeper's bookie takes any packet, so that READ_LAC may go back there."""
         known = self.explicit_lac
         if known is not None and explicit_lac_of(packet) < explicit_lac_of(known):
             return False
@@ -126,7 +126,7 @@ class LedgerStates:
         self.changed.add(state.ledger_id)
 
     def put_into_limbo(self, ledger_id: int) -> BookieLedgerState:
-        """Puts a ledger into limbo, which also fences it; a ledger that is not known is made without a key."""
+        """Puts a ledger into limbo, which also fences it; the state of an unknown ledger is created, without a key."""
         state = self._states.get(ledger_id) or self.create(ledger_id, None)
         if not state.limbo:
             state.limbo = state.fenced = True
@@ -144,7 +144,8 @@ class LedgerStates:
         return records
 
     def keep(self, ledger_ids: Iterable[int]) -> None:
-        """Has the collector leave these ledgers alone, durably from the next checkpoint on. All must be known here."""
+        """Makes the collector leave these ledgers alone. This is durable from the next checkpoint on. The bookie must
+        know all of them."""
         for ledger_id in ledger_ids:
             self._states[ledger_id].kept = True
             self.changed.add(ledger_id)

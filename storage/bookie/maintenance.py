@@ -1,4 +1,4 @@
-"""What a bookie does by the clock: it measures the room on its disks, and it collects garbage."""
+"""The periodic work of a bookie: it measures the room on its disks and collects garbage."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ _PROBE_SECONDS = 1.0
 
 
 class MaintainedBookie(Protocol):
-    """What maintenance needs of `Bookie`."""
+    """The interface of `Bookie` that maintenance uses."""
 
     @property
     def mode(self) -> BookieMode: ...
@@ -30,17 +30,17 @@ class MaintainedBookie(Protocol):
         """Called with every measurement of the disks."""
 
     def ledger_ids(self) -> set[int]:
-        """The ids of all ledgers that are here."""
+        """Returns the ids of all ledgers in this bookie."""
 
     def kept_ledgers(self) -> set[int]:
-        """The ids of the ledgers that stay even if the metadata does not list them."""
+        """Returns the ids of the ledgers that stay even if the metadata does not list them."""
 
     def forget_ledgers(self, ledger_ids: set[int]) -> None:
-        """Called when ledgers are gone from the metadata: from now on no read or add may find them."""
+        """Called when ledgers were deleted in the metadata: from now on no read or add may find them."""
 
 
 class Maintenance:
-    """The bookie runs `run` as a task for all its life; the other methods may be called besides."""
+    """The bookie runs `run` as a task for all its life; the other methods may be called at any time."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Maintenance:
         self.usage: DiskUsage | None = None
 
     def mode_changed(self) -> None:
-        """Wakes `run`, because another mode may mean another interval, or the end."""
+        """Wakes `run`, because the interval depends on the mode, and because `run` ends in the mode CLOSED."""
         self._mode_changed.set()
 
     async def run(self) -> None:
@@ -105,12 +105,12 @@ class Maintenance:
 
     async def collect_garbage(self, compaction_threshold: float | None = None) -> None:
         """Forgets the ledgers that the metadata does not list, except those that are kept. Then it deletes the logs
-        without live ledgers, and compacts those whose live share is below `compaction_threshold` (None: as the schedule
-        says; 0: compacts none).
+        without live ledgers, and compacts those whose live share is below `compaction_threshold` (None: the threshold
+        that the schedule asks for; 0: no compaction).
 
-        The local ledgers are listed before the metadata's: a ledger is in the metadata before it is here, so one that
-        is created meanwhile is in both lists or in the second only. Raises OSError, IndexFailure, and whatever
-        `list_ledgers` raises.
+        The local ledgers are listed before those of the metadata. A ledger is in the metadata before it is in a bookie,
+        so a ledger that is created meanwhile is in both lists or in the second only. Raises OSError, IndexFailure, and
+        whatever `list_ledgers` raises.
         """
         async with self._collecting:
             if self._owner.mode is BookieMode.FAILED:
@@ -126,8 +126,8 @@ class Maintenance:
                 await self._compact(usage)
 
     async def drop_ledgers(self, ledger_ids: set[int]) -> None:
-        """Forgets ledgers, durably, although the metadata lists them: other bookies have all copies. Raises
-        IndexFailure."""
+        """Forgets ledgers, durably, although the metadata lists them. The caller knows that other bookies have all
+        copies. Raises IndexFailure."""
         async with self._collecting:
             await self._drop(ledger_ids & self._owner.ledger_ids())
 

@@ -11,7 +11,7 @@ FileBytes = mmap.mmap | bytes
 
 @contextmanager
 def mapped_file(path: str) -> Iterator[FileBytes]:
-    """Maps a file until the end of the block. Raises OSError."""
+    """Maps a file until the end of the `with` block. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = mmap.mmap(fd, 0, access=mmap.ACCESS_READ) if os.fstat(fd).st_size else b""

@@ -9,8 +9,8 @@ which saves about half of the kernel's work for a batch. A spare is told from a 
 reads what is in it. The header of the next journal is durable in the spare before it gets that journal's name.
 
 The flush thread calls `drop` and `release`, the journal's thread calls `take`, and no lock is needed between them. Each
-step changes the name of one file, which the kernel does for one thread or the other; the thread that comes second finds
-no such file. The content of a spare is changed by the journal's thread alone.
+step renames one file. If both threads try, the kernel lets one of them succeed, and the other one finds no such file.
+The content of a spare is changed by the journal's thread alone.
 """
 
 import logging
@@ -34,10 +34,9 @@ class OldJournals:
     """The old files of one journal folder."""
 
     def __init__(self, directory: str, *, backups: int = 0, reuse: bool = True, max_spare_bytes: int = 1 << 62) -> None:
-        """Deletes the spares that an earlier process left and that are too many now. Raises OSError.
-
-        `backups`: how many of the files before the mark stay as they are. `reuse`: whether spares are kept at all.
-        Files larger than `max_spare_bytes`, of an earlier configuration, are not kept as spares.
+        """Deletes superfluous spares that an earlier process left. Raises OSError. `backups` is how many of the files
+        before the mark stay as they are, and `reuse` whether spares are kept at all. Files larger than
+        `max_spare_bytes`, of an earlier configuration, are not kept as spares.
         """
         self.directory = directory
         self._backups = backups
@@ -48,8 +47,8 @@ class OldJournals:
             self._delete(self._spare_path(spare_id))
 
     def drop(self, mark: JournalPosition) -> None:
-        """Takes away the files that no replay from `mark` reads, but for the newest `backups`: some are kept as spares,
-        the others deleted. The mark must be durable. Raises OSError."""
+        """Removes the files that no replay from `mark` reads, except the newest `backups` ones: some become spares, the
+        others are deleted. The mark must be durable. Raises OSError."""
         old = [journal_id for journal_id in list_journals(self.directory) if journal_id < mark.journal_id]
         for journal_id in old[: len(old) - self._backups] if self._backups else old:
             path = journal_path(self.directory, journal_id)
@@ -71,8 +70,8 @@ class OldJournals:
         """Turns a spare into the file of a new journal and returns it. Its new name and its `header` are durable; the
         bytes behind the header are those of its former use.
 
-        Returns None when there is no spare, or when it could not be written. No other journal has changed then, but a
-        file of the new name may exist.
+        Returns None when there is no spare, or when it could not be written. In that case no other journal has changed,
+        but a file with the new name may exist.
         """
         for spare_id in self._spares():
             path = self._spare_path(spare_id)

@@ -14,14 +14,14 @@ from magnetar.storage.bookie.write_cache import ENTRY_OVERHEAD_BYTES
 
 
 class CachedRun(NamedTuple):
-    """Consecutive entries, and what the bound counts for them."""
+    """Consecutive entries, and their size as the bound counts it."""
 
     entries: list[bytes]
     size: int
 
 
 class ReadAheadCache:
-    """The runs by ledger and first entry id. Runs of a ledger may overlap."""
+    """The cache: runs by ledger and first entry id. Runs of a ledger may overlap."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -49,8 +49,8 @@ class ReadAheadCache:
         return found[0][found[1]] if found is not None else None
 
     def run(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
-        """Returns the consecutive entries from `first_entry_id` on that are here: at most `max_entries`, and at most
-        `max_bytes`, unless the first one alone is longer."""
+        """Returns the consecutive entries from `first_entry_id` on that the cache holds: at most `max_entries`, and at
+        most `max_bytes`, unless the first one alone is longer."""
         found = self._find(ledger_id, first_entry_id)
         if found is None:
             return []

@@ -1,8 +1,8 @@
 """The way of a read through the bookie: write cache, read-ahead cache, then the entry logs on an executor's thread.
 
 While an executor reads the logs, the loop goes on: a checkpoint may move entries from the cache to the logs, an entry
-may be added again, a ledger may be deleted. So what comes back is held against the cache once more, and what was read
-before a checkpoint ended is not kept for later reads.
+may be added again, a ledger may be deleted. So the result is compared with the cache once more, and entries that were
+read before a checkpoint ended are not kept for later reads.
 """
 
 import asyncio
@@ -46,8 +46,8 @@ class ReadPath:
         reader: EntryLogReader,
         flushes: Callable[[], int],
     ) -> None:
-        """`flushes()` returns how many checkpoints have ended: what was read from a log before one ended may be
-        outdated after it."""
+        """`flushes()` returns how many checkpoints have ended. Entries that were read from a log before a checkpoint
+        ended may be outdated after it."""
         self._executor = executor
         self._states = states
         self._cache = cache
@@ -67,7 +67,7 @@ class ReadPath:
 
     async def entry(self, ledger_id: int, entry_id: int) -> bytes:
         """Returns one entry; an id of -1 asks for the entry with the highest id. When the read-ahead cache holds the
-        entry before this one, a client seems to read in order, so entries behind this one are read along."""
+        entry before this one, a client seems to read in order, so the entries after this one are read, too."""
         self._check_ledger(ledger_id)
         if entry_id == LAST_ENTRY:
             entry_id = await self._last_entry_id(ledger_id)
@@ -82,8 +82,8 @@ class ReadPath:
         return found[0]
 
     async def recovery_entry(self, ledger_id: int, entry_id: int) -> bytes:
-        """As `entry`, for a client that recovers the ledger. Such a client takes ENOENTRY for the end of the ledger, so
-        an entry that a ledger in limbo lacks, with others behind it, is EUNKNOWNLEDGERSTATE."""
+        """Does the work of `entry` for a client that recovers the ledger. Such a client takes ENOENTRY for the end of
+        the ledger. So a missing entry of a ledger in limbo that has later entries is EUNKNOWNLEDGERSTATE."""
         try:
             return await self.entry(ledger_id, entry_id)
         except BookieError as error:
@@ -128,7 +128,7 @@ class ReadPath:
         return found
 
     async def _stored(self, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
-        """Reads entries from the logs, and keeps for later reads what was read beyond what was asked for."""
+        """Reads entries from the logs. Puts those that were read in advance into the read-ahead cache."""
         self.cache_misses += 1
         flushes = self._flushes()
         found = await self._on_disk(self._reader.read, ledger_id, first_entry_id, span_bytes)
@@ -181,7 +181,7 @@ class ReadPath:
             future.add_done_callback(self._read_over)
 
     async def _wait_for_slot(self) -> None:
-        """Waits for a slot, in the order of coming. Raises BookieError (ETOOMANYREQUESTS) when too many reads wait
+        """Waits for a slot, in the order of the calls. Raises BookieError (ETOOMANYREQUESTS) when too many reads wait
         already, or when it takes too long."""
         if self._waiting >= self._waiting_max:
             raise BookieError(BookieRc.ETOOMANYREQUESTS, f"{self._waiting} reads wait for others")
@@ -195,7 +195,7 @@ class ReadPath:
             self._waiting -= 1
 
     def _tell_damage(self, what: str, ledger_id: int) -> None:
-        """Logs a damaged place, but only once: clients ask for the entries there again and again."""
+        """Logs a damaged place, but only once, because clients ask for its entries again and again."""
         if len(self._damage_told) >= DAMAGE_TOLD_MAX:
             self._damage_told.clear()
         if what not in self._damage_told:

@@ -19,13 +19,14 @@ from pulsar_proto.wire import entry_availability
 from pulsar_proto.wire.bookie_wire import LAST_ENTRY, BookieError, BookieRc
 
 LONG_POLL_MS_MAX = 600_000
-"""No long poll waits longer, whatever its client asks for."""
+"""The longest time that a long poll waits, even if its client asks for more."""
 
 _LEDGER_ID = Struct(">q")
 
 
 class WireBookie(Protocol):
-    """What the wire needs of `Bookie`: adds, reads and fences as in BookieChannel, and what else it keeps of a ledger.
+    """The interface of `Bookie` that the wire uses: adds, reads and fences as in BookieChannel, and the other data of a
+    ledger.
 
     The bookie calls `done` once for a group, with all its ids and a result code. The other methods raise BookieError.
     """
@@ -59,7 +60,7 @@ class WireBookie(Protocol):
 
 
 class WireCalls:
-    """Serves all connections of a bookie's port. They tell `lacs` what they learn of ledgers' LACs."""
+    """Serves all connections of a bookie's port. They pass the LACs that they learn of to `lacs`."""
 
     def __init__(self, bookie: WireBookie, disk_space: Callable[[], tuple[int, int]]) -> None:
         self._bookie = bookie
@@ -101,8 +102,8 @@ class WireCalls:
         return lac
 
     async def _long_poll(self, request: pb.Request) -> bytes:
-        """Waits until the LAC is above `previousLAC`, or the time is over. A piggyback poll is answered with the entry
-        behind `previousLAC` when the LAC has passed it; any other one with the entry that it names."""
+        """Waits until the LAC is above `previousLAC`, or the time is over. A piggyback poll gets the entry after
+        `previousLAC` when the LAC has passed it. Any other poll gets the entry that it names."""
         read = request.readRequest
         ledger_id, previous = read.ledgerId, read.previousLAC
         piggyback = v3.is_piggyback(read)
@@ -197,8 +198,8 @@ class WireCalls:
         return v3.frame(response)
 
     async def _force_ledger(self, request: pb.Request) -> bytes:
-        """Answers at once: all adds, also those with DEFERRED_SYNC, are answered only when they are durable, so there
-        is nothing left that could be forced."""
+        """Answers at once: all adds, also those with DEFERRED_SYNC, are answered only when they are durable, so nothing
+        is left to be forced to disk."""
         response = v3.response_to(request, BookieRc.EOK)
         ledger_id = request.forceLedgerRequest.ledgerId
         response.forceLedgerResponse.CopyFrom(pb.ForceLedgerResponse(status=pb.EOK, ledgerId=ledger_id))

@@ -1,7 +1,7 @@
 """How much one peer of the bookie's port, and all peers together, may have under way.
 
-At a limit of bytes or of the queue the connection's socket is not read until half of it is gone; requests beyond the
-limits of what runs at once wait in the queue.
+When a limit of bytes or of the queue is reached, the connection's socket is not read until only half of it is used.
+Requests beyond the limits of concurrent work wait in the queue.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from pulsar_proto.wire.packets import PACKET_BYTES_MAX
 INFLIGHT_BYTES_MAX = 16 << 20
 """Bytes of one connection's adds that the bookie has not answered yet."""
 QUEUE_MAX = 10_000
-"""Reads and calls of one connection that wait for their turn. One socket read may exceed it by what it holds."""
+"""Reads and calls of one connection that wait for their turn. The requests of one socket read may exceed it."""
 READS_AT_ONCE = 8
 """Plain and batch reads of one connection that are under way."""
 CALLS_AT_ONCE = 16
@@ -29,12 +29,12 @@ READ_CHUNK_BYTES = 1 << 20
 BATCH_READ_BYTES_MAX = 5 << 20
 """The longest answer to a batch read (maxBatchReadSize of BookKeeper 4.17)."""
 OUTPUT_HIGH_WATER_BYTES = 4 << 20
-"""Bytes of answers that the peer has not taken; beyond it nothing more is read for it, neither requests nor entries."""
+"""Bytes of answers that the peer has not taken; beyond it, neither requests of the peer nor entries for it are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:
-    """The limits of a bookie's port that are configured."""
+    """The limits of a bookie's port that the configuration sets."""
 
     packet_bytes_max: int = PACKET_BYTES_MAX
     """nettyMaxFrameSizeBytes: the longest request, with its length word. A longer one ends the connection."""
@@ -46,7 +46,7 @@ class WireLimits:
 
 
 class Paused(IntFlag):
-    """Why a connection is not read."""
+    """The reasons why a connection is not read."""
 
     NO = 0
     ADDS = 1
@@ -57,14 +57,14 @@ class Paused(IntFlag):
 
 
 class Pausable(Protocol):
-    """What `Budget` needs of a connection."""
+    """The interface of a connection that `Budget` uses."""
 
     def resume(self, why: Paused) -> None: ...
 
 
 class Budget:
-    """The bytes of adds under way, over all connections of a port, and the connections that wait for them to go
-    down."""
+    """The bytes of adds under way, over all connections of a port, and the connections that wait until there are
+    fewer."""
 
     __slots__ = ("limit", "used", "waiting")
 
@@ -74,7 +74,8 @@ class Budget:
         self.waiting: set[Pausable] = set()
 
     def free(self, size: int) -> None:
-        """Gives back the bytes of adds that were answered; at half of the limit all waiting connections go on."""
+        """Gives back the bytes of answered adds. When at most half of the limit is used, all waiting connections are
+        read again."""
         self.used -= size
         if self.waiting and self.used <= self.limit // 2:
             waiting, self.waiting = self.waiting, set()
@@ -83,7 +84,7 @@ class Budget:
 
 
 class Lane:
-    """Requests of one connection that are served a few at a time, in the order of their coming."""
+    """Requests of one connection that are served a few at a time, in their order."""
 
     __slots__ = ("limit", "running", "waiting")
 

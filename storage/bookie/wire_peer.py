@@ -1,12 +1,12 @@
-"""One peer's connection to the bookie's port: bytes in, works to the bookie, answers out. The protocol's rules are in
-`wire_session`.
+"""One peer's connection to the bookie's port: it takes bytes, passes units of work to the bookie, and sends answers.
+The protocol's rules are in `wire_session`.
 
 A socket read is taken as a whole: its adds go to the bookie as one group for each ledger, and all answers of a turn of
 the loop leave with one write. No task, future or closure is made for a single add.
 
 Three things have bounds (`wire_limits`): adds without an answer, of this connection and of all together; requests that
-wait for their turn; and answers that the peer does not take. At a bound the socket is not read until half of it is
-gone. A packet that is too long, and anything that does not decode, ends the connection.
+wait for their turn; and answers that the peer does not take. When a bound is reached, the socket is not read until only
+half of it is used. A packet that is too long, and anything that does not decode, ends the connection.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ from pulsar_proto.wire.read_buffer import READ_BYTES
 log = logging.getLogger(__name__)
 
 _BATCH_HEAD_BYTES = 36
-"""How many bytes BookKeeper's BatchedReadEntryProcessor counts for the head of an answer. It counts 4 more for each
-entry."""
+"""How many bytes the head of an answer counts, as in BookKeeper's BatchedReadEntryProcessor. Each entry counts 4 bytes
+more than its length."""
 
 
 class WirePeer(asyncio.BufferedProtocol):
@@ -146,7 +146,8 @@ class WirePeer(asyncio.BufferedProtocol):
             self._pump(self._others)
 
     def _adds_done(self, group: WireAdds, rc: int) -> None:
-        """Answers a group that is durable or failed. The bookie calls it on the loop, never from within add_entries."""
+        """Answers a group that is durable or has failed. The bookie calls it on the loop, never from within
+        add_entries."""
         self._inflight -= group.size
         if rc == BookieRc.EOK:
             self._calls.lacs.raise_to(group.ledger_id, group.last_add_confirmed())
@@ -159,7 +160,7 @@ class WirePeer(asyncio.BufferedProtocol):
     # --- everything else ---------------------------------------------------------------------------------------------
 
     def _pump(self, lane: Lane) -> None:
-        """Begins requests of a lane, up to its limit, but none while the peer does not take its answers."""
+        """Begins requests of a lane, up to its limit. Begins none while the peer does not take its answers."""
         while lane.waiting and lane.running < lane.limit and not self._paused & (Paused.OUTPUT | Paused.CLOSED):
             work = lane.waiting.popleft()
             lane.running += 1
@@ -203,8 +204,8 @@ class WirePeer(asyncio.BufferedProtocol):
         return self._batch_read(work)
 
     async def _read_run(self, run: ReadRun) -> None:
-        """Asks the bookie for as many entries as it gives with one call, again and again until the run is served. An
-        entry that cannot be read is refused by itself, and the others are still read."""
+        """Reads a run of entries with as many calls of the bookie as it takes. A refusal answers only the entry that
+        cannot be read; the others are still read."""
         bookie, ledger_id = self._bookie, run.ledger_id
         served = 0
         while served < run.count and not self._paused & Paused.CLOSED:
@@ -240,7 +241,7 @@ class WirePeer(asyncio.BufferedProtocol):
 
     async def _batch_read(self, request: v2.BatchReadRequest) -> None:
         """Answers with consecutive entries, up to a limit or to the first that cannot be read. A read from -1 gets the
-        last entry, and then those from 0 on, as from Apache's bookie."""
+        last entry and then the entries from 0 on, as with Apache's bookie."""
         entries: list[bytes] = []
         rc = BookieRc.EOK
         try:
@@ -336,8 +337,8 @@ class WirePeer(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _become_closed(self) -> None:
-        """Drops the requests that wait and cancels those that are being served. Adds that the bookie has taken go on
-        there; their answers have nowhere to go."""
+        """Drops the requests that wait and cancels those that are being served. The bookie completes adds that it has
+        taken; their answers are dropped."""
         self._paused |= Paused.CLOSED
         self._budget.waiting.discard(self)
         self._reads.waiting.clear()

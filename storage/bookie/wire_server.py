@@ -1,4 +1,4 @@
-"""The bookie's port: it listens, counts its connections, and closes them in the end.
+"""The bookie's port: it listens, counts its connections, and closes them when it ends.
 
 `wire_peer` is one connection, `wire_session` the protocol.
 """
@@ -120,7 +120,7 @@ class BookieWireServer:
 
 
 class _Accepted(WirePeer):
-    """A connection that may be one too many: it is closed as soon as it is made then."""
+    """A connection that was accepted. If it is one too many, it is closed at once."""
 
     refused = False
 

@@ -1,20 +1,21 @@
-"""What a peer of the bookie's port asks for: the bytes of one socket read go in, works come out. No I/O, no clock.
+"""The protocol of a peer of the bookie's port: the bytes of one socket read go in, works (units of work for the bookie)
+come out. No I/O, no clock.
 
     bytes   add L7 e1 │ add L7 e2 │ add L9 e5 │ add L7 e3 │ read L9 e0 │ read L9 e1 │ add L7 e4 │ half a packet
     works   WireAdds L7 [e1 e2 e3]   WireAdds L9 [e5]       ReadRun L9 e0, count 2    WireAdds L7 [e4]
 
 All adds of one socket read that go to one ledger with one key and flags become one `WireAdds`. That is safe because an
 add passes only adds of other ledgers, and between ledgers no order is promised. It never passes another request that
-the bookie serves: a fence or a read behind an add finds it taken, one before it does not. Plain reads of consecutive
-entries become one `ReadRun`, which the bookie can serve with one look-up.
+the bookie serves: a fence or read that follows an add comes after it, one that precedes the add comes before it. Plain
+reads of consecutive entries become one `ReadRun`, which the bookie can serve with one look-up.
 
 A connection may speak v3 until its first v2 packet, and only v2 from then on (BookieProtoEncoding.RequestDecoder of
-BookKeeper 4.17). What needs no bookie is answered here: wrong versions (the answer echoes the version of the request,
-as Apache's bookie does), AUTH without a provider, START_TLS without TLS, operations that nobody serves, and entries
-that are too short to be stored.
+BookKeeper 4.17). Requests that need no bookie are answered here: wrong versions (the answer echoes the version of the
+request, as Apache's bookie does), AUTH without a provider, START_TLS without TLS, operations that nobody serves, and
+entries that are too short to be stored.
 
-A packet that does not decode is the peer's fault: `fault` says what is wrong. The caller still does what came before
-that packet, and then closes the connection without an answer.
+A packet that does not decode is the peer's fault: `fault` says what is wrong. The caller still serves the packets
+before it, and then closes the connection without an answer.
 """
 
 from collections.abc import Callable, Sequence
@@ -139,8 +140,8 @@ class WireSession:
         self.fault: str | None = None
 
     def take(self, data: bytes) -> tuple[list[WireWork], int]:
-        """Returns the works that the bytes hold, in order, and the offset where the first unfinished packet begins. The
-        offset means nothing when `fault` is set."""
+        """Returns the works for the packets in `data`, in order, and the offset where the first unfinished packet
+        begins. The offset means nothing when `fault` is set."""
         start = 0
         try:
             start = self._walk(data)
@@ -153,10 +154,10 @@ class WireSession:
     def _walk(self, data: bytes) -> int:
         """Takes all whole packets and returns where the first unfinished one begins. Raises MalformedFrame.
 
-        The usual v2 add has a way of its own, on which it costs 0.7 µs. One `unpack` gives the head of a packet as if
-        it were an add. If its word says that it is one, and if word, ledger and key are those of the add before, then
-        the entry goes to the same group: two lists are appended to, and nothing else is to be decided. That is safe
-        because `open_word` is set to -1, which no packet has, whenever something other than a v2 add comes in between.
+        The usual v2 add takes a short path that costs 0.7 µs. One `unpack` gives the head of a packet as if it were an
+        add. If its word says that it is one, and if word, ledger and key are those of the add before, then the entry
+        goes to the same group: two lists grow, and nothing else has to be decided. That is safe because `open_word` is
+        set to -1, which no packet has, whenever something other than a v2 add comes in between.
 
             size u32 │ version, opcode, flags u32 │ master key 20 │ ledger id i64 │ entry id i64 │ LAC …
                                                                   ╰ the entry, which is kept as it is
@@ -195,7 +196,8 @@ class WireSession:
         return start
 
     def _group(self, ledger_id: int, key: bytes, flags: int, version: int, *, with_echoes: bool = False) -> WireAdds:
-        """Returns the open group that such an add belongs to, or opens a new one."""
+        """Returns the open group for adds with this ledger, key, flags and version. Opens a new group if there is
+        none."""
         group = self._groups.get(ledger_id)
         if (
             group is None
@@ -279,8 +281,8 @@ class WireSession:
         self, echo: v3.Echo, key: bytes, flags: int, body: bytes, group: WireAdds | None = None
     ) -> WireAdds | None:
         """Adds an entry to a group and returns the group, or refuses an entry that is too short and returns None. The
-        entry is stored under the ids that it begins with; those of the request are only echoed, as by Apache's bookie.
-        `group`: that of the add before, which is likely this one's."""
+        entry is stored under the ids that it begins with; the ids of the request are only echoed, as by Apache's
+        bookie. `group` is the group of the previous add, which is probably the right one."""
         if len(body) < ENTRY_BYTES_MIN:
             self._works.append(v3.add_responses(BookieRc.EBADREQ, (echo,)))
             return None
@@ -300,7 +302,7 @@ class WireSession:
         return group
 
     def _v3_read(self, request: pb.Request) -> None:
-        """Takes a read. One without a readRequest is served as ledger 0, entry 0, as by Apache's bookie."""
+        """Takes a read. A read without a readRequest is served as ledger 0, entry 0, as by Apache's bookie."""
         read = request.readRequest
         if v3.is_fencing(read):
             flags = ReadFlags.FENCING | (ReadFlags.HIGH_PRIORITY if request.header.priority else 0)
@@ -312,7 +314,7 @@ class WireSession:
             self._read(read.ledgerId, read.entryId, 3, request.header.txnId)
 
     def _read(self, ledger_id: int, entry_id: int, version: int, txn_id: int | None) -> None:
-        """Adds a plain read to the run before it, when that ends right before its entry, or begins a new run."""
+        """Adds a plain read to the last run if that run ends right before the entry; else begins a new run."""
         works = self._works
         run = works[-1] if works else None
         if (
@@ -351,8 +353,8 @@ def add_answers(group: WireAdds, rc: int) -> bytes:
 
 
 def read_answers(run: ReadRun, offset: int, entries: Sequence[bytes], max_lac: int | None) -> bytes:
-    """Returns the answers to the reads of a run from number `offset` on, joined: as many as there are entries.
-    `max_lac`, the ledger's known LAC, is for v3 only."""
+    """Returns the joined answers to the reads of a run, one for each of `entries`; the first answers the read number
+    `offset`. `max_lac`, the ledger's known LAC, is for v3 only."""
     first, ledger_id = run.first_entry_id + offset, run.ledger_id
     if run.txns is None:
         return b"".join(
@@ -370,7 +372,7 @@ def read_answers(run: ReadRun, offset: int, entries: Sequence[bytes], max_lac: i
 
 
 def read_refusal(run: ReadRun, offset: int, rc: int) -> bytes:
-    """Returns the answer to the read number `offset` of a run, with an error's code."""
+    """Returns the answer with the error code `rc` to the read number `offset` of a run."""
     entry_id = run.first_entry_id + offset
     if run.txns is None:
         return v2.read_response(rc, run.ledger_id, entry_id, version=run.version)

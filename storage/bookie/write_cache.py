@@ -1,4 +1,5 @@
-"""Keeps entries from their add until an entry log has them: two halves, one fills while the other is flushed.
+"""Keeps entries from their add until an entry log has them: it has two halves, and one fills while the other is
+flushed.
 
     adds ──► active ──swap──► flushing ──checkpoint──► entry log      a read asks active, then flushing,
                ▲                                                      then the entry logs: newest first
@@ -6,7 +7,7 @@
 
 No lock is needed, because a half has one owner at a time. The active half belongs to the loop's thread. After `swap`
 nobody changes it any more: the flush thread and the loop both only read it, until `flushed` drops it. What makes a read
-safe at that moment is the order: the entries can be read from the log before the half goes.
+safe at that moment is the order: the entries can be read from the log before the half is dropped.
 
 The entries are the very bytes objects that were added, never copies. An entry that is added again replaces the older
 one in its half, and hides the one in the other half.
@@ -15,7 +16,8 @@ one in its half, and hides the one in the other half.
 from collections.abc import Sequence
 
 ENTRY_OVERHEAD_BYTES = 128
-"""What the bound counts for an entry besides its bytes: Python's header of them, an integer, and a slot of a dict."""
+"""What the bound counts for an entry besides its bytes: the header of a Python bytes object, an integer, and a slot of
+a dict."""
 
 
 class LedgerEntries:
@@ -30,18 +32,18 @@ class LedgerEntries:
 
 
 class CacheHalf:
-    """Entries by ledger."""
+    """One half of the cache: entries by ledger."""
 
     __slots__ = ("ledgers", "size")
 
     def __init__(self) -> None:
         self.ledgers: dict[int, LedgerEntries] = {}
         self.size = 0
-        """Bytes of all entries that were added, and ENTRY_OVERHEAD_BYTES for each. An entry that replaced another
-        counts besides it, which spares a look-up for each add."""
+        """Bytes of all entries that were added, and ENTRY_OVERHEAD_BYTES for each. An entry that replaced another is
+        counted in addition to it, which saves a look-up for each add."""
 
     def put(self, ledger_id: int, entry_ids: Sequence[int], entries: Sequence[bytes], size: int) -> None:
-        """Adds entries of one ledger. `size`: the sum of their lengths. Ids that come as a range ascend."""
+        """Adds entries of one ledger. `size` is the sum of their lengths. If `entry_ids` is a range, it ascends."""
         ledger = self.ledgers.get(ledger_id)
         if ledger is None:
             ledger = self.ledgers[ledger_id] = LedgerEntries()
@@ -63,7 +65,8 @@ class CacheHalf:
 
 
 class WriteCache:
-    """The two halves. The caller keeps the bound: it asks `has_room` before it puts entries into `active`."""
+    """Both halves of the cache. The caller enforces the bound: it asks `has_room` before it puts entries into
+    `active`."""
 
     def __init__(self, half_bytes: int) -> None:
         self._half_bytes = half_bytes
@@ -75,7 +78,8 @@ class WriteCache:
         return self.active.size + size <= self._half_bytes or self.active.size == 0
 
     def swap(self) -> CacheHalf:
-        """Makes the active half the one to flush, and returns it. The half before must be `flushed` already."""
+        """Makes the active half the one to flush, and returns it. The caller has called `flushed` for the previous half
+        before."""
         assert self.flushing is None
         self.flushing = self.active
         self.active = CacheHalf()
@@ -99,8 +103,8 @@ class WriteCache:
         return None
 
     def run(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
-        """Returns the consecutive entries from `first_entry_id` on that are here: at most `max_entries`, and at most
-        `max_bytes`, unless the first one alone is longer."""
+        """Returns the consecutive entries from `first_entry_id` on that the cache holds: at most `max_entries`, and at
+        most `max_bytes`, unless the first one alone is longer."""
         tables = [
             half.ledgers[ledger_id].entries
             for half in (self.active, self.flushing)
@@ -122,7 +126,7 @@ class WriteCache:
         return found
 
     def last_entry_id(self, ledger_id: int) -> int | None:
-        """Returns the highest entry id of the ledger that is here, or None."""
+        """Returns the highest entry id of the ledger in the cache, or None."""
         lasts = [
             half.ledgers[ledger_id].last
             for half in (self.active, self.flushing)
@@ -131,13 +135,13 @@ class WriteCache:
         return max(lasts, default=None)
 
     def entry_ids(self, ledger_id: int) -> list[int]:
-        """Returns all entry ids of the ledger that are here, ascending."""
+        """Returns all entry ids of the ledger in the cache, ascending."""
         tables = [half.ledgers.get(ledger_id) for half in (self.active, self.flushing) if half is not None]
         return sorted({entry_id for ledger in tables if ledger is not None for entry_id in ledger.entries})
 
     def touches(self, ledger_id: int, first: int, last: int) -> bool:
-        """Whether entries from `first` to `last` may be here, which are newer than what was read from a log. It goes by
-        the lowest and the highest id of the ledger, so it may say yes where there are none."""
+        """Whether the cache may hold entries from `first` to `last`, which would be newer than those in a log. The
+        answer depends on the lowest and the highest id of the ledger only, so it may be True without such entries."""
         for half in (self.active, self.flushing):
             ledger = half.ledgers.get(ledger_id) if half is not None else None
             if ledger is not None and ledger.first <= last and first <= ledger.last:

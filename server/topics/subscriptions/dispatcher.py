@@ -208,8 +208,8 @@ class Dispatcher(ABC):
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     def _send_from_memory(self) -> PlannedRead | None:
-        """Sends the entries that are in memory. Returns the read that is needed to go on; None when there is nothing to
-        do, or when a timer or a later call will kick the dispatcher."""
+        """Sends the entries that are in memory. Returns the read that is needed to go on. Returns None when nothing can
+        be sent now, or when this call has scheduled another `kick`."""
         self._sending = True
         try:
             for _ in range(ROUNDS_MAX):

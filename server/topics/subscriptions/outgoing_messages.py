@@ -1,7 +1,6 @@
-"""Entries on their way to consumers: payloads cut out of the stored entries, messages counted, acknowledged ones left
-out.
+"""Entries on their way to consumers: their payloads without the broker's metadata, and their unacknowledged messages.
 
-Entries are cut and counted once per run, also where many subscriptions of a topic send the run (`MessagesMemo`).
+The entries of a run are prepared only once, even if many subscriptions of a topic send the run (`MessagesMemo`).
 """
 
 from bisect import bisect_left

@@ -1,7 +1,8 @@
-"""How much a dispatcher reads and sends at once.
+"""Decides how much a dispatcher reads and sends at once.
 
-Permits count messages, reads count entries, and an entry may be a batch: so permits are divided by the average number
-of messages in the entries that were sent lately. That only sizes reads; what is sent is counted exactly.
+Permits count messages, reads count entries, and an entry may be a batch. So the permits are divided by the average
+number of messages in the entries that were sent lately. This estimate only decides the size of reads; sent messages are
+counted exactly.
 
 Pure. Sources: AbstractPersistentDispatcherMultipleConsumers.calculateToRead, Consumer.avgMessagesPerEntry.
 """
