@@ -1,4 +1,4 @@
-"""Managed ledgers: a topic's endless log, made of one ledger after the other, and the cursors in it, which are what
+"""Managed ledgers: a topic's endless log, made of one ledger after the other, and its cursors, which record what
 subscriptions have acknowledged (docs/CURSORS.md).
 
 `factory` opens and closes them, `managed_ledger.ManagedLedger` is what a topic holds. The room uses `storage/ledger`,

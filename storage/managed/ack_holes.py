@@ -19,7 +19,7 @@ def last_acked(acks: AckState) -> Position | None:
 
 
 def holes(acks: AckState, extents: Extents, before: Position) -> Iterator[tuple[int, BitMap]]:
-    """Yields (ledger, its entries in holes) in order, as far as they are before `before`."""
+    """Yields (ledger, its entries in holes) in order. Entries at or after `before` are left out."""
     end = last_acked(acks)
     if end is None:
         return

@@ -33,7 +33,7 @@ from pulsar_proto.ids import Position
 
 
 class Extents(Protocol):
-    """Says which entries exist. `ledger_list.LedgerList` is one."""
+    """Tells which entries exist. `ledger_list.LedgerList` implements it."""
 
     def last_entry(self, ledger_id: int) -> int | None:
         """Returns the ledger's last entry: -1 when it is empty, None when there is no such ledger."""
@@ -54,8 +54,8 @@ class AckRange(NamedTuple):
 
 
 class AckState:
-    """The state, with its questions and changes. `revision` grows with every change, so two looks at it that see the
-    same revision saw the same state."""
+    """The state, with its questions and changes. `revision` grows with every change, so the state is unchanged as long
+    as the revision is."""
 
     __slots__ = ("_acked", "_entry", "_extents", "_ledger", "_partial", "resets", "revision")
 
@@ -87,8 +87,8 @@ class AckState:
 
     @property
     def partial(self) -> dict[tuple[int, int], int]:
-        """Maps (ledger, entry) to the batch indexes that are still to be consumed, as bits. The caller must not change
-        it."""
+        """Returns a map from (ledger, entry) to the batch indexes that are still to be consumed, as bits. The caller
+        must not change it."""
         return self._partial
 
     def is_acked(self, ledger_id: int, entry_id: int) -> bool:
@@ -106,8 +106,8 @@ class AckState:
         return None if mask is None else words_of_mask(mask)
 
     def next_unacked(self, position: Position) -> Position:
-        """Returns the first existing entry at or after `position` that is not acknowledged. At the end it returns the
-        place after the last entry of the last ledger that it looked at."""
+        """Returns the first existing entry at or after `position` that is not acknowledged. If there is none, it
+        returns the position after the last entry of the last ledger that it searched."""
         ledger_id, entry_id = position
         if (ledger_id, entry_id) <= (self._ledger, self._entry):
             ledger_id, entry_id = self._ledger, self._entry + 1
@@ -162,7 +162,7 @@ class AckState:
                 yield AckRange(ledger_id, first, last)
 
     def range_ends(self) -> Iterator[tuple[int, Sequence[int], Sequence[int]]]:
-        """Yields the same ranges ledger by ledger: (ledger, first entries, last entries)."""
+        """Yields the acknowledged ranges ledger by ledger: (ledger, first entries, last entries)."""
         for ledger_id in sorted(self._acked):
             yield ledger_id, *range_ends(self._acked[ledger_id])
 
@@ -220,9 +220,9 @@ class AckState:
         return added
 
     def ack_cumulative(self, ledger_id: int, entry_id: int, ack_set: Sequence[int] | None = None) -> bool:
-        """Acknowledges all entries up to and including this one; with an ack set only those before it, and of it the
-        indexes that the set says. Returns False, and changes nothing, when that is nothing new or the entry does not
-        exist."""
+        """Acknowledges all entries up to and including this one; with an ack set, all entries before it, and only those
+        of its indexes that the set clears. Returns False, and changes nothing, when everything is acknowledged already
+        or the entry does not exist."""
         last = self._extents.last_entry(ledger_id)
         if last is None:
             return False
@@ -252,8 +252,8 @@ class AckState:
 
     def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
         """Moves the mark-delete back or forth, as a SEEK asks for: the next entry to be consumed is the first one at or
-        after `position`, with an ack set only the indexes of it that the set names. Everything acknowledged beyond is
-        forgotten."""
+        after `position`, with an ack set, only those of its indexes that the set names. Everything acknowledged beyond
+        is forgotten."""
         self.resets += 1
         self._acked.clear()
         self._partial.clear()
@@ -280,7 +280,7 @@ class AckState:
             self._advance()
 
     def restore(self, acked: Mapping[int, BitMap], partial: Iterable[tuple[Position, Sequence[int]]]) -> None:
-        """Adds what was stored beside the mark-delete, leaving out what does not exist any more."""
+        """Adds the stored acknowledgements beyond the mark-delete. Leaves out entries that do not exist any more."""
         for ledger_id, stored in acked.items():
             last = self._extents.last_entry(ledger_id)
             if last is None or ledger_id < self._ledger:
@@ -326,8 +326,8 @@ class AckState:
         return added
 
     def _narrow(self, ledger_id: int, entry_id: int, ack_set: Sequence[int]) -> bool:
-        """ANDs `ack_set` with the indexes of the entry that are left. Returns False when none remains; then the caller
-        has to acknowledge the entry as a whole."""
+        """ANDs `ack_set` with the entry's indexes that are still to be consumed. Returns False when no index remains;
+        the caller then has to acknowledge the entry as a whole."""
         mask = mask_of_words(ack_set)
         known = self._partial.get((ledger_id, entry_id))
         if known is not None:

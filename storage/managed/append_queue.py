@@ -1,4 +1,4 @@
-"""What an append returns, and the bounded queue of groups that wait for a ledger. Pure."""
+"""The result of an append, and the bounded queue of groups that wait for a ledger. Pure."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,8 +13,8 @@ before that."""
 
 
 class AddResult:
-    """What became of one group. `runs` says what is confirmed, as (ledger id, first entry id, count), in order. If
-    there is an `error`, everything that is not in `runs` failed."""
+    """The outcome of one group. `runs` lists the confirmed entries as (ledger id, first entry id, count), in order. If
+    there is an `error`, all entries that are not in `runs` failed."""
 
     __slots__ = ("error", "runs")
 
@@ -27,7 +27,7 @@ AddDone = Callable[[AddResult], None]
 
 
 class WaitingGroup(NamedTuple):
-    """A group that waits for a ledger, and whom to tell what became of it."""
+    """A group that waits for a ledger, and the callback that gets its outcome."""
 
     payloads: list[bytes]
     done: AddDone
@@ -48,8 +48,8 @@ class AppendQueue:
         return bool(self._groups)
 
     def push(self, payloads: list[bytes], done: AddDone) -> bool:
-        """Appends a group. Returns False when there is no room: then the group waits as a doomed one, and the caller
-        fails the whole queue."""
+        """Appends a group. Returns False when there is no room. The group is then queued as a doomed one, and the
+        caller fails the whole queue."""
         size = sum(map(len, payloads))
         if self.entries + len(payloads) > PENDING_ENTRIES_MAX or self._bytes + size > PENDING_BYTES_MAX:
             self.push_doomed(done)

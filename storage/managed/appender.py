@@ -1,4 +1,4 @@
-"""The writing end of a managed ledger: which ledger entries go to, and when that changes.
+"""The writing end of a managed ledger: it decides to which ledger entries go, and when that changes.
 
     IDLE ──a group comes──▶ SETTLING ──ledger made, list written──▶ OPEN
      ▲                       ▲   │                                    │ full, due, or an append failed
@@ -6,10 +6,10 @@
                              └──▶ FENCED / TERMINATED / CLOSED (final)
 
 In OPEN a group goes straight to the ledger. In every other state it waits in a bounded queue, and one task, `_settle`,
-brings the ledger to where it should be: it waits for the old ledger's appends, closes that ledger, makes a new one if
-groups wait, records both in the list (old one closed, new one open) by one compare-and-set, and then sends the queue.
-Only after that write is an entry sent to the new ledger, so whoever opens the managed ledger later finds the ledger in
-the list.
+brings the managed ledger to the wanted state: it waits for the old ledger's appends, closes that ledger, makes a new
+one if groups wait, records both in the list (old one closed, new one open) by one compare-and-set, and then sends the
+queue. Only after that write is an entry sent to the new ledger, so the next process that opens the managed ledger finds
+the ledger in the list.
 
 After a failed append the ledger is closed at its last confirmed entry, and everything that waits fails too; the next
 group tries a new ledger. In the final states everything fails, in order, through the same queue.
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 
 class AppendState(Enum):
-    """Where the writing end stands; see the drawing in the module's text."""
+    """The states of the writing end; see the drawing in the module's docstring."""
 
     IDLE = "idle"
     """No ledger takes entries; the next group opens one."""
@@ -65,7 +65,7 @@ class Appender:
     """The writing end of one managed ledger. All calls are on the loop's thread.
 
     `caching` says whether confirmed entries go to the tail cache. `on_confirmed()` is called after the `done` of each
-    confirmed group, `on_fenced(error)` when it turns out that somebody else owns the managed ledger. Neither may raise.
+    confirmed group, `on_fenced(error)` when another owner has taken over the managed ledger. Neither may raise.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Appender:
         self._goal: AppendState | None = None
         """The final state that was asked for, until it is reached or given up."""
         self._failure: ManagedLedgerError | None = None
-        """Why everything that waits must fail when its turn comes."""
+        """The error with which all waiting groups must fail when their turn comes."""
         self._want_open = False
         self._last_error: ManagedLedgerError | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -123,17 +123,17 @@ class Appender:
 
     @property
     def ledger_age_s(self) -> float:
-        """For how long the current ledger has been open."""
+        """Returns for how many seconds the current ledger has been open."""
         return self._clocks.monotonic_s() - self._ledger_created_s
 
     @property
     def idle_s(self) -> float:
-        """How many seconds ago an entry was confirmed."""
+        """Returns how many seconds ago the last entry was confirmed."""
         return self._clocks.monotonic_s() - self._last_append_s
 
     @property
     def pending_entries(self) -> int:
-        """How many entries were taken and are not yet confirmed or failed."""
+        """Returns how many entries were accepted and are neither confirmed nor failed yet."""
         pushed = 0 if self.handle is None else self.handle.last_add_pushed + 1 - self._ledgers.current_entries
         return max(0, pushed) + self._queue.entries
 
@@ -189,7 +189,7 @@ class Appender:
             raise self._last_error
 
     async def open_ledger(self) -> None:
-        """Makes sure that a ledger is open: to spare the next group the wait, or to find out whether storage works.
+        """Makes sure that a ledger is open, so that the next group need not wait, or to find out whether storage works.
         Raises the error that `add_entries` would answer with."""
         if self.is_open:
             return
@@ -200,7 +200,7 @@ class Appender:
             raise self._refusal() or self._last_error or AppendFault(self._name, "no ledger was opened")
 
     async def terminate(self) -> None:
-        """Takes no more entries, for ever; what is in flight is still confirmed. Idempotent. Raises MetaStoreFault,
+        """Ends appending for ever; entries in flight are still confirmed. Idempotent. Raises MetaStoreFault,
         ManagedLedgerFenced, ManagedLedgerClosed, AppendFault (the ledger could not be closed now)."""
         refusal = self._refusal()
         if refusal is not None and not isinstance(refusal, ManagedLedgerTerminated):
@@ -215,7 +215,7 @@ class Appender:
             await self._reach(AppendState.CLOSED)
 
     def fence(self, error: ManagedLedgerError) -> None:
-        """Adds nothing any more, because somebody else owns the managed ledger."""
+        """Stops appending, because another owner has taken over the managed ledger."""
         if self.state in (AppendState.FENCED, AppendState.CLOSED):
             return
         logger.warning("%s: fenced: %s", self._name, error)
@@ -273,8 +273,8 @@ class Appender:
         await self._until_settled()
 
     async def _settle(self) -> None:
-        """Works until nothing is left to do. Each round waits for what is in flight, fails what must fail, and then
-        switches ledgers or enters a final state."""
+        """Works until nothing is left to do. Each round waits for the appends in flight, fails the groups that must
+        fail, and then switches ledgers or enters a final state."""
         try:
             again = True
             while again:
@@ -327,7 +327,7 @@ class Appender:
             logger.exception("%s: an append's callback failed", self._name)
 
     async def _switch(self) -> None:
-        """Closes the ledger that is left, opens a new one if groups wait, and sends them to it."""
+        """Closes the old ledger. If groups wait, opens a new ledger and sends them to it."""
         try:
             await self._change_ledger()
         except ManagedLedgerFenced as error:
@@ -395,6 +395,6 @@ class Appender:
         self._fail_doomed()
 
     def _reached(self, goal: AppendState) -> None:
-        """Clears the goal, which is reached or given up, unless another one was asked for meanwhile."""
+        """Clears the goal, which was reached or given up, unless another goal was set meanwhile."""
         if self._goal is goal:
             self._goal = None

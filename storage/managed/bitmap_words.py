@@ -41,7 +41,8 @@ def words_of_bitmap(bitmap: BitMap) -> "array[int]":
 
 
 def bits_of_bitmap(bitmap: BitMap) -> bytes:
-    """Returns the same as bytes, least significant first. Their number is a multiple of eight."""
+    """Returns the words of `words_of_bitmap` as bytes, least significant first. The number of bytes is a multiple of
+    eight."""
     if not bitmap:
         return b""
     size = (bitmap.max() // 64 + 1) * 8
@@ -53,7 +54,8 @@ def bits_of_bitmap(bitmap: BitMap) -> bytes:
 
 
 def bitmap_of_words(words: Sequence[int]) -> BitMap:
-    """The reverse of `words_of_bitmap`. Words may be signed or not, and there may be zero words at the end."""
+    """Does the reverse of `words_of_bitmap`. Words may be signed or unsigned, and there may be zero words at the
+    end."""
     try:
         packed = array("q", words)
     except OverflowError:
@@ -64,7 +66,7 @@ def bitmap_of_words(words: Sequence[int]) -> BitMap:
 
 
 def bitmap_of_bits(bits: bytes) -> BitMap:
-    """The reverse of `bits_of_bitmap`. There may be zero bytes at the end. Takes at most 512 MiB."""
+    """Does the reverse of `bits_of_bitmap`. There may be zero bytes at the end. Accepts at most 512 MiB."""
     if not bits:
         return BitMap()
     containers = (len(bits) - 1) // _CONTAINER_BYTES + 1
@@ -90,7 +92,7 @@ def _dense_bits(bitmap: BitMap, containers: int) -> int:
 
 
 def _bitmap_of_dense(number: int, containers: int) -> BitMap:
-    """The reverse of `_dense_bits`."""
+    """Does the reverse of `_dense_bits`."""
     bits = number.to_bytes(containers * _CONTAINER_BYTES, "little")
     starts = range(0, len(bits), _CONTAINER_BYTES)
     sizes = [int.from_bytes(bits[start : start + _CONTAINER_BYTES], "little").bit_count() for start in starts]

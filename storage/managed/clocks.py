@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class Clocks(NamedTuple):
-    """What time it is, and how much time has passed."""
+    """The time of day, and a clock for measuring how much time has passed."""
 
     wall_ms: Callable[[], int]
     """The time of day, in ms since the epoch, for times that are stored or shown. It may jump."""
     monotonic_s: Callable[[], float] = time.monotonic
-    """Seconds since some unspecified time, for how long something took, lies back or has to wait."""
+    """Seconds since some unspecified time, for durations and waits. It never jumps."""

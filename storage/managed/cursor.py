@@ -1,8 +1,8 @@
-"""A subscription's place in a managed ledger: what it acknowledged, and when that becomes durable.
+"""A subscription's place in a managed ledger: which entries it has acknowledged, and when that becomes durable.
 
 Acknowledging is synchronous and only changes memory. A durable cursor is stored in the background: at once while the
-rate limit allows, otherwise by the factory's tick when nothing changed for `QUIET_FLUSH_SECONDS`; at once, too, when
-somebody waits (`persisted`), and on close. One store operation runs at a time, and the next one stores all changes that
+rate limit allows, otherwise by the factory's tick when nothing changed for `QUIET_FLUSH_SECONDS`; and at once when a
+caller waits (`persisted`), and on close. One store operation runs at a time, and the next one stores all changes that
 came meanwhile. How it is stored: docs/CURSORS.md.
 
 Source: ManagedCursorImpl. Two things differ from Apache's: acknowledgements of single batch indexes are stored like all
@@ -26,24 +26,26 @@ from pulsar_proto.ids import EARLIEST, Position
 logger = logging.getLogger(__name__)
 
 QUIET_FLUSH_SECONDS = 0.5
-"""Changes are stored when no other followed for this long; with the tick's period that is within a second."""
+"""Changes are stored when no other change has followed for this long. Together with the tick's period that is within a
+second."""
 
 RETRY_SECONDS = 1.0
-"""After a failure the background tries again after this time. Somebody who waits makes it try at once."""
+"""The time after which a failed store operation is tried again in the background. A caller that waits makes it try at
+once."""
 
 IN_DOUBT = -1
-"""A stored revision that equals none: it is not known whether what is stored is what memory holds."""
+"""A stored revision that equals no other: it is unknown whether the stored state is the one in memory."""
 
 REPLICATED = "pulsar.replicated.subscription"
-"""The position property that says that the subscription's state is replicated. A reset keeps it."""
+"""The position property that marks a subscription whose state is replicated. A reset keeps it."""
 
 REST_TIMES = 4
-"""After a state was stored, further changes of it are not stored for this many times as long as storing took."""
+"""After storing a state, the pause before the next one, as a multiple of the time that storing took."""
 
 
 class Cursor(CursorView):
-    """One subscription's cursor. `properties` are the subscription's own; `position_properties` were given with the
-    last mark-delete (snapshots of deduplication, the compacted ledger). All calls are on the loop's thread.
+    """One subscription's cursor. `properties` are the subscription's own; `position_properties` came with the last
+    mark-delete (snapshots of deduplication, the id of the compacted ledger). All calls are on the loop's thread.
 
     `on_dirty(cursor)`: there is something for the tick to store. `on_crossed()`: the mark-delete moved to another
     ledger. `on_fenced(error)`: the cursor's node belongs to somebody else. `trim_ended()` returns when no trim is under
@@ -102,8 +104,8 @@ class Cursor(CursorView):
 
     @property
     def needed_from(self) -> Position:
-        """The log must be kept from here on: from the mark-delete, or from where a reset that is being stored leads, if
-        earlier."""
+        """Returns the position from which the log must be kept: the mark-delete, or the target of a reset that is being
+        stored, if that is earlier."""
         mark_delete = self._acks.mark_delete
         return mark_delete if self._moving is None else min(mark_delete, self._moving.mark_delete)
 
@@ -141,9 +143,9 @@ class Cursor(CursorView):
         ack_set: Sequence[int] | None = None,
         properties: Mapping[str, int] | None = None,
     ) -> bool:
-        """Acknowledges everything up to and including the entry, or of that entry only the indexes that the ack set
-        says. `properties` replace `position_properties`. Returns False when it is nothing new or there is no such
-        entry."""
+        """Acknowledges everything up to and including the entry, or, with an ack set, only those of the entry's indexes
+        that the set clears. `properties` replace `position_properties`. Returns False when everything is acknowledged
+        already or there is no such entry."""
         before = self._acks.mark_delete.ledger_id
         if not self._acks.ack_cumulative(ledger_id, entry_id, ack_set):
             return False
@@ -154,8 +156,8 @@ class Cursor(CursorView):
 
     async def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
         """Moves the cursor back or forth: the next entry is the first one at or after `position`, which may be EARLIEST
-        or LATEST, and with an ack set only the indexes of it that the set names. Returns when that is durable. Raises
-        ManagedLedgerError; then nothing has moved."""
+        or LATEST, and with an ack set, only those of its indexes that the set names. Returns when the move is durable.
+        If it raises ManagedLedgerError, nothing has moved."""
         await self._flush_ended()
         if self._closed:
             raise CursorFault(self.name, "the cursor is closed")
@@ -163,7 +165,7 @@ class Cursor(CursorView):
         await asyncio.shield(self._flushing)
 
     async def _move(self, position: Position, ack_set: Sequence[int] | None) -> None:
-        """Stores the new place before anybody sees it."""
+        """Stores the new position before it becomes visible in memory."""
         try:
             await self._trim_ended()
             moved = self._moving = AckState(self._ledgers, EARLIEST)
@@ -188,8 +190,8 @@ class Cursor(CursorView):
                 self._start_flush()
 
     def _become(self, moved: AckState) -> None:
-        """Makes the stored place the current one. What was trimmed meanwhile is applied to it; acknowledgements are
-        dropped."""
+        """Makes the stored position the current one. Applies deletions of ledgers that happened meanwhile; drops
+        acknowledgements that came meanwhile."""
         before = self._acks
         moved.resets = before.resets + 1
         moved.revision = before.revision + 1
@@ -200,7 +202,7 @@ class Cursor(CursorView):
         self._release(None)
 
     def forget_before(self, ledger_id: int) -> None:
-        """Adopts that the ledgers before `ledger_id` were deleted."""
+        """Called when the ledgers before `ledger_id` were deleted: updates the acknowledgements."""
         before, revision = self._acks.mark_delete.ledger_id, self._acks.revision
         self._acks.forget_before(ledger_id)
         if self._acks.revision != revision:
@@ -244,11 +246,12 @@ class Cursor(CursorView):
     # ---- storing
 
     async def persisted(self) -> None:
-        """Returns when everything acknowledged so far is durable. Raises CursorFault, ManagedLedgerFenced."""
+        """Returns when all acknowledgements made so far are durable. Raises CursorFault, ManagedLedgerFenced."""
         await outcome_of(self.when_persisted)
 
     def when_persisted(self, callback: PersistDone) -> None:
-        """`persisted` without a coroutine: calls back once, perhaps at once, with None or the error."""
+        """Does the work of `persisted` without a coroutine: calls `callback` once, perhaps at once, with None or the
+        error."""
         if not self.is_dirty:
             callback(None)
         elif self._closed:
@@ -259,7 +262,8 @@ class Cursor(CursorView):
                 self._start_flush()
 
     def flush_if_due(self, now_s: float) -> bool:
-        """Called by the tick, with the time of the monotonic clock. Returns False when nothing is left to store."""
+        """Called by the tick with the time of the monotonic clock: stores changes that are due. Returns False when
+        nothing is left to store."""
         if not self.is_dirty or self._closed:
             return False
         quiet = now_s - self._changed_s >= QUIET_FLUSH_SECONDS
@@ -268,8 +272,8 @@ class Cursor(CursorView):
         return True
 
     async def close(self) -> None:
-        """Stores what is not stored and frees the cursor ledger. Raises CursorFault when that failed; the cursor is
-        closed all the same. Idempotent."""
+        """Stores all changes and frees the cursor ledger. Raises CursorFault when that failed; the cursor is closed in
+        any case. Idempotent."""
         if self._closed or self._store is None:
             return
         self._closed = True
@@ -283,12 +287,12 @@ class Cursor(CursorView):
         self._release(None)
 
     def stop(self, error: ManagedLedgerError) -> None:
-        """Stores nothing any more, because somebody else owns what is stored. Those who wait get `error`."""
+        """Ends storing, because the stored state belongs to another owner now. Waiting callers get `error`."""
         self._closed = True
         self._release(error)
 
     async def delete(self) -> None:
-        """Deletes what is stored. Raises MetaStoreFault."""
+        """Deletes the stored state. Raises MetaStoreFault."""
         was_closed, self._closed = self._closed, True
         await self._flush_ended()
         if self._store is not None:
@@ -307,7 +311,7 @@ class Cursor(CursorView):
         self._flushing = asyncio.get_running_loop().create_task(self._flush())
 
     async def _flush(self) -> None:
-        """Stores the current state, and once more while somebody waits for a later one."""
+        """Stores the current state, and repeats that while a caller waits for a later state."""
         assert self._store is not None
         try:
             while True:

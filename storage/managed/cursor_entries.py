@@ -1,7 +1,7 @@
 """Writes the state of a cursor to its ledger and reads it back, as one entry or as several (`cursor_parts`).
 
-A large state is written in slices: one is encoded on another thread and appended, then the next one. So the loop is not
-held up, and the whole state is never in memory twice.
+A large state is written in slices: one slice is encoded on another thread and appended, then the next. So the loop is
+not held up, and the whole state is never in memory twice.
 """
 
 import asyncio
@@ -41,18 +41,19 @@ from pulsar_proto.ids import Position
 logger = logging.getLogger(__name__)
 
 UNREADABLE_ENTRIES_MAX = 10
-"""How many damaged entries at the end of a cursor ledger are passed over before the position in the node is taken."""
+"""How many damaged entries at the end of a cursor ledger are passed over before the position in the node is used
+instead."""
 
 offload: Callable[..., Any] = asyncio.to_thread
 """Runs the encoding of large states on another thread. Tests replace it."""
 
 
 class WrittenState(NamedTuple):
-    """What was appended as the cursor's state."""
+    """Describes the state that was appended."""
 
     position: Position
     plain: bool
-    """Whether the position says everything: neither entries beyond it nor half-acknowledged batches were written."""
+    """Whether the state is the position alone: neither entries beyond it nor half-acknowledged batches were written."""
     properties: Mapping[str, int]
     """The properties that were written with the position."""
     size: int
@@ -66,7 +67,7 @@ class StoredBefore(NamedTuple):
     position: Position
     properties: Mapping[str, int]
     repeat: bool
-    """Whether to write it as the first entry, because the ledger is new."""
+    """Whether this state is to be written as the first entry, because the ledger is new."""
 
 
 async def append_state(
@@ -76,7 +77,7 @@ async def append_state(
     before: StoredBefore,
     config: ManagedLedgerConfig,
 ) -> WrittenState:
-    """Appends what `acks` and `properties`, which belong together, say now or a little later. Raises LedgerError.
+    """Appends the state in `acks` and `properties`, as it is now or a little later. Raises LedgerError.
 
     A large state goes on changing while its slices are written; `cursor_parts` says why that does no harm. If the
     cursor was reset meanwhile, the slices do not belong together, and all of it is written anew.
@@ -120,7 +121,7 @@ async def append_state(
 
 
 async def read_state(label: str, handle: ReadHandle, extents: Extents) -> StoredAcks | None:
-    """Returns what was appended last, or None when nothing of it can be read. Raises CursorFault."""
+    """Returns the state that was appended last, or None when no part of it can be read. Raises CursorFault."""
     unreadable = 0
     entry_id = handle.last_add_confirmed
     while entry_id >= 0 and unreadable < UNREADABLE_ENTRIES_MAX:
@@ -134,8 +135,8 @@ async def read_state(label: str, handle: ReadHandle, extents: Extents) -> Stored
 
 
 async def _with_parts(label: str, handle: ReadHandle, entry_id: int, acks: StoredAcks, extents: Extents) -> StoredAcks:
-    """Adds what the parts before the entry say. A part that cannot be read is left out: what it acknowledged is
-    delivered again."""
+    """Adds the acknowledgements in the parts before the entry. A part that cannot be read is left out, and the entries
+    that it acknowledged are delivered again."""
     if not acks.parts_before:
         return acks
     states = [dict(acks.acked)]
@@ -151,8 +152,8 @@ async def _with_parts(label: str, handle: ReadHandle, entry_id: int, acks: Store
 
 
 async def _read_entry(label: str, handle: ReadHandle, entry_id: int, extents: Extents) -> StoredAcks | None:
-    """Returns what the entry says, or None when it is missing or damaged. Raises CursorFault when it cannot be read
-    now."""
+    """Returns the content of the entry, or None when the entry is missing or damaged. Raises CursorFault when it cannot
+    be read now."""
     try:
         (entry,) = await handle.read(entry_id, entry_id)
         return parse_position(entry[handle.payload_offset :], extents)

@@ -34,10 +34,11 @@ from pulsar_proto.ids import Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
 
 INLINE_BYTES = 256 * 1024
-"""A state with up to so many bytes of bitmaps is encoded on the loop, which takes about two milliseconds."""
+"""A state with at most this many bytes of bitmaps is encoded on the event loop's thread, which takes about two
+milliseconds."""
 
 SLICE_BYTES = 1024 * 1024
-"""How many bytes of bitmaps a slice has at most. A single ledger may have more."""
+"""How many bytes of bitmaps a slice has at most. A slice of a single ledger may have more."""
 
 RECORD_BYTES_MAX = 4 * 1024 * 1024
 """The largest entry of a cursor ledger, in bytes; a bookie takes 5 MiB."""
@@ -63,8 +64,8 @@ def bitmap_bytes(acks: AckState) -> int:
 
 
 def slices(acks: AckState) -> Iterator[Slice]:
-    """Yields the state piece by piece, beginning at the mark-delete. Each piece is as the state is when it is asked
-    for."""
+    """Yields the state slice by slice, beginning at the mark-delete. Each slice has the state of the moment when it is
+    asked for."""
     piece: Slice = []
     size = 0
     for ledger_id in [ledger_id for ledger_id, _ in acks.bitmaps()]:
@@ -85,7 +86,7 @@ def slices(acks: AckState) -> Iterator[Slice]:
 
 
 def encode_part(piece: Slice, old_position: Position) -> list[bytes]:
-    """Returns the piece as entries: one, or several when a ledger's bitmap is larger than an entry."""
+    """Returns a slice as entries: one, or several when a ledger's bitmap is larger than an entry."""
     entries: list[bytes] = []
     raw = bytearray()
     for ledger_id, bitmap in piece:
@@ -108,7 +109,7 @@ def _entry(raw: bytes, old_position: Position) -> bytes:
 
 
 def parse_part(part: bytes) -> dict[int, BitMap]:
-    """Returns `StoredAcks.part` as ledger -> bitmap. Raises MalformedRecord."""
+    """Decodes `StoredAcks.part`. Returns ledger -> bitmap. Raises MalformedRecord."""
     try:
         unpacker = zlib.decompressobj()
         raw = unpacker.decompress(part, PART_BYTES_MAX)

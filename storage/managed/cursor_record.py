@@ -2,10 +2,9 @@
 
 They are written as Apache's broker does by default: acknowledged ranges one by one (field 3 of PositionInfo, 4 of the
 node), in order. Where there are more than `managed_ledger_max_unacked_ranges_to_persist`, Apache's broker forgets the
-rest; here PositionInfo then carries all of them as bitmaps (field 6), which every broker since 3.3 reads. What does not
-fit an entry is split (`cursor_parts`).
-
-They are read in every form. Half-acknowledged batches are also read from the node, which Apache's broker does not do.
+rest; here PositionInfo then carries all of them as bitmaps (field 6), which every broker since 3.3 reads. A state that
+does not fit into an entry is split (`cursor_parts`). All these forms can be read. Half-acknowledged batches are also
+read from the node, which Apache's broker does not do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,16 +38,17 @@ _MORE = tuple(bytes((low | 0x80,)) for low in range(128))
 
 @dataclass(frozen=True, slots=True)
 class StoredAcks:
-    """What a record says. `partial` has the BitSet words of each half-acknowledged batch, 1 = still to be consumed."""
+    """The content of a record. `partial` has the BitSet words of each half-acknowledged batch, 1 = still to be
+    consumed."""
 
     mark_delete: Position
     acked: Mapping[int, BitMap] = field(default_factory=dict)
     partial: Sequence[tuple[Position, Sequence[int]]] = ()
     properties: Mapping[str, int] = field(default_factory=dict)
     parts_before: int = 0
-    """How many entries before this one hold the rest."""
+    """How many entries before this one hold the rest of the state."""
     part: bytes = b""
-    """What `cursor_parts` has put into an entry that is only a part; empty for all others."""
+    """The bitmaps in an entry that is only a part (see `cursor_parts`); empty for all other entries."""
 
     @property
     def is_plain(self) -> bool:
@@ -70,7 +70,7 @@ class CursorNode:
 def encode_position(
     acks: AckState, mark_delete: Position, properties: Mapping[str, int], config: ManagedLedgerConfig
 ) -> bytes:
-    """Returns a PositionInfo with `mark_delete` and what is acknowledged beyond it. For large states see
+    """Returns a PositionInfo with `mark_delete` and the acknowledgements beyond it. For large states see
     `cursor_parts`."""
     ranges_max = config.managed_ledger_max_unacked_ranges_to_persist
     middle = encode_middle(acks, properties, config)
@@ -116,8 +116,8 @@ def encode_node(
     extra: bytes = b"",
     acks: AckState | None = None,
 ) -> bytes:
-    """Returns a ManagedCursorInfo. `acks` is given when no cursor ledger is in use, so that the node has to say
-    everything."""
+    """Returns a ManagedCursorInfo. `acks` is given when no cursor ledger is in use, so that the node has to hold the
+    whole state."""
     head = pb.ManagedCursorInfo(
         cursorsLedgerId=ledger_id, markDeleteLedgerId=mark_delete.ledger_id, markDeleteEntryId=mark_delete.entry_id
     )
@@ -198,8 +198,8 @@ def _partial(stored: Iterable[pb.BatchedEntryDeletionIndexInfo]) -> list[tuple[P
 
 
 def _add_partial(record: pb.PositionInfo | pb.ManagedCursorInfo, acks: AckState, count_max: int) -> None:
-    """Adds up to `count_max` half-acknowledged batches to the record, the nearest to the mark-delete, as far as
-    PARTIAL_WORDS_MAX allows."""
+    """Adds at most `count_max` half-acknowledged batches to the record, within PARTIAL_WORDS_MAX. Those nearest to the
+    mark-delete come first."""
     room = PARTIAL_WORDS_MAX
     for ledger_id, entry_id in nsmallest(count_max, acks.partial):
         words = words_of_mask(acks.partial[ledger_id, entry_id])

@@ -1,4 +1,4 @@
-"""Where a durable cursor keeps its position: a node in the metadata store and, once it is in use, a ledger of its own.
+"""Stores the position of a durable cursor: a node in the metadata store and, once it is in use, a ledger of its own.
 
     NO LEDGER   the node holds everything: cursorsLedgerId -1, mark-delete, ranges, batches
     LEDGER      the node names the ledger, whose last entry holds everything. The position in the node is an old one,
@@ -40,8 +40,8 @@ LEDGER_BYTES_MAX = 64 * 1024 * 1024
 
 
 class CursorStore:
-    """What one cursor has stored. `label` names it in logs, `bury(ids)` deletes ledgers some time later. A lock lets
-    one call run at a time."""
+    """The stored state of one cursor. `label` names the cursor in logs, and `bury(ids)` deletes ledgers some time
+    later. A lock lets one call run at a time."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class CursorStore:
         self._ledger_bytes = 0
         self._ledger_id = NO_LEDGER
         self._unsure: list[int] = []
-        """Ledgers that the node may name, because a write that had no answer may have arrived."""
+        """Ledgers that the node may name, because a write that got no answer may have arrived."""
         self._stored_position = Position(-1, -1)
         self._stored_plain = True
         self._stored_properties: Mapping[str, int] = {}
@@ -86,8 +86,9 @@ class CursorStore:
     # ---- beginnings
 
     async def create(self, mark_delete: Position, cursor_properties: Mapping[str, str]) -> None:
-        """Makes a new node. Raises CursorFault when somebody else has made it, and MetaStoreFault. After MetaStoreFault
-        the same object must be asked again, because it recognises a node that it made although the answer was lost."""
+        """Creates the node. Raises CursorFault when another owner has created it, and MetaStoreFault. After
+        MetaStoreFault the caller must call the same object again, because only this object recognises the node if it
+        was created and the answer was lost."""
         self.cursor_properties = dict(cursor_properties)
         self._stored_position = mark_delete
         value = encode_node(NO_LEDGER, mark_delete, {}, cursor_properties, last_active_ms=self.last_active_ms)
@@ -99,7 +100,8 @@ class CursorStore:
             raise MetaStoreFault(self._label, str(error)) from error
 
     async def recover(self, extents: Extents) -> StoredAcks:
-        """Returns what was stored last. Raises CursorFault when that cannot be told now, MetaStoreFault."""
+        """Returns the state that was stored last. Raises MetaStoreFault, and CursorFault when the state cannot be read
+        now."""
         try:
             value = await self._record.load()
         except MetadataError as error:
@@ -119,7 +121,8 @@ class CursorStore:
         return acks
 
     async def _last_entry(self, ledger_id: int, extents: Extents) -> StoredAcks | None:
-        """Returns what the last entry of the cursor ledger says, or None when the position in the node has to do."""
+        """Returns the state in the last entry of the cursor ledger, or None when the position in the node must be used
+        instead."""
         try:
             handle = await self._bookkeeper.open_ledger(ledger_id, recover=True)
         except NoSuchLedger:
@@ -135,8 +138,9 @@ class CursorStore:
     # ---- changes
 
     async def persist(self, acks: AckState, properties: Mapping[str, int]) -> None:
-        """Stores what `acks` and `properties` say now or a little later. Both go on changing, and what is written of
-        them is of one moment. Raises CursorFault, ManagedLedgerFenced; then what was stored before still is."""
+        """Stores the state in `acks` and `properties`, as it is now or a little later. Both may change meanwhile; the
+        written values are consistent with each other. Raises CursorFault, ManagedLedgerFenced; after an error the
+        former state is still stored."""
         async with self._lock:
             handle = self._handle
             try:
@@ -173,9 +177,9 @@ class CursorStore:
                 raise
 
     async def close(self, acks: AckState, properties: Mapping[str, int], *, changed: bool) -> None:
-        """Stores the last changes where the next owner finds them most cheaply: everything in the node and no cursor
-        ledger. With too many ranges for a node, it is a last entry in a closed cursor ledger. Raises CursorFault,
-        ManagedLedgerFenced."""
+        """Stores the last changes where the next owner reads them most cheaply: in the node, without a cursor ledger. A
+        state with too many ranges for a node becomes the last entry of a cursor ledger, which is then closed. Raises
+        CursorFault, ManagedLedgerFenced."""
         if not self._fits_node(acks):
             if changed:
                 await self.persist(acks, properties)
@@ -248,7 +252,7 @@ class CursorStore:
         self._note_stored(position, plain, written)
 
     def _note_stored(self, position: Position, plain: bool, properties: Mapping[str, int]) -> None:
-        """Remembers what the node repeats, and the first entry of the next ledger."""
+        """Remembers the stored state, which later writes of the node and the first entry of the next ledger repeat."""
         self._stored_position, self._stored_plain, self._stored_properties = position, plain, properties
 
     async def _write_node(
@@ -273,7 +277,7 @@ class CursorStore:
         self._bury(unsure)
 
     async def _leave_ledger(self) -> None:
-        """Deletes the ledger, because the node does not name it any more."""
+        """Deletes the cursor ledger, which the node does not name any more."""
         handle, self._handle = self._handle, None
         ledger_id, self._ledger_id = self._ledger_id, NO_LEDGER
         if handle is not None:

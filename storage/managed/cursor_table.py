@@ -1,4 +1,4 @@
-"""The cursors of one managed ledger: the durable ones by name, and those of readers, which are not durable."""
+"""The cursors of one managed ledger: the durable cursors by name, and the cursors of readers, which are not durable."""
 
 import asyncio
 import logging
@@ -24,11 +24,11 @@ AT_ONCE = 32
 """How many cursors are recovered in parallel."""
 
 UNSURE_MAX = 1_000
-"""How many cursors are remembered whose creation had no answer. The node of any further one is found when the managed
-ledger is opened anew."""
+"""How many cursors are remembered whose creation got no answer. The nodes of further ones are found when the managed
+ledger is opened again."""
 
 SKIPPED_AT_ONCE = 1_000
-"""How many lost entries a cursor acknowledges before others have their turn on the loop."""
+"""How many lost entries a cursor acknowledges before the event loop runs other tasks."""
 
 
 class CursorTable:
@@ -58,19 +58,20 @@ class CursorTable:
         self._lock = asyncio.Lock()
         self._non_durable: dict[Cursor, None] = {}
         self.held: list[Position] = []
-        """Places from which the log is kept as it is for a cursor, see `ManagedLedger.hold`."""
+        """Positions from which the log is kept, as it is for a cursor; see `ManagedLedger.hold`."""
         self._unsure: dict[str, CursorStore] = {}
-        """The stores of cursors that could not be made. Their nodes may be there all the same."""
+        """The stores of cursors whose creation failed. Their nodes may exist nevertheless."""
         self.durable: dict[str, Cursor] = {}
 
     @property
     def slowest(self) -> Position | None:
-        """The earliest place from which durable cursors need the log; None when there are none."""
+        """Returns the earliest position from which durable cursors need the log; None when there are no durable
+        cursors."""
         return min((*(cursor.needed_from for cursor in self.durable.values()), *self.held), default=None)
 
     @property
     def slowest_name(self) -> str | None:
-        """The name of the durable cursor that needs the earliest place."""
+        """Returns the name of the durable cursor that needs the earliest position."""
         slowest = min(self.durable.values(), key=lambda cursor: cursor.needed_from, default=None)
         return None if slowest is None else slowest.name
 
@@ -169,7 +170,7 @@ class CursorTable:
                 logger.info("%s: cursor %s acknowledged %d lost entries", self._name, cursor.name, lost)
 
     async def close(self) -> None:
-        """Stores all durable cursors. What cannot be stored is logged."""
+        """Stores all durable cursors. Logs the cursors that cannot be stored."""
         async with self._lock:
             results = await asyncio.gather(
                 *(cursor.close() for cursor in self.durable.values()), return_exceptions=True
@@ -181,7 +182,7 @@ class CursorTable:
                 raise result
 
     def stop(self, error: ManagedLedgerError) -> None:
-        """Stores nothing any more, because the managed ledger belongs to somebody else."""
+        """Ends storing, because another owner has taken over the managed ledger."""
         for cursor in self.durable.values():
             cursor.stop(error)
 

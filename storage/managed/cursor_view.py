@@ -1,4 +1,4 @@
-"""What a cursor has acknowledged, as others ask for it: dispatchers, stats, upkeep."""
+"""Questions about what a cursor has acknowledged, for dispatchers, stats and upkeep."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -46,13 +46,13 @@ class CursorView:
         return ack_holes.first_ranges(self._acks, self._ledgers, at_most)
 
     def holes_before(self, position: Position) -> Iterator[tuple[int, BitMap]]:
-        """Yields (ledger, entries) that are not acknowledged although later ones are, as far as they are before
-        `position`."""
+        """Yields (ledger, entries in holes): unacknowledged entries before `position` that are followed by acknowledged
+        ones."""
         return ack_holes.holes(self._acks, self._ledgers, position)
 
     @property
     def entries_in_holes(self) -> int:
-        """How many entries are not acknowledged although later ones are."""
+        """Returns how many entries are in holes: unacknowledged, although later entries are acknowledged."""
         last = ack_holes.last_acked(self._acks)
         if last is None:
             return 0
@@ -60,7 +60,7 @@ class CursorView:
 
     @property
     def resets(self) -> int:
-        """How often the cursor was moved, back or forth."""
+        """Returns how often the cursor was moved, back or forth."""
         return self._acks.resets
 
     def is_acked(self, ledger_id: int, entry_id: int) -> bool:

@@ -85,9 +85,9 @@ class ManagedLedgerFactory:
     # ---- managed ledgers
 
     async def open(self, name: str, config: ManagedLedgerConfig | None = None, *, create: bool = True) -> ManagedLedger:
-        """Returns the managed ledger "tenant/namespace/domain/encoded topic", which is opened once, however many
-        callers ask. One that was fenced or closed is opened anew. Raises NoSuchManagedLedger (without `create`) and
-        what `ManagedLedger.open` raises."""
+        """Returns the managed ledger "tenant/namespace/domain/encoded topic". It is opened only once, even if several
+        callers ask; a fenced or closed one is opened again. Raises NoSuchManagedLedger (without `create`) and the
+        errors of `ManagedLedger.open`."""
         while True:
             if self._closed:
                 raise ManagedLedgerClosed(name, "the factory is closed")
@@ -192,8 +192,7 @@ class ManagedLedgerFactory:
     # ---- the timer
 
     async def tick(self) -> None:
-        """Stores the cursors that are due and ages the tail cache. If it is time for maintenance, returns after
-        that."""
+        """Stores the cursors that are due and ages the tail cache. If maintenance is due, returns after it."""
         self._tick()
         if self._maintenance is not None:
             await asyncio.wait([self._maintenance])

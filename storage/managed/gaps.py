@@ -1,6 +1,6 @@
 """The entries of a managed ledger that are known to be lost: every replica was asked, and none has them.
 
-Pure: no I/O, no clock. A gap is known because somebody tried to read there; it is forgotten when the process ends.
+Pure: no I/O, no clock. A gap becomes known when a read fails there; it is forgotten when the process ends.
 """
 
 from bisect import bisect_right
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pulsar_proto.ids import Position
 
 GAPS_MAX = 1_000
-"""How many gaps of a managed ledger are remembered. Beyond that the first one is forgotten, and found again when
-somebody reads there."""
+"""How many gaps of a managed ledger are remembered. Beyond that the first gap is forgotten; a later read finds it
+again."""
 
 
 @dataclass(slots=True)
@@ -21,9 +21,9 @@ class Gap:
     first: int
     last: int
     reason: str
-    """What the ledger client said when it was asked for one of the entries."""
+    """The error message of the ledger client for one of the entries."""
     skipped: bool = False
-    """Whether reading went on behind the gap and the cursors have acknowledged it."""
+    """Whether reading went on after the gap and the cursors have acknowledged its entries."""
 
     def __str__(self) -> str:
         return f"entries {self.ledger_id}:{self.first} to {self.ledger_id}:{self.last} ({self.entries})"
@@ -34,12 +34,12 @@ class Gap:
 
     @property
     def end(self) -> Position:
-        """The place behind the gap."""
+        """Returns the position after the last entry of the gap."""
         return Position(self.ledger_id, self.last + 1)
 
 
 class Gaps:
-    """The known gaps in the order of their places. They neither overlap nor touch."""
+    """The known gaps in the order of their positions. They neither overlap nor touch."""
 
     __slots__ = ("_known",)
 
@@ -72,7 +72,7 @@ class Gaps:
         return gap if gap.ledger_id == position.ledger_id and position.entry_id <= gap.last else None
 
     def add(self, gap: Gap) -> None:
-        """Adds a gap that was found now. Known gaps within it give way to it."""
+        """Adds a gap that was just found. It replaces known gaps within it."""
         self._known = [
             known
             for known in self._known
@@ -84,7 +84,7 @@ class Gaps:
         self._known.sort(key=lambda known: (known.ledger_id, known.first))
 
     def remove(self, gap: Gap) -> None:
-        """Forgets a gap, because it can be read again."""
+        """Forgets a gap whose entries can be read again."""
         self._known.remove(gap)
 
     def forget_before(self, ledger_id: int) -> None:

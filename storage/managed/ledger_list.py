@@ -4,8 +4,8 @@ A `LedgerList` holds closed ledgers, which never change, and at most one current
 Everything that can be counted (backlog, next and previous entry) follows from ledger ids and entry counts; no other
 counter exists that could disagree with them. `ledger_rules` decides when ledgers are added and removed.
 
-A position need not exist: its ledger may be trimmed, empty or not made yet. It still has a place in the order, so
-questions about it have answers.
+A position need not exist: its ledger may be trimmed, empty or not made yet. It is ordered among the existing ones all
+the same, so methods accept it.
 
 Source: ManagedLedgerImpl (its `ledgers` map).
 """
@@ -58,8 +58,8 @@ class LedgerList:
         return self._index(ledger_id) is not None
 
     def info(self, ledger_id: int) -> LedgerInfo | None:
-        """Returns the ledger's record, or None. For the current ledger it says zero entries and bytes, as the stored
-        record does."""
+        """Returns the ledger's record, or None. The record of the current ledger has zero entries and bytes, as the
+        stored one has."""
         index = self._index(ledger_id)
         return None if index is None else self._infos[index]
 
@@ -108,12 +108,13 @@ class LedgerList:
 
     @property
     def first_position(self) -> Position:
-        """The first existing entry; without entries, the place where the next one goes (`end`)."""
+        """Returns the first existing entry; without entries, the position of the next one (`end`)."""
         return self.at_or_after(NOWHERE) or self.end
 
     @property
     def end(self) -> Position:
-        """Where the next entry goes, as far as is known. Without a current ledger it will go to a later ledger."""
+        """Returns the position of the next entry. Without a current ledger this is only a lower bound, because the next
+        entry will go to a later ledger."""
         if self.current_id >= 0:
             return Position(self.current_id, self.current_entries)
         ledger_id, entry_id = self.last_confirmed
@@ -134,7 +135,8 @@ class LedgerList:
         return self.at_or_after(Position(ledger_id, entry_id + 1)) or self.end
 
     def previous_position(self, position: Position) -> Position:
-        """Returns the last existing entry before `position`, or the place before the first entry when there is none."""
+        """Returns the last existing entry before `position`, or the position before the first entry when there is
+        none."""
         ledger_id, entry_id = position
         last = self.last_entry(ledger_id)
         if last is not None and entry_id > 0 and last >= 0:
@@ -142,7 +144,7 @@ class LedgerList:
         return self.last_before(ledger_id) or Position(self._ids[0] if self._ids else -1, -1)
 
     def rank(self, position: Position) -> int:
-        """Returns how many entries stand at or before `position`."""
+        """Returns how many entries are at or before `position`."""
         ledger_id, entry_id = position
         index = bisect_right(self._ids, ledger_id) - 1
         if index < 0:
@@ -163,8 +165,8 @@ class LedgerList:
         return max(0, self.rank(upto) - self.rank(after))
 
     def size_after(self, position: Position) -> int:
-        """Returns an estimate of the payload bytes after `position`: those of whole ledgers, and a share of its own
-        ledger's by entries."""
+        """Returns an estimate of the payload bytes after `position`: the bytes of the ledgers after it, and of its own
+        ledger a share by the number of entries."""
         total = self.current_size if position.ledger_id < self.current_id else 0
         for info in reversed(self._infos):
             if info.ledger_id < position.ledger_id:
@@ -180,7 +182,7 @@ class LedgerList:
     # ---- changes
 
     def grow(self, count: int, size: int) -> None:
-        """`count` more entries of the current ledger are confirmed, which have `size` payload bytes together."""
+        """Called when `count` more entries of the current ledger are confirmed, with `size` payload bytes together."""
         entries = self.current_entries + count
         self.current_entries = entries
         self.current_size += size
@@ -209,14 +211,14 @@ class LedgerList:
             self.remove({ledger_id})
 
     def remove(self, ledger_ids: Set[int]) -> None:
-        """Takes closed ledgers out of the list. `last_confirmed` stays: what was confirmed stays confirmed."""
+        """Removes closed ledgers from the list. `last_confirmed` does not change."""
         assert self.current_id not in ledger_ids
         self._infos = [info for info in self._infos if info.ledger_id not in ledger_ids]
         self._ids = [info.ledger_id for info in self._infos]
         self._before = _sums(self._infos)
 
     def copy(self) -> "LedgerList":
-        """Returns a copy to try a change on."""
+        """Returns a copy, on which a change can be tried."""
         twin = LedgerList()
         twin._infos, twin._ids, twin._before = self._infos[:], self._ids[:], self._before[:]
         twin.current_id, twin.current_entries = self.current_id, self.current_entries
@@ -248,8 +250,8 @@ class LedgerList:
 
 
 def _sums(infos: Sequence[LedgerInfo]) -> list[int]:
-    """Returns how many entries stand before each ledger, and after the last one. The current ledger counts as empty
-    here."""
+    """Returns for each ledger how many entries are before it, and at the end the number of all entries. The current
+    ledger counts as empty."""
     sums = [0]
     for info in infos:
         sums.append(sums[-1] + info.entries)

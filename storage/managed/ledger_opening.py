@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class OpenedList(NamedTuple):
-    """The list as it was opened, and what is left to delete."""
+    """The opened list, and the ledgers that are left to be deleted."""
 
     lists: ListStore
     garbage: tuple[int, ...]
@@ -47,8 +47,9 @@ class OpenedList(NamedTuple):
 async def open_list(
     name: str, path: str, metadata: MetadataStore, bookkeeper: BookKeeper, *, create: bool, now_ms: int
 ) -> OpenedList:
-    """Takes over the list of a managed ledger. Raises NoSuchManagedLedger (without `create`), ManagedLedgerFenced (two
-    opened it at once), MetaStoreFault, AppendFault (the last ledger could not be recovered now)."""
+    """Takes over the list of a managed ledger. Raises NoSuchManagedLedger (without `create`), ManagedLedgerFenced
+    (another process opened it at the same time), MetaStoreFault, AppendFault (the last ledger could not be recovered
+    now)."""
     record = VersionedRecord(metadata, path)
     try:
         value = await record.load()

@@ -1,11 +1,11 @@
 """The reading end of a managed ledger: from the tail cache, the ledger being written, or a closed ledger.
 
-Entries that are lost on every replica leave a gap. Where it begins and ends is found out once, by reading the entries
-around it one by one. With autoSkipNonRecoverableData reading goes on behind it. Without it every read there raises
-EntriesLost, until the entry can be read again.
+Entries that are lost on every replica leave a gap. Its ends are found once, by reading the entries around it one by
+one. With autoSkipNonRecoverableData reading goes on after the gap. Without it every read there raises EntriesLost,
+until the entry can be read again.
 
 Source of the skipping: OpReadEntry.internalReadEntriesFailed. Apache's broker passes over as many entries as it wanted
-to read at once; here only what is lost is passed over.
+to read at once; here only lost entries are passed over.
 """
 
 import asyncio
@@ -62,9 +62,9 @@ class LedgerReader:
         return self._cache.get(position.ledger_id, position.entry_id, max_entries, max_bytes)
 
     async def read(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun:
-        """Returns confirmed entries of one ledger, from the first existing one at or after `position` on: at least one,
-        at most `max_entries`, and of `max_bytes` together unless the first one alone is larger. The run is empty at the
-        end. Raises EntriesLost, EntryReadFault, LedgerGone."""
+        """Returns confirmed entries of one ledger, beginning with the first existing entry at or after `position`: at
+        least one, at most `max_entries`, and at most `max_bytes` together unless the first one alone is larger. The run
+        is empty at the end. Raises EntriesLost, EntryReadFault, LedgerGone."""
         while True:
             start = self._ledgers.at_or_after(position)
             if start is None:
@@ -84,9 +84,9 @@ class LedgerReader:
             # Otherwise the ledger was trimmed meanwhile: go on with what is left.
 
     async def scan(self, after: Position, until_s: float) -> Position:
-        """Reads everything behind `after`, so that `gaps` knows what is lost; nothing is skipped. Returns the last
-        position that was looked at. It is before the end when the loop's time reached `until_s` first. Raises
-        EntryReadFault, LedgerGone."""
+        """Reads all entries after `after`, so that `gaps` knows the lost ones; skips nothing. Returns the last position
+        that it read. That is before the end if the loop's time reached `until_s` first. Raises EntryReadFault,
+        LedgerGone."""
         loop = asyncio.get_running_loop()
         while (start := self._ledgers.at_or_after(Position(after.ledger_id, after.entry_id + 1))) is not None:
             found = await self._run_or_gap(start, SCANNED_ENTRIES, SCANNED_BYTES)
@@ -100,12 +100,12 @@ class LedgerReader:
         return after
 
     async def find_first(self, predicate: Callable[[bytes], bool], after: Position = EARLIEST) -> Position:
-        """Returns the first entry behind `after` for which `predicate` holds, or the position after the last entry when
+        """Returns the first entry after `after` for which `predicate` holds, or the position after the last entry when
         there is none.
 
         `predicate` is called with payloads as they were appended. If it holds for an entry, it must hold for all
-        entries after that one, because this is a binary search: it reads log2(entries) single entries. Raises what
-        `read` raises.
+        entries after that one, because this is a binary search: it reads log2(entries) single entries. Raises the
+        errors of `read`.
         """
         ledgers = self._ledgers
         found: Position | None = None
@@ -128,7 +128,8 @@ class LedgerReader:
         return found or ledgers.next_position(before)
 
     async def _run_or_gap(self, start: Position, max_entries: int, max_bytes: int) -> EntryRun | Gap | None:
-        """Returns the entries from `start` on, or the gap that it is in, or None when it was trimmed meanwhile."""
+        """Returns the entries from `start` on, or the gap that `start` is in, or None when the ledger was trimmed
+        meanwhile."""
         known = self.gaps.at(start) if self.gaps else None
         if known is not None and known.skipped and self._skips():
             return known
@@ -146,7 +147,7 @@ class LedgerReader:
         return run
 
     async def _gap_at(self, lost: Position, error: LedgerError) -> Gap | None:
-        """Finds out how far the gap around a lost entry reaches, and remembers it. Returns None when the ledger was
+        """Finds the ends of the gap around a lost entry, and remembers the gap. Returns None when the ledger was
         trimmed meanwhile. Raises EntryReadFault when one of the entries around it cannot be read for another reason."""
         async with self._probing:
             known = self.gaps.at(lost)

@@ -1,7 +1,7 @@
 """Deletes ledgers that have left every list. Nothing refers to them, so a failure only delays freeing their space.
 
-A crash after a ledger left its list and before it was deleted here leaves the ledger behind for good, as with Apache's
-broker.
+If the process crashes after a ledger left its list and before it is deleted, the ledger is never deleted, as with
+Apache's broker.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ PARALLEL = 64
 
 
 class LedgerReaper:
-    """There is one for the process."""
+    """Deletes ledgers in the background. One object serves the process."""
 
     def __init__(self, bookkeeper: BookKeeper) -> None:
         self._bookkeeper = bookkeeper
@@ -34,7 +34,7 @@ class LedgerReaper:
         return len(self._graves)
 
     def bury(self, ledger_ids: Iterable[int]) -> None:
-        """Deletes the ledgers in the background. `retry` tries again what failed."""
+        """Deletes the ledgers in the background. `retry` repeats deletions that failed."""
         for ledger_id in ledger_ids:
             if len(self._graves) >= GRAVES_MAX:
                 logger.warning("too many ledgers to delete, ledger %d is left behind", ledger_id)
@@ -43,7 +43,7 @@ class LedgerReaper:
         self.retry()
 
     def retry(self) -> None:
-        """Begins to delete what waits, unless that is under way."""
+        """Begins to delete the waiting ledgers, unless deletions are under way."""
         if self._graves and self._digging is None:
             self._digging = asyncio.get_running_loop().create_task(self._dig())
 

@@ -1,9 +1,9 @@
-"""When the current ledger is closed, and which closed ledgers are deleted. Pure choices: `appender` and
-`managed_ledger` act on the first, `trimmer` on the second.
+"""Decides when the current ledger is closed, and which closed ledgers are deleted. Pure. `appender` and
+`managed_ledger` carry out the first, `trimmer` the second.
 
-Sources: ManagedLedgerImpl.currentLedgerIsFull, internalTrimLedgers. Apache's broker looks only when entries are added,
-so the disk of an idle topic is never freed (github.com/apache/pulsar/issues/9271). Here the tick also closes ledgers
-that are idle and consumed.
+Sources: ManagedLedgerImpl.currentLedgerIsFull, internalTrimLedgers. Apache's broker checks ledgers only when entries
+are added, so the disk of an idle topic is never freed (github.com/apache/pulsar/issues/9271). Here the tick also closes
+ledgers that are idle and consumed.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ IDLE_SECONDS = 60
 
 
 def is_full(config: ManagedLedgerConfig, entries: int, size: int, age_s: float) -> bool:
-    """Whether an append finds the ledger full: its entries, payload bytes or age are at their limit, and it has the
-    minimum age."""
+    """Whether the ledger is full when an entry is added: its entries, payload bytes or age have reached their limit,
+    and it has the minimum age."""
     if entries == 0:
         return False
     full = (
@@ -28,7 +28,8 @@ def is_full(config: ManagedLedgerConfig, entries: int, size: int, age_s: float) 
 
 
 def is_due(config: ManagedLedgerConfig, ledgers: LedgerList, age_s: float, idle_s: float, consumed: bool) -> bool:
-    """Whether the tick closes the current ledger. `consumed` says that every durable cursor has passed all of it."""
+    """Whether the tick has to close the current ledger. `consumed` says that every durable cursor has passed all of its
+    entries."""
     entries = ledgers.current_entries
     if entries == 0:
         return False
@@ -42,7 +43,8 @@ def is_due(config: ManagedLedgerConfig, ledgers: LedgerList, age_s: float, idle_
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """What may be deleted, and what keeps the first of the other ledgers (for the question why a disk is not freed)."""
+    """The ledgers that may be deleted, and the reason why the first remaining ledger is kept (which explains why a disk
+    is not freed)."""
 
     ledger_ids: tuple[int, ...]
     held_by: str | None
@@ -63,11 +65,11 @@ def choose_trim(
     cursors.
 
     Without durable cursors the last ledger stays, even when it is closed, until there is a next one, so that a reader
-    from the earliest message finds what was written last. (ManagedLedgerImpl.internalTrimLedgers never takes the
+    that begins at the earliest message finds the last messages. (ManagedLedgerImpl.internalTrimLedgers never takes the
     current ledger, which a closed one is until the next is made.)
 
-    Terminating closes the last ledger, but takes nothing away from those who read without a durable cursor: that ledger
-    stays as long as it would if it were open and idle (`is_due`).
+    Terminating closes the last ledger, but readers without a durable cursor lose nothing: the ledger stays as long as
+    it would if it were open and idle (`is_due`).
     """
     first_needed = None if slowest is None else _first_needed(ledgers, slowest)
     final_id = None if terminated is None else terminated.ledger_id

@@ -1,4 +1,4 @@
-"""The steps by which a managed ledger goes from one ledger to the next. `appender` says when.
+"""The steps by which a managed ledger goes from one ledger to the next. `appender` decides when they are made.
 
 The old ledger is closed, the new one is made, and then one compare-and-set writes both to the list. A crash before that
 write leaves an unused ledger, but never an entry in a ledger that the list does not name.
@@ -18,7 +18,7 @@ from magnetar.storage.managed.managed_ledger_errors import AppendFault, ManagedL
 logger = logging.getLogger(__name__)
 
 IDS_TRIED = 100
-"""How many ledgers with too low an id are made in a row before the append fails."""
+"""How many ledgers in a row may get an id that is too low before the append fails."""
 
 
 class LedgerSwitch:
@@ -45,9 +45,9 @@ class LedgerSwitch:
         self._on_ledger_closed = on_ledger_closed
 
     async def create(self, config: ManagedLedgerConfig) -> WriteHandle:
-        """Returns a new ledger whose id is above all others here, because positions are ordered by it. Ids are drawn in
-        blocks, so a process that owned this managed ledger before may still hold low ones; ledgers with such ids are
-        thrown away. Raises AppendFault."""
+        """Returns a new ledger whose id is above all others of this managed ledger, because positions are ordered by
+        ledger id. Ids are drawn in blocks, so a process that owned this managed ledger before may still hold low ones;
+        ledgers with such ids are thrown away. Raises AppendFault."""
         for _ in range(IDS_TRIED):
             handle = await self._create(config)
             if handle.ledger_id > self._highest_id():
@@ -79,7 +79,7 @@ class LedgerSwitch:
         assert handle.last_add_confirmed + 1 == counted, (self._name, handle.ledger_id, counted)
 
     async def write_list(self, leaving: WriteHandle | None, opened: WriteHandle | None) -> None:
-        """Records that `leaving` is closed and `opened` is current. Raises what `ListStore.change` raises."""
+        """Records that `leaving` is closed and `opened` is current. Raises the errors of `ListStore.change`."""
         garbage = self._empty(leaving)
         now_ms = self._clock_ms()
 
@@ -104,8 +104,8 @@ class LedgerSwitch:
             self._on_ledger_closed(garbage)
 
     async def write_end(self, leaving: WriteHandle | None) -> None:
-        """Records that `leaving` is closed and that no other ledger will follow. Raises what `ListStore.change`
-        raises."""
+        """Records that `leaving` is closed and that no other ledger will follow. Raises the errors of
+        `ListStore.change`."""
         end, garbage, now_ms = self._lists.ledgers.last_confirmed, self._empty(leaving), self._clock_ms()
 
         def edit(ledgers: LedgerList) -> None:

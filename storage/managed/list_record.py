@@ -1,7 +1,7 @@
 """The stored form of a ledger list: ManagedLedgerInfo of Pulsar's MLDataFormats.proto.
 
-A closed ledger has id, entries, size and timestamp; the open one has only its id and timestamp 0. What we do not
-interpret (offload contexts, ledger properties, fields of later versions) is kept when the record is rewritten.
+A closed ledger has id, entries, size and timestamp; the open one has only its id and timestamp 0. Fields that we do not
+interpret (offload contexts, ledger properties, fields of later versions) are kept when the record is rewritten.
 """
 
 from collections.abc import Iterable, Mapping
@@ -57,7 +57,7 @@ def serialize_list(
 
 
 def _ledger(ledger: pb.ManagedLedgerInfo.LedgerInfo) -> LedgerInfo:
-    """Returns a ledger of the record, with what we do not interpret in `extra`."""
+    """Returns a ledger of the record. Its `extra` holds the fields that we do not interpret."""
     offload = ledger.offloadContext
     offloaded_only = offload.complete and offload.bookkeeperDeleted
     ledger_id, entries, size, closed_ms = ledger.ledgerId, ledger.entries, ledger.size, ledger.timestamp

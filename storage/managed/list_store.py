@@ -1,8 +1,9 @@
-"""The ledger list in memory and in its record: each change is a compare-and-set first, and then shows in memory.
+"""The ledger list in memory and in its record: each change is written by compare-and-set first, and only then shows in
+memory.
 
 One change runs at a time. A change is a function on a LedgerList: it is tried on a copy, the copy is written, and then
-it is applied to the live list. That list may have grown meanwhile, which is no conflict: changes concern closed ledgers
-and which one is current, growth only how much the current one holds.
+it is applied to the live list. The live list may have grown meanwhile. That is no conflict: changes concern the closed
+ledgers and the choice of the current one, whereas growth concerns only the content of the current one.
 """
 
 import asyncio
@@ -20,8 +21,8 @@ Edit = Callable[[LedgerList], None]
 
 
 class ListStore:
-    """`ledgers`, `terminated` and `properties` are as last written, except that `ledgers` grows by appends between
-    writes."""
+    """The list of one managed ledger. `ledgers`, `terminated` and `properties` have the values that were written last,
+    except that `ledgers` grows by appends between writes."""
 
     __slots__ = ("_extra", "_lock", "_name", "_record", "ledgers", "properties", "terminated")
 
@@ -55,8 +56,8 @@ class ListStore:
         terminated: Position | None = None,
         properties: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None,
     ) -> None:
-        """Writes the changed record, then shows the change. Raises ManagedLedgerFenced, MetaStoreFault; then nothing is
-        shown. After MetaStoreFault the write may or may not have arrived, which the next change finds out."""
+        """Writes the changed record, then shows the change. Raises ManagedLedgerFenced, MetaStoreFault; after an error
+        memory is unchanged. After MetaStoreFault the write may have arrived; the next change finds that out."""
         async with self._lock:
             trial = self.ledgers.copy()
             if edit is not None:
@@ -72,7 +73,7 @@ class ListStore:
 
     async def check(self) -> None:
         """Raises ManagedLedgerFenced when another owner has written or deleted the record, and MetaStoreFault when that
-        cannot be told now."""
+        cannot be found out now."""
         async with self._lock:
             with self._faults_told():
                 await self._record.check()

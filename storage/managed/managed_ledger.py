@@ -1,7 +1,7 @@
 """An endless log: one ledger after the other, and cursors in it. A persistent topic stores its messages in one.
-
-This is what users hold. Its parts are `appender` (writing), `ledger_reader` (reading), `ledger_list` (positions),
-`trimmer` (deleting), `cursor` and `cursor_store` (acknowledging). `factory.ManagedLedgerFactory` opens and closes it.
+`ManagedLedger` is the object that callers use. Its parts are `appender` (writing), `ledger_reader` (reading),
+`ledger_list` (positions), `trimmer` (deleting), `cursor` and `cursor_store` (acknowledging).
+`factory.ManagedLedgerFactory` opens and closes it.
 
 Source: ManagedLedgerImpl.
 """
@@ -72,7 +72,7 @@ class ManagedLedger:
             on_skipped=lambda gap: cursors.skip(gap),
         )
         self.gaps = self._reader.gaps
-        """Entries that are known to be lost, because somebody tried to read them, or `scan` did."""
+        """Entries that are known to be lost, because a read or `scan` has asked for them."""
         cursors = self._cursors = CursorTable(
             name,
             config,
@@ -133,12 +133,12 @@ class ManagedLedger:
 
     @property
     def first_position(self) -> Position:
-        """The first existing entry, or the place of the next one when there is none."""
+        """Returns the first existing entry, or the position of the next one when there is none."""
         return self._ledgers.first_position
 
     @property
     def terminated(self) -> Position | None:
-        """The last position for ever, or None while the managed ledger is not terminated."""
+        """Returns the last position if the managed ledger is terminated, else None."""
         return self._lists.terminated
 
     @property
@@ -160,7 +160,7 @@ class ManagedLedger:
         return position > self._ledgers.last_confirmed
 
     def stats(self) -> ManagedLedgerStats:
-        """Returns what internalStats shows of this managed ledger."""
+        """Returns the statistics that internalStats shows of this managed ledger."""
         ledgers, appender = self._ledgers, self._appender
         held_by = self._trimmer.choose().held_by
         if held_by == "cursor":
@@ -193,7 +193,7 @@ class ManagedLedger:
         self._appender.add_entries(payloads, done)
 
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls back after each confirmed group, after its `done`. Returns a function that ends this."""
+        """Calls `callback` after each confirmed group, after the group's `done`. Returns a function that ends this."""
         self._listeners = (*self._listeners, callback)
 
         def cancel() -> None:
@@ -202,9 +202,9 @@ class ManagedLedger:
         return cancel
 
     def on_fenced(self, callback: Callable[[ManagedLedgerError], None]) -> None:
-        """Calls back once, never from inside, when it turns out, in whatever way, that another owner has taken the
-        managed ledger over. If that was known before this call, the callback comes soon. The managed ledger must be
-        opened anew then, if at all."""
+        """Calls `callback` once, never from inside this call, when another owner has taken over the managed ledger. If
+        that is known already, the callback comes soon. The managed ledger is unusable from then on and must be opened
+        again."""
         self._fence_listeners.append(callback)
         if self._fence_error is not None:
             self._loop.call_soon(callback, self._fence_error)
@@ -217,8 +217,8 @@ class ManagedLedger:
             self._appender.fence(error)
 
     async def open_ledger(self) -> None:
-        """Makes sure that a ledger takes entries now: to find out whether storage works again, or to spare the first
-        entry the wait. Raises what `add_entries` would answer."""
+        """Makes sure that a ledger is open for entries, to find out whether storage works again, or so that the first
+        entry need not wait. Raises the error that `add_entries` would report."""
         await self._appender.open_ledger()
 
     async def roll(self) -> None:
@@ -226,8 +226,9 @@ class ManagedLedger:
         await self._appender.roll("asked for")
 
     async def terminate(self) -> Position:
-        """Takes no more entries, for ever. What was given to `add_entries` before may still be confirmed. Returns the
-        last position. Raises MetaStoreFault, AppendFault (then it is not terminated), ManagedLedgerFenced."""
+        """Ends appending for ever. Entries that were given to `add_entries` before may still be confirmed. Returns the
+        last position. Raises MetaStoreFault, AppendFault (the managed ledger is not terminated),
+        ManagedLedgerFenced."""
         await self._appender.terminate()
         terminated = self._lists.terminated
         assert terminated is not None
@@ -254,8 +255,8 @@ class ManagedLedger:
         self, name: str, initial: Position = LATEST, properties: Mapping[str, str] | None = None
     ) -> Cursor:
         """Returns the durable cursor of that name. If there is none, makes one whose first entry is the first one at or
-        after `initial`, which may be EARLIEST, or LATEST for only what is appended from now on. Raises MetaStoreFault,
-        CursorFault."""
+        after `initial`, which may be EARLIEST, or LATEST for entries that are appended from now on. Raises
+        MetaStoreFault, CursorFault."""
         if self.state in (AppendState.FENCED, AppendState.CLOSED):
             raise ManagedLedgerClosed(self.name, f"the managed ledger is {self.state.value}")
         return await self._cursors.open(name, initial, properties or {})
@@ -276,8 +277,9 @@ class ManagedLedger:
         self._trimmer.request()
 
     def hold(self, position: Position) -> Callable[[], None]:
-        """Keeps everything after `position` from being deleted, whatever cursors acknowledge, until the function that
-        it returns is called. For compaction and snapshots of deduplication, whose results are not durable at once."""
+        """Keeps all entries after `position` from being deleted, even if all cursors acknowledge them, until the
+        returned function is called. Compaction and snapshots of deduplication use it, because their results are not
+        durable at once."""
         held = self._cursors.held
         held.append(position)
 
@@ -288,12 +290,12 @@ class ManagedLedger:
         return release
 
     def activate(self, cursor: Cursor) -> None:
-        """Puts new entries into the cache from now on, because somebody reads at the tail with this cursor."""
+        """Makes new entries go into the cache from now on, because this cursor is used for reading at the tail."""
         self._active.add(cursor)
         self._appender.caching = True
 
     def deactivate(self, cursor: Cursor) -> None:
-        """Ends `activate`. After the last active cursor, what is cached is dropped."""
+        """Ends `activate`. When no active cursor is left, the cached entries are dropped."""
         self._active.discard(cursor)
         if not self._active and self._appender.caching:
             self._appender.caching = False
@@ -322,8 +324,8 @@ class ManagedLedger:
         await self._trimmer.idle()
 
     async def close(self) -> None:
-        """Stores the cursors and closes the current ledger. What cannot be stored now is logged, and the next opening
-        recovers it. Idempotent. Called by the factory."""
+        """Stores the cursors and closes the current ledger. A failure is logged, and the next opening recovers the
+        state. Idempotent. Called by the factory."""
         await self._trimmer.close()
         await asyncio.gather(self._appender.close(), self._cursors.close())
         for cursor in list(self._active):
@@ -366,8 +368,9 @@ class ManagedLedger:
             self._loop.call_soon(callback, error)
 
     def _trim_passed(self) -> None:
-        """Trims what every durable cursor has passed. What no cursor ever held waits for `maintain`: Apache's broker
-        trims at a rollover, before the next ledger is there, and then at each retention check."""
+        """Trims the ledgers that every durable cursor has passed. Without durable cursors, ledgers wait for `maintain`,
+        as in Apache's broker, which trims at a rollover, before the next ledger exists, and then at each retention
+        check."""
         if self._cursors.slowest is not None:
             self._trimmer.request()
 

@@ -31,7 +31,8 @@ class ManagedLedgerConfig:
     """How often per second a cursor's changes are stored at once. Other changes wait for `cursor.QUIET_FLUSH_SECONDS`.
     0 means no limit."""
     managed_ledger_max_unacked_ranges_to_persist: int = 10_000
-    """Up to so many acknowledged ranges are written one by one, which any Pulsar reads. More are written as bitmaps."""
+    """How many acknowledged ranges are written one by one, which any version of Pulsar reads. If there are more, they
+    are written as bitmaps."""
     managed_ledger_max_unacked_ranges_to_persist_in_metadata_store: int = 1_000
     managed_ledger_max_batch_deleted_index_to_persist: int = 10_000
     """How many half-acknowledged batches are stored per cursor, the nearest to the mark-delete. The others are
@@ -52,8 +53,8 @@ class ManagedLedgerConfig:
     retention_size_mb: int = 0
     """How much consumed data is kept; -1 means all of it."""
     message_ttl_seconds: int = 0
-    """When messages that nobody acknowledged expire; 0 means never. It is added to a retention time that is longer, so
-    that an expired message is kept as long as one that was acknowledged."""
+    """When messages that nobody acknowledged expire; 0 means never. If the retention time is longer, the TTL is added
+    to it, so that an expired message is kept as long as an acknowledged one."""
 
     retention_check_interval_in_seconds: int = 120
     """Process: how often every managed ledger is rolled over by age and trimmed."""

@@ -1,7 +1,7 @@
 """Errors of managed ledgers.
 
 Each class carries the ServerError code that a client is told. `retriable` says whether the same call may succeed later
-without anything being opened anew.
+on the same object.
 """
 
 from typing import ClassVar
@@ -30,7 +30,8 @@ class NoSuchManagedLedger(ManagedLedgerError):
 
 
 class ManagedLedgerFenced(ManagedLedgerError):
-    """Somebody else owns the managed ledger: it must be opened anew, if at all (ManagedLedgerFencedException)."""
+    """Another owner has taken over the managed ledger, so this object cannot be used any more
+    (ManagedLedgerFencedException)."""
 
     code = pb.ServiceNotReady
 

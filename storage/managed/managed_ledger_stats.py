@@ -1,4 +1,4 @@
-"""What a managed ledger tells of itself."""
+"""The statistics of a managed ledger."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from pulsar_proto.ids import Position
 
 
 class ManagedLedgerStats(NamedTuple):
-    """What the REST call internalStats shows. Times are ms since the epoch, 0 for never."""
+    """The values that the REST call internalStats shows. Times are ms since the epoch, 0 for never."""
 
     state: AppendState
     entries_added: int

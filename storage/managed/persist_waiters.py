@@ -1,4 +1,4 @@
-"""Callbacks that wait until what a cursor acknowledged is durable."""
+"""Callbacks that wait until the acknowledgements of a cursor are durable."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ class PersistWaiters:
         self._waiting.append((revision, callback))
 
     def release(self, stored_revision: int, error: ManagedLedgerError | None) -> None:
-        """Answers those whose changes are stored, or all of them when there is an error."""
+        """Calls the callbacks whose changes are stored, or all callbacks when there is an error."""
         waiting = self._waiting
         if error is not None:
             self._waiting = []
@@ -43,7 +43,7 @@ class PersistWaiters:
 
 
 async def outcome_of(begin: Callable[[PersistDone], None]) -> None:
-    """Returns when the callback that `begin` is given is called. Raises the error that the callback gets."""
+    """Calls `begin` with a callback and waits until the callback is called. Raises the error that the callback gets."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def finish(error: ManagedLedgerError | None) -> None:

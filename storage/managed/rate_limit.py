@@ -2,8 +2,8 @@
 
 
 class RateLimit:
-    """Gives one permit per period, and saves none up. A rate of 0 means no limit. Times are seconds of a monotonic
-    clock."""
+    """Gives one permit per period; unused permits are lost. A rate of 0 means no limit. Times are seconds of a
+    monotonic clock."""
 
     __slots__ = ("_next_s", "_period_s")
 

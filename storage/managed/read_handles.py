@@ -1,4 +1,4 @@
-"""Handles of closed ledgers, opened once and kept; the least recently used ones leave first."""
+"""A cache of the handles of closed ledgers, which are opened once. The least recently used ones leave first."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ read."""
 
 
 class ReadHandles:
-    """There is one for the process."""
+    """The cache of handles. One object serves the process."""
 
     def __init__(self, bookkeeper: BookKeeper, handles_max: int = HANDLES_MAX) -> None:
         self._bookkeeper = bookkeeper
@@ -37,7 +37,7 @@ class ReadHandles:
             raise
 
     def drop(self, ledger_id: int) -> None:
-        """Forgets a handle: its ledger was deleted, or it failed and is to be opened anew."""
+        """Forgets a handle whose ledger was deleted, or which failed and has to be opened again."""
         self._handles.pop(ledger_id, None)
 
     async def _open(self, ledger_id: int) -> ReadHandle:

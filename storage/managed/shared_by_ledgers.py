@@ -1,4 +1,5 @@
-"""What all managed ledgers of a process share. The factory makes it and hands it to each of them."""
+"""The objects that all managed ledgers of a process share. The factory makes them and hands them to each managed
+ledger."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from magnetar.storage.managed.tail_cache import TailCache
 
 @dataclass(frozen=True, slots=True)
 class SharedByLedgers:
-    """The stores, caches and clocks of the process, and whom cursors tell that they have changes."""
+    """The stores, caches and clocks of the process, and the callback for cursors that have changes."""
 
     metadata: MetadataStore
     bookkeeper: BookKeeper

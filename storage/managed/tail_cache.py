@@ -30,7 +30,7 @@ ENTRY_OVERHEAD_BYTES = 64
 
 
 class _CachedGroup:
-    """Entries that were confirmed together. `cost` is what they count against the bound; 0 says that the group was
+    """Entries that were confirmed together. `cost` is their size as the bound counts it; 0 says that the group was
     dropped."""
 
     __slots__ = ("added_s", "cost", "end", "entries", "first", "ledger")
@@ -83,7 +83,7 @@ class TailCache:
         self, ledger_id: int, first: int, entries: list[bytes], size: int, payload_offset: int, now_s: float
     ) -> None:
         """Adds the next confirmed entries of a ledger, which have `size` payload bytes together. If they do not follow
-        what is cached of the ledger, that is dropped first."""
+        the cached entries of the ledger, those are dropped first."""
         count = len(entries)
         cost = size + count * (payload_offset + ENTRY_OVERHEAD_BYTES)
         if cost > self.bytes_max:
@@ -106,7 +106,8 @@ class TailCache:
             self._evict_oldest()
 
     def get(self, ledger_id: int, entry_id: int, max_entries: int, max_bytes: int) -> EntryRun | None:
-        """Returns entries from `entry_id` on, at least one, up to the limits; None when that entry is not held."""
+        """Returns entries from `entry_id` on, at least one, up to the limits; None when that entry is not in the
+        cache."""
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             self.misses += 1

@@ -1,9 +1,9 @@
-"""Notices that another owner took an open managed ledger over, although nothing is written to it here.
+"""Notices that another owner has taken over an open managed ledger, even if this process does not write to it.
 
 Whoever opens a managed ledger writes its list (`ledger_opening`), and whoever deletes it deletes the list's record. So
 one recursive watch over all lists tells of every takeover, however many managed ledgers are open, and an idle one costs
 nothing. An event names the record but not its writer: the record's version says whether the change was ours. The watch
-only makes it known soon. What protects the data is the version, on which every write of the list is conditional, and
+only makes a takeover known soon. The data is protected by the version, on which every write of the list depends, and by
 the fence of the ledger.
 """
 
@@ -22,11 +22,11 @@ CHECKED_AT_ONCE = 64
 """How many records' versions are asked for in parallel."""
 
 RETRY_SECONDS = 1.0
-"""When the metadata store failed, the question is put again after this time, until there is an answer."""
+"""The time after which a question to the metadata store that failed is repeated, until there is an answer."""
 
 
 class Owned(Protocol):
-    """An open managed ledger that can find out whether it still has its list to itself."""
+    """An open managed ledger that can find out whether another owner has written its list."""
 
     async def check_ownership(self) -> None:
         """Fences the managed ledger when its list was written or deleted by another owner. Raises MetaStoreFault."""
@@ -42,12 +42,12 @@ class TakeoverWatch:
         self._suspects: dict[str, None] = {}
         self._checking: asyncio.Task[None] | None = None
         self._unknown: dict[str, None] = {}
-        """Managed ledgers whose owner could not be told at the last look."""
+        """Managed ledgers whose owner could not be determined at the last check."""
         self._retry: asyncio.TimerHandle | None = None
 
     def opened(self, name: str) -> None:
-        """Called when a managed ledger has been added to `owned`. Events that came while it was being opened were
-        ignored, so it is checked now."""
+        """Called when a managed ledger has been added to `owned`. Events that came while the managed ledger was being
+        opened were ignored, so its ownership is checked now."""
         if self._cancel is None:
             self._cancel = self._metadata.watch(MANAGED_LEDGERS, self._on_event, recursive=True)
         self._suspect(name)

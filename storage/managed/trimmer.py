@@ -1,4 +1,4 @@
-"""Deletes the ledgers that nobody needs any more: they leave the list first, and then they are deleted."""
+"""Deletes the ledgers that are no longer needed: it removes them from the list first, and then deletes them."""
 
 import asyncio
 import logging
@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 class Trimmer:
     """Trims one managed ledger. `slowest()` returns the earliest mark-delete of durable cursors, None without any.
 
-    `on_trimmed(ids)` is called when ledgers have left the list, `on_fenced(error)` when the list turns out to belong to
-    somebody else.
+    `on_trimmed(ids)` is called when ledgers have left the list, `on_fenced(error)` when another owner has taken over
+    the list.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Trimmer:
         self.config = config
 
     def choose(self) -> ledger_rules.Trim:
-        """Returns what would be deleted now, and what holds the rest."""
+        """Returns the ledgers that would be deleted now, and the reason why the others are kept."""
         lists = self._lists
         return ledger_rules.choose_trim(
             self.config, lists.ledgers, self._slowest(), self._clock_ms(), terminated=lists.terminated
@@ -63,15 +63,15 @@ class Trimmer:
             await asyncio.wait([self._running])
 
     async def settled(self) -> None:
-        """Returns when no trim is under way, and no failed one may have arrived all the same: what is in the list now
-        is there after a restart too. Raises MetaStoreFault, ManagedLedgerFenced."""
+        """Waits until no trim is under way, and until it is certain that no failed trim has changed the stored list.
+        The list is then the same after a restart. Raises MetaStoreFault, ManagedLedgerFenced."""
         await self.idle()
         while self._lists.in_doubt:
             await self._lists.change()
             await self.idle()
 
     async def close(self) -> None:
-        """Lets no trim start any more, and waits for the one under way."""
+        """Prevents further trims, and waits for the end of the one that is under way."""
         self._closed = True
         await self.idle()
 

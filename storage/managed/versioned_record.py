@@ -1,9 +1,9 @@
 """One record of the metadata store that a single owner replaces by compare-and-set.
 
-The version is the ownership: an owner that finds another version than it left behind has lost the record to somebody
-else. A lost round is final here; it is not tried again on the newer value as in `metadata/compare_and_set.py`. A write
-whose answer never came is looked up before the next one. If the record is exactly what was written, one version later,
-the write had arrived.
+The version proves the ownership: an owner that finds another version than the one it wrote has lost the record to
+another owner. A lost round is final here; unlike `metadata/compare_and_set.py`, this class does not repeat it on the
+newer value. A write whose answer never came is looked up before the next one. If the record is exactly what was
+written, one version later, the write had arrived.
 """
 
 from magnetar.metadata.errors import BadVersionError, NodeExistsError, NoNodeError
@@ -11,7 +11,7 @@ from magnetar.metadata.store import MetadataStore
 
 
 class SupersededError(Exception):
-    """Somebody else wrote or deleted the record."""
+    """Another owner wrote or deleted the record."""
 
 
 class VersionedRecord:
@@ -41,11 +41,11 @@ class VersionedRecord:
         return record.value
 
     async def create(self, value: bytes) -> None:
-        """Makes the record. Raises NodeExistsError when somebody else has made it, and SupersededError.
+        """Creates the record. Raises NodeExistsError when another owner has created it, and SupersededError.
 
         When the answer is lost, the caller calls again, with the same value or another one, and the record gets that
-        value. As long as it is not known whether an earlier call made the record, the first value is tried again: a
-        record with any other value is somebody else's.
+        value. As long as it is unknown whether an earlier call created the record, the first value is tried again,
+        because a record with any other value belongs to another owner.
         """
         if self._version < 0:
             first = value if self._doubtful is None else self._doubtful
@@ -55,7 +55,7 @@ class VersionedRecord:
         await self.write(value)
 
     async def _make(self, value: bytes) -> None:
-        """Creates the record. If there is one already, it is taken for ours only if it has exactly the value whose
+        """Creates the record. An existing record counts as ours only if it has exactly the value of a write whose
         answer was lost."""
         try:
             created = await self._store.create(self.path, value, make_parents=True)
@@ -84,8 +84,8 @@ class VersionedRecord:
         self._version = stat.version
 
     async def check(self) -> None:
-        """Raises SupersededError when somebody else wrote or deleted the record. While the last write is in doubt
-        nothing can be told, and nothing is raised; the next write finds out."""
+        """Raises SupersededError when another owner wrote or deleted the record. While the last write is in doubt this
+        cannot be decided, and nothing is raised; the next write finds out."""
         stat = await self._store.exists(self.path)
         if self._doubtful is None and (stat is None or stat.version != self._version):
             found = "nothing" if stat is None else f"version {stat.version}"
