@@ -1,8 +1,8 @@
 """A ledger whose writer chooses the entry ids, and may add them in any order (LedgerHandleAdv of Apache's client).
 
-An entry waits here until all entries before it have come; then they leave for the bookies in order, as one group. From
-outside this looks like Java's handle, which sends at once: no entry is confirmed before all lower ids are, and the
-ledger ends before the first gap.
+An entry waits here until all entries before it have been added; then they are sent to the bookies in order, as one
+group. From outside this looks like Java's handle, which sends at once: no entry is confirmed before all lower ids are,
+and the ledger ends before the first gap.
 """
 
 import asyncio
@@ -52,11 +52,12 @@ class WriteAdvHandle:
         return await outcome
 
     async def read(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
-        """As `WriteHandle.read`."""
+        """Reads confirmed entries, as `WriteHandle.read` does."""
         return await self._handle.read(first, last, max_bytes)
 
     async def close(self) -> None:
-        """As `WriteHandle.close`. Entries behind a gap fail with LedgerClosed."""
+        """Ends the writer and closes the ledger, as `WriteHandle.close` does. Entries after a gap fail with
+        LedgerClosed."""
         waiting, self._waiting = self._waiting, {}
         for _, outcome in waiting.values():
             _fail(outcome, LedgerClosed(f"ledger {self.ledger_id} was closed before a gap was filled"))

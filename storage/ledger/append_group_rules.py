@@ -9,12 +9,13 @@ from magnetar.storage.ledger.ledger_errors import LedgerError
 
 
 class Append:
-    """One group of entries: what the caller of `append` gets back, and the record of which bookies acknowledged it.
+    """One group of entries: the object that the caller of `append` gets back, with the record of which bookies
+    acknowledged the group.
 
     `entries` are the packed entries as they are stored. `done(append)` is called once. Then `error` is None when all
     entries are confirmed; otherwise none of them counts, although recovery may still find them.
 
-    Who acknowledged what is kept in one integer for the whole group, `_mask`: bit i says that the bookie at index i has
+    The acknowledgements are kept in one integer for the whole group, `_mask`: bit i says that the bookie at index i has
     stored all of it. That is right as long as every bookie holds every entry (E = Qw) and answers for whole groups,
     which is the usual case, and costs one OR for each answer. A striped ledger, or an answer for a part of the group,
     needs one integer for each entry. Then `_masks` takes over for good, and begins as copies of `_mask`, which is what
@@ -105,7 +106,7 @@ class Send:
         self.left = len(ids)
         """How many entries are not answered yet."""
         self.refusals = 0
-        """How often the bookie was overloaded and did not take it."""
+        """How often the bookie was overloaded and refused the group."""
         self.tick = tick
         self.sink = sink
 

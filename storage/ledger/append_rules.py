@@ -40,7 +40,7 @@ from magnetar.storage.ledger.overload_rules import is_overload
 from magnetar.storage.ledger.quorum_rules import check_sizes, held_ids
 
 ANSWER_TICKS = 4
-"""A send that is unanswered for so many whole ticks has timed out. The shell ticks so many times within its
+"""A send that is unanswered for this many whole ticks has timed out. The shell makes this many ticks within its
 deadline."""
 
 
@@ -126,13 +126,14 @@ class AppendMachine:
     def must_change(self) -> bool:
         """Whether a bookie failed and no change is under way.
 
-        A failure while nothing is pending waits for the next append, as in Apache's client: the entries that the bookie
-        owes are confirmed without it.
+        A failure while nothing is pending waits for the next append, as in Apache's client, because the entries that
+        the bookie has not acknowledged are confirmed already.
         """
         return bool(self._failed) and bool(self._pending) and self.phase is Phase.OPEN
 
     def push(self, append: Append) -> list[Send]:
-        """Takes the next group, whose ids must follow `last_add_pushed`. Returns what to send, in order of index."""
+        """Takes the next group, whose ids must follow `last_add_pushed`. Returns the sends to make, in order of
+        index."""
         assert append.first_entry_id == self.last_add_pushed + 1, (append.first_entry_id, self.last_add_pushed)
         assert self.phase is not Phase.ENDED, "the writer has ended"
         if self._ensemble_size != self._write_quorum:
@@ -170,13 +171,12 @@ class AppendMachine:
         return self.phase is Phase.OPEN and bool(self._pending) and not self._pending[0]._short
 
     def take_refused(self) -> list[tuple[Send, Sequence[int]]]:
-        """Returns what overloaded bookies did not take since the last call: the sends, each with the ids that were
-        refused."""
+        """Returns the sends that overloaded bookies have refused since the last call, each with the refused ids."""
         refused, self._refused = self._refused, []
         return refused
 
     def wanted(self, send: Send) -> bool:
-        """Whether the bookie that a send was meant for is still to store it."""
+        """Whether the bookie of a send still has to store it."""
         index = send.index
         is_current = send.generation == self._generations[index] and self.phase is not Phase.ENDED
         return is_current and index not in self._failed and index not in self._replacing
@@ -214,9 +214,8 @@ class AppendMachine:
         return {index: self.ensemble[index] for index in sorted(self._replacing)}
 
     def ensemble_changed(self, members: Sequence[str]) -> list[Send]:
-        """Adopts `members`, which the metadata names now. Returns what to send again, group by group.
-
-        A failed bookie that could not be replaced stays a member and gets everything once more. When it fails again and
+        """Adopts `members`, which the metadata names now. Returns the sends to repeat, group by group. A failed bookie
+        that could not be replaced stays a member and gets all unconfirmed entries once more. When it fails again and
         nothing can be replaced, the writer ends instead of waiting for ever.
         """
         assert self.phase is Phase.CHANGING, self.phase
@@ -283,8 +282,8 @@ class AppendMachine:
             self._failed.setdefault(index, rc)
 
     def _find_laggards(self) -> None:
-        """Notes bookies that are too far behind as failed. With Qa < Qw a slow bookie holds nothing back, but all that
-        it has not answered is kept in memory for it."""
+        """Marks bookies that are too far behind as failed. With Qa < Qw a slow bookie delays no confirmation, but all
+        entries that it has not answered stay in memory."""
         for index, window in enumerate(self._windows):
             if window and self.length - window[0].append.length > self._lagging_bytes_max:
                 self._note_failure(index, BookieTimeout.code)

@@ -13,7 +13,7 @@ calls, which together name each entry id exactly once."""
 
 
 class BookieChannel(Protocol):
-    """One client's way to one bookie."""
+    """The requests that one client makes to one bookie."""
 
     def add_entries(
         self,
@@ -60,7 +60,7 @@ class Polled(NamedTuple):
 
 @runtime_checkable
 class LacChannel(Protocol):
-    """What only protocol v3 has. The methods raise BookieError, ConnectionError, TimeoutError."""
+    """The requests that only protocol v3 has. The methods raise BookieError, ConnectionError, TimeoutError."""
 
     async def read_lac(self, ledger_id: int) -> LacAnswer: ...
 

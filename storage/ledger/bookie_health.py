@@ -1,4 +1,4 @@
-"""Which bookies a client had better avoid: those that failed it often lately, or just now. No I/O, no clock.
+"""Decides which bookies a client should avoid: those that failed often lately, or just now. No I/O, no clock.
 
 Source: BookieWatcherImpl.quarantineBookie and the client's health check. The defaults are those of a Pulsar broker
 (bookkeeperClientHealthCheckEnabled and the keys beside it). Times are seconds of a monotonic clock.
@@ -28,7 +28,7 @@ class BookieHealth:
         self._until: dict[str, float] = {}
 
     def failed(self, bookie_id: str, now: float) -> bool:
-        """Notes that an add or read failed there or timed out. Returns True when this put the bookie into
+        """Notes that an add or read of this bookie failed or timed out. Returns True when this put the bookie into
         quarantine."""
         failures = self._failures.setdefault(bookie_id, deque(maxlen=max(1, self._errors_max)))
         failures.append(now)
@@ -43,7 +43,7 @@ class BookieHealth:
         return failures is not None and now - failures[-1] <= self._recent_sec
 
     def quarantined(self, now: float) -> frozenset[str]:
-        """Returns the bookies that are to get no new ledgers as long as others are left."""
+        """Returns the bookies that should get no new ledgers as long as there are others."""
         if not self._until:
             return frozenset()
         for bookie_id in [name for name, until in self._until.items() if until <= now]:

@@ -1,6 +1,7 @@
-"""Which bookies one client prefers: whom it asks first for an entry, and whom it spares when it makes a ledger.
+"""Decides which bookies one client prefers: which one it asks first for an entry, and which ones it avoids when it
+creates a ledger.
 
-`bookie_health` counts the failures; this adds the clock and which bookies are registered.
+`bookie_health` counts the failures; this module adds the clock and the registrations of bookies.
 """
 
 import logging
@@ -30,12 +31,12 @@ class BookiePreference:
         self._read_only = read_only
 
     def failed(self, bookie_id: str) -> None:
-        """Notes that an add or read failed there or was not answered."""
+        """Notes that an add or read of this bookie failed or was not answered."""
         if self._health.failed(bookie_id, self._clock()):
             log.warning("bookie %s failed often: no new ledgers for it while there are others", bookie_id)
 
     def quarantined(self) -> frozenset[str]:
-        """Returns the bookies that are to get no new ledgers as long as others are left."""
+        """Returns the bookies that should get no new ledgers as long as there are others."""
         return self._health.quarantined(self._clock())
 
     def standing(self, bookie_id: str) -> ReplicaStanding:
@@ -49,7 +50,7 @@ class BookiePreference:
 
 
 class _NoPreference(BookiePreference):
-    """For a reader that is used by itself: every bookie is available."""
+    """The preference of a reader without a client: every bookie is available."""
 
     def __init__(self) -> None:
         super().__init__(BookieHealth(errors_max=0), lambda: 0.0, writable=tuple, read_only=tuple)

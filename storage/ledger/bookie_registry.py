@@ -1,4 +1,4 @@
-"""Which bookies are registered, and where they listen: kept up to date from the metadata store.
+"""Knows which bookies are registered and where they listen, and follows their records in the metadata store.
 
 A bookie's registration is an ephemeral record below `/ledgers/available` (writable) or `/ledgers/available/readonly`,
 with the bookie's addresses in it. Source: ZKRegistrationClient and DefaultBookieAddressResolver of BookKeeper 4.17.
@@ -24,14 +24,14 @@ log = logging.getLogger(__name__)
 
 BOOKIE_PROTOCOL = "bookie-rpc"
 RETRY_SECONDS = 1.0
-"""How long to wait after a look at the registrations failed. The last known bookies stay meanwhile."""
+"""How long to wait after reading the registrations failed. The bookies that were known before stay meanwhile."""
 READS_AT_ONCE = 64
 
 _NOBODY: Mapping[str, Address | None] = MappingProxyType({})
 
 
 class Bookies(NamedTuple):
-    """What one look at the registrations found: bookie id -> address, or None if the bookie names no address for
+    """The result of reading the registrations once: bookie id -> address, or None if the bookie names no address for
     clients."""
 
     writable: Mapping[str, Address | None] = _NOBODY
@@ -82,8 +82,8 @@ async def look_for_bookies(store: MetadataStore) -> Bookies:
 
 
 class BookieRegistry:
-    """`bookies` is what the last look found. The `on_change` callbacks are called after each look that found something
-    else than the one before."""
+    """Keeps `bookies`, the registrations as last read. The `on_change` callbacks are called when they differ from those
+    read before."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -95,7 +95,7 @@ class BookieRegistry:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Watches the registrations and looks once. Raises MetadataError."""
+        """Watches the registrations, and reads them once. Raises MetadataError."""
         self._cancel_watch = self._store.watch(paths.AVAILABLE_BOOKIES, self._heard, recursive=True)
         await self.refresh()
         self._task = asyncio.create_task(self._follow())
@@ -109,7 +109,7 @@ class BookieRegistry:
             await asyncio.wait([self._task])
 
     async def refresh(self) -> Bookies:
-        """Looks at the registrations now. Raises MetadataError."""
+        """Reads the registrations now. Raises MetadataError."""
         self._dirty.clear()
         found = await look_for_bookies(self._store)
         changed, self.bookies = found != self.bookies, found
@@ -124,8 +124,8 @@ class BookieRegistry:
         return list(self.bookies.writable)
 
     def address_of(self, bookie_id: str) -> Address:
-        """Returns where the bookie listens or, if it is not registered now, did when it was last seen; otherwise the
-        address in its id. Raises LookupError."""
+        """Returns the bookie's address. If the bookie is not registered now, that is its last known address, or else
+        the address in its id. Raises LookupError."""
         return self._addresses.get(bookie_id) or address_in_id(bookie_id)
 
     def on_change(self, callback: Callable[[], None]) -> CancelWatch:

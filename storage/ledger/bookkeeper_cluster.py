@@ -31,7 +31,7 @@ class BookKeeperCluster:
         wire: WireConfig | None = None,
         channel_of: ChannelOf | None = None,
     ) -> None:
-        """`channel_of` is given to reach the bookies in another way than TCP."""
+        """A caller gives `channel_of` to reach the bookies in another way than by TCP."""
         self.store = store
         self.config = config
         self.rng = rng
@@ -73,7 +73,7 @@ class BookKeeperCluster:
         wire: WireConfig | None = None,
         rng: Random | None = None,
     ) -> "BookKeeperCluster":
-        """Reads which bookies and racks there are, and returns the cluster. Raises MetadataError."""
+        """Reads the registered bookies and the racks, and returns the cluster. Raises MetadataError."""
         cluster = cls(store, config=config or LedgerConfig(), wire=wire, rng=rng or Random())
         await cluster.registry.start()
         await cluster.racks.start()

@@ -19,9 +19,8 @@ class LedgerConfig:
     """readEntryTimeoutSec: when a bookie leaves a read unanswered for this long, the next replica is asked."""
 
     speculative_read_timeout_sec: float = 2.0
-    """speculativeReadTimeout: when the first replica is silent for this long, the next one is asked as well, and the
-    one after that after twice as long. With 0 the next one is asked only after a failure, which is a Pulsar broker's
-    default."""
+    """speculativeReadTimeout: when the first replica is silent for this long, the second is asked as well, and the
+    third after twice as long. With 0 the next one is asked only after a failure, which is a Pulsar broker's default."""
 
     explicit_lac_interval_sec: float = 0.0
     """explicitLacInterval: how often an idle writer tells its bookies the LAC, for readers that follow the ledger; 0
@@ -49,11 +48,11 @@ class LedgerConfig:
 
     skip_given_up_entries: bool = False
     """Whether recovery passes over entries that all their bookies say they have given up (EUNKNOWNLEDGERSTATE) or hold
-    damaged, and goes on with what stands behind them. That is right for a standalone server only, because nobody can
+    damaged, and goes on with the entries after them. That is right for a standalone server only, because nobody can
     repair its only bookie. In a cluster another bookie may be repaired, so recovery fails there instead."""
 
     recovery_reads_max: int = 8
-    """How many entries recovery reads ahead. The reads beyond the end of the ledger are in vain."""
+    """How many entries recovery reads ahead. The reads beyond the end of the ledger find nothing."""
 
     recovery_adds_max: int = 256
     """How many entries recovery has copied that are not confirmed yet. It stops reading ahead at this number."""

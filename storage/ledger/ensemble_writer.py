@@ -34,7 +34,7 @@ class EnsembleWriter:
     """Sends the entries of one ledger to its current ensemble.
 
     `flags` go with every add. `on_end(error)` is called once, on the loop, when the writer ends by itself or by `end`,
-    after the appends that this fails have been told.
+    after the callbacks of the appends that fail.
     """
 
     __slots__ = (
@@ -103,8 +103,8 @@ class EnsembleWriter:
             self._start_change()
 
     def end(self, error: LedgerError) -> None:
-        """Ends the writer and fails what is pending, in order, with `error`. Has no effect on a writer that has ended
-        already."""
+        """Ends the writer and fails all pending appends, in order, with `error`. Has no effect on a writer that has
+        ended already."""
         machine = self.machine
         if machine.phase is Phase.ENDED:
             return
@@ -139,7 +139,7 @@ class EnsembleWriter:
             self._deliver(append)
 
     def _send_again(self, send: Send, ids: Sequence[int]) -> None:
-        """Sends once more the entries that an overloaded bookie did not take, if it still is to store them."""
+        """Sends the entries that an overloaded bookie refused once more, if the bookie still has to store them."""
         if self.machine.wanted(send):
             channel = self._channels[send.index]
             channel.add_entries(self._ledger_id, self._master_key, ids, send.entries_of(ids), self._flags, send)

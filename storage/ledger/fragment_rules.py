@@ -1,4 +1,4 @@
-"""Which changes a ledger's metadata may go through. Pure functions from one value to the next.
+"""The changes that a ledger's metadata may go through. Pure functions from one value to the next.
 
 A fragment is a run of entries with one ensemble. `ensembles` holds (first entry id, members) of each; the first one
 begins at 0, the numbers increase, and entry e belongs to the last fragment that begins at or before e. The state goes
@@ -48,8 +48,8 @@ def with_ensemble(metadata: LedgerMetadata, first: int, members: Sequence[str]) 
     """Gives every entry from `first` on to `members`: as a new fragment, or as other members of a last fragment that is
     empty.
 
-    `first` must not be below the last fragment's first entry, because that would give entries away that others hold.
-    Recovery's lower bound for the LAC guarantees it.
+    `first` must not be below the last fragment's first entry, because other bookies hold the entries before it. The
+    lower bound that recovery has for the LAC guarantees this.
     """
     last_first = metadata.last_ensemble[0]
     assert first >= last_first, f"ledger {metadata.ledger_id}: ensemble key {first} after {last_first}"
@@ -64,7 +64,7 @@ def writer_ensemble(
 ) -> LedgerMetadata | None:
     """The writer's ensemble change. `change` maps the members of the last fragment to the new ones.
 
-    Raises LedgerClosed or LedgerFenced when recovery has taken the ledger over, and what `change` raises.
+    Raises LedgerClosed or LedgerFenced when recovery has taken over the ledger, and the errors of `change`.
     """
     if metadata.state is LedgerState.CLOSED:
         raise LedgerClosed(f"ledger {metadata.ledger_id} was closed by another client")

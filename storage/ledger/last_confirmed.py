@@ -25,7 +25,8 @@ async def ask_last_entries(reader: ReplicaReader, metadata: LedgerMetadata, flag
 
 
 async def ask_last_confirmed(reader: ReplicaReader, metadata: LedgerMetadata) -> LastConfirmed:
-    """As `ask_last_entries`, but also counts LACs that the writer told by themselves (explicit LAC). Never fences."""
+    """Does the work of `ask_last_entries`, but also counts the LACs that the writer sent without an entry (explicit
+    LAC). Never fences."""
     return await ask_ensemble(metadata, reader.last_confirmed_of)
 
 

@@ -37,8 +37,8 @@ _NOTHING: Mapping[str, bytes] = MappingProxyType({})
 class BookKeeper:
     """One client, shared by all ledgers of the process.
 
-    `channel_of` maps a bookie id to its channel (LookupError when no address is known), `bookies` names those that take
-    writes now, `next_ledger_id` draws ids that were never used before. All calls are on the loop's thread.
+    `channel_of` maps a bookie id to its channel (LookupError when no address is known), `bookies` returns the bookies
+    that take writes now, `next_ledger_id` draws ids that were never used before. All calls are on the loop's thread.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class BookKeeper:
         return SpareBookies(self._placement, metadata.write_quorum, self._preference.quarantined)
 
     async def _tell_lacs(self) -> None:
-        """Tells the explicit LAC of every writer whose last entries no later entry has announced."""
+        """Sends the explicit LAC of every writer whose LAC is newer than the one in the last entry sent."""
         while True:
             await asyncio.sleep(self._config.explicit_lac_interval_sec)
             for handle in list(self._writers):
@@ -174,9 +174,9 @@ class BookKeeper:
         recover: bool = True,
         digest_type: DigestType = DigestType.CRC32C,
     ) -> ReadHandle:
-        """Opens a ledger for reading. With `recover` a ledger that nobody closed is fenced and closed first, so its
-        writer cannot write any more. Without it see `open_ledger_no_recovery`. `digest_type` counts only for a record
-        of BookKeeper's first versions, which names none.
+        """Opens a ledger for reading. With `recover`, an unclosed ledger is first fenced and closed, so that its writer
+        cannot write any more. Without `recover` this is `open_ledger_no_recovery`. `digest_type` counts only for a
+        record of BookKeeper's first versions, which names none.
 
         Raises NoSuchLedger, UnauthorizedAccess (wrong password), LedgerRecoveryFailed, LedgerMetadataFault.
         """

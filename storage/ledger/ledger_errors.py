@@ -18,8 +18,8 @@ class LedgerError(Exception):
     code: ClassVar[int]
     retriable: ClassVar[bool] = False
     is_lost = False
-    """True on the error of a read that every replica answered, where none has the entry undamaged: it will not come
-    back by itself. `read_rules.most_telling_failure` sets it."""
+    """True on the error of a read if every replica answered and none has the entry undamaged. Such an entry will not
+    come back by itself. `read_rules.most_telling_failure` sets it."""
 
     def __init_subclass__(cls, *, code: int | None = None, retriable: bool = False) -> None:
         super().__init_subclass__()
@@ -33,7 +33,7 @@ class LedgerError(Exception):
 
 
 class BookieFault(LedgerError):
-    """What one bookie answered, or that it did not answer."""
+    """A failure of one bookie: an error that it answered, or the lack of an answer."""
 
 
 class ReadFault(BookieFault, code=-1, retriable=True):
@@ -163,7 +163,8 @@ def error_class(rc: int, *, reading: bool) -> type[LedgerError]:
 
 
 def ends_writer(rc: int) -> bool:
-    """Whether one such answer to an add ends the writer at once. Every other failure asks for an ensemble change.
+    """Whether a bookie's answer `rc` to an add ends the writer at once. Every other failure asks for an ensemble
+    change.
 
     EFENCED, EUA and IllegalOp do so in Apache's client too (PendingAddOp.writeComplete).
     """

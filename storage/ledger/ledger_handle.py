@@ -1,5 +1,5 @@
-"""What a user of the ledger client holds: `WriteHandle`, a ledger that it writes, and `ReadHandle`, a ledger that it
-reads."""
+"""The handles that users of the ledger client hold: `WriteHandle` for a ledger that they write, and `ReadHandle` for a
+ledger that they read."""
 
 import asyncio
 import logging
@@ -101,7 +101,8 @@ class WriteHandle:
         self._channel_of = channel_of
         self._master_key = master_key
         self._lac_told = -1
-        """The highest LAC that the bookies know: it was in the header of the last entry sent, or was told by itself."""
+        """The highest LAC that the bookies know: it was in the header of the last entry sent, or was sent as an
+        explicit LAC."""
         self.ledger_id = metadata.ledger_id
         self.payload_offset = codec.payload_offset
         """How many bytes stand before the payload in each stored entry."""
@@ -127,22 +128,23 @@ class WriteHandle:
 
     @property
     def last_add_confirmed(self) -> int:
-        """Highest entry id confirmed to the caller; -1 when there is none."""
+        """The highest entry id that was confirmed to the caller; -1 when there is none."""
         return self._machine.last_add_confirmed
 
     @property
     def last_add_pushed(self) -> int:
-        """Highest entry id given out. Once the handle has ended it equals the LAC."""
+        """The highest entry id that was assigned. Once the handle has ended, it equals the LAC."""
         return self._machine.last_add_pushed
 
     @property
     def length(self) -> int:
-        """Payload bytes of all entries given out; once the handle has ended, of the confirmed ones."""
+        """The payload bytes of all entries that got an id; once the handle has ended, of the confirmed entries."""
         return self._machine.length
 
     @property
     def is_open(self) -> bool:
-        """False once close was called or the writer failed. Every append fails from then on."""
+        """Whether the handle takes appends. It is False once `close` was called or the writer failed; every append
+        fails from then on."""
         return self._machine.phase is not Phase.ENDED
 
     @property
@@ -187,17 +189,15 @@ class WriteHandle:
         return append.first_entry_id
 
     async def read(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
-        """As `ReadHandle.read`, for confirmed entries of the ledger that is being written."""
+        """Does the work of `ReadHandle.read` for confirmed entries of the ledger that is being written."""
         check_range(self.ledger_id, first, last, self.last_add_confirmed)
         return await self._reader.read(self.metadata, first, last, max_bytes)
 
     async def tell_lac(self) -> None:
         """Writes the LAC to the bookies of its entry (explicit LAC), so that readers that follow the ledger see the
-        last entries before another one is added. Returns at once when an entry has told it already, or the handle has
-        ended.
-
-        Raises IllegalOperation when the bookies do not speak protocol v3, otherwise the LedgerError of a bookie without
-        which the ack quorum was not reached.
+        last entries before another one is added. Returns at once when an entry has carried this LAC already, or when
+        the handle has ended. Raises IllegalOperation when the bookies do not speak protocol v3, otherwise the
+        LedgerError of one of the bookies because of which the ack quorum was not reached.
         """
         lac = self.last_add_confirmed
         if not self.is_open or lac <= self._lac_told:
@@ -229,8 +229,8 @@ class WriteHandle:
         first.
 
         Idempotent, also after a failed append, which starts a close by itself. Raises LedgerFenced or MetadataVersion
-        when another client took the ledger over, LedgerMetadataFault when the metadata store failed; then another call
-        tries again.
+        when another client has taken over the ledger, and LedgerMetadataFault when the metadata store failed; another
+        call then tries again.
         """
         closing = self._closing
         if closing is None or (closing.done() and not closing.cancelled() and closing.exception() is not None):
@@ -238,8 +238,8 @@ class WriteHandle:
         await asyncio.shield(closing)
 
     async def abandon(self) -> None:
-        """Ends the writer without closing the ledger, like a process that dies: whoever opens the ledger next recovers
-        it."""
+        """Ends the writer without closing the ledger, like a process that dies; the next client that opens the ledger
+        recovers it."""
         self._writer.end(ClientClosed(f"ledger {self.ledger_id}: the client was closed"))
         await self._writer.settled()
         if self._closing is not None:
@@ -305,7 +305,7 @@ class ReadHandle:
         self.ledger_id = metadata.ledger_id
         self.metadata = metadata
         self.last_add_confirmed = last_add_confirmed
-        """Highest entry id that may be read; -1 for an empty ledger."""
+        """The highest entry id that may be read; -1 for an empty ledger."""
         self.length = length
         """Payload bytes of the ledger. While the ledger is being written this is a recent value."""
         self.payload_offset = payload_offset
@@ -317,16 +317,17 @@ class ReadHandle:
         return self.metadata.state is LedgerState.CLOSED
 
     async def read_unconfirmed(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
-        """As `read`, but also beyond the LAC. Such entries may be missing (NoSuchEntry), or turn out not to be part of
-        the ledger."""
+        """Does the work of `read`, but also beyond the LAC. Such entries may be missing (NoSuchEntry), or turn out not
+        to be part of the ledger."""
         check_range(self.ledger_id, first, last, last)
         return await self._reader.read(self.metadata, first, last, max_bytes)
 
     async def read(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
-        """Returns whole stored entries from `first` on, in order and without a gap, their ids and digests verified.
+        """Returns whole stored entries from `first` on, in order and without a gap, after verifying their ids and
+        digests.
 
         Returns at least one entry. It returns fewer than asked for when `max_bytes` is reached (only a first entry may
-        be larger), where the ensemble changes, and before an entry that cannot be read together with the others: the
+        be larger), at a change of the ensemble, and before an entry that cannot be read together with the others; the
         caller reads on from there. Raises IncorrectParameter, ReadFault for a range beyond the LAC, else the
         LedgerError that says most about why no replica returned the first entry.
         """

@@ -28,7 +28,7 @@ UPDATE_ATTEMPTS_MAX = 100
 fault."""
 
 CREATE_ATTEMPTS_MAX = 100
-"""How many ledger ids are tried before giving up, when all of them turn out to be taken."""
+"""How many ledger ids that are taken already are tried before giving up."""
 
 
 class VersionedMetadata(NamedTuple):
@@ -62,7 +62,7 @@ class LedgerMetadataDriver:
         return ledger_path(ledger_id, self._root)
 
     async def create(self, draft: LedgerMetadata, ctoken: int) -> VersionedMetadata:
-        """Writes a new ledger's record under a fresh id, which replaces the draft's.
+        """Writes a new ledger's record under a fresh id, which replaces the id of the draft.
 
         `ctoken` is a random number, not negative, a different one for each ledger. If there is a record already and it
         carries this number, it was made by this very call, whose answer got lost (as in
@@ -86,7 +86,7 @@ class LedgerMetadataDriver:
         return created
 
     async def _create(self, metadata: LedgerMetadata) -> VersionedMetadata | None:
-        """Writes the record. Returns None when another ledger has the id."""
+        """Writes the record. Returns None when another ledger has the same id."""
         path = self.path(metadata.ledger_id)
         with _as_ledger_errors("create"):
             try:
@@ -111,7 +111,7 @@ class LedgerMetadataDriver:
             return VersionedMetadata(LedgerMetadata.parse(ledger_id, record.value), record.stat.version)
 
     async def update(self, known: VersionedMetadata, step: Step) -> VersionedMetadata:
-        """Applies `step` by compare-and-set and returns what the store holds then.
+        """Applies `step` by compare-and-set and returns the metadata that the store then holds.
 
         1. Apply the step to the metadata as last known.
         2. If the step has nothing to write, return.
@@ -121,7 +121,7 @@ class LedgerMetadataDriver:
         This is not `metadata/compare_and_set.py`, which reads the record first: the caller has the metadata already, so
         an undisturbed change costs one round trip to the store.
 
-        Raises what the step raises, NoSuchLedger, and MetadataVersion after UPDATE_ATTEMPTS_MAX rounds. Source:
+        Raises the errors of `step`, NoSuchLedger, and MetadataVersion after UPDATE_ATTEMPTS_MAX rounds. Source:
         MetadataUpdateLoop of Apache's client.
         """
         ledger_id = known.metadata.ledger_id
@@ -143,7 +143,7 @@ class LedgerMetadataDriver:
         raise MetadataVersion(f"ledger {ledger_id}: lost {UPDATE_ATTEMPTS_MAX} compare-and-set rounds in a row")
 
     async def delete(self, ledger_id: int) -> None:
-        """Deletes the record, and parents that this leaves empty. If the record is gone already, that is success.
+        """Deletes the record, and the parents that become empty. If the record is gone already, that is success.
 
         The bookies notice that the record is missing and reclaim the space.
         """

@@ -1,8 +1,8 @@
-"""What the client does when a bookie says that it is overloaded: it waits and asks again. No I/O, no clock.
+"""Decides what the client does when a bookie is overloaded: it waits and asks again. No I/O, no clock.
 
 Apache's client takes TooManyRequests for a failure of the bookie and changes the ensemble (PendingAddOp.writeComplete).
-That hands the load to the next bookie, and ends a ledger that has no other bookie. This client asks the same bookie
-again, until the deadline of the request.
+That moves the load to the next bookie, and ends the writing of a ledger if there is no other bookie. This client asks
+the same bookie again, until the deadline of the request.
 """
 
 from magnetar.storage.ledger.ledger_errors import BookieOverloaded

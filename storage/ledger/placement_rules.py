@@ -1,7 +1,7 @@
-"""Which bookies make an ensemble, and which one replaces a failed member. No I/O; randomness is an argument.
+"""Chooses the bookies of an ensemble, and the bookie that replaces a failed member. No I/O; randomness is an argument.
 
-Apache's clients can read any choice, because they take the ensemble from the metadata. `Placement` is what another
-policy implements; `rack_placement_rules` has one.
+Apache's clients can read any choice, because they take the ensemble from the metadata. Another policy implements
+`Placement`, as in `rack_placement_rules`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,14 +21,14 @@ class Placement(Protocol):
     def replace(
         self, members: Members, failed: Mapping[int, str], write_quorum: int, avoid: Collection[str]
     ) -> Members:
-        """See `replace_failed`. Raises NotEnoughBookies."""
+        """Replaces failed members; see `replace_failed`. Raises NotEnoughBookies."""
 
 
 def choose_ensemble(
     writable: Sequence[str], ensemble_size: int, rng: Random, *, avoid: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Returns `ensemble_size` different bookies in random order, those to `avoid` only when there are not enough
-    others.
+    """Returns `ensemble_size` different bookies in random order, and takes bookies in `avoid` only when there are not
+    enough others.
 
     Raises NotEnoughBookies.
     """
@@ -48,9 +48,9 @@ def replace_failed(
 ) -> tuple[str, ...]:
     """Returns the ensemble with as many failed members replaced as there are spare bookies, at least one.
 
-    `failed` maps index to bookie. An index where the ensemble has another bookie by now needs nothing. A replacement is
-    never a failed bookie nor a current member, as in BookieWatcherImpl.replaceBookie. Raises NotEnoughBookies when a
-    member must be replaced and none can be.
+    `failed` maps index to bookie. An index at which the ensemble has another bookie by now is left as it is. A
+    replacement is never a failed bookie nor a current member, as in BookieWatcherImpl.replaceBookie. Raises
+    NotEnoughBookies when a member must be replaced and none can be.
     """
     wanted = [index for index, bookie in sorted(failed.items()) if ensemble[index] == bookie]
     excluded = {*ensemble, *failed.values()}
@@ -85,7 +85,7 @@ ReplaceFailed = Callable[[Members, Mapping[int, str]], Members]
 
 
 class SpareBookies:
-    """The `ReplaceFailed` of one handle: a bookie that failed the handle before comes back only when no other is
+    """The `ReplaceFailed` of one handle: a bookie that failed this handle before is chosen again only when no other is
     left."""
 
     __slots__ = ("_avoid", "_failed", "_placement", "_write_quorum")
@@ -93,7 +93,7 @@ class SpareBookies:
     def __init__(
         self, placement: Placement, write_quorum: int, avoid: Callable[[], Collection[str]] = frozenset
     ) -> None:
-        """`avoid()` returns the bookies that the client as a whole has quarantined."""
+        """`avoid()` returns the bookies that the client has quarantined for all handles."""
         self._placement = placement
         self._write_quorum = write_quorum
         self._avoid = avoid
@@ -105,7 +105,7 @@ class SpareBookies:
 
 
 def _pick(bookies: Sequence[str], count: int, rng: Random, avoid: Collection[str]) -> list[str]:
-    """Returns up to `count` different bookies in random order, the ones to avoid last."""
+    """Returns up to `count` different bookies in random order, those in `avoid` last."""
     different = sorted(set(bookies))
     rng.shuffle(different)
     different.sort(key=lambda bookie: bookie in avoid)

@@ -26,7 +26,7 @@ def holds(index: int, entry_id: int, ensemble_size: int, write_quorum: int) -> b
 
 
 def held_ids(index: int, first: int, count: int, ensemble_size: int, write_quorum: int) -> Sequence[int]:
-    """Of the `count` entries from `first` on, returns in ascending order the ids that the bookie at `index` holds."""
+    """Returns, in ascending order, which of the `count` entries from `first` on the bookie at `index` holds."""
     if ensemble_size == write_quorum:
         return range(first, first + count)
     return [e for e in range(first, first + count) if (index - e) % ensemble_size < write_quorum]
@@ -66,7 +66,8 @@ class Coverage:
         self._left = set(range(ensemble_size))
 
     def answer(self, index: int, *, known: bool) -> None:
-        """Records that the bookie at `index` answered, or failed to. It is called once for each bookie."""
+        """Records that the bookie at `index` answered or failed; `known` says whether its answer is known. Called once
+        for each bookie."""
         self._left.remove(index)
         self._known[index] = known
 

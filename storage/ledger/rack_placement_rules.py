@@ -85,8 +85,8 @@ class RackAwareBookies:
         avoid: Collection[str],
         excluded: set[str],
     ) -> None:
-        """Gives each wanted seat the best bookie left, a random one among equals. A seat for which none is left stays
-        empty."""
+        """Gives each wanted seat the best remaining bookie, a random one among equals. When no bookie is left, a seat
+        stays empty."""
         candidates = sorted(set(self._writable()) - excluded)
         self._rng.shuffle(candidates)
         for index in wanted:
@@ -100,8 +100,8 @@ class RackAwareBookies:
         self._mend(seats, wanted, write_quorum, [bookie for bookie in candidates if bookie not in avoid])
 
     def _mend(self, seats: list[str | None], wanted: Sequence[int], write_quorum: int, spare: Collection[str]) -> None:
-        """Improves what `_fill` made: it takes the best bookie for each seat in turn, which may leave the last ones
-        side by side in one rack. Bookies change places, or make room for a spare one, as long as that helps."""
+        """Improves the result of `_fill`, which takes the best bookie for each seat in turn, so that the last seats may
+        get neighbours in one rack. Swaps two bookies, or replaces one by a spare bookie, as long as that helps."""
         missing = self._missing_racks(seats, write_quorum)
         if missing and len({self._rack_of(bookie) for bookie in (*seats, *spare) if bookie is not None}) < 2:
             return
@@ -158,8 +158,8 @@ def neighbours(index: int, ensemble_size: int, write_quorum: int) -> set[int]:
 
 
 def closeness(rack: str, others: Sequence[str]) -> tuple[int, int]:
-    """Rates how badly a rack goes with those of its neighbours: (neighbours in the same rack, neighbours in the same
-    region)."""
+    """Rates how badly a rack suits its neighbours; lower is better. Returns (neighbours in the same rack, neighbours in
+    the same region)."""
     region = rack.rpartition("/")[0]
     same_region = sum(bool(region) and other.rpartition("/")[0] == region for other in others)
     return others.count(rack), same_region

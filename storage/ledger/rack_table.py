@@ -1,4 +1,4 @@
-"""Which rack a bookie stands in, kept up to date from the record `/bookies` that the operator writes.
+"""Knows in which rack each bookie is, and follows the record `/bookies`, which the operator writes.
 
 Source: BookieRackAffinityMapping of Pulsar.
 """

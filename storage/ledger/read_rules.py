@@ -1,4 +1,5 @@
-"""Which replica a read asks next, and which of several errors it ends with. No I/O; `replica_reader` is the shell.
+"""Decides which replica a read asks next, and with which of several errors it ends. No I/O; `replica_reader` is the
+shell.
 
 Source: PendingReadOp and RackawareEnsemblePlacementPolicyImpl.reorderReadSequence of Apache's client.
 """
@@ -49,7 +50,7 @@ def replica_order(
     `demoted` ones failed this reader lately.
 
     With `sticky` the order begins at that index for every entry, so that a sequential reader stays with one bookie and
-    profits from its read-ahead. It has an effect only where every bookie holds every entry.
+    profits from its read-ahead. It has an effect only if every bookie holds every entry.
     """
     size = len(ensemble)
     start = sticky if sticky is not None and size == write_quorum else entry_id
@@ -68,7 +69,8 @@ def worse(first: LedgerError | None, new: LedgerError) -> LedgerError:
     """Returns the error to keep: the first one, except that any real error outranks "nothing there", and any error but
     "nothing there" outranks -8 (the bookie cannot be reached).
 
-    "Nothing there" says least: the entry was acknowledged, so it only means that this replica is incomplete.
+    "Nothing there" is the least informative: since the entry was acknowledged, it only means that this replica is
+    incomplete.
     """
     if first is None:
         return new
@@ -80,14 +82,14 @@ def worse(first: LedgerError | None, new: LedgerError) -> LedgerError:
 
 
 def most_telling_failure(failures: Sequence[LedgerError]) -> LedgerError:
-    """Returns the error to raise when every replica failed, given one failure of each. Sets its `is_lost` if every
-    replica answered and none has the entry undamaged."""
+    """Returns the error to raise when every replica failed; `failures` has one failure of each. Sets the error's
+    `is_lost` if every replica answered and none has the entry undamaged."""
     error = reduce(worse, failures)
     error.is_lost = all(isinstance(failure, _LOST) for failure in failures)
     return error
 
 
 def demotes(error: LedgerError) -> bool:
-    """Whether the bookie is to be asked last from now on: it failed, and was neither busy nor just without this
-    entry."""
+    """Whether the bookie should be asked last after this error. That is not so if the bookie was only busy or only
+    lacks the entry."""
     return not isinstance(error, (*_NOTHING_THERE, BookieOverloaded))

@@ -1,8 +1,8 @@
 """The shell of recovery: fences a ledger, copies what may have been acknowledged, and closes it.
 
 `recovery_rules` and `fragment_rules` decide. Any number of clients may recover one ledger at once, and any may stop at
-any point: before the close, which is one compare-and-set, nothing but the mark IN_RECOVERY is written to the metadata.
-See docs/LEDGERS.md, "Fencing and recovery".
+any point: until the close, which is one compare-and-set, the metadata only gets the mark IN_RECOVERY. See
+docs/LEDGERS.md, "Fencing and recovery".
 
 Two choices differ from Apache's client and look the same from outside:
 
@@ -70,7 +70,7 @@ class Recoverer:
     async def run(self, ledger: VersionedMetadata) -> VersionedMetadata:
         """Closes the ledger unless it is closed already, and returns the metadata of the closed ledger.
 
-        Raises LedgerRecoveryFailed, UnauthorizedAccess, BookieTimeout (nothing was closed, and the whole may be
+        Raises LedgerRecoveryFailed, UnauthorizedAccess, BookieTimeout (the ledger was not closed, and the call may be
         repeated), LedgerMetadataFault, NoSuchLedger.
         """
         ledger = await self._driver.update(ledger, mark_in_recovery)
@@ -141,8 +141,8 @@ class _RecoveryEnsembles:
 
 
 class _CopyForward:
-    """Reads on from the LAC, some entries ahead, and adds what is found once more, in order, until the end is
-    proved."""
+    """Reads the entries after the LAC, several at a time, and adds the entries that it finds once more, in order, until
+    the end is proved."""
 
     def __init__(self, recovery: Recoverer, begun: LedgerMetadata, lac: int) -> None:
         self._recovery = recovery
@@ -172,7 +172,7 @@ class _CopyForward:
         )
 
     async def run(self) -> tuple[int, int]:
-        """Returns the last entry and the ledger's length there, which is 0 when nothing was copied. Raises
+        """Returns (last entry id, ledger's length up to that entry). The length is 0 when no entry was copied. Raises
         LedgerError."""
         reads: deque[asyncio.Task[bytes | RecoveryVerdict | None]] = deque()
         next_id, last_damaged = self._lac + 1, -1
@@ -201,7 +201,7 @@ class _CopyForward:
             await _cancel(reads)
 
     async def _pass_over(self, entry_id: int) -> None:
-        """Goes on behind a gap: nobody can read the entries between the last one that was copied and `entry_id`."""
+        """Goes on after a gap: no bookie can return the entries between the last copied one and `entry_id`."""
         await self._pending_at_most(0)
         first, ledger_id = self._writer.machine.last_add_pushed + 1, self._begun.ledger_id
         logger.warning(
@@ -214,8 +214,8 @@ class _CopyForward:
         self._writer = self._writer_behind(entry_id - 1)
 
     async def _read(self, entry_id: int) -> bytes | RecoveryVerdict | None:
-        """Returns the entry, None where the ledger ends, or GIVEN_UP or DAMAGED for an entry to pass over. Raises
-        LedgerError when it cannot be told which of these holds."""
+        """Returns the entry, None if the ledger ends before it, or GIVEN_UP or DAMAGED if the entry is to be passed
+        over. Raises LedgerError when this cannot be decided."""
         begun = self._begun
         members = self._fragment.members
         question = RecoveryRead(entry_id, members, begun.write_quorum, begun.ack_quorum, demoted=self._reader.demoted)
@@ -244,7 +244,7 @@ class _CopyForward:
 
 
 async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Ends the tasks that are left, whose results are no longer needed."""
+    """Cancels the remaining tasks, whose results are no longer needed, and waits for their end."""
     tasks = list(tasks)
     for task in tasks:
         task.cancel()

@@ -42,22 +42,23 @@ class LastConfirmed(NamedTuple):
 
 
 class RecoveryVerdict(Enum):
-    """What the answers so far say, of a round or of one entry."""
+    """What the answers so far prove, about a round or about one entry."""
 
     OPEN = "open"
     """More answers are needed."""
     DECIDED = "decided"
     FAILED = "failed"
     GIVEN_UP = "given up"
-    """Of one entry: every replica says that it may have lost the entry, so nobody can tell what it was."""
+    """For one entry: every replica says that it may have lost the entry, so its content cannot be found."""
     DAMAGED = "damaged"
-    """Of one entry: no replica can return it, and at least one has it but cannot read it."""
+    """For one entry: no replica can return it, and at least one has it but cannot read it."""
 
 
 class LastEntryRound:
     """One question to all bookies of the last ensemble: what is your last entry? Each may answer once.
 
-    Recovery asks it with fencing; whoever only wants the LAC of a ledger that is being written asks it without.
+    Recovery asks it with fencing. A reader that only wants the LAC of a ledger that is being written asks it without
+    fencing.
     """
 
     __slots__ = ("_coverage", "_error", "_found", "_verdict")
@@ -73,14 +74,14 @@ class LastEntryRound:
         return self._verdict
 
     def answered(self, index: int, lac: int, length: int) -> None:
-        """A bookie returned a valid last entry, with this LAC and length in its header."""
+        """Called when a bookie returned a valid last entry with this LAC and length in its header."""
         if lac > self._found.entry_id:
             self._found = LastConfirmed(lac, length)
         self._know(index)
 
     def failed(self, index: int, error: LedgerError) -> None:
-        """A bookie returned no entry. "No such entry" and "no such ledger" are usable answers, all other errors are
-        not. Apache's client takes a bad digest for a usable answer; this one does not."""
+        """Called when a bookie returned no entry. "No such entry" and "no such ledger" are usable answers, all other
+        errors are not. Apache's client accepts a bad digest as a usable answer; this client does not."""
         if isinstance(error, (NoSuchEntry, NoSuchLedgerOnBookie)):
             self._know(index)
             return
@@ -93,7 +94,7 @@ class LastEntryRound:
             self._verdict = RecoveryVerdict.FAILED
 
     def result(self, first_of_last_ensemble: int) -> LastConfirmed:
-        """Returns the highest LAC found, but at least the entry before the last fragment. To be called only when the
+        """Returns the highest LAC found, but at least the entry before the last fragment. May be called only when the
         round is decided."""
         assert self._verdict is RecoveryVerdict.DECIDED, self._verdict
         floor = first_of_last_ensemble - 1
@@ -111,8 +112,8 @@ class LastEntryRound:
 
 
 class RecoveryRead:
-    """What the replicas of one entry say. The shell asks `next_replica()` and reports what came, until the verdict is
-    not OPEN."""
+    """Collects the answers of an entry's replicas. The shell asks the bookie at `next_replica()` and reports its
+    answer, until the verdict is not OPEN."""
 
     __slots__ = (
         "_ack_quorum",
@@ -152,12 +153,12 @@ class RecoveryRead:
         return self._order.pop(0)
 
     def found(self, entry: bytes) -> None:
-        """A replica returned the entry with the right digest and ids."""
+        """Called when a replica returned the entry with the right digest and ids."""
         self.entry = entry
         self._verdict = RecoveryVerdict.DECIDED
 
     def failed(self, error: LedgerError) -> None:
-        """A replica returned no valid entry."""
+        """Called when a replica returned no valid entry."""
         self._error = worse(self._error, error)
         if isinstance(error, UnauthorizedAccess):
             self._error = error
@@ -184,8 +185,8 @@ class RecoveryRead:
 
 
 def recovery_error(ledger_id: int, step: str, cause: LedgerError) -> LedgerError:
-    """Returns the error that a failed recovery raises: a wrong password and a timeout keep their class, all else
-    becomes LedgerRecoveryFailed (-10), as in Apache's LedgerRecoveryOp."""
+    """Returns the error that a failed recovery raises: a wrong password and a timeout keep their class, all other
+    errors become LedgerRecoveryFailed (-10), as in Apache's LedgerRecoveryOp."""
     kind = type(cause) if cause.code in _PASS_THROUGH else LedgerRecoveryFailed
     return kind(f"recovery of ledger {ledger_id}, {step}: {type(cause).__name__}: {cause}")
 

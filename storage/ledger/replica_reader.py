@@ -1,8 +1,8 @@
 """The shell that reads entries from bookies: one replica after the other, each with a deadline, digests checked.
 
-`read_rules` decides which replica comes next and which of several errors counts; `speculative_read` asks the next one
-early when one is silent. Everything that is returned was verified: ledger id, entry id and digest. A bookie that failed
-is asked last until it answers again.
+`read_rules` decides which replica is next and which of several errors counts; `speculative_read` asks the next replica
+early when one is silent. Every returned entry was verified: ledger id, entry id and digest. A bookie that failed is
+asked last until it answers again.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class LastEntry(NamedTuple):
-    """What the header of a bookie's last entry says."""
+    """The values in the header of a bookie's last entry."""
 
     entry_id: int
     lac: int
@@ -68,7 +68,7 @@ class ReplicaReader:
 
     @property
     def demoted(self) -> frozenset[str]:
-        """Bookies that failed a read and have not answered one since."""
+        """The bookies that failed a read and have not answered another one since."""
         return frozenset(self._demoted)
 
     async def read(self, metadata: LedgerMetadata, first: int, last: int, max_bytes: int) -> list[bytes]:
@@ -96,7 +96,7 @@ class ReplicaReader:
         return entry
 
     async def last_entry_of(self, bookie: str, flags: int = 0) -> LastEntry:
-        """Returns what the header of the bookie's last entry says. Raises NoSuchEntry, NoSuchLedgerOnBookie, other
+        """Returns the values in the header of the bookie's last entry. Raises NoSuchEntry, NoSuchLedgerOnBookie, other
         LedgerErrors."""
         key = self._master_key if flags else b""
         channel = find_channel(self._channel_of, bookie)
@@ -106,8 +106,8 @@ class ReplicaReader:
         return LastEntry(entry_id, entry_lac(entry), entry_length(entry))
 
     async def last_confirmed_of(self, bookie: str) -> LastConfirmed:
-        """Returns the LAC that the bookie knows: by READ_LAC if the channel has it, else from the last entry. Raises as
-        `last_entry_of`."""
+        """Returns the LAC that the bookie knows: by READ_LAC if the channel has it, else from the last entry. Raises
+        the errors of `last_entry_of`."""
         channel = find_channel(self._channel_of, bookie)
         if not isinstance(channel, LacChannel):
             last = await self.last_entry_of(bookie)
@@ -202,8 +202,8 @@ class ReplicaReader:
     ) -> T:
         """Sends one request with its deadline. Every failure becomes a LedgerError that names the bookie.
 
-        A `patient` request that an overloaded bookie refuses is sent again until the deadline. Any other fails at once
-        then, so that the next replica is asked.
+        A `patient` request that an overloaded bookie refuses is sent again until the deadline. Any other refused
+        request fails at once, so that the next replica is asked.
         """
         failure: LedgerError
         where = f"ledger {self._ledger_id}, bookie {bookie}"
@@ -238,7 +238,7 @@ class ReplicaReader:
         raise failure
 
     def _note(self, bookie: str, failure: LedgerError) -> None:
-        """Remembers a failure that makes the bookie one to be asked last."""
+        """Remembers a failure after which the bookie is asked last."""
         if not demotes(failure):
             return
         self._preference.failed(bookie)

@@ -1,4 +1,4 @@
-"""Speculative reads: one source is asked after the other, and the next one early when those asked stay silent.
+"""Speculative reads: sources are asked one after the other, and the next one early when those asked stay silent.
 
 With a patience of 2 s and three replicas, of which the second one answers:
 
@@ -8,7 +8,7 @@ With a patience of 2 s and three replicas, of which the second one answers:
                                   C would be asked now
 
 A source that fails is followed by the next one at once, which is no reason to be less patient: the wait grows only when
-nobody answered. Whatever answers first is right, because an entry's bytes never change and were verified.
+nobody answered. The first answer is right, because an entry's bytes never change and were verified.
 
 Source: DefaultSpeculativeRequestExecutionPolicy of BookKeeper's client.
 """
@@ -29,11 +29,11 @@ BACKOFF = 2
 
 
 async def first_good(questions: Sequence[Question[T]], patience: float) -> T:
-    """Returns the first good answer; questions that are still open then are cancelled.
+    """Returns the first good answer, and cancels the questions that are still open.
 
-    A question that fails is followed by the next one at once. When all that were asked are silent for `patience`
-    seconds, the next one is asked as well, and the patience doubles; 0 means that silence is waited out. There must be
-    at least one question. Raises the LedgerError that says most when all of them failed.
+    A question that fails is followed by the next one at once. When all sources that were asked are silent for
+    `patience` seconds, the next one is asked as well, and the patience doubles; a patience of 0 means to wait for each
+    answer. There must be at least one question. When all questions fail, raises the most informative LedgerError.
     """
     if not patience or len(questions) == 1:
         return await _one_by_one(questions)
@@ -69,7 +69,7 @@ async def first_good(questions: Sequence[Question[T]], patience: float) -> T:
 
 
 async def _one_by_one(questions: Sequence[Question[T]]) -> T:
-    """As `first_good`, for sources whose silence is waited out: spares a task for each question."""
+    """Does the work of `first_good` with a patience of 0, without a task for each question."""
     failures: list[LedgerError] = []
     for question in questions:
         try:

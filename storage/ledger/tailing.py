@@ -1,8 +1,9 @@
 """Follows a ledger that somebody else is writing, as it grows.
 
-Nothing is ever read beyond the LAC that the bookies know, so no recovery can take away what was returned. The writer's
-LAC travels inside the next entry or, if the writer has an explicit LAC interval, by itself. Until then neither the
-bookies nor this reader know that the last entries are confirmed (docs/LEDGERS.md, "The last add confirmed").
+No entry beyond the LAC that the bookies know is ever read, so no recovery can remove an entry that was returned. The
+writer's LAC is sent inside the next entry or, if the writer has an explicit LAC interval, separately. Until then
+neither the bookies nor this reader know that the last entries are confirmed (docs/LEDGERS.md, "The last add
+confirmed").
 
 Source: ReadLastConfirmedAndEntryOp, LedgerHandle.asyncReadLastConfirmed.
 """
@@ -22,7 +23,7 @@ from magnetar.storage.ledger.replica_reader import ReplicaReader
 from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 
 POLL_SECONDS = 10.0
-"""The longest wait at one bookie. After it the record is looked at again, and the next bookie is asked."""
+"""The longest wait at one bookie. After it the record is read again, and the next bookie is asked."""
 RETRY_SECONDS = 0.2
 """The pause between questions to bookies that cannot wait for an entry, or that failed."""
 TAIL_ENTRIES_MAX = 1000
@@ -48,7 +49,7 @@ class TailHandle(ReadHandle):
         self._poll_seconds = min(POLL_SECONDS, config.read_entry_timeout_sec)
 
     async def refresh(self) -> int:
-        """Asks the record and the bookies, and returns the LAC, which never goes back.
+        """Reads the record, asks the bookies, and returns the LAC, which never goes back.
 
         Raises NoSuchLedger when the ledger was deleted, LedgerMetadataFault, and the errors of the bookies when too few
         answered.
@@ -60,7 +61,7 @@ class TailHandle(ReadHandle):
 
     async def wait(self, timeout: float) -> bool:
         """Returns True as soon as `last_add_confirmed` has grown. Returns False when the ledger is closed, so that all
-        of it can be read, or after `timeout` seconds. Raises as `refresh`."""
+        of it can be read, or after `timeout` seconds. Raises the errors of `refresh`."""
         loop = asyncio.get_running_loop()
         before, deadline = self.last_add_confirmed, loop.time() + timeout
         changed = asyncio.Event()
@@ -95,7 +96,7 @@ class TailHandle(ReadHandle):
         """Yields stored entries from `first` on, each as soon as it is known to be confirmed, until the ledger is
         closed.
 
-        Raises as `read` and `refresh`.
+        Raises the errors of `read` and `refresh`.
         """
         while True:
             while first <= self.last_add_confirmed:
@@ -113,7 +114,7 @@ class TailHandle(ReadHandle):
             self._advance(self.metadata.last_entry_id, self.metadata.length)
 
     async def _poll(self, replica: int, seconds: float) -> None:
-        """Waits for the next entry at one of the bookies that will have it."""
+        """Waits until one of the bookies that will store the next entry has it."""
         metadata = self.metadata
         members = last_fragment(metadata).members
         holders = write_set(self.last_add_confirmed + 1, metadata.ensemble_size, metadata.write_quorum)

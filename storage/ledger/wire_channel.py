@@ -1,8 +1,8 @@
 """A `BookieChannel` over TCP, to our bookies or Apache's, and the table of one client's channels.
 
-With `use_v2_wire_protocol`, as Pulsar's brokers have it, adds and reads go by v2, and what only v3 has goes over a
-second connection, as in Java's client. Without it everything goes by v3. That protocol has no batch read, so single
-reads are pipelined instead.
+With `use_v2_wire_protocol`, the setting of Pulsar's brokers, adds and reads use v2, and requests that only v3 has use a
+second connection, as in Java's client. Without it all requests use v3. That protocol has no batch read, so single reads
+are pipelined instead.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from pulsar_proto.wire.bookie_wire import BookieError
 PIPELINED_READS = 32
 """How many single reads are sent at once where there is no batch read."""
 BATCH_STRIKES_MAX = 2
-"""A bookie older than 4.17 ends the connection when it gets a batch read. After so many such ends in a row no batch
+"""A bookie older than 4.17 ends the connection when it gets a batch read. After this many such ends in a row, no batch
 read is sent any more."""
 
 _NO_ENTRY = -1
@@ -54,17 +54,17 @@ class WireChannel:
         flags: int,
         done: AddDone,
     ) -> None:
-        """See BookieChannel. Besides the bookie's return codes `done` may get -8 (connection lost), -23 (timeout) and
-        -105 (too much is unanswered already)."""
+        """Implements BookieChannel.add_entries. Besides the bookie's return codes, `done` may get -8 (connection lost),
+        -23 (timeout) and -105 (too much is unanswered already)."""
         self._main.add(ledger_id, master_key, entry_ids, entries, flags, done)
 
     async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
-        """See BookieChannel."""
+        """Implements BookieChannel.read_entry."""
         connection = await self._main.open_connection()
         return await connection.read(ledger_id, entry_id, flags, master_key)
 
     async def read_entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
-        """See BookieChannel."""
+        """Implements BookieChannel.read_entries."""
         connection = await self._main.open_connection()
         if not connection.speaks_v2 or self._batch_strikes >= BATCH_STRIKES_MAX:
             return await self._pipelined(connection, ledger_id, first_entry_id, max_entries, max_bytes)
@@ -103,7 +103,7 @@ class WireChannel:
 
     async def read_lac(self, ledger_id: int) -> LacAnswer:
         """Asks for the LAC; never fences. Apache's bookies answer EIO when there is an explicit LAC but no entry, and
-        send the explicit LAC along; it counts."""
+        send the explicit LAC with it; that LAC is returned."""
         connection = await self._v3.open_connection()
         request = v3.new_request(pb.READ_LAC, 0)
         request.readLacRequest.ledgerId = ledger_id

@@ -1,9 +1,9 @@
 """One TCP connection to a bookie, in one of the two protocols. Requests are pipelined, and all answers in one read are
 handled together.
 
-A connection lives until it ends and is never reused: everything without an answer fails then (-8), and `wire_link`
-makes a new one. All adds of a loop turn leave with one write, and their answers come back as runs. A bookie that sends
-something that does not decode loses the connection.
+A connection lives until it ends and is never reused: when it ends, all unanswered requests fail (-8), and `wire_link`
+makes a new one. All adds of a loop turn leave with one write, and their answers come back as runs. A bookie whose bytes
+do not decode loses the connection.
 
 Deadlines: an add fails with -23, a read with TimeoutError. If not a byte has come since before the request that timed
 out, the connection counts as dead and is cut.
@@ -30,7 +30,8 @@ from pulsar_proto.wire.read_buffer import LENGTH_BYTES
 log = logging.getLogger(__name__)
 
 SWEEPS_PER_TIMEOUT = 4
-"""How often expired requests are looked for within a deadline: a request is given up at most a quarter of it late."""
+"""How often expired requests are looked for within a deadline: a request is given up late by at most a quarter of the
+deadline."""
 ANSWER_PADDING_BYTES = 4_096
 """By how much an answer may exceed the longest request, because of its own header."""
 
@@ -166,8 +167,8 @@ class BookieConnection(asyncio.BufferedProtocol):
             del outcome  # see `_ask`
 
     async def batch_read(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
-        """Reads several entries with one request of v2. A bookie older than 4.17 ends the connection instead. Raises as
-        `read`."""
+        """Reads several entries with one request of v2. A bookie older than 4.17 ends the connection instead. Raises
+        the errors of `read`."""
         assert self.speaks_v2, "v3 has no batch read"
         request_id = self._take_ids(1)
         size = min(max_bytes, self._config.packet_bytes_max)
@@ -176,15 +177,15 @@ class BookieConnection(asyncio.BufferedProtocol):
         return entries
 
     async def call(self, request: pb.Request) -> pb.Response:
-        """Sends a request of v3, whose txnId it sets. Raises BookieError for any status but EOK, ConnectionError,
+        """Sends a request of v3 and sets its txnId. Raises BookieError for any status but EOK, ConnectionError,
         TimeoutError."""
         assert not self.speaks_v2, "only v3 has such requests"
         request.header.txnId = txn_id = self._take_ids(1)
         return await self._ask_v3(txn_id, v3.frame(request))
 
     async def exchange(self, request: pb.Request, *, more_seconds: float = 0.0) -> pb.Response:
-        """As `call`, but returns the answer whatever its status. `more_seconds` is added to the deadline, for long
-        polls."""
+        """Does the work of `call`, but returns the answer whatever its status is. `more_seconds` is added to the
+        deadline, for long polls."""
         assert not self.speaks_v2, "only v3 has such requests"
         request.header.txnId = txn_id = self._take_ids(1)
         response: pb.Response = await self._ask(txn_id, v3.frame(request), more_seconds)
@@ -198,7 +199,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         return response
 
     async def _ask(self, request_id: int, request: bytes, more_seconds: float = 0.0) -> Any:
-        """Sends a request and returns what its future in `_calls` gets as answer."""
+        """Sends a request and returns its answer."""
         asked = self._loop.time()
         outcome = self._calls[request_id] = self._loop.create_future()
         self._write([request])
@@ -348,7 +349,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             self.abort("the bookie is silent")
 
     def abort(self, reason: str) -> None:
-        """Ends the connection now, without sending what is not sent yet."""
+        """Ends the connection at once; unsent bytes are dropped."""
         if self.is_open:
             self._transport.abort()
             self._end(reason)

@@ -1,4 +1,5 @@
-"""The way to one bookie in one protocol. It connects on first use and, after a connection has ended, on the next use.
+"""Keeps the connection to one bookie in one protocol. It connects on first use and, after a connection has ended, on
+the next use.
 
 States: no connection; connecting, when adds wait in order, bounded like the unanswered ones; connected; backing off
 after a failure, when requests fail at once, because an ensemble change is better than waiting; closed.
@@ -20,14 +21,14 @@ log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
 UNHEARD_MAX = 2
-"""After so many connections in a row that ended before a byte came, the next one waits as after a failed connect. A
+"""After this many connections in a row that ended before a byte came, the next one waits as after a failed connect. A
 single such end may be the answer of an old bookie to a batch read."""
 
 WaitingAdd = tuple[int, bytes, Sequence[int], Sequence[bytes], int, AddDone]
 
 
 class WireLink:
-    """Connects to `address()`, which is asked at each connect and may raise LookupError."""
+    """The link to one bookie. It calls `address()` at each connect, which may raise LookupError."""
 
     def __init__(self, name: str, address: Callable[[], Address], config: WireConfig, *, speaks_v2: bool) -> None:
         self.name = name
@@ -40,7 +41,7 @@ class WireLink:
         self._waiting: list[WaitingAdd] = []
         self._waiting_bytes = 0
         self._failures = 0
-        """How often in a row no connection could be made, or none that answered."""
+        """How many attempts in a row gave no connection, or a connection without an answer."""
         self._not_before = 0.0
         self._failure = ""
         self._unheard = 0
@@ -86,7 +87,7 @@ class WireLink:
         return connection
 
     def _may_connect(self) -> bool:
-        """Whether a connection is being made. Begins to make one unless the link is closed or backs off."""
+        """Begins to connect, unless the link is closed or backs off. Returns whether a connection is being made."""
         if self._connecting is not None:
             return True
         ended, self._connection = self._connection, None

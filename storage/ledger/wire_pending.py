@@ -1,13 +1,14 @@
-"""Which request an answer belongs to: the adds and reads that one connection to a bookie has under way. No I/O.
+"""Finds the request that an answer belongs to. Holds the adds and reads that one connection to a bookie has under way.
+No I/O.
 
-Adds. What one `add_entries` call hands over is one group. Its `done` is called at once with ids that failed, and once
+Adds. The entries of one `add_entries` call are one group. Its `done` is called at once with ids that failed, and once
 with all others when all are stored. Answers usually come in order, so a group needs only the index of the next one; a
 group whose answers come in another order keeps a set of those that are missing from then on. An answer that nobody
 awaits is dropped, because it may be late.
 
 Reads of v2 carry no request id: an answer names ledger and entry only. So a fencing read must never be under way
-together with a plain one of the same entry, or the plain one's answer could be taken for the fence's before the fence
-is durable. `ReadTable.conflict` prevents it. Java's client lets any answer complete any of them.
+together with a plain one of the same entry, or the answer of the plain read could be mistaken for that of the fencing
+read before the fence is durable. `ReadTable.conflict` prevents it. Java's client lets any answer complete any of them.
 """
 
 from collections import deque
@@ -32,7 +33,7 @@ class PendingAdds:
         """Bytes of the entries."""
         self.deadline = deadline
         self.txn_id = txn_id
-        """In v3 the txnId of the first entry; those of the others follow it."""
+        """In v3 the txnId of the first entry; the other entries have the following ones."""
         self.left = len(ids)
         self._next = 0
         self._missing: set[int] | None = None
@@ -52,8 +53,8 @@ class PendingAdds:
         return index in self._missing if self._missing is not None else self._next <= index < len(self.ids)
 
     def run_at(self, index: int, count: int) -> int:
-        """Returns how many of the `count` entries from `index` on have consecutive ids and are still awaited. The one
-        at `index` is."""
+        """Returns how many of the `count` entries from `index` on have consecutive ids and are still awaited. The entry
+        at `index` is awaited."""
         ids = self.ids
         count = min(count, len(ids) - index)
         if type(ids) is not range or ids.step != 1 or self._missing is not None:
@@ -76,7 +77,7 @@ class PendingAdds:
             self.done(self.ids[index : index + count], rc)
 
     def finish(self) -> None:
-        """Tells the caller of the adds: all are answered, and those that did not fail are stored."""
+        """Called when all entries of the group are answered: reports those that did not fail as stored."""
         if self._failed is None:
             self.done(self.ids, EOK)
             return
@@ -85,7 +86,7 @@ class PendingAdds:
             self.done(stored, EOK)
 
     def give_up(self, rc: int) -> None:
-        """Expects no more answers: what is still awaited fails with `rc`, what was answered counts."""
+        """Gives up waiting: entries without an answer fail with `rc`; earlier answers count."""
         ids = self.ids
         awaited = self._missing if self._missing is not None else range(self._next, len(ids))
         answered = [index for index in range(len(ids)) if index not in awaited]
@@ -132,7 +133,7 @@ class AddTable:
         self.bytes += group.size
 
     def answered(self, ledger_id: int, first_entry_id: int, count: int, rc: int) -> None:
-        """In v2: `count` entries from `first_entry_id` on have the outcome `rc`."""
+        """Called in v2 when `count` entries from `first_entry_id` on were answered with `rc`."""
         groups = self._by_ledger.get(ledger_id)
         while count and groups:
             found = next(
@@ -169,7 +170,7 @@ class AddTable:
             del self._by_ledger[ledger_id]
 
     def answered_txns(self, txn_id: int, count: int, rc: int) -> None:
-        """In v3: `count` transactions from `txn_id` on have the outcome `rc`."""
+        """Called in v3 when `count` transactions from `txn_id` on were answered with `rc`."""
         by_txn = self._by_txn
         end = txn_id + count
         while txn_id < end:
@@ -185,7 +186,7 @@ class AddTable:
                 self._take(group, first - group.txn_id, txn_id - first, rc, None)
 
     def oldest(self) -> PendingAdds | None:
-        """Returns the group that waits longest for an answer, or None."""
+        """Returns the group that has waited longest for an answer, or None."""
         by_age = self._by_age
         while by_age and not by_age[0].left:
             by_age.popleft()
@@ -227,8 +228,8 @@ class Conflict(Enum):
     WAIT = "wait"
     """Another read of the entry is under way. It will be answered or time out; wait for that."""
     RECONNECT = "reconnect"
-    """The bookie still owes an answer that nobody awaits any more. It could be taken for the fence's, so a new
-    connection is needed."""
+    """The bookie still owes an answer that nobody awaits any more. It could be mistaken for the answer of the fencing
+    read, so a new connection is needed."""
 
 
 class ReplyFuture(Protocol):
@@ -276,14 +277,15 @@ class ReadTable:
         return Conflict.NONE
 
     def other_kind(self, ledger_id: int, entry_id: int, fencing: bool) -> ReadWait:
-        """Returns the read that Conflict.WAIT is about."""
+        """Returns the read for which a caller has to wait after Conflict.WAIT."""
         return next(w for w in self._waits[ledger_id, entry_id] if w.fencing != fencing and not w.abandoned)
 
     def put(self, ledger_id: int, entry_id: int, wait: ReadWait) -> None:
         self._waits.setdefault((ledger_id, entry_id), deque()).append(wait)
 
     def answered(self, ledger_id: int, entry_id: int) -> ReadWait | None:
-        """Returns the oldest read of this entry, which the answer belongs to, or None when there is none."""
+        """Called when a read of this entry is answered. Returns the oldest read of the entry, to which the answer
+        belongs, or None when there is none."""
         key = (ledger_id, entry_id)
         waits = self._waits.get(key)
         if waits is None:

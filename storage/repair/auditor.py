@@ -38,7 +38,7 @@ RETRY_SECONDS = 5.0
 
 
 class Auditor:
-    """The auditor of this process; made anew each time that its vote comes to lead."""
+    """The auditor of this process. A new one is made each time that the process's vote becomes the leader."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Auditor:
         await asyncio.gather(*(work() for _ in range(min(self._at_once, len(left)))))
 
     async def check_all_ledgers(self) -> int:
-        """Has a sample of every ledger's entries read from each of its bookies, and marks the ledgers that lack copies.
+        """Reads a sample of every ledger's entries from each of its bookies, and marks the ledgers that lack copies.
         Returns how many ledgers it marked.
 
         Waits while auto-recovery is switched off. Raises MetadataError, LedgerError, MalformedRecord.
@@ -198,8 +198,8 @@ class Auditor:
         return found
 
     async def _repeat(self, time_path: str, interval: int, check: Callable[[], Awaitable[int]]) -> None:
-        """Runs a check every `interval` seconds (0: never), counted from the time in its record at `time_path`: the
-        record outlives this auditor, so a new one does not begin from the start."""
+        """Runs a check every `interval` seconds (0: never), counted from the time in its record at `time_path`. The
+        record outlives this auditor, so that a new auditor goes on with the same interval."""
         if not interval:
             return
         while True:

@@ -28,7 +28,7 @@ async def current_auditor(store: MetadataStore) -> str | None:
 
 class AuditorElection:
     """One voter. `lead()` is the auditor's work: it is started when the vote becomes the first, and cancelled when the
-    vote goes away."""
+    vote's record disappears."""
 
     def __init__(self, store: MetadataStore, bookie_id: str, lead: Callable[[], Awaitable[None]]) -> None:
         self._store = store
@@ -42,8 +42,8 @@ class AuditorElection:
         self._session_is_over = True
 
     async def run(self) -> None:
-        """Takes part in the election until it is cancelled, then deletes its vote. Raises MetadataError, and what
-        `lead` raises."""
+        """Takes part in the election until it is cancelled, then deletes its vote. Raises MetadataError and the errors
+        of `lead`."""
         try:
             while True:
                 await self._stand()
@@ -53,7 +53,8 @@ class AuditorElection:
                     await self._store.delete(f"{records.ELECTION}/{self._vote}")
 
     async def _stand(self) -> None:
-        """Votes if there is no vote yet, looks where it stands, and does what follows until that changes."""
+        """Votes if there is no vote yet and finds the vote's place in line. Then leads or waits, until the place may
+        have changed."""
         if self._vote is None:
             create = self._store.create(
                 records.VOTE_PREFIX,

@@ -1,8 +1,8 @@
 """Auto-recovery in one process: it takes part in the auditor's election and heals ledgers, until it is stopped.
 
-When the ZooKeeper session expires, its vote and its locks go with it. Both parts are cancelled where they are, which is
-safe because each of their steps can be left and done again, and begin anew in the next session. Apache's daemon ends
-its process instead. Source: AutoRecoveryMain of BookKeeper 4.17.
+When the ZooKeeper session expires, its vote and its locks go with it. Both parts are cancelled, and begin again in the
+next session. That is safe because each of their steps can be broken off and repeated. Apache's daemon ends its process
+instead. Source: AutoRecoveryMain of BookKeeper 4.17.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def wall_clock_ms() -> int:
 
 class AutoRecovery:
     """The election and the replication worker of one process. The cluster and its metadata store belong to the caller;
-    inside a bookie they are of the bookie's own ZooKeeper session."""
+    inside a bookie they use the bookie's own ZooKeeper session."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class AutoRecovery:
         self._election: AuditorElection | None = None
         self.worker: ReplicationWorker | None = None
         self.auditor: Auditor | None = None
-        """Not None while this process is the cluster's auditor."""
+        """The auditor while this process is the cluster's auditor, else None."""
 
     async def start(self) -> None:
         """Starts both parts. Call it once. Raises MetadataError, and MalformedRecord when the under-replication records
@@ -67,7 +67,7 @@ class AutoRecovery:
         self._begin()
 
     async def stop(self) -> None:
-        """Ends both parts, which give their vote and their locks back. Idempotent."""
+        """Ends both parts, which delete their vote and their locks. Idempotent."""
         if self._cancel_session is not None:
             self._cancel_session()
         tasks, self._tasks = self._tasks, []
@@ -95,8 +95,8 @@ class AutoRecovery:
     async def _keep_up(
         self, part: Callable[[], Coroutine[Any, Any, None]], name: str, former: list[asyncio.Task[None]]
     ) -> None:
-        """Runs a part again and again, whatever it fails with. `former`: the tasks of the session before, which are
-        ended first."""
+        """Runs a part for ever, and starts it again after every failure. First ends the tasks in `former`, which belong
+        to the previous session."""
         await _end(former)
         while True:
             try:

@@ -22,7 +22,7 @@ class AutoRecoveryConfig:
     """auditorLedgerVerificationPercentage: which share of a bookie's entries of a fragment, in percent, is read besides
     the first and the last."""
     auditor_max_number_of_concurrent_open_ledger_operations: int = 64
-    """auditorMaxNumberOfConcurrentOpenLedgerOperations: how many ledgers the auditor looks at at once. Apache 500."""
+    """auditorMaxNumberOfConcurrentOpenLedgerOperations: how many ledgers the auditor checks at once. Apache 500."""
     min_num_racks_per_write_quorum: int = 2
     """minNumRacksPerWriteQuorum: over how many racks the placement check expects each write set to be spread."""
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 class ChangeSignal:
     """Counts changes, and wakes those who wait for one. All calls come from one event loop.
 
-    Whoever waits reads `count` first, then looks for work, and if there is none awaits `after(count)`: a change that
-    came during the look has raised the count, so that `after` returns at once.
+    A waiting task first reads `count`, then looks for work, and if there is none awaits `after(count)`. A change that
+    came meanwhile has raised the count, so that `after` returns at once.
     """
 
     def __init__(self) -> None:

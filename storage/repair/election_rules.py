@@ -1,4 +1,4 @@
-"""Who is the cluster's auditor: the bookie whose vote has the lowest number. No I/O.
+"""Decides which bookie is the cluster's auditor: the one whose vote has the lowest number. No I/O.
 
 Votes are ephemeral sequential records. Each voter watches only the vote before its own, so that the end of one vote
 wakes one voter and not all of them. Source: ZkLedgerAuditorManager of BookKeeper 4.17.
@@ -12,7 +12,7 @@ VOTE = "V_"
 
 
 class VoteStanding(Enum):
-    """What a voter's own vote means at a look at all votes."""
+    """What all votes together mean for one voter."""
 
     LEADER = "leader"
     WAITING = "waiting"
@@ -25,12 +25,12 @@ class PlaceInLine(NamedTuple):
 
     standing: VoteStanding
     watch: str | None = None
-    """The name of the vote to watch: the leader watches its own, a waiting voter the one before its own."""
+    """The name of the vote to watch: the leader watches its own vote, a waiting voter the vote before its own."""
 
 
 def place_in_line(votes: Sequence[str], mine: str) -> PlaceInLine:
-    """Returns where the vote `mine` stands. `votes`: the names of all records below the election's, in any order; names
-    that are no votes are passed over."""
+    """Returns the place of the vote `mine`. `votes` holds the names of all records below the election's, in any order;
+    names that are not those of votes are ignored."""
     line = sorted((vote for vote in votes if is_vote(vote)), key=number_of)
     if mine not in line:
         return PlaceInLine(VoteStanding.GONE)

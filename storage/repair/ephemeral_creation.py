@@ -15,14 +15,15 @@ from magnetar.metadata.store import Created
 log = logging.getLogger(__name__)
 
 _undoing: set[asyncio.Task[None]] = set()
-"""asyncio keeps only weak references to tasks, and nobody awaits these."""
+"""The tasks that undo creations. They are kept here because nobody awaits them, and asyncio keeps only weak references
+to tasks."""
 
 
 async def created_or_undone(create: Coroutine[Any, Any, Created], undo: Callable[[str], Awaitable[None]]) -> Created:
     """Awaits a creation and returns what it created.
 
-    When the caller is cancelled meanwhile, the request may be on its way already. The record that it still makes is
-    handed to `undo` by its path.
+    When the caller is cancelled meanwhile, the request may be on its way already. If the request still creates the
+    record, `undo` is called with the record's path.
     """
     creating = asyncio.ensure_future(create)
     try:
@@ -33,7 +34,7 @@ async def created_or_undone(create: Coroutine[Any, Any, Created], undo: Callable
 
 
 def _came_late(undo: Callable[[str], Awaitable[None]], creating: "asyncio.Task[Created]") -> None:
-    """Called when the creation of a cancelled caller ended: undoes it if it made a record."""
+    """Called when a creation whose caller was cancelled has ended: undoes it if it created a record."""
     if creating.cancelled() or creating.exception() is not None:
         return
     task = asyncio.ensure_future(_undo(undo, creating.result().path))

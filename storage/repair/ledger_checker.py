@@ -34,8 +34,8 @@ class OpenedLedger(NamedTuple):
 
     ledger: VersionedMetadata
     last_add_confirmed: int
-    """A closed ledger's last entry id. For an open ledger it is the highest LAC that its bookies tell, or the entry
-    before its last fragment when too few bookies answer: what stands before a fragment is confirmed."""
+    """A closed ledger's last entry id. For an open ledger it is the highest LAC that its bookies report, or, if too few
+    bookies answer, the entry before its last fragment, because all entries before a fragment are confirmed."""
     reader: ReplicaReader
     master_key: bytes
 
@@ -52,7 +52,8 @@ class LedgerChecker:
     """Opens ledgers without fencing them, and asks their bookies for a sample of what they should hold."""
 
     def __init__(self, cluster: BookKeeperCluster, *, percentage: int = 0) -> None:
-        """`percentage`: which share of a bookie's entries of a fragment is read besides its first and its last one."""
+        """`percentage` is the share of a bookie's entries of a fragment that is read in addition to the first and the
+        last one."""
         self._cluster = cluster
         self._percentage = percentage
         self._limit = asyncio.Semaphore(READS_AT_ONCE)
@@ -80,7 +81,7 @@ class LedgerChecker:
     async def check(self, opened: OpenedLedger) -> list[DamagedFragment]:
         """Returns the fragments that lack copies, each with the bookies that should have had them.
 
-        A LedgerError is never raised: a bookie that does not answer counts as one without its copies.
+        Never raises LedgerError: a bookie that does not answer counts as one without its copies.
         """
         fragments = opened.fragments
         found = await asyncio.gather(
@@ -101,7 +102,7 @@ class LedgerChecker:
     async def _is_missing(self, opened: OpenedLedger, fragment: LedgerFragment, index: int) -> bool:
         """Returns whether the member at `index` lacks its copies of a fragment.
 
-        A bookie that is not registered lacks them without being asked. A registered one that should hold no entry of
+        An unregistered bookie counts as lacking them and is not asked. A registered bookie that should hold no entry of
         the fragment lacks nothing.
         """
         bookie = fragment.members[index]
@@ -119,8 +120,8 @@ class LedgerChecker:
     async def _read(self, opened: OpenedLedger, bookie: str, entry_id: int) -> None:
         """Reads one entry from one bookie. Raises LedgerError when the bookie has no good copy or does not answer.
 
-        A bookie that is only busy is asked again. Taking it for one without copies would have them copied, which would
-        make it, and others, busier still.
+        A busy bookie is asked again. If it counted as one without copies, its entries would be copied, which would make
+        it and other bookies still busier.
         """
         for _ in range(BUSY_TRIES - 1):
             try:

@@ -1,4 +1,4 @@
-"""When the auditor looks for ledgers of lost bookies. No I/O, no clock: times are seconds of any steady clock.
+"""Decides when the auditor looks for ledgers of lost bookies. No I/O, no clock: times are seconds of any steady clock.
 
 A bookie is lost when it was registered and is not any more. The audit is due at once when no recovery delay is set or
 when more than one bookie is lost, else after the delay, unless the bookie comes back before. Source:
@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable
 
 
 class LostBookies:
-    """Keeps which bookies are lost (`lost`), and when the next audit is due (`due`; None when nothing asks for one)."""
+    """Keeps the lost bookies (`lost`), and the time of the next audit (`due`; None when no audit is needed)."""
 
     __slots__ = ("_delay", "_known", "due", "lost")
 
     def __init__(self, known: Iterable[str], delay: float) -> None:
-        """`known`: the bookies that should be registered. `delay`: lostBookieRecoveryDelay in seconds."""
+        """`known` holds the bookies that should be registered; `delay` is lostBookieRecoveryDelay in seconds."""
         self._known = set(known)
         self._delay = delay
         self.lost: set[str] = set()
@@ -47,12 +47,12 @@ class LostBookies:
         self._delay = delay
 
     def ask(self, now: float) -> None:
-        """Asks for the periodic audit now. It is put off when the delay of a lost bookie is running: the audit would
-        mark that bookie's ledgers, and so cut the delay short."""
+        """Asks for the periodic audit now. The audit is postponed while the delay of a lost bookie is running, because
+        it would mark that bookie's ledgers before the delay is over."""
         if self.due is None:
             self.due = now
 
     def audited(self) -> None:
-        """Forgets the lost bookies and the due time: an audit has begun, and it looks at all bookies."""
+        """Called when an audit has begun, which looks at all bookies: forgets the lost bookies and the due time."""
         self.lost.clear()
         self.due = None

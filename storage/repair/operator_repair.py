@@ -1,4 +1,5 @@
-"""What an operator asks for with `magnetar bk`: copy away what some bookies hold, or retire a bookie.
+"""The repairs that an operator starts with `magnetar bk`: copying the entries of some bookies to others, or retiring a
+bookie.
 
 `recover_bookies` copies by itself, without marks; `decommission` marks the ledgers and waits for auto-recovery. Source:
 BookKeeperAdmin.recoverBookieData and decommissionBookie of BookKeeper 4.17.
@@ -31,15 +32,15 @@ class BookieIsUp(Exception):
 
 @dataclass(slots=True)
 class RecoveryOutcome:
-    """What `recover_bookies` did."""
+    """The result of `recover_bookies`."""
 
     ledgers: int = 0
     """How many ledgers named one of the bookies."""
     copied: Copied = field(default_factory=Copied)
     skipped_open: list[int] = field(default_factory=list)
-    """The ledgers that were left as they are, wholly or in part, because they are open."""
+    """The open ledgers that were not repaired, or only in part."""
     failed: dict[int, str] = field(default_factory=dict)
-    """The ledgers that failed, and why."""
+    """The ledgers that failed, with the reasons."""
 
 
 async def ledgers_naming(
@@ -66,7 +67,8 @@ async def recover_bookies(
     skip_open: bool,
     progress: Callable[[int, int], None] = no_progress,
 ) -> RecoveryOutcome:
-    """Replaces the bookies in the given ledgers by others, which get copies of what the bookies should hold.
+    """Replaces the bookies in the given ledgers by others, which get copies of the entries that the bookies should
+    hold.
 
     An open ledger whose last fragment names one of the bookies is recovered first, which ends its writer; with
     `skip_open` it is left as it is. A ledger that fails is noted in the outcome, and the others go on. `progress` is

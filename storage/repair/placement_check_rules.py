@@ -1,4 +1,4 @@
-"""Whether the ensembles of a ledger are spread over as many racks as the configuration asks for. No I/O.
+"""Checks whether the ensembles of a ledger are spread over as many racks as the configuration asks for. No I/O.
 
 Source: RackawareEnsemblePlacementPolicy.isEnsembleAdheringToPlacementPolicy of BookKeeper 4.17.
 """
@@ -10,8 +10,9 @@ from pulsar_proto.records.ledger_record import LedgerMetadata
 
 
 def is_spread(members: Sequence[str], write_quorum: int, racks: Mapping[str, str], racks_min: int) -> bool:
-    """Returns whether every write set of the ensemble has bookies in `racks_min` racks, or each in another rack when
-    the write quorum is smaller than that. `racks`: rack by bookie; a bookie without one counts as in DEFAULT_RACK."""
+    """Returns whether every write set of the ensemble has bookies in `racks_min` racks, or, if the write quorum is
+    smaller than that, whether each bookie is in a rack of its own. `racks` maps bookies to racks; a bookie that is not
+    in it counts as in DEFAULT_RACK."""
     wanted = min(racks_min, write_quorum)
     size = len(members)
     return all(

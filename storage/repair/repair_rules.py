@@ -1,4 +1,4 @@
-"""What auto-recovery decides about ledgers and time. No I/O, no clock.
+"""The decisions of auto-recovery about ledgers and time. No I/O, no clock.
 
 Source: LedgerChecker, LedgerFragment, ReplicationWorker and Auditor of BookKeeper 4.17.
 """
@@ -15,7 +15,8 @@ from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.records.ledger_record import LedgerMetadata
 
 PASSING_FAILURES = (LedgerError, MetadataError, MalformedRecord, OSError)
-"""What audits and healings fail with through bookies, ZooKeeper or a damaged record: it is logged and tried again."""
+"""The errors of audits and healings that come from bookies, ZooKeeper or a damaged record. They are logged, and the
+work is tried again."""
 
 
 class LedgerFragment(NamedTuple):
@@ -26,7 +27,8 @@ class LedgerFragment(NamedTuple):
     last: int
     members: tuple[str, ...]
     is_closed: bool
-    """True when no writer adds to it any more and all its entries are confirmed: only then it may be copied."""
+    """Whether no writer adds to the fragment any more and all its entries are confirmed. Only such a fragment may be
+    copied."""
 
 
 class DamagedFragment(NamedTuple):
@@ -34,7 +36,7 @@ class DamagedFragment(NamedTuple):
 
     fragment: LedgerFragment
     missing: Mapping[int, str]
-    """The bookies without their copies, by their index in the ensemble."""
+    """The bookies that lack their copies: index in the ensemble -> bookie."""
 
 
 def fragments_of(metadata: LedgerMetadata, last_add_confirmed: int) -> list[LedgerFragment]:
@@ -96,9 +98,9 @@ def targets_of(
     """Chooses a bookie that gets the copies of each missing member: index in the ensemble -> bookie. Members for which
     there is no bookie are left out.
 
-    `placed` is the ensemble as the placement policy would have it: at the index of a missing member stands the bookie
-    that replaces it, or the member itself when no other one is left. In that case the member gets its copies again if
-    it is `writable`, since it may have lost only some entries. Bookies of `without` are never chosen.
+    `placed` is the ensemble as the placement policy would have it: at the index of a missing member it has the bookie
+    that replaces it, or the member itself when no other bookie is left. In that case the member gets its copies again
+    if it is `writable`, since it may have lost only some entries. Bookies in `without` are never chosen.
     """
     targets = {}
     for index, bookie in damaged.missing.items():
@@ -115,8 +117,9 @@ def with_replaced(
     """Returns the ledger's record after the fragment that begins at `first` was copied, or None when the record names
     the new members already. `changes`: index in the ensemble -> (old member, new member).
 
-    Raises MetadataVersion when somebody else changed the fragment meanwhile: it is gone, another bookie took the place
-    of the old member, or the new one has another place in the ensemble. The copies were in vain then.
+    Raises MetadataVersion when somebody else changed the fragment meanwhile: the fragment does not exist any more,
+    another bookie replaced the old member, or the new member has another index in the ensemble. The copies are useless
+    in that case.
     """
     position = next((n for n, (start, _) in enumerate(metadata.ensembles) if start == first), None)
     if position is None:
@@ -138,7 +141,7 @@ def with_replaced(
 
 
 class NextStep(Enum):
-    """What becomes of a ledger that a worker has locked and healed as far as it could."""
+    """The next step for a ledger that a worker has locked and healed as far as it could."""
 
     DONE = "done"
     AWAIT_WRITER = "await writer"
@@ -158,8 +161,8 @@ def fragments_naming(fragments: Sequence[LedgerFragment], bookies: Collection[st
 
 
 def next_step(metadata: LedgerMetadata, damaged: Sequence[DamagedFragment], registered: Collection[str]) -> NextStep:
-    """Says what becomes of a ledger after a look at it. `damaged`: the fragments that still lack copies; `registered`:
-    the bookies that are up, writable or not."""
+    """Decides the next step for a ledger that was checked. `damaged` holds the fragments that still lack copies;
+    `registered` the bookies that are up, writable or not."""
     open_end = not metadata.is_closed and not registered_all(metadata.last_ensemble[1], registered)
     if open_end or any(not one.fragment.is_closed for one in damaged):
         return NextStep.AWAIT_WRITER
@@ -171,8 +174,8 @@ def registered_all(members: Collection[str], registered: Collection[str]) -> boo
 
 
 def delay_to_check(interval: int, last_ms: int | None, now_ms: int) -> float:
-    """Returns the seconds until a periodic check is due that last ended at `last_ms` (None when it never ran), in this
-    auditor or in an earlier one. A time in the future, which a wrong clock wrote, makes the check due at once."""
+    """Returns the seconds until a periodic check is due. `last_ms` is when it last ended, in this auditor or an earlier
+    one; None when it never ran. If that time is in the future, because a clock was wrong, the check is due at once."""
     if last_ms is None or last_ms > now_ms:
         return 0.0
     return max(0.0, interval - (now_ms - last_ms) / 1000)
@@ -189,7 +192,8 @@ class CopyPacer:
         self._free_at = 0.0
 
     def spend(self, size: int, now: float) -> float:
-        """Returns how many seconds to wait after `size` bytes were copied. `now`: seconds of any steady clock."""
+        """Returns how many seconds to wait after `size` bytes were copied. `now` is a time in seconds of any steady
+        clock."""
         if self._rate <= 0:
             return 0.0
         self._free_at = max(self._free_at, now) + size / self._rate

@@ -7,9 +7,9 @@
        lock kept for the grace period, then the          lock kept for a pause that doubles with each
        ledger is recovered, which ends its writer        failure, then released: any worker may try again
 
-The mark is deleted only in the version that it had when the ledger was locked: an auditor that marked the ledger again
-meanwhile is heard. A lock that is kept although nothing is done keeps all workers from storming the ledger. Source:
-ReplicationWorker of BookKeeper 4.17.
+The mark is deleted only in the version that it had when the ledger was locked: so a mark that an auditor wrote again
+meanwhile stays. A worker keeps the lock during a pause, so that the other workers do not try the same ledger again and
+again. Source: ReplicationWorker of BookKeeper 4.17.
 """
 
 import asyncio
@@ -30,9 +30,10 @@ from pulsar_proto.backoff import backoff
 log = logging.getLogger(__name__)
 
 HELD_MAX = 1_000
-"""How many ledgers one worker keeps locked without working on them; at the limit it takes no further ones."""
+"""How many ledgers one worker keeps locked without working on them; at the limit it locks no further ledgers."""
 FAILURES_REMEMBERED_MAX = 10_000
-"""For how many ledgers a worker remembers the failures; at the limit it forgets all, and their pauses begin anew."""
+"""For how many ledgers a worker remembers the failures. At the limit it forgets all of them, and the pauses begin again
+with the shortest one."""
 
 
 class ReplicationWorker:
@@ -56,8 +57,8 @@ class ReplicationWorker:
         """How many ledgers were healed and their marks deleted."""
 
     def session_ended(self) -> None:
-        """Called when the ZooKeeper session has expired. All locks went with it, so none is released any more: a lock
-        of the same name may be another worker's by now."""
+        """Called when the ZooKeeper session has expired. All locks went with it, so the worker releases none of them: a
+        lock of the same name may belong to another worker by now."""
         self._session_is_over = True
 
     async def run(self) -> None:
@@ -96,8 +97,8 @@ class ReplicationWorker:
         return await self._book.lock_any(self._holder, self._cluster.rng)
 
     async def _take(self, locked: LockedLedger) -> None:
-        """Tries once to heal a ledger. If it is not healed then, a task of its own keeps the lock and tries again, so
-        that this worker can go on with another ledger. When it is cancelled, `run` releases the lock."""
+        """Tries once to heal a ledger. If that fails, a separate task keeps the lock and tries again, so that this
+        worker can go on with another ledger. When this call is cancelled, `run` releases the lock."""
         self._locked[locked.ledger_id] = locked
         step = await self._try(locked)
         if step is NextStep.DONE:
@@ -109,7 +110,7 @@ class ReplicationWorker:
 
     async def _try(self, locked: LockedLedger, *, recover: bool = False) -> NextStep:
         """Heals a ledger and deletes its mark if nothing is missing any more; every failure is logged and counts as
-        RETRY. `recover`: a ledger whose writer did not replace a lost bookie is recovered first."""
+        RETRY. With `recover`, a ledger whose writer did not replace a lost bookie is recovered first."""
         ledger_id = locked.ledger_id
         try:
             if recover:
@@ -132,7 +133,8 @@ class ReplicationWorker:
         return NextStep.RETRY
 
     async def _heal(self, ledger_id: int) -> NextStep:
-        """Copies what is missing of the closed fragments, and says from a second look what becomes of the ledger."""
+        """Copies the missing entries of the closed fragments, checks the ledger again, and returns the next step for
+        it."""
         opened = await self._checker.open(ledger_id)
         damaged = await self._checker.check(opened)
         if any(one.fragment.is_closed for one in damaged):
@@ -143,8 +145,8 @@ class ReplicationWorker:
 
     async def _hold(self, locked: LockedLedger, step: NextStep) -> None:
         """Keeps the lock of a ledger that could not be healed at once. After the grace period for a writer it tries
-        once more, with recovery. If that fails too, it keeps the lock for a pause, and leaves the rest to whichever
-        worker locks the ledger next."""
+        once more, with recovery. If that fails too, it keeps the lock for a pause, and leaves the rest to the next
+        worker that locks the ledger."""
         if step is NextStep.AWAIT_WRITER:
             await asyncio.sleep(self._config.open_ledger_rereplication_grace_period / 1000)
             step = await self._try(locked, recover=True)
@@ -175,15 +177,15 @@ class ReplicationWorker:
             await self._cluster.bookkeeper.open_ledger(ledger_id, password=metadata.password or b"")
 
     async def _release(self, locked: LockedLedger) -> None:
-        """Releases a lock, trying until it succeeds: a lock that stayed would keep all workers from the ledger for as
-        long as the session lives."""
+        """Releases a lock, and repeats that until it succeeds, because a remaining lock would keep all workers from the
+        ledger as long as the session lives."""
         while True:
             if await self._released(locked):
                 return
             await asyncio.sleep(self._config.rw_rereplicate_backoff_ms / 1000)
 
     async def _released(self, locked: LockedLedger) -> bool:
-        """Tries once to release a lock; True when it is not ours any more."""
+        """Tries once to release a lock. Returns True when the lock is not ours any more."""
         if locked.ledger_id not in self._locked or self._session_is_over:
             return True
         try:

@@ -1,8 +1,8 @@
-"""Copies what is missing of a ledger to other bookies, and writes these bookies into the ledger's record.
+"""Copies the entries of a ledger that lack copies to other bookies, and writes these bookies into the ledger's record.
 
 Entries are copied byte for byte as they were read; Apache's worker packs them again with its own LAC. The record is
 written only when every target has stored every entry of the fragment durably, and by compare-and-set on the fragment's
-members: a worker that stops in between leaves copies that nobody names, and the next worker copies again. Source:
+members: a worker that stops in between leaves copies that no record names, and the next worker copies again. Source:
 LedgerFragmentReplicator of BookKeeper 4.17.
 """
 
@@ -58,7 +58,7 @@ class Replicator:
     ) -> Copied:
         """Heals those of the damaged fragments that are closed. No copy goes to the bookies of `without`.
 
-        A fragment that fails does not keep the others from being tried; the first LedgerError is raised in the end.
+        A fragment that fails does not keep the others from being tried; the first LedgerError is raised at the end.
         """
         copied = Copied()
         failure: LedgerError | None = None
@@ -152,10 +152,10 @@ class Replicator:
     async def _read_striped(
         self, opened: OpenedLedger, fragment: LedgerFragment, targets: Mapping[int, str], first: int, last: int
     ) -> tuple[dict[int, bytes], int]:
-        """Reads those entries from `first` to `last` that any target must have. Returns them by entry id, and the entry
-        to go on with, which is not behind `last` when BATCH_BYTES_MAX was reached.
+        """Reads the entries from `first` to `last` that any target must have. Returns them by entry id, and the id of
+        the entry to go on with. That id is at most `last` if BATCH_BYTES_MAX was reached.
 
-        In a striped ledger neighbouring entries are on different bookies, so single reads, some at once, take the place
+        In a striped ledger neighbouring entries are on different bookies, so several single reads run at once instead
         of one read of a run.
         """
         metadata = opened.metadata
@@ -173,7 +173,7 @@ class Replicator:
         return entries, last + 1
 
     async def _add(self, opened: OpenedLedger, targets: Mapping[int, str], entries: Mapping[int, bytes]) -> None:
-        """Sends each target those of the entries that it must have; returns when all of them are durable there."""
+        """Sends each target the entries that it must have, and returns when all of them are durable on all targets."""
         if not entries:
             return
         metadata = opened.metadata

@@ -18,7 +18,8 @@ from pulsar_proto.records import underreplication_record as records
 from pulsar_proto.records.underreplication_record import UnderreplicatedLedger
 
 MARK_ATTEMPTS_MAX = 100
-"""So often `mark` tries its compare-and-set on one mark: all workers and auditors of a cluster may write it at once."""
+"""How often `mark` tries its compare-and-set on one mark, which all workers and auditors of a cluster may write at
+once."""
 
 
 class ReplicationDisabled(Exception):
@@ -30,7 +31,7 @@ class LockedLedger(NamedTuple):
 
     ledger_id: int
     mark_version: int
-    """The version that the mark had when the ledger was locked: only in this version it may be deleted."""
+    """The version that the mark had when the ledger was locked: the mark may be deleted only in this version."""
 
 
 class Underreplication:
@@ -82,8 +83,8 @@ class Underreplication:
         return None if record is None else UnderreplicatedLedger.parse(record.value)
 
     async def marked(self, rng: Random | None = None) -> AsyncIterator[int]:
-        """Yields the marked ledgers as they are found: in the order of their ids, or in a random order with `rng`, so
-        that the workers of a cluster do not all try the same ledger first."""
+        """Yields the marked ledgers in the order of their ids, or, with `rng`, in a random order, so that the workers
+        of a cluster do not all try the same ledger first."""
         pending = [records.LEDGERS]
         while pending:
             path = pending.pop()
@@ -100,8 +101,8 @@ class Underreplication:
                     yield ledger_id
 
     async def forget(self, ledger_id: int, mark_version: int | None = None) -> None:
-        """Deletes a ledger's mark, and the parents that this leaves empty. A mark whose version is not `mark_version`
-        (None: any version) stays."""
+        """Deletes a ledger's mark, and the parents that become empty. The mark stays if its version is not
+        `mark_version`; None stands for any version."""
         path = records.mark_path(ledger_id)
         try:
             await self._store.delete(path, mark_version)
