@@ -20,6 +20,7 @@ from magnetar.server.security.operations import TopicOperation
 from magnetar.server.security.principals import Principal
 from magnetar.server.security.tls_provider import common_name_of
 from magnetar.server.web.calls import STATUS_OF, Refusal
+from magnetar.server.websocket.in_flight_bytes import InFlightBytes
 from magnetar.server.websocket.session import MakeSession
 from magnetar.server.websocket.websocket_client import GOING_AWAY, WebSocketClient
 from magnetar.server.websocket.websocket_path_rules import (
@@ -85,6 +86,7 @@ class WebSocketService:
         self.broker = broker
         self.settings = settings
         self._sockets_max = settings.web_socket_max_connections or max(1, connections_max // 2)
+        self.in_flight = InFlightBytes(broker.limits.max_message_publish_buffer_size_in_mb << 20)
         self._sockets: dict[WebSocketClient, SocketPath] = {}
         self._ticking: asyncio.TimerHandle | None = None
         self._is_closed = False

@@ -1,14 +1,25 @@
 """A server in this process whose WebSockets are opened."""
 
+import asyncio
+import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import count as numbers
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import orjson
 
-from tests.server.web.web_scene import SECONDS_MAX, Web, running
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.payload import body, parse_metadata
+from tests.server.fakes import command
+from tests.server.web.web_scene import Web, running
+from tests.server.wire_client import Client, flow
+
+SECONDS_MAX = 20
+
+_numbers = numbers()
 
 TOPIC = "persistent/public/default/ws"
 
@@ -48,9 +59,11 @@ class Sockets:
         return f"{self.web.server.web_url}/ws/v2/{path}"
 
     @asynccontextmanager
-    async def open(self, path: str, headers: Mapping[str, str] | None = None) -> AsyncIterator[Socket]:
+    async def open(
+        self, path: str, headers: Mapping[str, str] | None = None, *, autoping: bool = True
+    ) -> AsyncIterator[Socket]:
         """`path` follows /ws/v2/."""
-        async with self.web.session.ws_connect(self.url(path), headers=headers, autoping=False) as inner:
+        async with self.web.session.ws_connect(self.url(path), headers=headers, autoping=autoping) as inner:
             yield Socket(inner)
 
     async def refused(self, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
@@ -67,3 +80,32 @@ async def sockets(folder: Path, **settings: str) -> AsyncIterator[Sockets]:
     """`settings` are keys of broker.conf."""
     async with running(folder, **settings) as web:
         yield Sockets(web)
+
+
+async def stored(scene: Sockets, topic: str, count: int) -> list[tuple[pb.MessageIdData, pb.MessageMetadata, bytes]]:
+    """The first `count` entries of a topic as a consumer of the client port gets them: id, metadata and body."""
+    client = await Client.connect(int(scene.web.server.broker_url.rpartition(":")[2]))
+    client.say(
+        command(
+            "SUBSCRIBE",
+            "subscribe",
+            topic=topic,
+            subscription=f"all-{next(_numbers)}",
+            subType=pb.CommandSubscribe.Exclusive,
+            consumer_id=1,
+            request_id=1,
+            initialPosition=pb.CommandSubscribe.Earliest,
+        )
+    )
+    assert (await client.answer()).type == pb.BaseCommand.SUCCESS
+    client.say(flow(10_000))
+    found: list[tuple[pb.MessageIdData, pb.MessageMetadata, bytes]] = []
+    async with asyncio.timeout(SECONDS_MAX):
+        while len(found) < count:
+            total, size = struct.unpack(">II", await client.reader.readexactly(8))
+            rest = await client.reader.readexactly(total - 4)
+            made = pb.BaseCommand.FromString(rest[:size])
+            if made.type == pb.BaseCommand.MESSAGE:
+                found.append((made.message.message_id, parse_metadata(rest[size:]), body(rest[size:])))
+    client.writer.close()
+    return found

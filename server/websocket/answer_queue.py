@@ -1,0 +1,58 @@
+"""The answers to one socket's texts, in the order in which the texts came.
+
+Messages of different partitions are stored in any order, and a text that makes no sense is judged at once; the answers
+wait for those before them. So a client that sends without contexts knows which answer is whose.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+
+class Answer:
+    """The answer to one text; `text` is None until it is known."""
+
+    __slots__ = ("context", "size_bytes", "text")
+
+    def __init__(self) -> None:
+        self.context: str | None = None
+        self.size_bytes = 0
+        """Bytes of the message that waits to be stored."""
+        self.text: bytes | None = None
+
+
+class AnswerQueue:
+    """The answers that were not given yet."""
+
+    __slots__ = ("_answers", "_say", "size_bytes")
+
+    def __init__(self, say: Callable[[bytes], None]) -> None:
+        self._say = say
+        self._answers: deque[Answer] = deque()
+        self.size_bytes = 0
+        """Bytes of the messages that wait to be stored."""
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def begin(self) -> Answer:
+        """Called for each text."""
+        answer = Answer()
+        self._answers.append(answer)
+        return answer
+
+    def waits(self, answer: Answer, context: str | None, size_bytes: int) -> None:
+        """The answer's message goes to the log."""
+        answer.context = context
+        answer.size_bytes = size_bytes
+        self.size_bytes += size_bytes
+
+    def give(self, answer: Answer, text: bytes) -> None:
+        """Says the answer as soon as all before it were said. A second answer to the same text is dropped."""
+        if answer.text is not None:
+            return
+        answer.text = text
+        self.size_bytes -= answer.size_bytes
+        answers = self._answers
+        while answers and (said := answers[0].text) is not None:
+            answers.popleft()
+            self._say(said)

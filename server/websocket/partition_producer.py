@@ -1,0 +1,273 @@
+"""One producer of a socket on one topic: a partition, or a topic without partitions.
+
+It keeps what was sent until it is answered. When the topic closes the producer (it is unloaded, moved or fenced), the
+producer comes back by itself and sends again what was not answered, as the Java client does (ProducerImpl.
+connectionClosed, resendMessages). What can only fail again ends the socket.
+
+    ATTACHED ── CLOSE_PRODUCER ──▶ RETURNING ── add_producer ──▶ ATTACHED
+        └────────────── closed, or an error that stays ──────────▶ ENDED
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.server.security.operations import TopicOperation
+from magnetar.server.websocket.answer_queue import Answer
+from magnetar.server.websocket.json_message_rules import message_id_text
+from magnetar.server.websocket.producer_options_rules import ProducerOptions
+from pulsar_proto.errors import (
+    AuthenticationFault,
+    AuthorizationFault,
+    IncompatibleSchema,
+    InvalidTopicName,
+    NotAllowed,
+    ProducerFenced,
+    PulsarError,
+    QuotaExceeded,
+    ServiceNotReady,
+    TopicNotFound,
+    TopicTerminated,
+)
+from pulsar_proto.ids import signed64
+from pulsar_proto.names import TopicName
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar.server.topics.publishing.producer import Producer
+    from magnetar.server.websocket.websocket_client import WebSocketClient
+
+log = logging.getLogger(__name__)
+
+LASTING_FAULTS = (
+    AuthenticationFault,
+    AuthorizationFault,
+    IncompatibleSchema,
+    InvalidTopicName,
+    NotAllowed,
+    ProducerFenced,
+    TopicNotFound,
+    TopicTerminated,
+)
+"""Errors with which a producer does not come back."""
+
+FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 5.0
+"""The pauses between two attempts to come back grow from the first to the second."""
+
+
+class ProducerState(Enum):
+    ATTACHED = "attached"
+    RETURNING = "returning"
+    ENDED = "ended"
+
+
+class Sent(NamedTuple):
+    """An entry that was sent: one message, or a batch of which each message has an answer."""
+
+    send: pb.CommandSend
+    payload: bytes
+    answers: list[Answer]
+    began_s: float
+
+
+class Outcome(NamedTuple):
+    """What became of one message: its id, or the text of the error."""
+
+    answer: Answer
+    message_id: str
+    fault: str = ""
+
+
+class PartitionProducer:
+    """The owner calls `open` once, then `send` and `flush`, hands over the frames of this producer, and calls `close`
+    once. `settle` is called with what became of messages, in the order in which they were stored, and `lost` when the
+    producer ends for an error that stays."""
+
+    def __init__(
+        self,
+        client: "WebSocketClient",
+        topic: TopicName,
+        producer_id: int,
+        options: ProducerOptions,
+        settle: Callable[[list[Outcome]], None],
+        lost: Callable[[PulsarError], None],
+    ) -> None:
+        self.topic = topic
+        self.name = options.producer_name
+        self.next_sequence_id = 0
+        self._client = client
+        self._producer_id = producer_id
+        self._options = options
+        self._settle = settle
+        self._lost = lost
+        self._state = ProducerState.RETURNING
+        self._producer: Producer | None = None
+        self._epoch = 0
+        self._unsent: list[Sent] = []
+        """Entries that go to the log at the end of this turn of the event loop."""
+        self._pending: dict[int, Sent] = {}
+        """Entries without an answer, by the first sequence id, in their order; those in `_unsent` are among them."""
+        self._is_scheduled = False
+
+    def __str__(self) -> str:
+        return f"producer {self.name} of {self.topic}"
+
+    async def open(self, name: str) -> None:
+        """Attaches the producer under a name; an empty name asks the broker for one. Raises PulsarError."""
+        self.name = name
+        producer = await self._attach()
+        if self._state is ProducerState.ENDED or producer.is_closed:
+            producer.close()
+            raise ServiceNotReady("The producer was closed while it was created")
+        self._producer, self.name = producer, producer.name
+        first = self._options.initial_sequence_id
+        self.next_sequence_id = (producer.last_sequence_id if first is None else first) + 1
+        self._state = ProducerState.ATTACHED
+
+    async def _attach(self) -> "Producer":
+        command = pb.CommandProducer(
+            topic=self.topic.full,
+            producer_id=self._producer_id,
+            request_id=0,
+            producer_name=self.name,
+            user_provided_producer_name=bool(self._options.producer_name),
+            encrypted=bool(self._options.encryption_keys),
+            epoch=self._epoch,
+        )
+        topic = await self._client.broker.service.get_for_client(self.topic)
+        return await topic.add_producer(self._client, command)
+
+    def send(self, payload: bytes, answers: list[Answer], first_id: int, last_id: int, now_s: float) -> None:
+        """Takes an entry; it goes to the log at the end of this turn of the event loop, with those before it."""
+        send = pb.CommandSend(producer_id=self._producer_id, sequence_id=first_id, num_messages=len(answers))
+        if last_id != first_id:
+            send.highest_sequence_id = last_id
+        sent = Sent(send, payload, answers, now_s)
+        self._pending[first_id] = sent
+        self._unsent.append(sent)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        if self._state is not ProducerState.ATTACHED or not self._unsent:
+            return  # what is pending is sent when the producer is back
+        unsent, self._unsent = self._unsent, []
+        assert self._producer is not None
+        self._producer.publish([(sent.send, sent.payload) for sent in unsent])
+
+    # --- what the topic says -----------------------------------------------------------------------------------------
+
+    def stored(self, receipt: pb.CommandSendReceipt) -> None:
+        """A receipt came. It is of no use for an entry that was given up meanwhile."""
+        sent = self._pending.pop(receipt.sequence_id, None)
+        if sent is None:
+            return
+        ledger_id, entry_id = signed64(receipt.message_id.ledgerId), signed64(receipt.message_id.entryId)
+        partition, answers = self.topic.partition_index, sent.answers
+        if len(answers) == 1:
+            self._settle([Outcome(answers[0], message_id_text(ledger_id, entry_id, partition))])
+            return
+        count = len(answers)
+        self._settle(
+            [
+                Outcome(answer, message_id_text(ledger_id, entry_id, partition, index, count))
+                for index, answer in enumerate(answers)
+            ]
+        )
+
+    def refused(self, error: pb.CommandSendError) -> None:
+        """The topic does not take an entry. The error names its highest sequence id."""
+        for first_id, sent in self._pending.items():
+            if error.sequence_id in (first_id, sent.send.highest_sequence_id):
+                del self._pending[first_id]
+                self._fail([sent], error.message)
+                return
+
+    def disconnected(self) -> None:
+        """The topic closed the producer."""
+        if self._state is ProducerState.ATTACHED:
+            self._state, self._producer = ProducerState.RETURNING, None
+            log.info("%s: %s comes back", self._client.remote_address, self)
+            self._client.broker.spawn(self._return())
+
+    async def _return(self) -> None:
+        pause_s = FIRST_PAUSE_SECONDS
+        while self._client.is_open and self._state is ProducerState.RETURNING:
+            self._epoch += 1
+            try:
+                await self._client.authorize(TopicOperation.PRODUCE, self.topic.base)
+                producer = await self._attach()
+            except LASTING_FAULTS as error:
+                self._end(error)
+                return
+            except PulsarError as error:
+                log.info("%s: %s cannot come back yet: %s", self._client.remote_address, self, error)
+                if isinstance(error, QuotaExceeded):
+                    self._fail_all(str(error))
+            except Exception:
+                log.exception("%s: %s cannot come back", self._client.remote_address, self)
+            else:
+                self._is_back(producer)
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_SECONDS_MAX)
+
+    def _is_back(self, producer: "Producer") -> None:
+        if not self._client.is_open or self._state is not ProducerState.RETURNING:
+            producer.close()
+            return
+        self._producer, self._state = producer, ProducerState.ATTACHED
+        if producer.is_closed:
+            self.disconnected()
+            return
+        self._unsent = list(self._pending.values())
+        self._flush()
+
+    # --- time and end ------------------------------------------------------------------------------------------------
+
+    def give_up(self, now_s: float) -> None:
+        """Fails the messages that were sent before the send time-out (ProducerImpl.failPendingMessages). They may be
+        stored nevertheless."""
+        timeout_ms = self._options.send_timeout_ms
+        late = []
+        for sent in self._pending.values():
+            if timeout_ms <= 0 or (now_s - sent.began_s) * 1000 < timeout_ms:
+                break
+            late.append(sent)
+        for sent in late:
+            del self._pending[sent.send.sequence_id]
+        if late:
+            gone = {id(sent) for sent in late}
+            self._unsent = [sent for sent in self._unsent if id(sent) not in gone]
+            self._fail(
+                late,
+                f"The producer {self.name} can not send message to the topic {self.topic} within given timeout",
+            )
+
+    def close(self) -> Awaitable[None] | None:
+        """Detaches the producer. What has gone to the log is stored, and what has not is dropped."""
+        self._state = ProducerState.ENDED
+        producer, self._producer = self._producer, None
+        self._pending.clear()
+        self._unsent.clear()
+        return producer.close() if producer is not None else None
+
+    def _end(self, error: PulsarError) -> None:
+        if self._state is ProducerState.ENDED:
+            return
+        self._state = ProducerState.ENDED
+        self._fail_all(str(error))
+        self._lost(error)
+
+    def _fail_all(self, text: str) -> None:
+        pending = list(self._pending.values())
+        self._pending.clear()
+        self._unsent.clear()
+        self._fail(pending, text)
+
+    def _fail(self, entries: list[Sent], text: str) -> None:
+        self._settle([Outcome(answer, "", text or "unknown") for sent in entries for answer in sent.answers])

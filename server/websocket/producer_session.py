@@ -1,0 +1,271 @@
+"""A socket that publishes: each text is a message in JSON, and gets one answer when the message is durable.
+
+Sources: ProducerHandler; PartitionedProducerImpl for topics with partitions.
+"""
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING
+
+from magnetar.server.security.operations import TopicOperation
+from magnetar.server.topics.counters import now_ms
+from magnetar.server.websocket.answer_queue import Answer, AnswerQueue
+from magnetar.server.websocket.json_message_rules import (
+    MessageFault,
+    ProducerMessage,
+    SocketError,
+    ack_text,
+    error_text,
+    parse_producer_message,
+)
+from magnetar.server.websocket.partition_producer import Outcome, PartitionProducer
+from magnetar.server.websocket.producer_options_rules import producer_options
+from magnetar.server.websocket.publish_rules import (
+    BATCH_BYTES_MAX,
+    batch_entry,
+    batch_payload,
+    fits_in_batch,
+    single_payload,
+)
+from magnetar.server.websocket.query_rules import Query
+from magnetar.server.websocket.routing_rules import Router
+from magnetar.server.websocket.websocket_path_rules import SocketPath
+from pulsar_proto.errors import AuthorizationFault, PulsarError, ServiceNotReady
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.payload import BatchMessage
+
+if TYPE_CHECKING:
+    from magnetar.server.websocket.websocket_client import WebSocketClient
+
+log = logging.getLogger(__name__)
+
+OPEN_SECONDS_MAX = 10.0
+"""For so long a socket waits for a topic that is not ready, before it is refused."""
+
+OPEN_PAUSE_SECONDS = 0.1
+
+OPENED_AT_ONCE = 32
+"""How many partitions' producers are attached at the same time."""
+
+PARTITIONS_SECONDS = 60.0
+"""How often it is looked whether the topic has got more partitions (autoUpdatePartitionsInterval)."""
+
+IN_FLIGHT_MAX = 1_000
+"""How many messages of a socket may wait to be stored when maxPendingPublishRequestsPerConnection sets no limit."""
+
+IN_FLIGHT_BYTES_MAX = 8 << 20
+"""A socket whose messages of so many bytes are not stored yet is not read."""
+
+POLICY_VIOLATION, INTERNAL_ERROR = 1008, 1011
+"""Codes of close frames (RFC 6455, section 7.4.1)."""
+
+
+class _Batch:
+    """The messages of one partition that wait to be sent together."""
+
+    __slots__ = ("answers", "entries", "size_bytes", "timer")
+
+    def __init__(self, timer: asyncio.TimerHandle) -> None:
+        self.entries: list[BatchMessage] = []
+        self.answers: list[Answer] = []
+        self.size_bytes = 0
+        self.timer = timer
+        """Sends the batch when batchingMaxPublishDelay is over."""
+
+
+class ProducerSession:
+    """Implements `magnetar.server.websocket.session.Session`."""
+
+    def __init__(self, client: "WebSocketClient", path: SocketPath, query: Query) -> None:
+        self._client = client
+        self._topic = path.topics[0]
+        self._options = options = producer_options(query)
+        limits = client.broker.limits
+        self._size_max = limits.max_message_size
+        self._count_max = limits.max_pending_publish_requests_per_connection or IN_FLIGHT_MAX
+        self._queue = AnswerQueue(client.say)
+        self._in_flight = client.service.in_flight
+        self._producers: list[PartitionProducer] = []
+        self._batches: dict[int, _Batch] = {}
+        """By the index of the partition."""
+        self._is_full = False
+        self._is_looking = False
+        self._loop = asyncio.get_running_loop()
+        self._looked_s = self._loop.time()
+        first = random.getrandbits(31)
+        self._router = Router(1, options.routing, options.hashing_scheme, first, by_batch=options.batching)
+
+    # --- Session -----------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        await self._client.authorize(TopicOperation.PRODUCE, self._topic)
+        deadline_s = self._loop.time() + OPEN_SECONDS_MAX
+        while True:
+            try:
+                count = await self._client.broker.service.catalog.partitions_of(self._topic, may_create=True)
+                await self._grow(max(1, count), is_partitioned=count > 0)
+                return
+            except ServiceNotReady:
+                if not self._client.is_open or self._loop.time() >= deadline_s:
+                    raise
+            self._close_producers()
+            await asyncio.sleep(OPEN_PAUSE_SECONDS)
+
+    def started(self) -> None:
+        """There is nothing to do: the peer speaks first."""
+
+    def on_text(self, text: str) -> None:
+        answer = self._queue.begin()
+        try:
+            message = parse_producer_message(text)
+            answer.context = message.context
+            if 0 < self._options.max_pending_messages < len(self._queue):
+                raise MessageFault(SocketError.UNKNOWN_ERROR, "Producer send queue is full")
+            self._take(message, answer)
+        except MessageFault as fault:
+            context = fault.context if fault.context is not None else answer.context
+            self._queue.give(answer, error_text(fault.code, str(fault), context))
+        self._hold_up_if_full()
+
+    def on_command(self, command: pb.BaseCommand, payload: bytes | None) -> None:
+        if command.type == pb.BaseCommand.SEND_RECEIPT:
+            self._producers[command.send_receipt.producer_id].stored(command.send_receipt)
+        elif command.type == pb.BaseCommand.SEND_ERROR:
+            self._producers[command.send_error.producer_id].refused(command.send_error)
+        elif command.type == pb.BaseCommand.CLOSE_PRODUCER:
+            self._producers[command.close_producer.producer_id].disconnected()
+
+    def tick(self, now_s: float) -> None:
+        for producer in self._producers:
+            producer.give_up(now_s)
+        if now_s - self._looked_s >= PARTITIONS_SECONDS and self._router.partitions > 1 and not self._is_looking:
+            self._looked_s, self._is_looking = now_s, True
+            self._client.broker.spawn(self._look_for_partitions())
+
+    def closed(self) -> None:
+        for batch in self._batches.values():
+            batch.timer.cancel()
+        self._batches.clear()
+        self._close_producers()
+        self._in_flight.free(self._queue.size_bytes)
+        self._queue = AnswerQueue(self._client.say)
+        self._in_flight.leave(self._client)
+
+    # --- producers ---------------------------------------------------------------------------------------------------
+
+    async def _grow(self, count: int, *, is_partitioned: bool) -> None:
+        """Attaches producers until there are `count`. All bear the name of the first one. Raises PulsarError."""
+        while len(self._producers) < count:
+            first = len(self._producers)
+            stop = first + 1 if first == 0 else min(count, first + OPENED_AT_ONCE)
+            name = self._producers[0].name if first else self._options.producer_name
+            added = [self._make(index, is_partitioned=is_partitioned) for index in range(first, stop)]
+            self._producers += added
+            results = await asyncio.gather(*(each.open(name) for each in added), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+        self._router.partitions = count
+
+    def _make(self, index: int, *, is_partitioned: bool) -> PartitionProducer:
+        topic = self._topic.partition(index) if is_partitioned else self._topic
+        return PartitionProducer(self._client, topic, index, self._options, self._settle, self._lost)
+
+    async def _look_for_partitions(self) -> None:
+        try:
+            count = await self._client.broker.service.catalog.partitions_of(self._topic, may_create=False)
+            if count > len(self._producers) and self._client.is_open:
+                await self._grow(count, is_partitioned=True)
+        except PulsarError as error:
+            log.info("%s: the partitions of %s are not known: %s", self._client.remote_address, self._topic, error)
+            for producer in self._producers[self._router.partitions :]:
+                producer.close()
+            del self._producers[self._router.partitions :]
+        finally:
+            self._is_looking = False
+            if not self._client.is_open:
+                self._close_producers()
+
+    def _close_producers(self) -> None:
+        producers, self._producers = self._producers, []
+        for producer in producers:
+            producer.close()
+
+    def _lost(self, error: PulsarError) -> None:
+        code = POLICY_VIOLATION if isinstance(error, AuthorizationFault) else INTERNAL_ERROR
+        self._client.close(f"the producer was closed: {error}", code)
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def _take(self, message: ProducerMessage, answer: Answer) -> None:
+        """Sends a message, or puts it into its partition's batch. Raises MessageFault."""
+        index = self._router.choose(message.key)
+        if self._options.batching and fits_in_batch(message):
+            self._add_to_batch(index, message, answer)
+            return
+        if index in self._batches:
+            self._send_batch(index)
+        producer = self._producers[index]
+        sequence_id = producer.next_sequence_id
+        payload = single_payload(message, self._options, producer.name, sequence_id, now_ms(), self._size_max)
+        producer.next_sequence_id += 1
+        self._waits(answer, len(payload))
+        producer.send(payload, [answer], sequence_id, sequence_id, self._loop.time())
+
+    def _add_to_batch(self, index: int, message: ProducerMessage, answer: Answer) -> None:
+        producer, options = self._producers[index], self._options
+        entry = batch_entry(message, producer.next_sequence_id)
+        producer.next_sequence_id += 1
+        size = len(message.payload)
+        batch = self._batches.get(index)
+        if batch is not None and batch.size_bytes + size > BATCH_BYTES_MAX:
+            self._send_batch(index)
+            batch = None
+        if batch is None:
+            timer = self._loop.call_later(options.batching_max_delay_ms / 1000, self._send_batch, index)
+            batch = self._batches[index] = _Batch(timer)
+        batch.entries.append(entry)
+        batch.answers.append(answer)
+        batch.size_bytes += size
+        self._waits(answer, size)
+        if batch.size_bytes >= BATCH_BYTES_MAX or 1 < options.batching_max_messages <= len(batch.entries):
+            self._send_batch(index)
+
+    def _send_batch(self, index: int) -> None:
+        batch = self._batches.pop(index)
+        batch.timer.cancel()
+        producer, entries = self._producers[index], batch.entries
+        try:
+            payload = batch_payload(entries, self._options, producer.name, now_ms(), self._size_max)
+        except MessageFault as fault:
+            self._settle([Outcome(answer, "", str(fault)) for answer in batch.answers])
+            return
+        first_id, last_id = entries[0][0].sequence_id, entries[-1][0].sequence_id
+        producer.send(payload, batch.answers, first_id, last_id, self._loop.time())
+        self._router.batch_left()
+
+    def _waits(self, answer: Answer, size_bytes: int) -> None:
+        self._queue.waits(answer, answer.context, size_bytes)
+        self._in_flight.take(self._client, size_bytes)
+
+    def _settle(self, outcomes: list[Outcome]) -> None:
+        """Answers messages that were stored or have failed."""
+        queue = self._queue
+        before = queue.size_bytes
+        for answer, message_id, fault in outcomes:
+            if fault:
+                text = error_text(SocketError.UNKNOWN_ERROR, fault, answer.context)
+            else:
+                text = ack_text(message_id, answer.context)
+            queue.give(answer, text)
+        self._in_flight.free(before - queue.size_bytes)
+        if self._is_full and len(queue) * 2 <= self._count_max and queue.size_bytes * 2 <= IN_FLIGHT_BYTES_MAX:
+            self._is_full = False
+            self._client.release_reading(self)
+
+    def _hold_up_if_full(self) -> None:
+        """Stops reading while too many messages of this socket wait to be stored."""
+        if len(self._queue) >= self._count_max or self._queue.size_bytes >= IN_FLIGHT_BYTES_MAX:
+            self._is_full = True
+            self._client.throttle_reading(self)

@@ -1,0 +1,141 @@
+"""Makes what is stored of messages in JSON: metadata and body, single or as a batch, as the Java client makes them.
+Pure.
+
+Sources: ProducerImpl.sendAsync, ProducerHandler.onWebSocketText, BatchMessageContainerImpl.createOpSendMsg,
+Commands.serializeSingleMessageInBatchWithPayload.
+"""
+
+from collections.abc import Sequence
+
+from magnetar.server.websocket.json_message_rules import I64_MAX, MessageFault, ProducerMessage, SocketError
+from magnetar.server.websocket.producer_options_rules import ProducerOptions
+from pulsar_proto.element_count import check_elements
+from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.compression import compress
+from pulsar_proto.records.payload import (
+    INNOCENT_METADATA_BYTES,
+    METADATA_BYTES_MAX,
+    METADATA_ELEMENTS_MAX,
+    BatchMessage,
+    build_batch,
+    build_payload,
+    metadata_fault,
+)
+
+COMPRESSIONS = frozenset(pb.CompressionType.keys())
+
+BATCH_BYTES_MAX = 128 << 10
+"""A batch is sent when it holds so many bytes (ProducerConfigurationData.batchingMaxBytes)."""
+
+
+def fits_in_batch(message: ProducerMessage) -> bool:
+    """Returns whether a message may share a batch with others. Delays and clusters are those of a whole entry
+    (ProducerImpl.canAddToBatch)."""
+    return not (message.deliver_at_ms or message.deliver_after_ms or message.replication_clusters)
+
+
+def single_payload(
+    message: ProducerMessage,
+    options: ProducerOptions,
+    producer_name: str,
+    sequence_id: int,
+    published_ms: int,
+    size_max: int,
+) -> bytes:
+    """Returns the payload of a message that is stored alone. Raises MessageFault."""
+    metadata = pb.MessageMetadata(
+        producer_name=producer_name,
+        sequence_id=sequence_id,
+        publish_time=published_ms,
+        uncompressed_size=len(message.payload),
+    )
+    for name, value in message.properties.items():
+        metadata.properties.add(key=name, value=value)
+    if message.key is not None:
+        metadata.partition_key = message.key
+        metadata.partition_key_b64_encoded = False
+    if message.event_time_ms:
+        metadata.event_time = message.event_time_ms
+    if message.replication_clusters:
+        metadata.replicate_to.extend(message.replication_clusters)
+    if message.deliver_after_ms:
+        metadata.deliver_at_time = min(published_ms + message.deliver_after_ms, I64_MAX)
+    elif message.deliver_at_ms:
+        metadata.deliver_at_time = message.deliver_at_ms
+    body = message.payload
+    if options.encryption_keys:
+        _describe_encryption(metadata, message, options)
+    elif options.compression != pb.NONE:
+        metadata.compression = options.compression
+        body = compress(options.compression, body)
+    return _checked(build_payload(metadata, body), len(body), size_max)
+
+
+def batch_entry(message: ProducerMessage, sequence_id: int) -> BatchMessage:
+    """Returns a message as it stands in a batch. Raises MessageFault."""
+    single = pb.SingleMessageMetadata(payload_size=len(message.payload), sequence_id=sequence_id)
+    for name, value in message.properties.items():
+        single.properties.add(key=name, value=value)
+    if message.key is not None:
+        single.partition_key = message.key
+        single.partition_key_b64_encoded = False
+    if message.event_time_ms:
+        single.event_time = message.event_time_ms
+    size = single.ByteSize()
+    if size > INNOCENT_METADATA_BYTES:
+        if size > METADATA_BYTES_MAX:
+            text = f"Metadata of {size} bytes: a message of a batch may have {METADATA_BYTES_MAX}"
+            raise MessageFault(SocketError.PAYLOAD_ENCODING_ERROR, text)
+        try:
+            check_elements(single.SerializeToString(), pb.SingleMessageMetadata.DESCRIPTOR, METADATA_ELEMENTS_MAX)
+        except MalformedFrame as error:
+            raise MessageFault(SocketError.PAYLOAD_ENCODING_ERROR, str(error)) from None
+    return single, message.payload
+
+
+def batch_payload(
+    entries: Sequence[BatchMessage], options: ProducerOptions, producer_name: str, published_ms: int, size_max: int
+) -> bytes:
+    """Returns the payload of a batch. Raises MessageFault."""
+    plain = build_batch(entries)
+    metadata = pb.MessageMetadata(
+        producer_name=producer_name,
+        sequence_id=entries[0][0].sequence_id,
+        highest_sequence_id=entries[-1][0].sequence_id,
+        publish_time=published_ms,
+        num_messages_in_batch=len(entries),
+        uncompressed_size=len(plain),
+    )
+    if options.compression != pb.NONE:
+        metadata.compression = options.compression
+        plain = compress(options.compression, plain)
+    return _checked(build_payload(metadata, plain), len(plain), size_max)
+
+
+def _describe_encryption(metadata: pb.MessageMetadata, message: ProducerMessage, options: ProducerOptions) -> None:
+    """Writes down how the client encrypted and compressed the body. Raises MessageFault."""
+    metadata.encryption_keys.extend(options.encryption_keys)
+    if message.encryption_param is not None:
+        metadata.encryption_param = message.encryption_param
+    compression = message.compression_type
+    if message.uncompressed_size is not None and compression is not None:
+        if compression not in COMPRESSIONS:
+            text = f"Invalid compressionType {compression[:40]}"
+            raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, text)
+        metadata.compression = pb.CompressionType.Value(compression)
+        metadata.uncompressed_size = message.uncompressed_size
+    elif message.uncompressed_size is not None or compression not in (None, "NONE"):
+        text = "the params compressionType and uncompressedMessageSize should both empty or both non-empty"
+        raise MessageFault(SocketError.PAYLOAD_ENCODING_ERROR, text)
+
+
+def _checked(payload: bytes, body_size: int, size_max: int) -> bytes:
+    """Holds a payload to what the client port demands of SENDs (`send_groups`). Raises MessageFault."""
+    if body_size > size_max:
+        text = f"The message has {body_size} bytes, which exceeds the limit of {size_max} (maxMessageSize)"
+        raise MessageFault(SocketError.UNKNOWN_ERROR, text)
+    fault = metadata_fault(payload)
+    if fault is not None:
+        raise MessageFault(SocketError.UNKNOWN_ERROR, fault)
+    return payload

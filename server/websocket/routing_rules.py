@@ -1,0 +1,60 @@
+"""Chooses the partition of each message, as the Java client does. Pure.
+
+A message with a key goes where the key's hash says. Without a key it goes to one partition, chosen once for the
+producer, or round robin. Sources: SinglePartitionMessageRouterImpl, RoundRobinPartitionMessageRouterImpl,
+JavaStringHash, Murmur3_32Hash.
+"""
+
+from mmh3 import mmh3_32_uintdigest
+
+from magnetar.server.websocket.json_message_rules import MessageFault, SocketError
+from magnetar.server.websocket.producer_options_rules import MURMUR, ROUND_ROBIN
+
+KEY_CHARACTERS_MAX = 32_768
+"""A longer key is refused on a partitioned topic: its hash would take milliseconds."""
+
+_NON_NEGATIVE = 0x7FFF_FFFF
+
+
+class Router:
+    """Chooses among `partitions`, which may grow. A topic without partitions counts as one of one partition."""
+
+    def __init__(self, partitions: int, routing: str, hashing_scheme: str, first: int, *, by_batch: bool) -> None:
+        """`first` is a random number; `by_batch` says that a partition is kept until `batch_left` is called."""
+        self.partitions = partitions
+        self._round_robin = routing == ROUND_ROBIN
+        self._hash = murmur_hash if hashing_scheme == MURMUR else java_string_hash
+        self._next = first
+        self._by_batch = by_batch
+
+    def choose(self, key: str | None) -> int:
+        """Returns the index of a message's partition. Raises MessageFault for a key that is too long to be hashed."""
+        if self.partitions <= 1:
+            return 0
+        if key is not None:
+            if len(key) > KEY_CHARACTERS_MAX:
+                text = f"A key of {len(key)} characters: on a partitioned topic it may have {KEY_CHARACTERS_MAX}"
+                raise MessageFault(SocketError.PAYLOAD_ENCODING_ERROR, text)
+            return self._hash(key) % self.partitions
+        chosen = self._next % self.partitions
+        if self._round_robin and not self._by_batch:
+            self._next += 1
+        return chosen
+
+    def batch_left(self) -> None:
+        """A batch was sent: messages without keys go to the next partition."""
+        if self._round_robin:
+            self._next += 1
+
+
+def java_string_hash(key: str) -> int:
+    """Returns String.hashCode without its sign: a polynomial over UTF-16 code units."""
+    units = key.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (value * 31 + (high << 8 | low)) & 0xFFFF_FFFF
+    return value & _NON_NEGATIVE
+
+
+def murmur_hash(key: str) -> int:
+    return int(mmh3_32_uintdigest(key.encode("utf-8", "surrogatepass"), 0)) & _NON_NEGATIVE
