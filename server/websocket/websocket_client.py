@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterator
 from enum import Enum
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import WSMsgType, web
 
@@ -24,9 +24,11 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import close_consumer_frame, close_producer_frame
 
 if TYPE_CHECKING:
+    from magnetar.server.broker.broker import Broker
+    from magnetar.server.config.websocket_settings import WebSocketSettings
     from magnetar.server.security.principals import Principal
+    from magnetar.server.websocket.in_flight_bytes import InFlightBytes
     from magnetar.server.websocket.session import Session
-    from magnetar.server.websocket.upgrade import WebSocketService
 
 log = logging.getLogger(__name__)
 
@@ -72,11 +74,30 @@ class SocketState(Enum):
     CLOSED = "closed"
 
 
+class SocketService(Protocol):
+    """What all sockets of a broker share. `upgrade.WebSocketService` is it."""
+
+    broker: "Broker"
+    settings: "WebSocketSettings"
+    in_flight: "InFlightBytes"
+
+    async def authorize(
+        self, client: "WebSocketClient", operation: TopicOperation, topic: TopicName, subscription: str | None
+    ) -> None:
+        """See `WebSocketClient.authorize`."""
+
+    def named(self, client: "WebSocketClient") -> str:
+        """Returns how log lines name what a socket is for."""
+
+    def left(self, client: "WebSocketClient") -> None:
+        """The socket has ended."""
+
+
 class WebSocketClient:
     """One socket. Implements `magnetar.server.topics.client_connection.ClientConnection`, and `HttpSocket` of the web
     port's connection."""
 
-    def __init__(self, service: "WebSocketService", request: web.BaseRequest, principal: "Principal | None") -> None:
+    def __init__(self, service: SocketService, request: web.BaseRequest, principal: "Principal | None") -> None:
         self.service = service
         self.broker = service.broker
         self.principal = principal

@@ -114,8 +114,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *LOG,
         "server/broker",
         "server/config",
-        "server/namespaces",
-        "server/process",
         "server/security",
         *TOPICS,
         "server/web",
