@@ -114,6 +114,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *LOG,
         "server/broker",
         "server/config",
+        "server/namespaces",
+        "server/process",
         "server/security",
         *TOPICS,
         "server/web",
