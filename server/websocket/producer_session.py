@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from magnetar.server.security.operations import TopicOperation
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.websocket.answer_queue import Answer, AnswerQueue
+from magnetar.server.websocket.frame_rules import INTERNAL_ERROR, POLICY_VIOLATION
 from magnetar.server.websocket.json_message_rules import (
     MessageFault,
     ProducerMessage,
@@ -56,9 +57,6 @@ IN_FLIGHT_MAX = 1_000
 
 IN_FLIGHT_BYTES_MAX = 8 << 20
 """A socket whose messages of so many bytes are not stored yet is not read."""
-
-POLICY_VIOLATION, INTERNAL_ERROR = 1008, 1011
-"""Codes of close frames (RFC 6455, section 7.4.1)."""
 
 
 class _Batch:

@@ -20,9 +20,10 @@ from magnetar.server.security.operations import TopicOperation
 from magnetar.server.security.principals import Principal
 from magnetar.server.security.tls_provider import common_name_of
 from magnetar.server.web.calls import STATUS_OF, Refusal
+from magnetar.server.websocket.frame_rules import GOING_AWAY
 from magnetar.server.websocket.in_flight_bytes import InFlightBytes
 from magnetar.server.websocket.session import MakeSession
-from magnetar.server.websocket.websocket_client import GOING_AWAY, WebSocketClient
+from magnetar.server.websocket.websocket_client import WebSocketClient
 from magnetar.server.websocket.websocket_path_rules import (
     QueryFault,
     SocketKind,

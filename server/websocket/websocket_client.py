@@ -10,15 +10,23 @@ stay in aiohttp's queue, which stops reading the socket when it is full.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import Enum
-from struct import Struct
 from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import WSMsgType, web
 
 from magnetar.server.security.operations import TopicOperation
 from magnetar.server.web.http_connection import HttpConnection
+from magnetar.server.websocket.frame_rules import (
+    GOING_AWAY,
+    INTERNAL_ERROR,
+    PING,
+    UNSUPPORTED_DATA,
+    close_reason,
+    cut,
+    text_head,
+)
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import close_consumer_frame, close_producer_frame
@@ -47,23 +55,9 @@ CLOSE_SECONDS = 5.0
 STUCK_SECONDS_MAX = 60.0
 """A peer that takes nothing of its output for so long is cut off."""
 
-CLOSE_REASON_BYTES_MAX = 123
-"""The longest reason that a close frame holds (RFC 6455, section 5.5)."""
-
-GOING_AWAY, UNSUPPORTED_DATA, INTERNAL_ERROR = 1001, 1003, 1011
-"""Codes of close frames (RFC 6455, section 7.4.1)."""
-
 CLIENT_VERSION = "Magnetar-WebSocket"
 PROTOCOL_VERSION = 20
 """The version of Pulsar's protocol that sessions understand: batches, checksums, ends of topics."""
-
-_SIZES = Struct(">II").unpack_from
-_SHORT = Struct(">BB").pack
-_MIDDLE = Struct(">BBH").pack
-_LONG = Struct(">BBQ").pack
-_FINAL_TEXT = 0x81
-_PING = b"\x89\x04PING"
-"""AbstractWebSocketHandler.onWebSocketConnect sends the same payload."""
 
 
 class SocketState(Enum):
@@ -186,7 +180,7 @@ class WebSocketClient:
         if self._liveness is None or self._liveness.done():
             self._liveness = self._loop.create_future()
             self._loop.call_later(timeout_ms / 1000, self._liveness_expired, self._liveness)
-            self._send_now(_PING)
+            self._send_now(PING)
         return await asyncio.shield(self._liveness)
 
     def close(self, reason: str, code: int = INTERNAL_ERROR) -> None:
@@ -204,13 +198,7 @@ class WebSocketClient:
         if not self.is_open:
             return
         size = len(text)
-        if size < 126:
-            head = _SHORT(_FINAL_TEXT, size)
-        elif size < 65_536:
-            head = _MIDDLE(_FINAL_TEXT, 126, size)
-        else:
-            head = _LONG(_FINAL_TEXT, 127, size)
-        self._output += (head, text)
+        self._output += (text_head(size), text)
         self._output_bytes += size
         self._schedule()
 
@@ -259,7 +247,7 @@ class WebSocketClient:
         ping_s = settings.web_socket_ping_duration_seconds
         if 0 < ping_s <= now_s - self._pinged_s:
             self._pinged_s = now_s
-            self._send_now(_PING)
+            self._send_now(PING)
         self._guarded(lambda: self.session.tick(now_s))
 
     @property
@@ -343,7 +331,7 @@ class WebSocketClient:
                 callback()
 
     def _hand_over(self, data: bytes) -> None:
-        for command, payload in _cut(data):
+        for command, payload in cut(data):
             if self.is_open:
                 self.session.on_command(pb.BaseCommand.FromString(command), payload)
 
@@ -390,9 +378,8 @@ class WebSocketClient:
         return True
 
     async def _say_goodbye(self, socket: web.WebSocketResponse, code: int, reason: str) -> None:
-        text = reason.encode("utf-8", "replace")[:CLOSE_REASON_BYTES_MAX].decode("utf-8", "ignore")
         try:
-            await socket.close(code=code, message=text.encode())
+            await socket.close(code=code, message=close_reason(reason))
         except Exception as error:
             log.info("%s: the end could not be told: %s", self.remote_address, error)
 
@@ -406,13 +393,3 @@ def _end_of(socket: web.WebSocketResponse, ended_by: WSMsgType) -> str:
     if ended_by is WSMsgType.ERROR:
         return f"the peer broke the protocol ({socket.close_code})"
     return f"closed by the peer ({socket.close_code})"
-
-
-def _cut(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yields command and payload of each frame; our own code has written them, so they are sound."""
-    at = 0
-    while at < len(data):
-        total, command_size = _SIZES(data, at)
-        start, end = at + 8 + command_size, at + 4 + total
-        yield data[at + 8 : start], data[start:end] if start < end else None
-        at = end
