@@ -211,7 +211,7 @@ class ConsumerSession(ReceivingSession):
         key = EntryKey(entry.consumer_id, entry.ledger_id, entry.entry_id)
         now_s = asyncio.get_running_loop().time()
         shares_id = not source.name.is_persistent
-        self._window.sent(key, message.place, message.batch_size or 1, now_s, shares_id=shares_id)
+        self._window.sent(key, message.place, message.messages_of_entry, now_s, shares_id=shares_id)
         if len(self._sources) > 1 and entry.ledger_id not in self._consumer_of_ledger:
             if len(self._consumer_of_ledger) >= LEDGERS_MAX:
                 del self._consumer_of_ledger[next(iter(self._consumer_of_ledger))]
@@ -271,9 +271,8 @@ class ConsumerSession(ReceivingSession):
         """A message is in the dead letter topic: it is acknowledged here."""
         entry = message.entry
         key = EntryKey(entry.consumer_id, entry.ledger_id, entry.entry_id)
-        self._window.sent(key, message.place, message.batch_size or 1, asyncio.get_running_loop().time())
-        left = self._window.acked(key, message.place)
-        self._acks.setdefault(entry.consumer_id, {})[entry.ledger_id, entry.entry_id] = left or 0
+        left = self._window.settled(key, message.place, message.messages_of_entry)
+        self._acks.setdefault(entry.consumer_id, {})[entry.ledger_id, entry.entry_id] = left
         self._pump_soon()
 
     def _dead_letter_failed(self, message: ReceivedMessage) -> None:

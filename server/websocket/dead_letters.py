@@ -173,6 +173,7 @@ class _DeadLetterTopic:
     async def _attach(self) -> Producer:
         """Raises PulsarError."""
         broker = self._client.broker
+        await self._client.authorize(TopicOperation.PRODUCE, self._name)
         partitions = await broker.service.catalog.partitions_of(self._name, may_create=True)
         name = self._name.partition(self._producer_id % partitions) if partitions else self._name
         topic = await broker.service.get_for_client(name)

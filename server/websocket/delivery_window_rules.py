@@ -29,8 +29,8 @@ class EntryKey(NamedTuple):
 class _Entry:
     __slots__ = ("all", "copies", "out", "sent_s", "unacked")
 
-    def __init__(self, size: int) -> None:
-        self.all = self.unacked = (1 << size) - 1
+    def __init__(self, messages: int) -> None:
+        self.all = self.unacked = messages
         """Bit k says that message k of the entry was not acknowledged."""
         self.out = 0
         """Bit k says that message k was sent and not answered."""
@@ -58,22 +58,17 @@ class DeliveryWindow:
         if self._pulls:
             self.credit = min(self.credit + permits, CREDIT_MAX)
 
-    def is_acked(self, key: EntryKey, index: int) -> bool:
+    def is_acked(self, key: EntryKey, place: int) -> bool:
         """Returns whether a message of a batch was acknowledged although its entry was not yet."""
         entry = self._entries.get(key)
-        return entry is not None and not entry.unacked >> index & 1
+        return entry is not None and not entry.unacked >> place & 1
 
-    def sent(self, key: EntryKey, index: int, size: int, now_s: float, *, shares_id: bool = False) -> None:
-        """Message `index` of an entry of `size` messages was sent. `shares_id` says that the topic gives other messages
-        the same id."""
-        entry = self._entries.pop(key, None)
-        if entry is None:
-            entry = _Entry(size)
-            if len(self._entries) >= ENTRIES_MAX:
-                self._forget(next(iter(self._entries)))
-        self._entries[key] = entry
+    def sent(self, key: EntryKey, place: int, messages: int, now_s: float, *, shares_id: bool = False) -> None:
+        """Message `place` of an entry was sent. `messages` are those of the entry that are to be consumed, as bits.
+        `shares_id` says that the topic gives other messages the same id."""
+        entry = self._entry(key, messages)
         entry.sent_s = now_s
-        bit = 1 << index
+        bit = 1 << place
         if shares_id:
             entry.unacked |= bit
         if not entry.out & bit:
@@ -85,25 +80,40 @@ class DeliveryWindow:
         elif self._pulls:
             self.credit -= 1
 
-    def acked(self, key: EntryKey, index: int | None) -> int | None:
+    def settled(self, key: EntryKey, place: int, messages: int) -> int:
+        """A message was dealt with although it was not sent. Returns what `acked` does."""
+        self._entry(key, messages)
+        return self.acked(key, place) or 0
+
+    def _entry(self, key: EntryKey, messages: int) -> _Entry:
+        """Returns the newest entry, which is a new one where it was not known."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            entry = _Entry(messages)
+            if len(self._entries) >= ENTRIES_MAX:
+                self._forget(next(iter(self._entries)))
+        self._entries[key] = entry
+        return entry
+
+    def acked(self, key: EntryKey, place: int | None) -> int | None:
         """The peer acknowledged a message of an entry, or all of it for None. Returns the messages of the entry that
         are left as bits, 0 when it is done; or None for an entry that is not out."""
         entry = self._entries.get(key)
         if entry is None:
             return None
-        bits = entry.unacked if index is None else 1 << index
+        bits = entry.unacked if place is None else 1 << place
         self._answered(entry, bits)
         entry.unacked &= ~bits
         if not entry.unacked and not entry.out:
             del self._entries[key]
         return entry.unacked
 
-    def nacked(self, key: EntryKey, index: int | None) -> bool:
+    def nacked(self, key: EntryKey, place: int | None) -> bool:
         """The peer wants a message again. Returns whether the message is out."""
         entry = self._entries.get(key)
         if entry is None:
             return False
-        self._answered(entry, entry.out if index is None else 1 << index)
+        self._answered(entry, entry.out if place is None else 1 << place)
         return True
 
     def timed_out(self, sent_before_s: float) -> Iterator[EntryKey]:

@@ -62,6 +62,13 @@ class ReceivedMessage(NamedTuple):
     encryption_context: Mapping[str, object] | None = None
 
     @property
+    def messages_of_entry(self) -> int:
+        """Which messages of its entry are to be consumed, as bits."""
+        if not self.batch_size:
+            return 1
+        return mask_of_words(self.entry.ack_set) if self.entry.ack_set else (1 << self.batch_size) - 1
+
+    @property
     def size(self) -> int:
         """About how many bytes it holds."""
         return len(self.value) + 500
