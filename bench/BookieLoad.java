@@ -45,7 +45,7 @@ public class BookieLoad {
         System.exit(0);
     }
 
-    /** With a window of unanswered adds, or at a steady pace with the latency counted from when an add was due. */
+    /** Adds with a window of unanswered adds, or at a steady pace, where latencies count from when an add was due. */
     static String add(long[] numbers, long perSecond) throws Exception {
         int entries = (int) numbers[3];
         int window = perSecond > 0 ? entries : (int) numbers[4];

@@ -75,7 +75,7 @@ public class Walk {
         }
     }
 
-    /** What makes something first, what ends something last. */
+    /** Returns all calls: those that make something first, those that end something last. */
     static List<Call> calls() throws Exception {
         List<Call> calls = new ArrayList<>();
         for (Method group : PulsarAdmin.class.getMethods()) {
@@ -166,7 +166,7 @@ public class Walk {
         return raw == List.class ? List.of(member) : raw == Set.class ? Set.of(member) : new LinkedHashSet<>(Set.of(member));
     }
 
-    /** What a text is about: the first one by the kind of call, a later one a subscription. */
+    /** Returns a text argument: the first one names what the call is about, a later one a subscription or bundle. */
     static String text(Call call, int index) {
         if (index > 0) {
             return call.method.getName().contains("Bundle") && index == 1 ? BUNDLE : SUBSCRIPTION;
@@ -183,7 +183,7 @@ public class Walk {
         };
     }
 
-    /** Makes again what an earlier call may have taken away, and takes away what this one makes. */
+    /** Before a call: restores what an earlier call may have deleted, and deletes what this one will make. */
     static void prepare(String name) {
         quietly(() -> admin.topics().createSubscription(TOPIC, SUBSCRIPTION, MessageId.earliest));
         if (name.matches("(create|split).*")) {
@@ -208,7 +208,7 @@ public class Walk {
         quietly(() -> admin.resourcegroups().createResourceGroup(NEW_GROUP, new ResourceGroup()));
     }
 
-    /** What all calls are about. */
+    /** Makes the tenant, namespace, topics and other objects that the calls use. */
     static MessageId makeAll() throws Exception {
         admin.tenants().createTenant(TENANT, tenant());
         admin.namespaces().createNamespace(NAMESPACE, 1);
@@ -237,7 +237,7 @@ public class Walk {
         try {
             work.run();
         } catch (Exception expected) {
-            // It is as it has to be already.
+            // It fails when there is nothing to do, which is fine.
         }
     }
 
@@ -319,7 +319,7 @@ public class Walk {
         VALUES.put(PostSchemaPayload.class, new PostSchemaPayload("STRING", "", Map.of()));
     }
 
-    /** Where the kind of an argument does not say what it must be; null takes the generated one. */
+    /** Lists arguments that their types do not determine; null stands for the generated argument. */
     static void arguments(MessageId last, String file) {
         MessageIdImpl id = (MessageIdImpl) last;
         given("Brokers.getOwnedNamespaces", CLUSTER, broker);

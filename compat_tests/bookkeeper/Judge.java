@@ -194,7 +194,7 @@ public class Judge {
         }
     }
 
-    /** Prints KILL in mid-write and goes on when it reads a line: one bookie of the ensemble is gone by then. */
+    /** Prints KILL in the middle of a write, and goes on at a line of input. By then one of the bookies is gone. */
     static void bookieKilled() throws Exception {
         LedgerHandle writer = client.createLedger(2, 2, 2, DigestType.CRC32C, PASSWORD);
         add(writer, 0, 500);
@@ -222,7 +222,7 @@ public class Judge {
         checkEntries(recovered.readEntries(0, number - 1), 0, number);
     }
 
-    /** Prints KILL in mid-write of a ledger on one bookie; by the time that it reads a line, that bookie runs again. */
+    /** Prints KILL while it writes to one bookie, and goes on at a line of input, when that bookie runs again. */
     static void bookieRestarted() throws Exception {
         LedgerHandle writer = client.createLedger(1, 1, 1, DigestType.CRC32C, PASSWORD);
         add(writer, 0, 500);
@@ -244,7 +244,7 @@ public class Judge {
                 acknowledged++;
             }
         } catch (BKException error) {
-            // No other bookie was left to go on with.
+            // The writer fails, because no other bookie can take the killed one's place.
         }
         check(restarted.await(60, TimeUnit.SECONDS), "the bookie was not started again");
         LedgerHandle recovered = other.openLedger(writer.getId(), DigestType.CRC32C, PASSWORD);
@@ -267,7 +267,7 @@ public class Judge {
         }
     }
 
-    /** Leaves a closed ledger of 100 entries on three bookies behind and prints its id. */
+    /** Writes and closes a ledger of 100 entries on three bookies, and prints its id. */
     static void kept() throws Exception {
         LedgerHandle writer = client.createLedger(3, 3, 2, DigestType.CRC32C, new byte[0]);
         add(writer, 0, 100);
@@ -275,7 +275,7 @@ public class Judge {
         System.out.println("LEDGER " + writer.getId());
     }
 
-    /** Recovers somebody else's ledger of the password and prints its last entry's id. */
+    /** Recovers a ledger that another client wrote with the same password, and prints the id of its last entry. */
     static void recover(long ledgerId) throws Exception {
         LedgerHandle recovered = client.openLedger(ledgerId, DigestType.CRC32C, PASSWORD);
         System.out.println("RECOVERED " + recovered.getLastAddConfirmed());
@@ -291,7 +291,7 @@ public class Judge {
         throw new IllegalStateException("no ledger came to " + bookie);
     }
 
-    /** Prints the id of a ledger that it writes on a bookie; when it reads a line, somebody else has recovered it. */
+    /** Prints the id of a ledger that it is writing. When it reads a line, another client has recovered that ledger. */
     static void recoveredElsewhere(String bookie) throws Exception {
         LedgerHandle writer = ledgerOn(bookie);
         add(writer, 0, 50);

@@ -7,7 +7,7 @@ import org.apache.bookkeeper.conf.ServerConfiguration;
 import org.apache.bookkeeper.util.EntryFormatter;
 import org.apache.bookkeeper.util.LedgerIdFormatter;
 
-/** Apache's BookieShell for many commands with one start of the JVM: one a line; "EXIT n" ends each one's output. */
+/** Runs Apache's BookieShell commands in one JVM, one for each line of input. A line "EXIT n" ends each output. */
 public class Shell {
     public static void main(String[] words) throws Exception {
         URL conf = Path.of(words[0]).toUri().toURL();

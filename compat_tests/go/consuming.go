@@ -67,7 +67,7 @@ var consuming = []check{
 			consumer.Nack(receive(consumer))
 		}
 		receivesNothing(consumer)
-		// The subscription was there before the first dead letter: one that begins at the end gets it too.
+		// The client made this subscription before the first dead letter, so it gets that one.
 		dead := must(s.client.Subscribe(pulsar.ConsumerOptions{
 			Topic: with.DLQ.DeadLetterTopic, SubscriptionName: "kept", Type: pulsar.Shared,
 		}))

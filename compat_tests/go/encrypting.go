@@ -56,7 +56,7 @@ func encrypted(s *scene) {
 	s.refusesPlain()
 }
 
-// refusesPlain asks for encryption in a namespace of its own: plain producers have no place there.
+// refusesPlain makes a namespace that requires encryption, in which plain producers are refused.
 func (s *scene) refusesPlain() {
 	namespace := "public/secret-" + s.run
 	s.asks("PUT", "namespaces/"+namespace, "")

@@ -12,8 +12,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// follow sends until it is told to stop, whatever becomes of the server meanwhile, and then says what came: "ready",
-// then for the line "stop" a line `kept=ok` or what is wrong.
+// follow prints "ready" and sends until it reads the line "stop", whatever happens to the server meanwhile. Then it
+// reads everything back and prints `kept=ok`, or what is wrong.
 func follow(broker, run string) {
 	client := must(pulsar.NewClient(options(broker)))
 	s := &scene{client: client, broker: broker, run: run}
@@ -47,8 +47,8 @@ func follow(broker, run string) {
 		count := <-sent
 		succeeds(producer.Flush())
 		expect(len(receipts) == count, "%d receipts for %d messages", len(receipts), count)
-		// A message that was stored and not yet answered may be there twice, and come again: never out of order at
-		// first sight, and none is missing.
+		// A message that was stored but not yet answered may be there twice and so come again. The first appearances
+		// are in order, and none is missing.
 		for next := 0; next < count; {
 			number := 0
 			message := receive(consumer)

@@ -1,6 +1,6 @@
 // Apache's Go client against a server: one line `name=ok` or `name=what went wrong` for each check.
 //
-//	program checks BROKER_URL WEB_URL [NAME...]        what needs nothing but a server
+//	program checks BROKER_URL WEB_URL [NAME...]        the checks that need nothing but a server
 //	program secure BROKER_URL BROKER_URL_TLS WEB_URL_TLS FOLDER
 //	program follow BROKER_URL                answers lines of stdin, for a server that is killed meanwhile
 package main
@@ -34,7 +34,7 @@ type check struct {
 	run  func(*scene)
 }
 
-// scene is what a check has to itself.
+// scene holds what one check uses alone: its client and its topics' names.
 type scene struct {
 	client pulsar.Client
 	broker string
@@ -86,7 +86,7 @@ func (s *scene) producer(options pulsar.ProducerOptions) pulsar.Producer {
 	return must(s.client.CreateProducer(options))
 }
 
-// consumer begins at the earliest message unless the options say otherwise.
+// consumer subscribes at the earliest message unless the options say otherwise.
 func (s *scene) consumer(options pulsar.ConsumerOptions) pulsar.Consumer {
 	if options.SubscriptionName == "" {
 		options.SubscriptionName = "s"
@@ -113,7 +113,7 @@ func sendNumbers(producer pulsar.Producer, count int) []pulsar.MessageID {
 	return sendText(producer, numbers(0, count)...)
 }
 
-// sendTogether sends without waiting for each, so that batches come about.
+// sendTogether sends without waiting for each message, so that the client makes batches.
 func sendTogether(producer pulsar.Producer, messages []*pulsar.ProducerMessage) {
 	errs := make(chan error, len(messages))
 	for _, message := range messages {
@@ -192,7 +192,7 @@ func (s *scene) asks(method, path, body string) string {
 	return text
 }
 
-// path of a topic in the REST interface.
+// path returns a topic's path in the REST interface.
 func path(topic string) string {
 	return strings.Replace(topic, "://", "/", 1)
 }
@@ -205,7 +205,7 @@ func options(url string) pulsar.ClientOptions {
 	}
 }
 
-// runOne ends after a while even where the client never answers.
+// runOne runs a check and ends after a while, even when the client never answers.
 func runOne(run func(*scene), makeScene func() *scene) string {
 	said := make(chan string, 2)
 	go func() {

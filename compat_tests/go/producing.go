@@ -86,7 +86,7 @@ var producing = []check{
 	}},
 	{"empty_messages", func(s *scene) {
 		topic := s.topic("empty")
-		// Without batches and properties the client takes its own message for a broken one.
+		// An empty message is sent in a batch or with properties, because the client takes any other for a broken one.
 		producer := s.producer(pulsar.ProducerOptions{Topic: topic})
 		send(producer, &pulsar.ProducerMessage{Payload: []byte{}})
 		send(producer, &pulsar.ProducerMessage{Payload: nil, Properties: map[string]string{"a": "b"}})

@@ -28,7 +28,7 @@ func ends(reader pulsar.Reader) {
 	expect(!reader.HasNext(), "something follows the end")
 }
 
-// filled makes a topic with the messages 0 to 19 in batches of five, and their ids.
+// filled makes a topic with the messages 0 to 19 in batches of five, and returns their ids.
 func (s *scene) filled(name string, single bool) (string, []pulsar.MessageID) {
 	topic := s.topic(fmt.Sprint(name, "-", single))
 	with := pulsar.ProducerOptions{

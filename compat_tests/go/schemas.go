@@ -30,7 +30,7 @@ type citizen struct {
 	City string `json:"city" avro:"city"`
 }
 
-// roundTrip sends a value and receives it into `into`, a pointer; `want` is what it then points at.
+// roundTrip sends a value and receives it into the pointer `into`, which must then point at `want`.
 func (s *scene) roundTrip(name string, schema pulsar.Schema, value, into, want any) {
 	topic := s.topic("schema-" + name)
 	send(s.producer(pulsar.ProducerOptions{Topic: topic, Schema: schema}), &pulsar.ProducerMessage{Value: value})
@@ -74,7 +74,7 @@ func (s *scene) protobuf() {
 	}
 }
 
-// otherSchemas are refused where they do not fit, by the broker and with its word for it.
+// otherSchemas checks that the broker refuses incompatible schemas, with its own error.
 func (s *scene) otherSchemas() {
 	topic := s.topic("schema-others")
 	s.producer(pulsar.ProducerOptions{Topic: topic, Schema: pulsar.NewAvroSchema(person, nil)})
@@ -92,10 +92,10 @@ func (s *scene) otherSchemas() {
 	expect(strings.Contains(text, `"version":1`), "%s", text)
 }
 
-// severalSchemas sends with another schema by message.
+// severalSchemas sends messages of one producer with different schemas.
 func (s *scene) severalSchemas() {
 	topic := s.topic("schema-several")
-	// Without batches the client leaves a message's version out.
+	// The client leaves out the schema version of a message that is not in a batch.
 	producer := s.producer(pulsar.ProducerOptions{Topic: topic, Schema: pulsar.NewAvroSchema(person, nil)})
 	sendTogether(producer, []*pulsar.ProducerMessage{
 		{Value: &human{"ada", 36}},

@@ -9,11 +9,11 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// noConnection is all that the client says of credentials that are refused, after it has tried for `patience`.
+// noConnection is the client's only error for refused credentials, which comes after it has tried for `patience`.
 const noConnection = "connection error"
 
-// checkSecurity runs against a server that asks who comes: alice may produce, bob consume, dave both, `admin` anything.
-// FOLDER holds certificates, the authority's one, and a token by role.
+// checkSecurity runs against a server with authentication: alice may produce, bob consume, dave both, `admin` anything.
+// FOLDER holds certificates with that of the authority, and a token for each role.
 func checkSecurity(broker, brokerTLS, webTLS, folder string) {
 	in := func(name string) string { return filepath.Join(folder, name) }
 	token := func(role string) pulsar.Authentication {
@@ -65,7 +65,7 @@ func checkSecurity(broker, brokerTLS, webTLS, folder string) {
 			exchange(client(brokerTLS, certificate("admin"), true), client(brokerTLS, token("bob"), false))
 		}},
 		{"https_lookup", func() {
-			// One after the other: all clients of a process share what the last one made knows of TLS.
+			// The clients come one after the other, because all of a process share the TLS settings of the latest one.
 			admin := client(webTLS, certificate("admin"), true)
 			exchange(admin, admin)
 			dave := client(webTLS, token("dave"), true)

@@ -11,7 +11,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// activity is what a Failover consumer was told last: active 1, inactive -1.
+// activity holds what a Failover consumer was told last: 1 for active, -1 for inactive.
 type activity struct{ atomic.Int32 }
 
 func (a *activity) BecameActive(pulsar.Consumer, string, int32)   { a.Store(1) }
@@ -47,7 +47,7 @@ func sendKeyed(producer pulsar.Producer, count int, ordering bool) {
 	sendTogether(producer, messages)
 }
 
-// keysStay expects each key at one consumer, in order, and no consumer without keys.
+// keysStay checks that each key's messages go to one consumer, in order, and that no consumer is without keys.
 func keysStay(got [][]pulsar.Message) {
 	owner, last := map[string]int{}, map[string]int{}
 	for at, messages := range got {

@@ -10,7 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// javaHash is String.hashCode of Java without its sign.
+// javaHash returns Java's String.hashCode without its sign bit.
 func javaHash(text string) uint32 {
 	hash := uint32(0)
 	for _, letter := range text {

@@ -1,5 +1,5 @@
-// Apache's Java client follows what an administrator does: topics that match its pattern and come later, by watching,
-// and partitions that a topic gets. Prints a line for each thing that it sees.
+// Apache's Java client follows what an administrator does: a watcher tells it of new topics that match its pattern, and
+// it finds new partitions. Prints a line for each thing that it sees.
 
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
@@ -18,7 +18,7 @@ public class Following {
         Consumer<byte[]> pattern = client.newConsumer()
                 .topicsPattern(Pattern.compile(BASE + "order.*"))
                 .subscriptionName("s")
-                // Never by itself: it must be told.
+                // So long that only the watcher can tell it of new topics.
                 .patternAutoDiscoveryPeriod(1, TimeUnit.HOURS)
                 .subscribe();
         Consumer<byte[]> parts = client.newConsumer().topic(BASE + "parts").subscriptionName("s")
@@ -41,7 +41,7 @@ public class Following {
         System.exit(0);
     }
 
-    /** Sends and receives until so many partitions have had a message; their numbers. */
+    /** Sends and receives until this many partitions have had a message, and returns their numbers. */
     static String spread(Producer<byte[]> producer, Consumer<byte[]> consumer, int wanted) throws Exception {
         TreeSet<Integer> seen = new TreeSet<>();
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);

@@ -25,7 +25,7 @@ import org.apache.pulsar.client.api.schema.SchemaDefinition;
 import org.apache.pulsar.common.schema.KeyValue;
 import org.apache.pulsar.common.schema.KeyValueEncodingType;
 
-/** What only the Java client can do with schemas. Prints a line "name=result" for each; `compacted` reads a topic. */
+/** Uses schemas as only the Java client can. Prints a line "name=result" for each check; `compacted` reads a topic. */
 public class Schemas {
     public static class User {
         public String name;
@@ -81,7 +81,7 @@ public class Schemas {
         }
     }
 
-    /** Versions of one topic, read without knowing any of them. */
+    /** Reads messages of several schema versions on one topic without knowing any of the schemas. */
     private static void generic() throws Exception {
         String topic = prefix + "-avro";
         User user = new User();

@@ -9,7 +9,7 @@ import java.nio.file.Path;
 import org.apache.pulsar.client.api.*;
 import org.apache.pulsar.client.impl.auth.AuthenticationBasic;
 
-/** Says NAME=ok or NAME=EXCEPTION for each way of coming in. Arguments: plain, TLS and HTTPS URL, folder of files. */
+/** Prints NAME=ok or NAME=EXCEPTION for each way to log in. Arguments: plain, TLS and HTTPS URL, folder of files. */
 public class Secure {
     static String folder;
     static final AtomicInteger tokensMade = new AtomicInteger();
@@ -40,7 +40,7 @@ public class Secure {
         String topic = "persistent://secured/orders/java-" + name;
         String said = "ok";
         try {
-            // Not closed: that takes a client two seconds, and the end of the program is enough.
+            // The client is not closed, because that would take two seconds and the program ends anyway.
             PulsarClient client = builder.build();
             Consumer<byte[]> consumer = client.newConsumer().topic(topic).subscriptionName(subscription).subscribe();
             Producer<byte[]> producer = client.newProducer().topic(topic).create();

@@ -1,6 +1,6 @@
 'use strict';
-// Produces and consumes while the server is killed and started again: says `started` when messages flow, then counts
-// what was acknowledged to it and what came: each message at least once, in order.
+// Produces and consumes while the server is killed and started again. It prints `started` when messages flow, and then
+// counts receipts and messages: each message comes at least once, in order.
 const {
   Scene, same, truth, pause, textOf,
 } = require('./tools');
@@ -41,7 +41,7 @@ async function check(scene, batchingEnabled) {
   const numbers = Array.from({ length: COUNT }, (_, at) => at);
   const confirmed = [];
   const [got] = await Promise.all([consuming(consumer, COUNT), producing(producer, numbers, confirmed)]);
-  // Promises of the client are not settled in the order of the receipts.
+  // The client does not settle its promises in the order of the receipts.
   same(confirmed.sort((one, other) => one - other), numbers, 'receipts');
   same(got, numbers, 'what came');
   same(await consuming(await scene.consumer(topic, { subscription: 'late' }), COUNT), numbers, 'what is there');

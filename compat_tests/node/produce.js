@@ -81,7 +81,7 @@ checks.deduplication = async (scene) => {
   await sendAll(producer, [2, 3, 4].map(numbered));
   await producer.close();
   producer = await scene.producer(topic, { producerName: 'once', batchingEnabled: true });
-  // Without numbers of its own the producer goes on behind the last one that the server knows.
+  // A producer that gives no sequence ids continues behind the last one that the server knows.
   await sendAll(producer, ['next']);
   await sendAll(producer, [6, 7].map(numbered));
   same(await rest(consumer), ['n1', 'n2', 'n3', 'n4', 'next', 'n6', 'n7']);
@@ -101,7 +101,7 @@ checks.chunks = async (scene) => {
   same({ ...large.getProperties() }, { kind: 'large' });
   same(large.getMessageId().toString(), id.toString(), 'id');
   same(await take(consumer, 1), ['small']);
-  // The client passes over the message that it sought.
+  // The client begins behind the message that it sought.
   await consumer.seek(before.getMessageId());
   truth((await consumer.receive(20000)).getData().equals(data), 'after the seek');
   same(await take(consumer, 1), ['small']);
@@ -255,7 +255,7 @@ checks.encryption = async (scene) => {
   await scene.admin('POST', 'namespaces/public/sealed/encryptionRequired', true);
   const sealed = `persistent://public/sealed/${scene.short()}`;
   await scene.producer(sealed, { publicKeyPath: `${folder}/public.pem`, encryptionKey: 'key-1' });
-  // The client tries again after this error until its time is over.
+  // The client repeats its request after this error until its timeout.
   const impatient = scene.another({ operationTimeoutSeconds: 2 });
   await refused(impatient.createProducer({ topic: sealed }), 'TimeOut');
 };

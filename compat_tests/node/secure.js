@@ -1,6 +1,6 @@
 'use strict';
-// Who is let in, by which door, and what it may do: arguments are the URLs (plain, TLS, HTTPS), a folder of keys, tokens
-// and the name of a namespace where alice may produce and bob may consume.
+// Checks of who may connect on which port, and what each role may do. Arguments: the URLs (plain, TLS, HTTPS), a folder
+// of keys, tokens, and the name of a namespace where alice may produce and bob may consume.
 const {
   Pulsar, Scene, texts, sendAll, take, same, truth, refused,
 } = require('./tools');
@@ -78,7 +78,7 @@ checks.may_not_read = (here) => refused(
   'AuthorizationError',
 );
 
-// Before it is let in the client takes any answer for a lost connection and tries again.
+// Until it is authenticated, the client takes any answer for a lost connection and tries again.
 for (const [name, options] of Object.entries({
   forged_token: { authentication: token(forged) },
   wrong_password: { authentication: new Pulsar.AuthenticationBasic({ username: 'dave', password: 'word' }) },

@@ -104,7 +104,7 @@ async function take(consumer, count, { ack = true, each = textOf, wait = RECEIVE
   return taken;
 }
 
-// What still comes until nothing comes for a moment.
+// Returns the messages that still come, until none comes for a moment.
 async function rest(consumer, { ack = true, each = textOf, wait = SILENCE_MS } = {}) {
   const taken = [];
   for (;;) {
@@ -124,7 +124,7 @@ function truth(condition, what) {
   if (!condition) throw new Error(what);
 }
 
-// `kind` is the end of the client's message: the name of the C++ library's result.
+// `kind` is the end of the client's message, which is the name of the C++ library's result.
 async function refused(promise, kind) {
   let outcome;
   try {
@@ -170,7 +170,7 @@ function javaHash(text) {
   return hash & 0x7fffffff;
 }
 
-// One line for each check; what a check says of its failure stays on that line.
+// Prints one line for each check; a failure's text is on the same line.
 async function run(url, webUrl, checks, wanted) {
   for (const [name, check] of Object.entries(checks)) {
     if (wanted.length > 0 && !wanted.includes(name)) continue;

@@ -127,7 +127,7 @@ for (const [schemaType, schema] of [
     const again = await scene.consumer(topic, { schema: info, subscription: 'again' });
     same(await take(again, 1), ['{"id":1}']);
     await scene.producer(topic);
-    if (!['String', 'Json', 'Avro'].includes(schemaType)) return; // the client keeps the others to itself
+    if (!['String', 'Json', 'Avro'].includes(schemaType)) return; // the client does not send other schemas to the server
     const kept = await scene.admin('GET', `schemas/${topic.split('://')[1]}/schema`);
     same(kept.version, 0, 'version');
     const other = schemaType === 'String' ? { name: 'o', schemaType: 'Json', schema: record(number) } : { name: 'o', schemaType: 'String', schema: '' };
@@ -173,7 +173,7 @@ checks.subscription_not_found = async (scene) => {
   await scene.admin('POST', 'namespaces/public/sealed/autoSubscriptionCreation', { allowAutoSubscriptionCreation: false });
   try {
     await scene.producer(topic);
-    // The client tries again after this error until its time is over.
+    // The client repeats its request after this error until its timeout.
     const impatient = scene.another({ operationTimeoutSeconds: 2 });
     await refused(impatient.subscribe({ topic, subscription: 'sub' }), 'TimeOut');
     await scene.admin('PUT', `${topic.replace('://', '/')}/subscription/sub`, { ledgerId: -1, entryId: -1 });

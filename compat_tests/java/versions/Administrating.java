@@ -35,7 +35,7 @@ import org.apache.pulsar.common.policies.data.TopicStats;
 import org.apache.pulsar.common.policies.data.TopicType;
 import org.apache.pulsar.common.schema.SchemaInfo;
 
-/** The admin client since 2.8. */
+/** Checks of the admin client, for versions since 2.8. */
 public class Administrating extends Checks {
     public static class First {
         public String name;
@@ -287,7 +287,7 @@ public class Administrating extends Checks {
                 .value("m3".getBytes()).send().toString().split(":");
         Message<byte[]> got = admin.topics().getMessageById(topic, Long.parseLong(id[0]), Long.parseLong(id[1]));
         same("m3", text(got));
-        // Clients before 3.3 look for properties where neither Apache 4.0 nor this server puts them.
+        // Clients before 3.3 look for properties in a place where neither Apache 4.0 nor this server puts them.
         same(MINOR >= 15 ? "q" : null, got.getProperty("p"));
         same("k", got.getKey());
         same("m3", text(admin.topics().examineMessage(topic, "latest", 1)));

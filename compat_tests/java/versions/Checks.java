@@ -31,13 +31,13 @@ import org.apache.pulsar.client.api.SubscriptionInitialPosition;
  */
 public class Checks {
     interface Check {
-        /** The topic is the check's own. */
+        /** Runs the check on a topic that no other check uses. */
         void run(String topic) throws Exception;
     }
 
     static final String NAMESPACE = "persistent://public/default/";
     static final int CHECK_SECONDS = 60;
-    /** Of the client's version: 10 for 2.10.6; of 3.0 and newer counted on from 2.12. */
+    /** The client's minor version: 10 for 2.10.6. Versions from 3.0 on continue the count behind 2.11: 3.0 is 12. */
     static final int MINOR = minor(System.getProperty("client").split("\\."));
     static final Map<String, Check> CHECKS = new LinkedHashMap<>();
     static PulsarClient client;
@@ -102,7 +102,7 @@ public class Checks {
         }
     }
 
-    /** The simple name of the error's class that a call ends with. */
+    /** Returns the simple name of the class of the error with which a call fails. */
     static String failure(Callable<?> call) throws Exception {
         try {
             call.call();
@@ -118,7 +118,7 @@ public class Checks {
         return client.newProducer().topic(topic);
     }
 
-    /** From the topic's beginning. */
+    /** Returns a builder of a consumer that begins at the topic's beginning. */
     static ConsumerBuilder<byte[]> consumer(String topic) {
         return client.newConsumer().topic(topic).subscriptionName("s")
                 .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest);
@@ -153,7 +153,7 @@ public class Checks {
         return message == null ? null : new String(message.getData(), StandardCharsets.UTF_8);
     }
 
-    /** Texts of the next messages, which are not acknowledged. */
+    /** Returns the texts of the next messages without acknowledging them. */
     static List<String> texts(Consumer<byte[]> consumer, int count) throws PulsarClientException {
         List<String> got = new ArrayList<>();
         for (int at = 0; at < count; at++) {
@@ -174,7 +174,7 @@ public class Checks {
         }
     }
 
-    /** The answer of a call to the admin port below /admin/v2/, which has to succeed. */
+    /** Makes a call below /admin/v2/, which has to succeed, and returns its answer. */
     static String rest(String method, String path, String body) throws Exception {
         HttpURLConnection call = (HttpURLConnection) new URL(web + "/admin/v2/" + path).openConnection();
         call.setRequestMethod(method);

@@ -26,7 +26,7 @@ import org.apache.pulsar.client.api.SubscriptionInitialPosition;
 import org.apache.pulsar.client.api.SubscriptionMode;
 import org.apache.pulsar.client.api.SubscriptionType;
 
-/** What clients have had since 2.8. */
+/** Checks of what clients have had since 2.8. */
 public class Later extends Checks {
     public static void list() {
         add("batch_receive", Later::batchReceive);
@@ -250,7 +250,7 @@ public class Later extends Checks {
     }
 
     private static void transactions(String topic) throws Exception {
-        // Clients since 2.10 ask again and again for a coordinator, of Apache's broker without transactions too.
+        // Clients since 2.10 ask for a coordinator again and again; they ask Apache's broker so too.
         holds(!failure(() -> CompletableFuture.supplyAsync(Later::transaction).get(2, SECONDS)).equals("nothing"),
                 "there are none");
         producer(topic).create().send("goes on".getBytes());

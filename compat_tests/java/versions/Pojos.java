@@ -14,7 +14,7 @@ import org.apache.pulsar.client.api.schema.SchemaDefinition;
 import org.apache.pulsar.common.schema.KeyValue;
 import org.apache.pulsar.common.schema.KeyValueEncodingType;
 
-/** Schemas of nested classes, whose names other versions of Avro write in other ways; by any client since 2.4. */
+/** Checks of schemas of nested classes, whose names each version of Avro writes differently, for clients since 2.4. */
 public class Pojos extends Checks {
     public enum Colour { RED, GREEN }
 

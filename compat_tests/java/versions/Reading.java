@@ -13,7 +13,7 @@ import org.apache.pulsar.client.api.Producer;
 import org.apache.pulsar.client.api.Reader;
 import org.apache.pulsar.client.api.ReaderBuilder;
 
-/** Readers, seeks and what is last, by any client since 2.4. */
+/** Checks of readers, seeks and last message ids, for any client since 2.4. */
 public class Reading extends Checks {
     public static void list() {
         add("seek", Reading::seek);
@@ -41,7 +41,7 @@ public class Reading extends Checks {
             consumer.acknowledgeCumulative(ids.get(7));
             consumer.seek(ids.get(2));
             Message<byte[]> first = next(consumer);
-            // Clients since 2.7 pass over what they sought.
+            // Clients since 2.7 begin behind the message that they sought.
             same(MINOR >= 7 ? "m3" : "m2", text(first));
             consumer.seek(between);
             same("m4", text(next(consumer)));

@@ -22,7 +22,7 @@ import org.apache.pulsar.client.api.RegexSubscriptionMode;
 import org.apache.pulsar.client.api.SubscriptionInitialPosition;
 import org.apache.pulsar.client.api.SubscriptionType;
 
-/** Consuming and reading, by any client since 2.4. */
+/** Checks of consuming and reading, for any client since 2.4. */
 public class Receiving extends Checks {
     public static void list() {
         add("exclusive", Receiving::exclusive);
@@ -274,7 +274,7 @@ public class Receiving extends Checks {
         same("[]", rest("GET", path(topic) + "/subscriptions", null));
     }
 
-    /** With a queue of one, clients before 2.8 then ask for zero messages, and Apache closes their connection too. */
+    /** With a queue of one, clients before 2.8 then grant zero permits, for which Apache closes the connection too. */
     private static void pause(String topic) throws Exception {
         Consumer<byte[]> consumer = consumer(topic).receiverQueueSize(MINOR < 8 ? 2 : 1).subscribe();
         Producer<byte[]> producer = producer(topic).enableBatching(false).create();

@@ -27,7 +27,7 @@ import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.SubscriptionType;
 import org.apache.pulsar.client.api.TopicMetadata;
 
-/** Producing, by any client since 2.4. */
+/** Checks of producing, for any client since 2.4. */
 public class Sending extends Checks {
     public static void list() {
         for (CompressionType type : CompressionType.values()) {
@@ -179,7 +179,7 @@ public class Sending extends Checks {
             @Override
             public EncryptionKeyInfo getPrivateKey(String name, Map<String, String> metadata) {
                 byte[] key = pair.getPrivate().getEncoded();
-                // PKCS 1 within PKCS 8: all that clients before 2.11 read.
+                // The key is PKCS 1 within PKCS 8, the only form that clients before 2.11 read.
                 return new EncryptionKeyInfo(pem("RSA PRIVATE", Arrays.copyOfRange(key, 26, key.length)), metadata);
             }
         };
@@ -235,7 +235,7 @@ public class Sending extends Checks {
         same(1, used.size());
     }
 
-    /** Without the topic that consumers of several put around it. */
+    /** Returns the id without the topic, with which a consumer of several topics wraps it. */
     static MessageId inner(Message<?> message) throws Exception {
         MessageId id = message.getMessageId();
         try {

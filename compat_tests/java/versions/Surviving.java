@@ -9,7 +9,7 @@ import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
 import org.apache.pulsar.client.api.Producer;
 
-/** A server that is killed and comes back while a client sends and receives: says "sending" when that may begin. */
+/** Sends and receives while the server is killed and started again. Prints "sending" when the kill may come. */
 public class Surviving extends Checks {
     static final int COUNT = 2000;
 
@@ -38,7 +38,7 @@ public class Surviving extends Checks {
         while (got.size() < COUNT) {
             Message<byte[]> message = next(consumer);
             int number = Integer.parseInt(text(message));
-            // Sent anew, some come twice; for the first time each comes in order.
+            // Messages that were sent again come twice. Their first appearances are in order.
             holds(got.contains(number) || got.size() == number, number + " after " + got.size());
             got.add(number);
             consumer.acknowledge(message);

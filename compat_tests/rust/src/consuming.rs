@@ -1,4 +1,4 @@
-//! Receiving: kinds of subscription, acknowledging, coming again, dead letters, seeking, readers.
+//! Receiving: types of subscription, acknowledgement, redelivery, dead letters, seeking, readers.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -149,7 +149,7 @@ pub async fn dead_letters(scene: Scene) -> Checked {
             for _ in 0..3 {
                 held.push(receive(&mut consumer).await?);
             }
-            // Of a batch one is enough: each asks for all.
+            // For a batch one call is enough, because each asks for the whole batch.
             for message in held.iter().take(if name == "single" { 3 } else { 1 }) {
                 consumer.nack(message).await?;
             }
@@ -208,8 +208,8 @@ pub async fn stats(scene: Scene) -> Checked {
     same((seen.available_permits, seen.unacked_messages, seen.msg_backlog), (Some(97), Some(3), Some(3)))
 }
 
-/// On an Exclusive subscription the client stands in its own way, here and with Apache: it comes back with the consumer
-/// that it had, and makes another one meanwhile.
+/// Exclusive is left out: after a seek this client reconnects its former consumer and makes another one meanwhile, and
+/// one of them is refused, here and by Apache.
 pub async fn seeking(scene: Scene) -> Checked {
     for kind in [SubType::Shared, SubType::Failover] {
         let topic = topic(&format!("seek-{kind:?}"));

@@ -1,11 +1,11 @@
-//! Batches as the server keeps them, one entry each: this client acknowledges, seeks and begins by whole entries.
+//! The server keeps a batch as one entry, and this client acknowledges, seeks and starts only by whole entries.
 
 use pulsar::{ConsumerOptions, SubType};
 
 use crate::producing::batches;
 use crate::support::*;
 
-/// A batch comes again as a whole.
+/// A batch is redelivered as a whole.
 pub async fn nacked_in_a_batch(scene: Scene) -> Checked {
     let topic = topic("nacked-batch");
     let mut consumer = scene.consumer(&topic, SubType::Shared).await?;
@@ -20,7 +20,7 @@ pub async fn nacked_in_a_batch(scene: Scene) -> Checked {
     nothing_comes(&mut consumer).await
 }
 
-/// This client names no batch index that is acknowledged: the first acknowledgement takes the whole entry.
+/// This client does not send batch indexes, so the first acknowledgement counts for the whole entry.
 pub async fn batch_acknowledged(scene: Scene) -> Checked {
     let topic = topic("batch-ack");
     let mut consumer = scene.consumer(&topic, SubType::Shared).await?;
@@ -64,7 +64,7 @@ pub async fn begun_in_a_batch(scene: Scene) -> Checked {
     Ok(())
 }
 
-/// Permits count messages, so batches of more than the window make them negative for a while.
+/// Permits count messages, so a batch that is larger than the window makes them negative for a while.
 pub async fn small_window(scene: Scene) -> Checked {
     for kind in [SubType::Exclusive, SubType::Shared, SubType::KeyShared] {
         let topic = topic(&format!("window-{kind:?}"));

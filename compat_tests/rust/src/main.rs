@@ -1,4 +1,4 @@
-//! Says NAME=ok or NAME=WHAT WENT WRONG for each check. Arguments: `features URL WEB_URL`, `secure PLAIN TLS FOLDER HTTPS` or
+//! Prints NAME=ok or NAME=WHAT WENT WRONG for each check. Arguments: `features URL WEB_URL`, `secure PLAIN TLS FOLDER HTTPS` or
 //! `restarts URL WEB_URL`, and names of checks, without which all run. A line `please VERB OBJECT` asks the driver to
 //! do that to the server; it answers `done`.
 
@@ -19,7 +19,7 @@ use support::{connect, Checked, Scene};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The checks are boxed: in one future of all of them they overflow the stack.
+/// The checks are boxed, because one future that holds all of them would overflow the stack.
 async fn say(name: &str, wanted: &[String], check: Pin<Box<dyn Future<Output = Checked>>>) {
     if !wanted.is_empty() && !wanted.iter().any(|each| each == name) {
         return;

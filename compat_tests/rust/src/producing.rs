@@ -1,4 +1,4 @@
-//! Sending: waiting or not, in batches, compressed, with everything a message can carry; names, modes and limits.
+//! Sending: with and without waiting, in batches, compressed, with all that a message can carry; names, modes, limits.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! The server is killed and comes back where it was: nothing acknowledged is lost, order stays.
+//! The server is killed and started again at its address: nothing acknowledged is lost, and the order stays.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn killed_between(scene: Scene, name: &str, options: ProducerOptions) -> C
     }
     let mut received = take(&mut consumer, 50).await;
     if received.is_err() {
-        // One that comes back while the server starts may give up for good, which is the client's weakness.
+        // A consumer that reconnects while the server is starting may give up for good, which is the client's weakness.
         drop(consumer);
         consumer = scene.consumer(&topic, SubType::Exclusive).await?;
         received = take(&mut consumer, 50).await;
@@ -46,8 +46,8 @@ pub async fn killed_with_batches(scene: Scene) -> Checked {
     killed_between(scene, "killed-batches", batches(10)).await
 }
 
-/// Sends while the server is killed: the numbers that were acknowledged, and all that came, in order, to a consumer that is
-/// made afterwards.
+/// Sends while the server is killed. Returns the numbers that got a receipt, and all that a later consumer received, in
+/// order.
 async fn killed_meanwhile(scene: Scene, topic: &str, options: ProducerOptions) -> Outcome<(Vec<usize>, Vec<usize>)> {
     let scene = patient(&scene).await?;
     let mut producer = scene.producer_with(topic, options).await?;
@@ -87,7 +87,7 @@ fn queued() -> ProducerOptions {
     ProducerOptions { block_queue_if_full: true, ..Default::default() }
 }
 
-/// A message whose receipt was lost is sent again, so some may come twice; what comes first keeps its order.
+/// A message whose receipt was lost is sent again, so some come twice. The first appearances are in order.
 pub async fn killed_while_sending(scene: Scene) -> Checked {
     let (kept, seen) = killed_meanwhile(scene, &topic("killed-busy"), queued()).await?;
     let mut known = HashSet::new();
@@ -97,8 +97,8 @@ pub async fn killed_while_sending(scene: Scene) -> Checked {
     ensure(firsts.windows(2).all(|pair| pair[0] < pair[1]), "out of order")
 }
 
-/// With deduplication what is sent again is stored once. Acknowledgements of the last second may be lost with a kill, so
-/// the log is read anew; a subscription that acknowledges nothing keeps it.
+/// With deduplication, what is sent again is stored once. The log is read from its beginning, because a kill may lose
+/// the acknowledgements of the last second; a subscription that acknowledges nothing keeps the log.
 pub async fn killed_once(scene: Scene) -> Checked {
     let topic = "persistent://public/rust-once/killed";
     scene.consumer_with(topic, "keeper", SubType::Shared, earliest()).await?.close().await?;

@@ -1,4 +1,4 @@
-//! Coming in where the server asks who comes: TLS, tokens, passwords, tokens that end; and being refused.
+//! Connecting to a server with authentication: TLS, tokens, passwords, tokens that expire; and being refused.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Site {
     }
 }
 
-/// Reads a file at each login, which somebody else renews.
+/// Reads the token from a file at each login; the driver renews that file.
 struct TokenFile(String);
 
 #[async_trait]
@@ -98,7 +98,7 @@ pub async fn bad_credentials(site: Site) -> Checked {
     come_in(site.builder(&site.plain).with_auth(site.token("expired")?)).await
 }
 
-/// The client hides why the first connection failed behind its own words, or says it as it is.
+/// Connects and must be refused. The client reports the server's error, or hides it behind an error of its own.
 async fn come_in(builder: PulsarBuilder<TokioExecutor>) -> Checked {
     let error: Error = builder.build().await.err().ok_or("came in")?;
     let kind = kind_of(&error);
@@ -133,7 +133,7 @@ pub async fn admin_over_tls(site: Site) -> Checked {
     }
 }
 
-/// The token in the file lives for seconds; the driver renews it. The client cannot refresh, so it comes in anew.
+/// The token in the file lives for seconds and the driver renews it. The client cannot refresh it, so it reconnects.
 pub async fn renewed(site: Site) -> Checked {
     let provider = Box::new(TokenFile(format!("{}/brief.token", site.folder)));
     let mut patient = retries();
@@ -147,7 +147,7 @@ pub async fn renewed(site: Site) -> Checked {
     for number in 0..40 {
         send(&mut producer, format!("m{number}")).await?;
         let mut came = take(&mut consumer, 1).await?;
-        // An acknowledgement that was on its way when the server closed the connection is lost.
+        // An acknowledgement is lost when the server closes the connection while it is on its way.
         while number > 0 && came == numbered("m", number - 1..number) {
             came = take(&mut consumer, 1).await?;
         }

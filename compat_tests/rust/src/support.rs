@@ -22,7 +22,7 @@ pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 pub const SOON: Duration = Duration::from_secs(10);
 pub const QUIET: Duration = Duration::from_millis(700);
 
-/// A server and what it is asked with. Failures come at once: nothing is tried again.
+/// A server and a client of it. The client retries nothing, so failures come at once.
 #[derive(Clone)]
 pub struct Scene {
     pub url: String,
@@ -42,7 +42,7 @@ pub async fn connect(url: &str) -> Outcome<Client> {
     Ok(Pulsar::builder(url, TokioExecutor).with_operation_retry_options(retries()).build().await?)
 }
 
-/// The same scene with a client that tries again, as it does unless it is told otherwise.
+/// The same scene with a client that retries, as it does by default.
 pub async fn patient(scene: &Scene) -> Outcome<Scene> {
     let options = OperationRetryOptions {
         operation_timeout: Duration::from_secs(30),
@@ -70,7 +70,7 @@ impl Scene {
         Ok(self.client.producer().with_topic(topic).with_options(options).build().await?)
     }
 
-    /// From the beginning of the topic, of a subscription "s".
+    /// Returns a consumer of the subscription "s" from the topic's beginning.
     pub async fn consumer(&self, topic: &str, kind: SubType) -> Outcome<Incoming> {
         self.consumer_with(topic, "s", kind, earliest()).await
     }
@@ -139,7 +139,7 @@ pub fn text(message: &Received) -> Outcome<String> {
     Ok(message.deserialize()?)
 }
 
-/// Receives and acknowledges so many; their texts as they came.
+/// Receives and acknowledges this many messages, and returns their texts in the order of arrival.
 pub async fn take(consumer: &mut Incoming, count: usize) -> Outcome<Vec<String>> {
     let mut texts = Vec::new();
     for _ in 0..count {
@@ -158,7 +158,7 @@ pub async fn nothing_comes(consumer: &mut Incoming) -> Checked {
     }
 }
 
-/// Acknowledgements have no answer: this returns once the server has read what was sent before.
+/// Returns once the server has read what was sent before, since acknowledgements themselves have no answer.
 pub async fn settle(consumer: &mut Incoming) -> Checked {
     Ok(consumer.check_connection().await?)
 }
@@ -177,7 +177,7 @@ pub fn ensure(holds: bool, what: impl Into<String>) -> Checked {
     Err(what.into().into())
 }
 
-/// The kind of the server's refusal, as the server named it.
+/// Returns the server's name for its error.
 pub fn kind_of(error: &Error) -> String {
     let connection = match error {
         Error::ServiceDiscovery(ServiceDiscoveryError::Query(Some(kind), _)) => return kind.as_str_name().to_owned(),
@@ -193,7 +193,7 @@ pub fn kind_of(error: &Error) -> String {
     }
 }
 
-/// Checks that something was refused, and as what.
+/// Checks that something was refused, with this error.
 pub fn refused<T>(result: Result<T, Error>, kind: &str) -> Checked {
     match result {
         Ok(_) => Err("was not refused".into()),

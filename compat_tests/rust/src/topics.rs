@@ -14,7 +14,7 @@ use regex::Regex;
 use crate::producing::compressions;
 use crate::support::*;
 
-/// Made by the driver with four partitions.
+/// The driver has made this topic with four partitions.
 const PARTED: &str = "persistent://public/default/rust-parted";
 
 struct ByLength;
@@ -120,7 +120,7 @@ pub async fn looked_up(scene: Scene) -> Checked {
     refused(scene.client.lookup_topic("persistent://public/nowhere/x").await, "TopicNotFound")
 }
 
-/// The driver has made this namespace without creation of topics.
+/// The driver has made this namespace, in which topics are not created automatically.
 pub async fn missing(scene: Scene) -> Checked {
     let name = "persistent://public/rust-manual/missing";
     refused(scene.client.producer().with_topic(name).build().await, "TopicNotFound")?;
@@ -181,14 +181,14 @@ pub async fn compacted(scene: Scene) -> Checked {
             please(format!("compact {name}")).await?;
             let options = ConsumerOptions { read_compacted: Some(true), ..earliest() };
             let mut consumer = scene.consumer_with(&name, "s", SubType::Exclusive, options).await?;
-            // What this client compresses with snappy nobody else can read: such a batch stays whole.
+            // Nobody else can read what this client compresses with snappy, so such a batch is not compacted.
             let whole = name.contains("snappy") && batch_size.is_some();
             let wanted = if whole { vec!["1", "2", "3", "4", "", "5"] } else { vec!["3", "5"] };
             let mut seen = Vec::new();
             while let Ok(Some(message)) = tokio::time::timeout(QUIET, consumer.next()).await {
                 seen.push(text(&message?)?);
             }
-            // This client shows what was taken out of a batch as empty messages.
+            // This client returns empty messages for those that compaction took out of a batch.
             if batch_size.is_some() && !whole {
                 seen.retain(|body| !body.is_empty());
             }
@@ -223,7 +223,7 @@ pub async fn deleted(scene: Scene) -> Checked {
     nothing_comes(&mut consumer).await
 }
 
-/// The driver has made this namespace for encrypted messages only. This client says that it encrypts, and does not.
+/// The driver has made this namespace for encrypted messages only. This client declares that it encrypts, but does not.
 pub async fn unencrypted(scene: Scene) -> Checked {
     let name = "persistent://public/rust-sealed/open";
     refused(scene.client.producer().with_topic(name).build().await, "MetadataError")?;

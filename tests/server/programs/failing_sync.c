@@ -1,5 +1,5 @@
-// Preloaded into a server: fsync and fdatasync fail with EIO on the files whose path fits the pattern (fnmatch) that
-// stands in the file $FAIL_SYNC_OF, for as long as there is that file.
+// This library is preloaded into a server. While the file $FAIL_SYNC_OF exists, fsync and fdatasync fail with EIO for all
+// files whose paths match the pattern (fnmatch) in it.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
