@@ -247,7 +247,7 @@ class WebSocketClient:
         ping_s = settings.web_socket_ping_duration_seconds
         if 0 < ping_s <= now_s - self._pinged_s:
             self._pinged_s = now_s
-            self._send_now(PING)
+            self._send_now(PING, is_activity=False)
         self._guarded(lambda: self.session.tick(now_s))
 
     @property
@@ -341,10 +341,12 @@ class WebSocketClient:
             self._output_bytes = 0
             self._send_now(b"".join(output))
 
-    def _send_now(self, data: bytes) -> None:
+    def _send_now(self, data: bytes, *, is_activity: bool = True) -> None:
+        """Hands bytes to the socket. A ping is no activity: a peer that answers none is idle."""
         if self._transport is None or self._transport.is_closing():
             return
-        self._active_s = self._loop.time()
+        if is_activity:
+            self._active_s = self._loop.time()
         self._transport.write(data)
         if self._transport.get_write_buffer_size() > OUTPUT_MAX_BYTES:
             self.cut_off(f"does not read: {self.unsent_bytes} bytes wait for it")
