@@ -1,13 +1,9 @@
-"""Publishing over HTTP: exchanges that were recorded from Apache Pulsar 4.0.7, what the official client reads of what
-was published, and what the topic's policies refuse."""
+"""Publishing over HTTP: what the official client reads of what was published, and what the topic's policies refuse."""
 
-import base64
 import json
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,158 +11,8 @@ import jwt
 import pulsar
 import pytest
 
-from tests.server.served import Served, serving
-
-VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "rest_produce.json").read_text())
-
-DIFFERENCES = {
-    "Topic persistent://public/produce/missing not found": 404,
-    "Topic non-persistent://public/produce/np not found": 404,
-    "Namespace not found": 404,
-    '\\"messages\\" is null': 400,
-    '\\"request\\" is null': 400,
-    '\\"array\\" is null': 200,
-    "`java.lang.String` from Object value": 200,
-    "Unable to add schema SchemaData(type=INT32": 409,
-    "Unable to add schema SchemaData(type=AVRO": 409,
-    "Unable to add schema SchemaData(type=PROTOBUF": 422,
-    '\\"schemaAndMetadata\\" is null': 404,
-    "Fail to add or retrieve schema.": 400,
-    "Managed ledger was already terminated": 409,
-}
-"""What Apache's answer says, and the status here in place of Apache's: see compat_tests/NOTES.md."""
-OTHER_DIFFERENCES = {"plain/partitions/0": 404, "parts/partitions/9": 404, "parts/partitions/x": 400}
-"""The same by the end of the path."""
-NO_ANSWER = {0: 422}
-"""Apache leaves a call with an unknown schema type without an answer."""
-
-REFUSED = {
-    "kind-boolean": ["no"],
-    "kind-int8": ["128"],
-    "kind-int16": ["x"],
-    "kind-int32": ["seven", "1.5"],
-    "json": ["{bad"],
-    "avro": ['{"a": 1}', '{"a": 1, "b": null, "c": 1}'],
-    "kv": ["bad"],
-}
-"""Of each topic the texts that Apache publishes as something else, mostly as nothing, and that are refused here."""
-
-PLAIN = "/topics/persistent/public/default/t"
-
-
-class Site(Served):
-    """A server, and a client of it."""
-
-    client: pulsar.Client
-
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Returns the status and the answer, parsed where it is JSON."""
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        try:
-            status, text = 200, self.get(path, method, data)
-        except urllib.error.HTTPError as error:
-            status, text = error.code, error.read()
-        return status, json.loads(text) if text.startswith((b"{", b"[")) else text.decode()
-
-    def publish(self, messages: list[dict[str, Any]], path: str = PLAIN, **fields: Any) -> list[dict[str, Any]]:
-        """Publishes and returns what became of each message."""
-        status, answer = self.call("POST", path, {"messages": messages, **fields})
-        assert status == 200, answer
-        results: list[dict[str, Any]] = answer["messagePublishResults"]
-        return results
-
-    def stored(self, topic: str) -> list[pulsar.Message]:
-        """Returns all messages of a topic."""
-        reader = self.client.create_reader(topic, pulsar.MessageId.earliest)
-        found = []
-        while reader.has_message_available():
-            found.append(reader.read_next(10_000))
-        reader.close()
-        return found
-
-
-@contextmanager
-def site(folder: Path, **overrides: str) -> Iterator[Site]:
-    with serving(folder, overrides=overrides) as served:
-        made = Site(*served)
-        made.client = pulsar.Client(
-            f"pulsar://127.0.0.1:{served.port}", logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-        )
-        try:
-            made.call("PUT", "/admin/v2/persistent/public/default/t")
-            yield made
-        finally:
-            made.client.close()
-
-
-def wanted_status(exchange: dict[str, Any]) -> int:
-    for text, status in DIFFERENCES.items():
-        if text in exchange["rb"]:
-            return status
-    for end, status in OTHER_DIFFERENCES.items():
-        if exchange["p"].endswith(end):
-            return status
-    recorded: int = exchange["s"]
-    if recorded == 200 and exchange["p"].endswith("parts-partition-1"):
-        return recorded
-    return NO_ANSWER.get(recorded, recorded)
-
-
-def test_apache_s_exchanges(tmp_path: Path) -> None:
-    with site(tmp_path) as here:
-        for exchange in VECTORS["exchanges"]:
-            body = exchange.get("qb")
-            status, answer = here.call(exchange["m"], exchange["p"], None if body is None else body.encode())
-            said = f"{exchange['m']} {exchange['p']} {body}: {status} {answer}"
-            recorded = exchange["s"]
-            # The helper takes every success for 200.
-            assert status == (200 if wanted_status(exchange) == 204 else wanted_status(exchange)), said
-            if status >= 400:
-                assert answer["reason"], said
-            elif status == recorded and "messagePublishResults" in exchange["rb"]:
-                theirs = json.loads(exchange["rb"])
-                assert answer["schemaVersion"] == theirs["schemaVersion"], said
-                texts = [each["payload"] for each in json.loads(body)["messages"]]
-                refused = REFUSED.get(exchange["p"].rpartition("/")[2], [])
-                for text, ours in zip(texts, answer["messagePublishResults"], strict=True):
-                    assert ours["errorCode"] == (2 if text in refused else 0), said
-                    assert bool(ours.get("errorMsg")) == bool(ours["errorCode"]), said
-            elif exchange["p"].endswith("/schema") and exchange["m"] == "GET":
-                theirs = json.loads(exchange["rb"])
-                assert {**answer, "timestamp": 0} == {**theirs, "timestamp": 0}, said
-        for topic, messages in VECTORS["stored"].items():
-            if topic.startswith("parts") or topic == "plain":
-                continue
-            ours = [
-                {
-                    "data": base64.b64encode(each.data()).decode(),
-                    "key": each.partition_key(),
-                    "properties": each.properties(),
-                    "event_time": each.event_timestamp(),
-                    "producer": each.producer_name(),
-                }
-                for each in here.stored(f"persistent://public/produce/{topic}")
-            ]
-            assert ours == stored_here(topic, messages), topic
-
-
-def stored_here(topic: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns what is stored here for the messages that Apache stored: without those whose text is refused."""
-    published = next(
-        json.loads(each["qb"])["messages"]
-        for each in VECTORS["exchanges"]
-        if each["p"].endswith(f"/produce/{topic}") and each["m"] == "POST"
-    )
-    kept = [
-        dict(stored)
-        for stored, sent in zip(messages, published, strict=True)
-        if sent["payload"] not in REFUSED.get(topic, [])
-    ]
-    if topic == "kind-date":
-        kept[1] = kept[0]  # an ISO date, which Apache does not take
-    if topic == "json":
-        kept[1]["data"] = base64.b64encode(b'{"zzz":1.10}').decode()  # Apache writes 1.1
-    return kept
+from tests.server.admin.produce_scene import PLAIN, site
+from tests.server.served import serving
 
 
 def test_a_message_has_all_that_was_given(tmp_path: Path) -> None:
@@ -297,6 +143,41 @@ def test_encryption_and_exclusive_producers_are_respected(tmp_path: Path) -> Non
         here.call("POST", "/admin/v2/namespaces/public/default/encryptionRequired", True)
         status, answer = here.call("POST", PLAIN, body)
         assert (status, answer["reason"].startswith("Encryption is required")) == (412, True)
+
+
+def test_a_backlog_quota_stops_calls_as_it_stops_producers(tmp_path: Path) -> None:
+    with site(tmp_path) as here:
+        here.client.subscribe("t", "s").close()
+        quota = {"limitSize": 10, "policy": "producer_exception"}
+        here.call("POST", "/admin/v2/persistent/public/default/t/backlogQuota", quota)
+        answers = [here.call("POST", PLAIN, {"messages": [{"payload": "x" * 1_000}]}) for _ in range(2)]
+        assert [status for status, _ in answers] == [200, 503]
+        assert answers[1][1]["reason"] == "Cannot create producer on topic with backlog quota exceeded"
+        assert len(here.stored("t")) == 1
+
+
+@pytest.mark.parametrize(
+    ("encoding", "key", "data"),
+    [
+        ("INLINE", "", b"\0\0\0\4\0\0\0\7\0\0\0\5seven"),
+        ("SEPARATED", "AAAABw==", b"seven"),
+    ],
+)
+def test_pairs_are_stored_as_their_registered_schema_says(tmp_path: Path, encoding: str, key: str, data: bytes) -> None:
+    properties = {"key.schema.type": "INT32", "value.schema.type": "STRING", "kv.encoding.type": encoding}
+    schema = {"type": "KEY_VALUE", "schema": '{"key":"","value":""}', "properties": properties}
+    with site(tmp_path) as here:
+        assert here.call("POST", "/admin/v2/schemas/public/default/t/schema", schema)[0] == 200
+        messages: list[dict[str, Any]] = [
+            {"key": "7", "payload": "seven"},
+            {"key": "x", "payload": "no"},
+            {"payload": "k"},
+        ]
+        results = here.publish(messages, schemaVersion=0)
+        assert [each["errorCode"] for each in results] == [0, 2, 0]
+        first, second = here.stored("t")
+        assert (first.partition_key(), first.data()) == (key, data)
+        assert second.data() == (b"\xff\xff\xff\xff\0\0\0\1k" if encoding == "INLINE" else b"k")
 
 
 def test_who_may_produce_on_the_binary_port_may_over_http(tmp_path: Path) -> None:
