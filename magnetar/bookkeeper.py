@@ -73,7 +73,7 @@ async def connect(
 ) -> AsyncIterator[BookKeeper]:
     """Gives a client of the cluster whose records are at `zk+hierarchical://host:port[;host:port]/ledgers`.
 
-    Ledgers that are still open when the block ends are not closed: whoever reads one next recovers it. Raises
+    Ledgers that are still open when the block ends are not closed; the next client that opens one recovers it. Raises
     ValueError for a malformed URI, and magnetar.metadata.errors.MetadataError when ZooKeeper cannot be reached.
     """
     uri = parse_service_uri(metadata_service_uri)

@@ -1,4 +1,4 @@
-"""Makes the records of a new cluster: what they hold, and the step that writes those that are missing.
+"""Makes the records of a new cluster: builds their values, and writes the records that are missing.
 
 JSON values are written as Jackson writes them: compact, with the keys in the order that a real server's records have
 (tests/vectors/cluster_records.json). A new cluster has its own record, the tenants `public` and `pulsar`, the

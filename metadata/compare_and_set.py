@@ -12,11 +12,11 @@ from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsE
 from magnetar.metadata.store import MetadataStore, Record
 
 ATTEMPTS_MAX = 20
-"""After so many rounds in a row that other writers won, a change fails."""
+"""How many rounds in a row a change may lose to other writers before it fails."""
 
 Change = Callable[[bytes | None], bytes | None]
-"""A function from a record's value (None: there is no record) to the value that it is to have (None: nothing is to be
-written). It is called again when another writer was faster. What it raises ends the update, and nothing is written."""
+"""A function from a record's value (None: there is no record) to its new value (None: nothing is to be written). It is
+called again when another writer was faster. An error that it raises ends the update, and nothing is written."""
 
 
 async def update_record(
@@ -32,7 +32,7 @@ async def update_record(
     5. Somebody else was faster and made, changed or deleted the record: go back to 1.
     6. After `attempts_max` rounds raise MetadataError.
 
-    Raises what `change` raises, and MetadataError. Source: MetadataUpdateLoop of BookKeeper's client.
+    Raises the errors of `change`, and MetadataError. Source: MetadataUpdateLoop of BookKeeper's client.
     """
     for _ in range(attempts_max):
         record = await store.get(path)

@@ -10,7 +10,7 @@ class MetadataError(Exception):
 
 
 class NoNodeError(MetadataError):
-    """The record does not exist, or the parent of a record that create() was to make."""
+    """The record does not exist, or create() was called for a record without a parent."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "no such record")

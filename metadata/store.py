@@ -47,7 +47,7 @@ class Created(NamedTuple):
 
 
 class EventType(Enum):
-    """What happened to a record; CHILDREN_CHANGED says that its list of children changed."""
+    """The kinds of events of a record. CHILDREN_CHANGED says that its list of children changed."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -107,7 +107,7 @@ class MetadataStore(ABC):
     """A store that keeps the contract in this module's docstring.
 
     Every method may raise StoreClosedError. Every change may also raise StoreOverloadedError, and StoreWriteError when
-    it has not happened but a later one may succeed, as on a full disk. Other errors stand at each method.
+    it has not happened but a later one may succeed, as on a full disk. Other errors are named at each method.
     """
 
     @abstractmethod
@@ -175,9 +175,9 @@ class MetadataStore(ABC):
 
 
 async def delete_empty_parents(store: MetadataStore, path: str, root: str) -> None:
-    """Deletes the parents of `path` below `root` that hold nothing any more.
+    """Deletes the parents of `path` below `root` that became empty.
 
-    Somebody else who creates a record below one of them at the same time makes it again (`make_parents`).
+    If another client creates a record below one of them at the same time, it creates the parent again (`make_parents`).
     """
     parent = path.rpartition("/")[0]
     while len(parent) > len(root):

@@ -57,7 +57,7 @@ class RecordNode:
         return copy
 
     def take(self, staged: "RecordNode") -> None:
-        """Takes over everything from a batch's copy but the children, which stay."""
+        """Takes over all fields of a batch's copy except the children, which stay."""
         self.value = staged.value
         self.version = staged.version
         self.created_ms = staged.created_ms
@@ -299,7 +299,7 @@ class Batch:
         return None
 
     def _all_or_none(self, change: Callable[["Batch"], Result]) -> Result:
-        """Runs `change` on a batch of its own, and takes over what that batch staged unless `change` raises."""
+        """Runs `change` on a separate batch, and takes over its staged changes unless `change` raises."""
         inner = Batch(self, owner=self._owner, now_ms=self._now_ms)
         result = change(inner)
         self.staged.update(inner.staged)
@@ -307,7 +307,7 @@ class Batch:
         return result
 
     def merged_events(self) -> Iterator[RecordEvent]:
-        """Gives the events in order, without those that repeat the event before of the same record."""
+        """Returns the events in order. Leaves out an event that equals the previous event of the same record."""
         last: dict[str, EventType] = {}
         for event in self.events:
             if last.get(event.path) is not event.type:

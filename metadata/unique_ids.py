@@ -16,14 +16,14 @@ from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.tree_rules import Tree
 
 BLOCK_IDS = 8
-"""Ids that are drawn at once; with the embedded store they share one commit. A restart skips those that are left."""
+"""Ids that are drawn at once; with the embedded store they share one commit. A restart skips the unused ones."""
 
 SHORT_ID_END = 2**31 - 1
 """Ids from here on come from idgen-long (Java compares with Integer.MAX_VALUE)."""
 
 LOW_BITS = 32
 HOBS_KEPT = 3
-"""The newest so many records of high bits stay; older ones are deleted."""
+"""How many records of high bits are kept; older ones are deleted."""
 
 
 def ledger_ids_end(tree: Tree, root: str = LEDGERS_ROOT) -> int:
@@ -39,8 +39,8 @@ def ledger_ids_end(tree: Tree, root: str = LEDGERS_ROOT) -> int:
 async def skip_ledger_ids(store: MetadataStore, held: int, *, root: str = LEDGERS_ROOT) -> int:
     """Makes ledger ids go on with high bits that nobody has used; returns the next id.
 
-    It lies beyond all ids that were given out and beyond `held`, an id that is in use although these records may not
-    know it. The caller does this before a generator draws. Raises MetadataError.
+    It is above all ids that were given out and above `held`, an id that is in use although these records may not know
+    it. The caller does this before a generator draws. Raises MetadataError.
     """
     long_root = f"{root}/idgen-long"
     highs = [held >> LOW_BITS]
@@ -60,7 +60,7 @@ def _hob_path(long_root: str, high: int) -> str:
 
 
 class LedgerIdGenerator:
-    """Draws ledger ids for one process, a block at a time: it may be asked for each new ledger."""
+    """Draws ledger ids for one process, a block at a time, so that a caller may ask for an id for each new ledger."""
 
     def __init__(self, store: MetadataStore, *, root: str = LEDGERS_ROOT, block_ids: int = BLOCK_IDS) -> None:
         self._store = store

@@ -1,4 +1,5 @@
-"""How long to wait before the next try of what keeps failing: the one schedule of all retries that grow."""
+"""How long to wait before the next try of an action that keeps failing. All retries with growing pauses use this
+schedule."""
 
 DOUBLINGS_MAX = 30
 """Keeps the power of two small, however long something has been failing."""

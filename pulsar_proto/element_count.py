@@ -1,9 +1,9 @@
 """Bounds the work of parsing a protobuf message, which depends on how many elements it has, not on how long it is.
 
-A frame of 5 MB may hold one string of 5 MB, which is parsed at once, or two million empty strings, which keep everybody
-else waiting for a second. The two differ in the number of elements only. So a message longer than INNOCENT_BYTES is
-first walked over without building anything, and refused when it has more than ELEMENTS_MAX elements: a message that an
-honest peer sends is long because a few things in it are long.
+A frame of 5 MB may hold one string of 5 MB, which is parsed at once, or two million empty strings, which block all
+other work for a second. The two differ in the number of elements only. So a message longer than INNOCENT_BYTES is first
+walked over without building anything, and refused when it has more than ELEMENTS_MAX elements: a long message of an
+honest peer has a few long elements.
 
 The walk looks at tags and lengths only, and steps over everything else:
 

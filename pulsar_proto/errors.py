@@ -27,7 +27,7 @@ class MalformedFrame(Exception):
 class MalformedRecord(Exception):
     """A stored record (in the metadata store or a cursor's ledger) does not decode, or contradicts itself.
 
-    Nobody repairs such a record silently.
+    Such a record is never repaired silently.
     """
 
 

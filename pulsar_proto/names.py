@@ -57,8 +57,8 @@ class NamespaceName:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises InvalidTopicName unless `text` is two names with a slash between, of the characters that are
-        allowed."""
+        """Parses a namespace's name. Raises InvalidTopicName unless `text` is two names of allowed characters with a
+        slash between them."""
         tenant, slash, name = text.partition("/")
         if not slash or not all(_ENTITY.fullmatch(each) and each not in _DOTS for each in (tenant, name)):
             raise InvalidTopicName(f"Invalid namespace name {text!r}: expected <tenant>/<namespace>")

@@ -1,9 +1,9 @@
 """Checks the strings of protobuf messages that others wrote, where these messages enter.
 
-The parser does not check that the strings of a proto2 message are UTF-8: it hands over a field that is not as `bytes`,
-in spite of the field's type. No code behind this check meets such a value. Commands and records with one are refused by
-`check_text`. What a producer wrote into a message's metadata is stored and sent on as it came; code that looks at a
-string of it takes the string by `raw` or `shown`.
+The parser does not check that the strings of a proto2 message are UTF-8: it returns a field that is not UTF-8 as
+`bytes`, in spite of the field's type. `check_text` refuses commands and records with such a value, so later code never
+meets one. What a producer wrote into a message's metadata is stored and sent on as it came; code that looks at a string
+of it takes the string by `raw` or `shown`.
 """
 
 from collections.abc import Callable, Iterable

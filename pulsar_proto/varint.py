@@ -1,4 +1,4 @@
-"""Protobuf's variable-length integers, where a message is written or looked through by hand.
+"""Protobuf's variable-length integers, for code that writes or scans messages by hand.
 
 A varint holds seven bits a byte, the lowest ones first; every byte but the last has its high bit set. Source:
 protobuf.dev, "Encoding", "Base 128 Varints".
@@ -27,7 +27,7 @@ def varint(value: int) -> bytes:
 def varint_at(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Decodes the varint that begins at `at`; returns its value and where it ends.
 
-    A varint that `end` cuts off is taken as far as it goes, and ends at `end`. It never raises.
+    If `end` cuts the varint off, the bytes before `end` count, and it ends there. It never raises.
     """
     value = shift = 0
     while at < end and shift < 70:

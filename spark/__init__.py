@@ -1,5 +1,5 @@
 """Spark and Pulsar: a data source (`source`) and pipelines that are ready to run (`jobs`). Both talk to a service URL,
-and stand on `pulsar_proto` alone of what else is in this project.
+and use no other part of this project but `pulsar_proto`.
 
 The data source is imported when it is asked for, so that the list of jobs is printed without pyspark.
 """

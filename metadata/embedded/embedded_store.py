@@ -63,7 +63,8 @@ class EmbeddedStore(TreeStore):
         """Opens the file without a witness; makes it when there is none. Its folder must exist. `clock_ms` dates the
         records.
 
-        Raises StoreLockedError, StoreForeignError, StoreDamagedError, or plain StoreFileError for what the system says.
+        Raises StoreLockedError, StoreForeignError, StoreDamagedError, or plain StoreFileError for an error of the
+        operating system.
         """
         return await cls.start(await cls.read(path), clock_ms=clock_ms)
 
@@ -71,7 +72,7 @@ class EmbeddedStore(TreeStore):
     async def read(
         path: str | os.PathLike[str], witness: Witness | None = None, accepted_generation: int | None = None
     ) -> StoredMetadata:
-        """Reads the file and judges it against the witness; see `read_stored`. Nothing on disk is changed."""
+        """Reads the file and compares it with the witness; see `read_stored`. Nothing on disk is changed."""
         thread = _FileThread(asyncio.get_running_loop())
         try:
             return await thread.call(read_stored, os.fspath(path), witness, accepted_generation)
@@ -82,10 +83,9 @@ class EmbeddedStore(TreeStore):
     async def start(
         cls, stored: StoredMetadata, witness: Witness | None = None, *, clock_ms: Callable[[], int] = wall_clock_ms
     ) -> "EmbeddedStore":
-        """Opens for writing what `read` found.
-
-        Unless it fits the witness, the caller must call `begin_witness` once it has put right whatever contradicts the
-        file. Raises StoreFileError and its subclasses.
+        """Opens the file, as `read` returned it, for writing. Unless the file fits the witness, the caller must call
+        `begin_witness` after it has corrected everything that contradicts the file. Raises StoreFileError and its
+        subclasses.
         """
         thread = _FileThread(asyncio.get_running_loop())
         try:
@@ -154,7 +154,7 @@ class EmbeddedStore(TreeStore):
             self.on_fault()
 
     def _look_for_room_later(self) -> None:
-        """Sets the timer by which an idle server, too, notices that there is room again."""
+        """Sets a timer, so that an idle server, too, notices when there is room again."""
         self._room_timer = asyncio.get_running_loop().call_later(_ROOM_LOOK_SECONDS, self._look_for_room)
 
     def _look_for_room(self) -> None:
@@ -189,7 +189,7 @@ class _FileThread:
         threading.Thread(target=self._serve, name="metadata-file", daemon=True).start()
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
-        """Has `work` done on the thread; then `done` is called on the loop with its result and its error."""
+        """Runs `work` on the thread; then `done` is called on the loop with the result and the error."""
         self._work.put((work, done))
 
     async def call(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -208,7 +208,7 @@ class _FileThread:
         return await future
 
     def stop(self) -> None:
-        """Ends the thread, once it has done the work that it was given."""
+        """Ends the thread after all submitted work is done."""
         self._work.put(None)
 
     def _serve(self) -> None:

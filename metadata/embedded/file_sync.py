@@ -1,4 +1,4 @@
-"""Makes durable what was written to a file, or how it was renamed."""
+"""Makes writes to a file, or its renaming, durable."""
 
 import os
 

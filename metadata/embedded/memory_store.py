@@ -11,7 +11,7 @@ from magnetar.metadata.tree_rules import Batch, Tree
 class MemoryStore(TreeStore):
     """The first session on a new tree; `session()` opens further ones, as other servers would.
 
-    A write takes one turn of the loop, as in every store, so that no caller comes to rely on less.
+    A write takes one turn of the loop, as in every store, so that no caller relies on faster writes.
     """
 
     def __init__(self, *, clock_ms: Callable[[], int] = wall_clock_ms) -> None:

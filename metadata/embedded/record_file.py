@@ -30,10 +30,11 @@ from magnetar.metadata.embedded.witness import IDENTITY_BYTES, Seal, Witness
 from magnetar.metadata.errors import StoreDamagedError
 
 LOG_PAGES_MAX = 128
-"""Pages of the log, about, after which it is copied into the file. A start after a crash has to read so many."""
+"""About how many pages the log may have before it is copied into the file. A start after a crash has to read this
+many."""
 CACHE_KIB = 512
 SET_ASIDE = "-set-aside"
-"""The ending of the name that a log gets when the operator accepted its file without it."""
+"""The suffix of a log's name after the operator accepted the file without its log."""
 
 LAYOUT = """
 CREATE TABLE record (
@@ -72,11 +73,11 @@ class RecordFile:
         self._witness = witness
         """The witness that is told of each commit; None while commits are not counted."""
         self._logged_pages = 0
-        """How many pages the log has, about."""
+        """About how many pages the log has."""
 
     @classmethod
     def open(cls, stored: StoredMetadata, witness: Witness | None = None) -> "RecordFile":
-        """Opens what `read_stored` found with the same witness; makes the file when there is none.
+        """Opens the file that `read_stored` read with the same witness; creates it if there is none.
 
         This is the first change on disk. A witness that has seen no commit so far is told of commits only after
         `begin_witness`. Raises StoreFileError and its subclasses.
@@ -114,7 +115,7 @@ class RecordFile:
         return file
 
     def begin_witness(self, witness: Witness) -> None:
-        """Has the witness told of each commit from now on. There is no effect when it is told already.
+        """Makes the store tell the witness of each commit from now on. Has no effect when it does so already.
 
         The identity is drawn anew. A file that the operator accepted by its generation gets the next one, so that the
         operator's word holds only once. A file that was never witnessed stays at generation 0, so that a start that is
@@ -227,8 +228,8 @@ def _create(path: str) -> None:
 def _go_on_from(stored: StoredMetadata) -> None:
     """Replaces the file by the state that the operator accepted.
 
-    The log is set aside, because SQLite would bring back from it what was not accepted. A crash in between leaves a
-    file that the next start refuses as it refused the one before.
+    The log is set aside, because SQLite would restore rejected changes from it. A crash in between leaves a file that
+    the next start refuses, as it refused the former one.
     """
     path, fresh = stored.path, f"{stored.path}.new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -31,7 +31,7 @@ ROOT = RecordNode(b"", 0, 0, 0)
 
 
 class RowChange(NamedTuple):
-    """What one commit writes: rows to insert or replace, paths of rows to delete, and the totals after it."""
+    """The content of one commit: rows to insert or replace, paths of rows to delete, and the totals after it."""
 
     upserts: list[Row]
     deletes: list[tuple[str]]
@@ -80,7 +80,7 @@ def plan_change(tree: Tree, staged: Staged, totals: RecordTotals) -> RowChange |
 
 
 def load_tree(path: str, rows: Iterable[Row]) -> tuple[Tree, RecordTotals]:
-    """Builds the tree of all rows, which come by ascending path; returns it with what the rows add up to.
+    """Builds the tree of all rows, which come by ascending path; returns the tree and the totals of the rows.
 
     `path` is the file's, for messages. Raises StoreDamagedError.
     """

@@ -1,4 +1,4 @@
-"""Reads a metadata file from its bytes and judges it against its witness, before anything on disk is changed.
+"""Reads a metadata file from its bytes and compares it with its witness, before anything on disk is changed.
 
 SQLite itself cannot be used for that: when it opens a database that was not closed, it recovers it, and when it closes
 the database, it copies the log into it. So the file and the whole transactions of its log are put together in memory,
@@ -59,24 +59,24 @@ class StoredMetadata(NamedTuple):
     image: bytes | bytearray
     """The database that is to replace the file and its log; empty when these are as they should be."""
     is_unwitnessed: bool = False
-    """No commit of the file was witnessed: it is new, has the first layout, or its first start broke off. The caller
-    has to judge by the ledgers whether it is older than the bookie's data."""
+    """Whether no commit of the file was witnessed, because the file is new, has the first layout, or its first start
+    broke off. The caller has to decide by the ledgers' ids whether the file is older than the bookie's data."""
     is_accepted: bool = False
-    """The file does not fit its witness or its log, and the operator said that it counts nevertheless."""
+    """Whether the file does not fit its witness or its log, but the operator accepted it nevertheless."""
 
     @property
     def is_new(self) -> bool:
         return self.layout == 0
 
     def is_meant_by(self, accepted_generation: int | None) -> bool:
-        """Returns whether the operator said that a file of this generation counts."""
+        """Returns whether the operator accepted a file of this generation."""
         return not self.is_new and accepted_generation == self.seal.generation
 
 
 def read_stored(path: str, witness: Witness | None = None, accepted_generation: int | None = None) -> StoredMetadata:
     """Reads the file and judges it against the witness; changes nothing.
 
-    A file of the `accepted_generation` counts in spite of what the witness and the end of the log say. Raises
+    A file of the `accepted_generation` is accepted even if it contradicts the witness or the end of its log. Raises
     StoreMismatchError, StoreDamagedError and the other subclasses of StoreFileError.
     """
     with faults_named(path):
@@ -103,9 +103,8 @@ def read_stored(path: str, witness: Witness | None = None, accepted_generation: 
 
 
 def mismatch(stored: StoredMetadata, seen: Seal | None, witness_path: str, log_note: str = "") -> str | None:
-    """Returns why a file and what its witness saw cannot be of the same time, or None when they can.
-
-    `log_note` says what is odd about the file's log.
+    """Returns why a file and its witness cannot be from the same time, or None when they can. `log_note` describes
+    anything odd about the file's log.
     """
     mine, folder = stored.seal, os.path.dirname(witness_path)
     if seen is None:
@@ -174,7 +173,8 @@ def _read_files(path: str) -> tuple[bytes, bytes | None] | None:
 
 
 def _best_reading(path: str, database: bytes, wal: bytes | None) -> tuple[StoredMetadata, StoreFileError | None, str]:
-    """Returns the newest state of the file that is sound, why it is not the last one, and what is odd about the log.
+    """Returns the newest sound state of the file, the reason why it is not the last state, and a note about anything
+    odd in the log.
 
     The last state is the file with all whole transactions of its log; the reason is then None. When that is not sound,
     the file without its log may be. Raises StoreFileError when no state is sound.
@@ -197,7 +197,7 @@ def _best_reading(path: str, database: bytes, wal: bytes | None) -> tuple[Stored
 
 
 def _image(database: bytes, wal: bytes, log: WriteAheadLog) -> bytearray:
-    """Returns the database as it would be after the log was copied into it; it needs no log then."""
+    """Returns the content that the database has after its log is copied into it."""
     image = bytearray(database)
     if log.pages:
         size = log.page_count * PAGE_BYTES
@@ -262,13 +262,14 @@ def error_name(error: Exception) -> str:
 
 
 def in_words(error: Exception) -> str:
-    """Returns what messages say of an error: its text, and its name in brackets."""
+    """Returns an error as messages describe it: its text, and its name in brackets."""
     return f"{error} ({error_name(error)})"
 
 
 @contextlib.contextmanager
 def faults_named(path: str) -> Iterator[None]:
-    """Turns what the system and SQLite raise within into StoreFileError and its subclasses."""
+    """Turns errors of the system and of SQLite that are raised inside the block into StoreFileError and its
+    subclasses."""
     try:
         yield
     except OSError as error:

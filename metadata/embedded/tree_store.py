@@ -2,7 +2,7 @@
 
 The writes of one turn of the loop are staged together as one `Batch`. The subclass makes the batch durable as a whole,
 and only then it becomes visible: readers, watchers and the writers themselves never see a change that could still be
-lost. While a batch is on its way, the next writes wait, and are judged by what that batch has left behind.
+lost. While a batch is on its way, the next writes wait, and are checked against the state that the batch leaves.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ Done = Callable[[Callable[[], MetadataError] | None], None]
 """How `_persist` reports the end: it passes None, or a function that makes the error. Each writer gets an error of its
 own, since an exception cannot be raised in several tasks."""
 WriteOutcome = tuple["asyncio.Future[Any]", Any, Exception | None]
-"""(the writer's future, result, error). An error, too, is told only after the commit, because it may come from another
-change of the same batch."""
+"""(the writer's future, result, error). An error, too, is reported only after the commit, because it may come from
+another change of the same batch."""
 
 
 def wall_clock_ms() -> int:
@@ -148,7 +148,7 @@ class TreeStore(MetadataStore):
         return await future
 
     def _schedule_flush(self) -> None:
-        """Has the flush run after everything that is ready to run in this turn, so that its writes share the commit."""
+        """Schedules the flush behind all callbacks of this turn of the loop, so that their writes share the commit."""
         if not self._flush_scheduled and not self._committing:
             self._flush_scheduled = True
             asyncio.get_running_loop().call_soon(self._flush)

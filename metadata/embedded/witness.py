@@ -37,8 +37,8 @@ _VERSION = 1
 
 
 class Seal(NamedTuple):
-    """Which history a metadata file belongs to, and how many commits it has made in it; 0 when none was witnessed
-    yet."""
+    """The history that a metadata file belongs to (`identity`), and how many commits the file has made in it
+    (`generation`; 0 when none was witnessed yet)."""
 
     identity: bytes
     generation: int

@@ -27,7 +27,7 @@ checksum."""
 
 
 class WriteAheadLog(NamedTuple):
-    """What a log says."""
+    """The content of a log, as far as it counts."""
 
     pages: dict[int, int]
     """For each page number (the first is 1), the offset in the log of the newest content that counts."""
@@ -40,8 +40,8 @@ class WriteAheadLog(NamedTuple):
 
 
 def read_log(wal: bytes, page_bytes: int) -> WriteAheadLog:
-    """Follows the frames as SQLite's recovery does (walIndexRecover), and judges the frames behind the last sound
-    one."""
+    """Follows the frames as SQLite's recovery does (walIndexRecover), and checks the frames after the last sound one
+    for damage."""
     frame_bytes = FRAME_HEADER_BYTES + page_bytes
     frames = [
         struct.unpack_from(">6I", wal, offset)

@@ -7,7 +7,7 @@ from magnetar.metadata.tree_rules import check_path
 
 DEFAULT_PORT = 2181
 SCHEME = "zk:"
-"""The scheme that Pulsar's metadataStoreUrl has in front; it is optional here."""
+"""The prefix of Pulsar's metadataStoreUrl; it is optional here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Judges what became of a write whose answer was lost, from what is read afterwards; without I/O.
+"""Decides the outcome of a write whose answer was lost, from records that are read afterwards; without I/O.
 
 When is that known? The reading follows a `sync` on a later link of the session. By then the write has happened, or it
 never will: a server refuses what an older link of the session still brings (SessionMovedException).
@@ -7,11 +7,11 @@ Was the record changed since? Its zxids say whether it was changed after the las
 (`bound`). Every write whose answer was lost is later than that.
 
 Was it changed by us? An ephemeral record names its owner. For others, version and value tell: a create or a put that
-must not be taken for somebody else's carries a value that nobody else writes, as BookKeeper's ledger records do with
-their cToken. When neither tells, the verdict is UNKNOWN.
+must not be mistaken for another client's carries a value that nobody else writes, as BookKeeper's ledger records do
+with their cToken. When neither tells, the verdict is UNKNOWN.
 
-In two cases the judgement goes by appearances: a record that we made and that another client deleted before we looked
-counts as never made, and a record that is gone counts as deleted by us.
+In two cases the verdict may be wrong: a record that we made and that another client deleted before we looked counts as
+never made, and a record that is gone counts as deleted by us.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Write:
 
 
 class WriteVerdict(Enum):
-    """What became of a write."""
+    """The outcome of a write."""
 
     APPLIED = "applied"
     NOT_APPLIED = "not applied"
@@ -49,7 +49,7 @@ class FoundRecord(NamedTuple):
 
 
 def telling_op(write: Write) -> Op | None:
-    """Returns the op of the write whose record tells most about what became of it; None when there are only checks.
+    """Returns the op of the write whose record tells most about the outcome; None when there are only checks.
 
     Only the last op of each path leaves a trace. The best one makes an ephemeral record, the next best one has a value.
     """
@@ -150,7 +150,7 @@ def judge_numbered(op: CreateOp, candidates: Sequence[tuple[str, FoundRecord]], 
 
 
 def stats_after(write: Write, found: dict[str, ZkStat]) -> list[ZkStat | None]:
-    """Returns one Stat for each op, as the lost answer would have had it, from what the records say now."""
+    """Returns one Stat for each op, as the lost answer would have had it, computed from the records as they are now."""
     later_puts: dict[str, int] = {}
     stats: list[ZkStat | None] = []
     for op in reversed(write.ops):

@@ -1,4 +1,4 @@
-"""Finds out, after a link was lost, what became of the writes whose answers went with it.
+"""Finds out, after a link was lost, the outcomes of the writes whose answers were lost with it.
 
 The requests of one session happen in the order in which they were sent. So the writes that happened are the first ones
 of those that were sent, up to some point. All are judged from one state, which is read after a `sync`. Only then are
@@ -32,7 +32,7 @@ Probe = Callable[[bytes], Awaitable[Reply]]
 
 READS_AT_ONCE = 64
 CANDIDATES_MAX = 10_000
-"""New sequential records below one parent that are looked at. When there are more, the outcome stays unknown."""
+"""How many new sequential records below one parent are examined. When there are more, the outcome stays unknown."""
 
 Finding = Settled | WriteVerdict
 
@@ -49,7 +49,7 @@ class LostAnswerRecovery:
         """The lowest bound of all requests."""
         self._young: dict[str, list[tuple[str, FoundRecord]]] = {}
         """The records that lost sequential creates can have made, by the path that was asked for. A record that is
-        attributed to one of our requests is taken out."""
+        attributed to one of our requests is removed from the list."""
 
     async def findings(self, calls: Sequence[PendingRequest]) -> list[Finding]:
         """Returns one finding for each request; NOT_APPLIED for reads. Raises LinkLostError."""

@@ -9,7 +9,7 @@ from magnetar.metadata.zookeeper.lost_answer_rules import Write
 
 
 class LinkLostError(Exception):
-    """The link to the server went while a request waited that is not repeated on the next link."""
+    """The link to the server was lost while a request was waiting that is not repeated on the next link."""
 
 
 class Reply(NamedTuple):
@@ -87,7 +87,7 @@ def stat_or_none(outcome: RequestOutcome | BaseException) -> ZkStat | None:
 async def read_children(payload: bytes) -> list[str]:
     """Returns the names in the answer to a getChildren, in the order of the answer.
 
-    Others have their turns in between, as the list may be long.
+    Lets other tasks run in between, as the list may be long.
     """
     names: list[str] = []
     for some in parse_children(payload):

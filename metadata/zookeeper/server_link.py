@@ -1,4 +1,4 @@
-"""One TCP connection to a ZooKeeper server: it hands over what comes, and says when it is gone."""
+"""One TCP connection to a ZooKeeper server. It passes received bytes on, and reports when the connection is lost."""
 
 import asyncio
 import socket
@@ -9,9 +9,9 @@ from typing import cast
 class ServerLink(asyncio.Protocol):
     """One link.
 
-    `received` is called with the bytes that came, `lost` when the other side ended the connection. The owner completes
-    `attached` when the handshake is over; it becomes False when the link goes before. `gone` completes when the link
-    goes.
+    `received` is called with the bytes that came, `lost` when the other side ended the connection. The owner sets
+    `attached` when the handshake is over; it becomes False if the link is lost before. `gone` completes when the link
+    is lost.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""Has the servers watch what the store's callers watch, and finds out what watches missed while there was no link.
+"""Makes the servers watch the records that the store's callers watch, and finds out which events were missed while
+there was no link.
 
 `watch_rules` decides what must be watched and what is reported; this shell sends the requests by the session's client.
 """
@@ -58,13 +59,13 @@ class ServerWatches:
             self._watches.happened(RecordEvent(event.type, self._connect.user_path(event.path)))
 
     def disconnected(self) -> None:
-        """Notes from where on events may be missed."""
+        """Notes the zxid from which on events may be missed."""
         if self._heard_until is None:
             self._heard_until = self._client.last_zxid
 
     def attached(self) -> None:
-        """Arms all watches on a new link and then looks for what they missed, pipelined and ahead of everything
-        else."""
+        """Arms all watches on a new link, and then looks for events that they missed. These requests are pipelined and
+        precede all others."""
         exact, recursive = self._watches.exact_paths, self._watches.recursive_paths
         bound = self._heard_until
         if bound is None:

@@ -23,7 +23,7 @@ _FACTORY_VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class ServiceUri:
-    """What a metadataServiceUri says."""
+    """The parts of a metadataServiceUri."""
 
     connect: str
     """The connect string of the store in which `/ledgers` is the ledgers' root, such as "h1:2181,h2:2181/chroot"."""

@@ -130,7 +130,7 @@ class ZkClient:
         return call.future
 
     def post(self, body: bytes, then: Callable[[Reply], None] | None = None) -> "asyncio.Future[RequestOutcome]":
-        """Sends a request at once, and on this link only; it fails with LinkLostError when the link goes.
+        """Sends a request at once, and on this link only; it fails with LinkLostError when the link is lost.
 
         `then` is called with the answer, in order with the events that the server sends. Nobody needs to await the
         future.
@@ -143,7 +143,7 @@ class ZkClient:
         return call.future
 
     def follow(self, body: bytes, then: Callable[[Reply], None] | None = None) -> None:
-        """Does what `post` does, but behind all requests that wait."""
+        """Does the work of `post`, but after all waiting requests."""
         call = PendingRequest(body, "/", self._loop.create_future(), self._deadline(), internal=True, then=then)
         self._waiting.append(call)
         self._pump()

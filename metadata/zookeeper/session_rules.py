@@ -2,8 +2,9 @@
 
 Bytes go in, `Incoming` values come out; time comes in as seconds of any steady clock. The caller dials, carries the
 bytes, and says when the link is gone. The session's id, password and last zxid outlive every link; they are dropped
-only when a server says that the session is over (ClientCnxn.SendThread.primeConnection). `lost` gives back, in order,
-what was sent and not answered. The caller has to find out whether it happened; nothing is ever sent twice from here.
+only when a server says that the session is over (ClientCnxn.SendThread.primeConnection). `lost` returns, in order, the
+requests that were sent and not answered. The caller has to find out whether they happened; this module never sends a
+request twice.
 """
 
 import struct
@@ -27,8 +28,8 @@ link is given up, which leaves the rest of the time for finding another server."
 
 BACKOFF_FIRST_SECONDS = 0.1
 BACKOFF_SECONDS_MAX = 1.0
-"""The pause after all servers were tried in vain for the first time, and the longest pause. Chance makes each pause
-shorter, by half of it at most."""
+"""The pause after all servers were tried in vain for the first time, and the longest pause. Each pause is shortened at
+random, by half of it at most."""
 
 NO_PASSWORD = bytes(16)
 
@@ -112,8 +113,8 @@ class ZkSession(Generic[CallT]):
         self.session_id = 0
         self.password = NO_PASSWORD
         self.last_zxid = 0
-        """The client has seen all changes up to this one: their events were delivered, and requests that were answered
-        since are later."""
+        """The client has seen all changes up to this one: their events were delivered, and all requests answered since
+        then are later."""
         self._in_flight: deque[tuple[int, CallT]] = deque()
         self._in_flight_bytes: deque[int] = deque()
         self.in_flight_bytes = 0

@@ -1,9 +1,9 @@
-"""Which records are watched, what the server must be told of it, and what its events mean; without I/O.
+"""Knows which records are watched, which watches the server must have for that, and what its events mean; without I/O.
 
 The server has two kinds of persistent watches (addWatch, ZooKeeper 3.6). PERSISTENT reports every event of one record.
 PERSISTENT_RECURSIVE reports CREATED, CHANGED and DELETED of a record and all below it, but no CHILDREN_CHANGED; these
 are added here, since a record that came or went changed the list of its parent. The server does not repeat events that
-happened while there was no link; they are worked out from what the records say afterwards.
+happened while there was no link; they are derived from the records as they are afterwards.
 """
 
 from collections import Counter
@@ -36,10 +36,10 @@ class ZkWatches:
         return list(self._recursive_paths)
 
     def add(self, path: str, callback: WatchCallback, recursive: bool) -> CancelWatch:
-        """Adds a watch; the caller then has the server watch `modes(path)`.
+        """Adds a watch; the caller then asks the server to watch the path in the modes `modes(path)`.
 
-        Returns the function that removes the watch. When `modes` is empty afterwards, the caller has the server forget
-        the path.
+        Returns the function that removes the watch. When `modes` is empty after that, the caller asks the server to
+        remove its watches of the path.
         """
         paths = self._recursive_paths if recursive else self._exact_paths
         cancels = [(self._recursive if recursive else self._exact).add(path, callback, recursive)]
@@ -83,7 +83,7 @@ class ZkWatches:
             self._recursive.fire((RecordEvent(EventType.CHILDREN_CHANGED, parent_of(event.path)),))
 
     def found(self, path: str, stat: ZkStat | None, bound: int) -> None:
-        """Takes what was found on a new link of a record with an exact watch; reports what changed after zxid
+        """Called with the Stat of a record with an exact watch, as read on a new link. Reports changes after zxid
         `bound`."""
         if path not in self._exact_paths:
             return

@@ -22,10 +22,10 @@ BODY_BYTES_MAX = 32 << 20
 def decompress(
     compression: pb.CompressionType.ValueType, body: bytes, size: int, size_max: int = BODY_BYTES_MAX
 ) -> bytes:
-    """Returns the `size` bytes that `body` was made of.
+    """Decompresses `body` to `size` bytes.
 
-    Raises MalformedFrame when `size` exceeds `size_max`, or the body is not what `size` bytes were compressed to. The
-    slowest codec takes about a millisecond for each 100 KB, so large bodies belong on a thread.
+    Raises MalformedFrame when `size` exceeds `size_max`, or when the body does not decompress to exactly `size` bytes.
+    The slowest codec takes about a millisecond for each 100 KB, so large bodies belong on a thread.
     """
     if compression == pb.NONE:
         return body
@@ -41,7 +41,7 @@ def decompress(
 
 
 def _decompress(compression: pb.CompressionType.ValueType, body: bytes, size: int) -> bytes:
-    """Returns what the body holds, but never makes more than about `size` bytes of it."""
+    """Decompresses the body, but never to more than about `size` bytes."""
     match compression:
         case pb.LZ4:
             out = bytearray(max(size, 1))

@@ -94,7 +94,7 @@ def skip_broker_entry_metadata(payload: bytes, offset: int = 0) -> int:
 
 
 def broker_entry_metadata(payload: bytes, offset: int = 0) -> pb.BrokerEntryMetadata | None:
-    """Returns what the 0x0e02 block says, or None when there is no such block. Raises MalformedFrame for a damaged
+    """Returns the decoded 0x0e02 block, or None when there is no such block. Raises MalformedFrame for a damaged
     one."""
     start = skip_broker_entry_metadata(payload, offset)
     if start == offset:
@@ -169,7 +169,7 @@ class MessageChunk(NamedTuple):
 
 
 class Special(NamedTuple):
-    """What makes an entry one that is not just sent on to the next consumer."""
+    """The properties of an entry that is not simply sent to the next consumer."""
 
     deliver_at_ms: int
     """The message is not to be delivered before this time (milliseconds since the epoch); 0 when it has no delay."""
@@ -255,7 +255,7 @@ def _metadata(payload: bytes, offset: int) -> pb.MessageMetadata:
 
 
 def _metadata_at_start(payload: bytes) -> pb.MessageMetadata:
-    """Does what `_metadata` does, with a shorter way for payloads that begin with a checksum, as clients send them."""
+    """Does the work of `_metadata`, faster for payloads that begin with a checksum, as clients send them."""
     try:
         magic, _, size = _unpack_magic_crc_size(payload)
         if magic == MAGIC_CRC32C and 10 + size <= len(payload):
@@ -291,8 +291,8 @@ def split_batch(batch: bytes, count: int) -> Sequence[BatchMessage]:
 def walk_batch(batch: bytes, count: int) -> Iterator[BatchMessage]:
     """Gives the messages of `split_batch` one after another.
 
-    It raises MalformedFrame only when it comes to the message that is not sound. So the caller does not know before the
-    end whether the whole batch is sound.
+    It raises MalformedFrame only when it reaches the bad message, so the caller does not know before the end whether
+    the whole batch is sound.
     """
     at = 0
     for index in range(count):

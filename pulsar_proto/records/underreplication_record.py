@@ -23,11 +23,11 @@ LAYOUT = f"{ROOT}/LAYOUT"
 LEDGERS = f"{ROOT}/ledgers"
 LOCKS = f"{ROOT}/locks"
 DISABLE = f"{ROOT}/disable"
-"""While this record exists, auditor and workers stand still."""
+"""While this record exists, the auditor and the workers pause."""
 LOST_BOOKIE_RECOVERY_DELAY = f"{ROOT}/lostBookieRecoveryDelay"
 """Holds seconds as decimal text. Writing it, also with the value that it has, starts an audit."""
 ELECTION = f"{ROOT}/auditorelection"
-"""The parent of all votes; its own value is the vote of the one who won."""
+"""The parent of all votes; its own value is the winner's vote."""
 VOTE_PREFIX = f"{ELECTION}/V_"
 CHECK_ALL_LEDGERS_TIME = f"{ROOT}/checkallledgersctime"
 PLACEMENT_CHECK_TIME = f"{ROOT}/placementpolicycheckctime"
@@ -94,7 +94,7 @@ def lock_value(holder: str) -> bytes:
 
 
 def lock_holder(value: bytes) -> str:
-    """Returns the name of the one who holds the lock. Raises MalformedRecord."""
+    """Returns the name of the lock's holder. Raises MalformedRecord."""
     return _parsed(value, pb.LockFormat()).bookieId
 
 

@@ -213,7 +213,7 @@ def usual_add(data: bytes, start: int, stop: int) -> UsualAdd | None:
     `_USUAL_ADD` takes a third of the time that pb.Request and its fields take. The expression alone proves nothing: it
     could match bytes whose lengths say something else. So the three lengths in it (header, sub-message, entry) are
     compared with where the parts really end. When all agree, protobuf's parser would find the same fields, and no byte
-    is left over; otherwise the packet takes the way of all others.
+    is left over; otherwise the packet is parsed like all others.
     """
     found = _USUAL_ADD(data, start, stop)
     if found is None:

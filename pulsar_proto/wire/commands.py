@@ -185,8 +185,8 @@ def ack_response_frame(
 
 
 def partitions_frame(request_id: int, partitions: int) -> bytes:
-    """Makes a PARTITIONED_METADATA_RESPONSE. 0 partitions stand for a topic that is not partitioned, or does not exist
-    and would be created so."""
+    """Makes a PARTITIONED_METADATA_RESPONSE. 0 partitions stand for a topic that is not partitioned, or for a missing
+    topic that would be created unpartitioned."""
     response = pb.CommandPartitionedTopicMetadataResponse(
         request_id=request_id,
         partitions=partitions,

@@ -91,7 +91,7 @@ class FrameReader(ReadBuffer):
 
 
 def frame_size(begin: bytes, limit: int) -> int:
-    """Returns how many bytes the frame that begins so has, or 0 when its size word has not come yet.
+    """Returns the size in bytes of the frame that begins with `begin`, or 0 when its size word has not come yet.
 
     `limit` bounds what follows the size word. Raises MalformedFrame when the sizes make no sense.
     """

@@ -23,7 +23,7 @@ from pulsar_proto.varint import varint, varint_at
 
 PORTION_IDS = 1_000
 PORTION_BYTES = 32 << 10
-"""A portion ends with the id that reaches either limit."""
+"""The limits of a portion, which ends with the id that reaches one of them."""
 LIST_BYTES_MAX = 2 << 20
 """Bytes of a whole command: twice the fifty thousand ids that a consumer may hold by default, as clients write them."""
 LEADING_FIELDS_MAX = 4
@@ -74,7 +74,8 @@ def cut_id_list(data: bytes) -> list[bytes]:
 
 
 def _first_id(data: bytes, at: int, end: int, id_tag: int) -> int:
-    """Returns where the ids begin: behind the leading numbers, LEADING_FIELDS_MAX at most."""
+    """Returns the offset of the first id, which follows the leading fields. There may be at most LEADING_FIELDS_MAX of
+    these."""
     for _ in range(LEADING_FIELDS_MAX):
         if at >= end or data[at] == id_tag:
             break

@@ -1,4 +1,4 @@
-"""A frame that is longer than one read: it is collected in a buffer that grows with what has come.
+"""A frame that is longer than one read. It is collected in a buffer that grows with the bytes received.
 
 A peer may announce any length and then send nothing. So the buffer is never larger than `_GROWTH` times what the peer
 has really sent, or `_CAPACITY_MIN` bytes.
@@ -14,7 +14,7 @@ class LongFrame:
     __slots__ = ("_buffer", "_filled", "_size")
 
     def __init__(self, begin: bytes, size: int) -> None:
-        """`begin` is what has come of a frame of `size` bytes, and not all of it."""
+        """`begin` holds the bytes received so far of a frame of `size` bytes; some bytes are missing."""
         self._size = size
         self._filled = len(begin)
         self._buffer = memoryview(bytearray(self._capacity()))
@@ -25,12 +25,12 @@ class LongFrame:
 
     @property
     def room(self) -> memoryview:
-        """Where the next bytes go. Never empty."""
+        """Returns the memory for the next bytes. It is never empty."""
         return self._buffer[self._filled :]
 
     @property
     def begin(self) -> bytes:
-        """What has come so far."""
+        """Returns the bytes received so far."""
         return bytes(self._buffer[: self._filled])
 
     def received(self, nbytes: int) -> memoryview | None:

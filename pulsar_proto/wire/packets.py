@@ -1,7 +1,8 @@
 """Cuts the byte stream of a bookie connection into packets: u32 length and that many bytes, one after another.
 
-The caller walks over the bytes itself, so that an entry is cut out of a read once: `PacketReader.received` gives what
-is there, and `keep` takes back the unfinished rest. See docs/WIRE_FORMATS.md, "Packets between brokers and bookies".
+The caller walks over the bytes itself, so that an entry is cut out of a read once: `PacketReader.received` returns the
+bytes received, and `keep` takes back the unfinished rest. See docs/WIRE_FORMATS.md, "Packets between brokers and
+bookies".
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ PACKET_BYTES_MAX = 5_253_120
 
 
 class PacketReader(ReadBuffer):
-    """Gives what a bookie connection reads, to be walked over; `ReadBuffer` says how a read goes.
+    """Returns the bytes that a bookie connection reads, for the caller to walk over; `ReadBuffer` says how a read is
+    done.
 
     After each `received` the caller says with `keep` where it stopped, before the next read.
     """
@@ -29,9 +31,8 @@ class PacketReader(ReadBuffer):
         super().__init__(packet_bytes_max, bytearray(READ_BYTES) if scratch is None else scratch)
 
     def received(self, nbytes: int) -> bytes:
-        """Returns what can be walked over now: whole packets and perhaps the beginning of one.
-
-        Empty while a long packet grows.
+        """Returns the bytes to walk over now: whole packets and perhaps the beginning of one. The result is empty while
+        a long packet grows.
         """
         if self._long is not None:
             packet = self._grown(self._long, nbytes)

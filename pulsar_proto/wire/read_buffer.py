@@ -1,10 +1,11 @@
-"""What a connection holds between two reads, for both protocols: the reading half of an asyncio.BufferedProtocol.
+"""The bytes that a connection keeps between two reads, for both protocols: the reading half of an
+asyncio.BufferedProtocol.
 
 The clients' protocol (`framing.FrameReader`) and the bookies' (`packets.PacketReader`) both send a length and that many
-bytes, again and again. What they share stands here: where the socket reads to, the beginning of a frame that has not
-come wholly, a frame longer than one read, and a length that is refused. How frames are cut out of the bytes stays with
-each of them, written out in one function: a shared one would cost a call more for each read, and most reads of an idle
-broker bring a single frame.
+bytes, again and again. This module has what they share: the memory for the next read, the beginning of an unfinished
+frame, frames longer than one read, and the refusal of bad lengths. Each protocol cuts frames out of the bytes in one
+function of its own: a shared one would cost a call more for each read, and most reads of an idle broker bring a single
+frame.
 """
 
 from abc import ABC, abstractmethod
@@ -40,13 +41,12 @@ class ReadBuffer(ABC):
 
     @abstractmethod
     def _frame_size(self, begin: bytes) -> int:
-        """Returns how many bytes the frame that begins so has with its length word; 0 when that has not come yet.
-
-        Raises MalformedFrame for sizes that cannot be.
+        """Returns the size in bytes of the frame that begins with `begin`, length word included; 0 when the word has
+        not come yet. Raises MalformedFrame for impossible sizes.
         """
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Returns where the next bytes go. It is never empty, and valid until `received`."""
+        """Returns the memory for the next bytes. It is never empty, and valid until `received`."""
         if self._long is not None:
             return self._long.room
         return self._view
@@ -68,13 +68,13 @@ class ReadBuffer(ABC):
         self._rest = rest
 
     def take_rest(self) -> bytes:
-        """Returns what is kept of an unfinished frame and forgets it: somebody else reads on."""
+        """Returns the kept bytes of an unfinished frame and forgets them. Called when another object reads on."""
         rest = self._rest if self._long is None else self._long.begin
         self.forget()
         return rest
 
     def forget(self) -> None:
-        """Drops what is kept of an unfinished frame: the stream has ended."""
+        """Drops the kept bytes of an unfinished frame. Called when the stream has ended."""
         self._rest, self._long = b"", None
 
     def _grown(self, long: LongFrame, nbytes: int) -> memoryview | None:

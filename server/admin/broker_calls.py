@@ -79,12 +79,13 @@ async def owned_namespaces(call: Call) -> Answer:
 
 
 async def configuration_names(call: Call) -> Answer:
-    """Lists the keys that can be changed while the server runs: there is none yet."""
+    """Lists the keys that can be changed while the server runs. The list is empty so far."""
     return []
 
 
 async def configuration_values(call: Call) -> Answer:
-    """Answers with the keys that were changed while the server runs: there is none yet."""
+    """Answers with the keys that were changed while the server runs. That list is empty, because no key can be changed
+    yet."""
     return {}
 
 

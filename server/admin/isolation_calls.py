@@ -46,7 +46,7 @@ async def put(call: Call) -> Answer:
 
 
 async def delete(call: Call) -> Answer:
-    """Deletes a policy. Like Apache's, the answer is the same when there is no such policy."""
+    """Deletes a policy. As in Apache's broker, the answer is the same when there is no such policy."""
     await _check_cluster(call)
     name = call.parts["policy"]
     if name in (await json_records.read(_store(call), _path(call)) or {}):
@@ -61,7 +61,7 @@ async def brokers(call: Call) -> Answer:
 
 
 async def broker(call: Call) -> Answer:
-    """Answers what policies hold for a broker of this name. Whether the broker exists does not matter."""
+    """Answers with the policies that hold for a broker of this name. The broker need not exist."""
     await _check_cluster(call)
     return _broker(call.parts["broker"], await json_records.read(_store(call), _path(call)) or {})
 

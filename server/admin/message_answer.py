@@ -28,7 +28,7 @@ HEADER_CHARACTERS_MAX = 16 << 10
 answer."""
 
 PROPERTY_CHARACTERS = 6
-"""What each property takes in the header beside its key and value: quotation marks, colon, comma."""
+"""How many characters each property takes in the header beside its key and value: quotation marks, colon, comma."""
 
 
 async def message_answer(found: "StoredMessage | None", missing: str) -> Text:

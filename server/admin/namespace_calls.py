@@ -85,7 +85,7 @@ async def create(call: Call) -> Answer:
 
 
 def _new_policies(call: Call, given: dict[str, Any], tenant: dict[str, Any]) -> dict[str, Any]:
-    """Returns the record of a new namespace, with those of the given policies that exist. Raises Refusal."""
+    """Returns the record of a new namespace with the given policies; unknown ones are left out. Raises Refusal."""
     cluster = call.broker.cluster
     policies: dict[str, Any] = json.loads(policies_value([cluster], auto_update_schema=True))
     policies["bundles"] = _new_bundles(call, given.get("bundles"))
@@ -139,7 +139,7 @@ _OTHER_POLICIES: dict[str, Callable[[Any], Any]] = {
     "properties": bodies.string_map,
     "offload_policies": offload_policies.read,
 }
-"""How the policies of a new namespace are read that are not rows of `policy_rows`."""
+"""The readers of a new namespace's policies that are not rows of `policy_rows`."""
 
 
 def _new_bundles(call: Call, given: Any) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def _object(readers: dict[str, Read]) -> Read:
 
 
 def _or(default: int, most: int = bodies.INT_MAX) -> Read:
-    """Returns a reader of whole numbers, which reads null as `default`."""
+    """Returns a reader of whole numbers that reads null as `default`."""
     return lambda value: default if value is None else bodies.integer(value, most)
 
 

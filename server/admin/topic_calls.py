@@ -128,7 +128,7 @@ async def delete(call: Call) -> Answer:
 
 
 async def unload(call: Call) -> Answer:
-    """Unloads a topic, or all partitions of one, as far as they are loaded."""
+    """Unloads a topic, or all loaded partitions of a partitioned topic."""
     name, service = topic_of(call), call.broker.service
     count = await partitions_of(call, name)
     if count == 0 and not await service.catalog.topic_exists(name):
@@ -169,7 +169,7 @@ async def terminate_partitions(call: Call) -> Answer:
 
 
 async def trim(call: Call) -> Answer:
-    """Deletes the ledgers that nothing needs any more now, rather than at the next periodic turn."""
+    """Deletes the ledgers that are no longer needed at once, rather than at the next periodic trim."""
     name = topic_of(call)
     if not name.is_persistent:
         raise Refusal(405, "Trim on a non-persistent topic is not allowed")
@@ -198,8 +198,8 @@ async def truncate(call: Call) -> Answer:
 
 
 async def _delete_messages(held: "Topic") -> None:
-    """Begins a new ledger, unless the topic is terminated, and deletes all others, by retaining nothing for the time of
-    one maintenance. Raises ManagedLedgerError."""
+    """Begins a new ledger, unless the topic is terminated, and deletes all others: it sets the retention to zero,
+    trims, and restores the retention. Raises ManagedLedgerError."""
     kept = held.ledger.config
     await held.ledger.roll()
     if held.ledger.terminated is None:

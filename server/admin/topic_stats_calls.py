@@ -1,4 +1,4 @@
-"""The statistics of topics, of partitioned ones also as a whole, and what the metadata store holds of them.
+"""The statistics of topics and of partitioned topics as a whole, and the content of the metadata store about them.
 
 Source: PersistentTopicsBase.internalGetStatsAsync, internalGetPartitionedStats; TopicStatsImpl.add; answers recorded
 from Pulsar 4.0.7.
@@ -40,7 +40,7 @@ LARGEST = (
     "backlogQuotaLimitTime",
     "topicEpoch",
 )
-"""Statistics of which a partitioned topic reports the largest number among its partitions, and not the sum."""
+"""Statistics for which a partitioned topic reports the largest number among its partitions instead of the sum."""
 
 SMALLEST = ("topicCreationTimeStamp", "earliestMsgPublishTimeInBacklogs", "earliestMsgPublishTimeInBacklog")
 """Statistics that hold a time. The partitioned topic reports the smallest one; 0 means that no partition knows it."""
@@ -133,7 +133,7 @@ async def total_of(partitions: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 def _add(total: dict[str, Any], other: dict[str, Any]) -> None:
     """Adds the statistics of a partition to the total. Numbers are added, lists joined, objects added member by member;
-    a truth value is true when one is. Of anything else the total keeps what the first partition had."""
+    a truth value is true when one of the two is. For any other value the total keeps the first partition's."""
     for key, value in other.items():
         known = total.get(key)
         if known is None:
@@ -204,7 +204,7 @@ async def last_message_id(call: Call) -> Answer:
 
 
 async def internal_info(call: Call) -> Answer:
-    """Answers with what the metadata store holds of the topic, or of each partition."""
+    """Answers with the content of the metadata store about the topic, or about each partition."""
     name = topic_of(call)
     count = await partitions_of(call, name)
     if not count:

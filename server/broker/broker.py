@@ -85,5 +85,5 @@ class Broker:
 
     @property
     def background_tasks(self) -> frozenset[asyncio.Task[None]]:
-        """What `spawn` started and what has not ended yet."""
+        """Returns the tasks that `spawn` started and that have not ended yet."""
         return frozenset(self._background)

@@ -1,4 +1,5 @@
-"""What /metrics and the admin API tell of a broker's client connections. The client port counts, others only read."""
+"""The counters of a broker's client connections for /metrics and the admin API. The client port counts; all others only
+read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ClientCounters:
-    """Connections since the start of the process. Each connection is counted in `created` when it comes, also one that
-    is then refused, and in `closed` when it ends."""
+    """Connections since the start of the process. Each connection is counted in `created` when it is accepted, even if
+    it is then refused, and in `closed` when it ends."""
 
     created: int = 0
     refused: int = 0

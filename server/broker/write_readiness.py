@@ -1,4 +1,4 @@
-"""Whether the storage can take writes now. The pages for probes ask it, and so does the program, which ends after a
+"""Whether the storage can take writes now. The pages for probes ask this, and so does the program, which ends after a
 fault."""
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class WriteReadiness:
     """The readiness of all parts of the storage together."""
 
     def __init__(self, parts: Sequence[StoragePart] = ()) -> None:
-        """Without parts it is ready always."""
+        """Without parts the readiness is always given."""
         self._parts = parts
 
     @property

@@ -14,7 +14,7 @@ from pulsar_proto.ids import Position
 from pulsar_proto.records.payload import publish_time_of
 
 PLACES_KEPT_MAX = 256
-"""Of how many entries the position is remembered, so that binary searches do not read the same entries again."""
+"""How many entries' positions are remembered, so that binary searches do not read the same entries again."""
 
 
 class KeptMessage(NamedTuple):
@@ -35,7 +35,7 @@ class CompactedLedger:
 
     @classmethod
     async def open(cls, bookkeeper: BookKeeper, ledger_id: int, horizon: Position) -> "CompactedLedger":
-        """Raises LedgerError."""
+        """Opens the ledger. Raises LedgerError."""
         handle = await bookkeeper.open_ledger(ledger_id)
         return cls(handle, horizon)
 

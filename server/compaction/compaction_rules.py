@@ -32,7 +32,7 @@ class LatestMessages:
         self._last_chunks: dict[bytes, int] = {}
         """uuid of a chunked message -> place of its last chunk."""
         self.removed = 0
-        """How many messages will be dropped, as Java counts them."""
+        """How many messages this run will drop, counted as Java does."""
 
     def __len__(self) -> int:
         return len(self._latest)

@@ -41,11 +41,11 @@ READ_BYTES_MAX = 1 << 18
 between two reads."""
 
 UNWRITTEN_BYTES_MAX = 4 << 20
-"""When so many bytes are on their way to bookies, step 2 waits."""
+"""How many bytes may be on their way to bookies before step 2 waits."""
 
 
 class Compacted(NamedTuple):
-    """What a run has made. `ledger_id` is None when there was nothing to compact."""
+    """The result of a run. `ledger_id` is None when there was nothing to compact."""
 
     ledger_id: int | None
     horizon: Position
@@ -102,7 +102,7 @@ class CompactionRun:
         return Compacted(handle.ledger_id, self._end, self._latest.removed, entries, handle.length, self._read_bytes)
 
     async def _write(self, writing: "_Writing") -> int:
-        """Writes what is kept. Returns the number of entries once all are confirmed. Raises LedgerError."""
+        """Writes the kept messages. Returns the number of entries once all are confirmed. Raises LedgerError."""
         entries = 0
         async for position, entry in self._entries():
             kept = await self._turns.run(self._latest.kept(position, entry))
@@ -120,7 +120,8 @@ class CompactionRun:
                 await self._turns.breathe()
 
     async def _look(self) -> AsyncIterator[Sequence[KeptMessage]]:
-        """Yields everything that is to be compacted, in groups and in the log's order; steps 1 and 2 get the same."""
+        """Yields all entries that are to be compacted, in groups and in the log's order; steps 1 and 2 get the same
+        entries."""
         after = Position(-1, -1)
         if self._old is not None:
             index = 0

@@ -1,5 +1,5 @@
-"""Where a compacted topic begins and ends for a consumer that reads it compacted, when the log itself no longer holds
-those messages.
+"""Finds the first and last message of a compacted topic for a consumer with `read_compacted`, when the log itself no
+longer holds those messages.
 
 Source: ServerCnx.getLargestBatchIndexWhenPossible, handleLastMessageIdFromCompactionService.
 """
@@ -62,9 +62,9 @@ async def first_kept_at(ledger: ManagedLedger, compaction: TopicCompaction, publ
 
 
 def mark_delete_seen(asked: Position | None, cursor: CursorPosition, first: Position) -> Position:
-    """Returns the mark-delete position that a consumer is told, which compares it with the last message to know whether
-    there are messages for it. For a consumer that begins in the compacted ledger, before the log's `first` message,
-    this is the position before the one that it asked for; else it is the cursor's own."""
+    """Returns the mark-delete position that a consumer is told. The consumer compares it with the last message to know
+    whether there are messages for it. For a consumer that begins in the compacted ledger, before the log's `first`
+    message, this is the position before the one that it asked for; else it is the cursor's own."""
     if asked is None or not begins_in_the_past(asked, cursor.mark_delete, first, cursor.durable):
         return cursor.mark_delete
     return Position(asked.ledger_id, asked.entry_id - 1) if asked.entry_id > 0 else EARLIEST

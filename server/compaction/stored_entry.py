@@ -31,9 +31,9 @@ INLINE_BYTES_MAX = 64 << 10
 work."""
 
 MESSAGES_A_STEP = 128
-"""After so many messages of a batch other work of the loop may run."""
+"""How many messages of a batch are processed before other tasks of the loop may run."""
 BYTES_A_STEP = 64 << 10
-"""The same after so many bytes of messages."""
+"""How many bytes of messages are processed before other tasks of the loop may run."""
 
 
 class EntryKind(Enum):
@@ -61,7 +61,7 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class ChangedBatch:
-    """A batch of which messages were taken out."""
+    """A batch from which messages were removed."""
 
     before: StoredEntry
     plain: bytes
@@ -81,8 +81,8 @@ class ChangedBatch:
 
 
 async def open_entry(payload: bytes, batch_bytes_max: int, turns: Turns) -> StoredEntry:
-    """Looks into a stored entry, whose body `payload` is. A batch that is larger than `batch_bytes_max` before
-    compression becomes OPAQUE."""
+    """Decodes a stored entry; `payload` is its body. A batch that is larger than `batch_bytes_max` before compression
+    becomes OPAQUE."""
     entry = _look(payload)
     if entry.kind is not EntryKind.BATCH:
         return entry
@@ -101,7 +101,7 @@ async def open_entry(payload: bytes, batch_bytes_max: int, turns: Turns) -> Stor
 
 
 def _look(payload: bytes) -> StoredEntry:
-    """Returns the entry without the messages of a batch."""
+    """Decodes the entry, but leaves out the messages of a batch."""
     try:
         metadata = parse_metadata(payload)
     except MalformedFrame:

@@ -109,8 +109,8 @@ class TopicCompaction:
         self._holding: asyncio.Task[None] | None = None
         self._status = RunStatus(RunState.NOT_RUN)
         self._unsettled: list[tuple[Callable[[], None], list[int]]] = []
-        """What a new compacted ledger has replaced, while it is not known that the new one's use is stored: functions
-        that end the holds on the log, each with the replaced ledgers. A restart may still need both."""
+        """Replaced ledgers and holds on the log that a restart may still need, because it is unknown whether the change
+        to the new compacted ledger was stored. Each item is a function that ends a hold, with the replaced ledgers."""
         self._changing_cursor = asyncio.Lock()
         """Held while the cursor is made or deleted."""
 
@@ -118,7 +118,7 @@ class TopicCompaction:
 
     @property
     def cursor(self) -> Cursor | None:
-        """None when the topic's messages were never held for compaction."""
+        """The cursor `__compaction`; None when the topic's messages were never held for compaction."""
         return self._ledger.cursors.get(COMPACTION_CURSOR)
 
     @property
@@ -302,8 +302,8 @@ class TopicCompaction:
         return result
 
     async def _use(self, ledger_id: int, horizon: Position, old: CompactedLedger | None) -> None:
-        """Takes the new ledger into use, in place of `old`. The old ledger, and the messages that the new one stands
-        for, are deleted only once that is stored: until then a restart would go on with the old ledger."""
+        """Takes the new ledger into use, in place of `old`. The old ledger, and the messages that the new one replaces,
+        are deleted only after this change is stored: until then a restart would go on with the old ledger."""
         cursor = self.cursor
         if cursor is None:
             self._service.bury([ledger_id])

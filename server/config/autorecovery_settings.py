@@ -26,7 +26,7 @@ class AutoRecoverySettings:
 
 
 def autorecovery_settings(config: ServerConfig) -> AutoRecoverySettings:
-    """Returns the settings that the configuration comes to. Raises ConfigError."""
+    """Returns the settings that follow from the configuration. Raises ConfigError."""
     recovery = config.fill(AutoRecoveryConfig)
     ledger, wire = client_settings(config)
     return AutoRecoverySettings(recovery, ledger, wire)

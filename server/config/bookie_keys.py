@@ -18,8 +18,8 @@ def _directories(name: str, field: str) -> Key:
 
 
 def _missing(name: str, what: str) -> Key:
-    """Returns the key of a protection that does not exist here. Any value but "null" and "false" is refused: nobody may
-    believe that it is on."""
+    """Returns the key of a protection that does not exist here. Any value but "null" and "false" is refused, so that
+    nobody believes that the protection is on."""
 
     def parse(text: str) -> Value:
         if text.lower() not in ("null", "false"):

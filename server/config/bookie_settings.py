@@ -1,5 +1,5 @@
-"""What a bookie's configuration comes to: its cluster, its storage, and settings that a member of a cluster must not
-have."""
+"""The settings that follow from a bookie's configuration: its cluster, its storage, and the settings that a member of a
+cluster must not have."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +22,9 @@ DAMAGE_ADVICE = (
     "Restore the file from a copy, or leave this bookie down and let its ledgers be copied from the others "
     "(magnetar bk decommissionbookie)"
 )
-"""A standalone server may skip damage, a bookie of a cluster must not: a ledger's recovery would believe the bookie
-that the lost entries were never there, and would close the ledger without entries that were acknowledged."""
+"""The advice for a damaged bookie of a cluster. A standalone server may skip damage, but such a bookie must not: the
+recovery of a ledger would conclude that the lost entries never existed, and would close the ledger without acknowledged
+entries."""
 
 
 def service_uri(config: ServerConfig, process: BookieServerConfig) -> ServiceUri:

@@ -53,7 +53,7 @@ class BrokerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """What was set: `values` by field name, and in `places` where each was set, as in "broker.conf:12:
+    """The settings that were made: `values` by field name, and in `places` the place of each, as in "broker.conf:12:
     maxMessageSize=1"."""
 
     broker: BrokerConfig

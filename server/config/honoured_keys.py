@@ -246,7 +246,8 @@ POLICIES = (
     switch("isAllowAutoUpdateSchemaEnabled"),
     switch("isSchemaValidationEnforced"),
 )
-"""Defaults of policies, for topics without one of their own or of their namespace, and limits of both."""
+"""Default policies of topics for which neither the topic nor its namespace sets the policy, and limits for topics and
+namespaces."""
 
 SECURITY = (
     switch("authenticationEnabled"),

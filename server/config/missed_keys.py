@@ -1,7 +1,7 @@
 """Keys of Apache's broker that this server does not honour and that clients will miss, with what will not work.
 
-A key stands here if somebody who sets it would wonder at what clients get. Keys about threads, caches, metrics and load
-balancing are not in this list.
+A key is in this list if an operator who sets it would be surprised by what clients get. Keys about threads, caches,
+metrics and load balancing are not in this list.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,8 @@ JAVA_OWN = "org.apache."
 
 
 class MissedKey(NamedTuple):
-    """A key whose effect clients miss: which values ask for it, and what the log tells the operator."""
+    """A key whose effect clients will miss: the values that ask for the effect, and the text in the log for the
+    operator."""
 
     matters: Callable[[str], bool]
     """Tells whether a value asks for something that does not exist here."""
@@ -32,7 +33,7 @@ def _any(says: str) -> MissedKey:
 
 
 def _limit(says: str) -> MissedKey:
-    """Returns the row of a limit: 0 and less switch it off, so they ask for nothing."""
+    """Returns the row of a limit. Values of 0 and less switch the limit off, so they are not reported as missing."""
     return MissedKey(lambda value: value.strip("0.") != "" and not value.startswith("-"), says)
 
 

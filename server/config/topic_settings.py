@@ -39,9 +39,11 @@ class TopicSettings:
     subscription_types_enabled: tuple[str, ...] = ALL_SUBSCRIPTION_TYPES
 
     max_unacked_messages_per_consumer: int = 50_000
-    """Shared and Key_Shared: a consumer that holds so many unacknowledged messages gets no more until it holds half."""
+    """Shared and Key_Shared: a consumer that holds this many unacknowledged messages gets no more until it holds half
+    as many."""
     max_unacked_messages_per_subscription: int = 200_000
-    """Shared and Key_Shared: a subscription with so many unacknowledged messages sends nothing until it has half."""
+    """Shared and Key_Shared: a subscription with this many unacknowledged messages sends nothing until it has half as
+    many."""
     acknowledgment_at_batch_index_level_enabled: bool = True
 
     enable_non_persistent_topics: bool = True
@@ -86,14 +88,14 @@ class TopicSettings:
     backlog_quota_default_limit_bytes: int = -1
     """-1 means that there is no quota."""
     backlog_quota_default_limit_gb: float = -1
-    """If it is positive, it outranks the quota in bytes."""
+    """The quota in GB. If it is positive, it is used instead of the quota in bytes."""
     backlog_quota_default_limit_second: int = -1
     backlog_quota_default_retention_policy: str = "producer_request_hold"
     broker_delete_inactive_topics_enabled: bool = True
     broker_delete_inactive_topics_mode: str = "delete_when_no_subscriptions"
     broker_delete_inactive_topics_frequency_seconds: int = 60
     broker_delete_inactive_topics_max_inactive_duration_seconds: int = 0
-    """0 means as long as the interval between two looks."""
+    """0 means the interval between two checks."""
     broker_service_compaction_threshold_in_bytes: int = 0
     """0 means that a topic is compacted only when somebody asks."""
     topic_compaction_retain_null_key: bool = False

@@ -12,7 +12,7 @@ class WebSocketSettings:
     web_socket_max_text_frame_size: int = 1_048_576
     """Bytes of a client's text message. A longer one closes its socket with 1009."""
     web_socket_session_idle_timeout_millis: int = 300_000
-    """A socket over which nothing came or went for so long is closed. 0 or less means "never"."""
+    """A socket without any traffic for this long is closed. 0 or less means "never"."""
     web_socket_ping_duration_seconds: int = -1
     """The time between two pings of the server, in seconds. 0 or less means "no pings"."""
     web_socket_max_connections: int = 0

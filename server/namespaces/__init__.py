@@ -1,5 +1,5 @@
-"""The namespaces of the cluster: their bundles, which topics they have, which topics may be created, and who is told
-when topics come and go.
+"""The namespaces of the cluster: their bundles, their topics, the rules for creating topics, and the watchers that are
+told when topics come and go.
 
 It may use the metadata store, policies, settings and `process`. Topics, the broker, the handlers of client commands and
 the admin calls use it.

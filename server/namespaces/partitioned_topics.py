@@ -46,15 +46,16 @@ class PartitionedTopic:
 
 
 class PartitionedTopics:
-    """One object serves the process; it is used on the loop's thread only. All methods raise MetadataError when the
-    store fails, and MetadataFault when a record cannot be decoded."""
+    """The cached records of partitioned topics. One object serves the process; it is used on the loop's thread only.
+    All methods raise MetadataError when the store fails, and MetadataFault when a record cannot be decoded."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._cached: LRUCache[str, PartitionedTopic | None] = LRUCache(CACHED_MAX)
         """Answers by path. Nothing is cached while no watch is set."""
         self._changes = 0
-        """How many changes were seen: an answer that was read while this grew may be old, and is not cached."""
+        """How many changes were seen. An answer that was read while this number grew may be outdated, and is not
+        cached."""
         self._cancel_watch: CancelWatch | None = None
 
     def start(self) -> None:
@@ -98,8 +99,9 @@ class PartitionedTopics:
         deleted: bool | None = None,
         properties: Mapping[str, str | None] | None = None,
     ) -> PartitionedTopic | None:
-        """Changes what is given and returns the new record, or None when the topic is not partitioned. A smaller number
-        of partitions is ignored. Properties that are not named stay; a property with a value of None is removed."""
+        """Changes the given parts and returns the new record, or None when the topic is not partitioned. A smaller
+        number of partitions is ignored. Properties that are not named stay; a property with a value of None is
+        removed."""
         path = _path(name)
         new: PartitionedTopic | None = None
 

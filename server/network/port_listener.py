@@ -1,4 +1,5 @@
-"""Listens on the ports for one kind of client, in the clear and over TLS. What is accepted there, a subclass says."""
+"""Listens on the ports for one kind of client, in the clear and over TLS. A subclass makes the protocols of accepted
+connections."""
 
 import asyncio
 import socket
@@ -31,7 +32,7 @@ class PortListener(ABC):
 
     @abstractmethod
     def _log_start(self, port: int, *, with_tls: bool) -> None:
-        """Writes the line in the log that says for whom this port listens."""
+        """Writes the line in the log that says for which clients this port listens."""
 
     async def start(
         self,
@@ -64,5 +65,6 @@ class PortListener(ABC):
         return bool(self._servers)
 
     def _accept_with_room(self) -> asyncio.BaseProtocol:
-        """Closes a connection at once when the process has no file descriptor to spare for it."""
+        """Makes the protocol of a new connection. Closes the connection at once when the process has no file descriptor
+        left for it."""
         return self._accept() if DESCRIPTORS.has_room() else Refused()

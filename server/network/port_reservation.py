@@ -1,4 +1,5 @@
-"""A port is reserved before anything else is touched: if another process has it, the start fails in one sentence."""
+"""Reserves a port before the start does anything else. If another process has the port, the start fails with one
+sentence."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""TLS of the ports: contexts that are made from PEM files, and made anew when the files change.
+"""TLS of the ports: contexts that are made from PEM files, and made again when the files change.
 
 The first handshake that comes `tlsCertRefreshCheckDurationSec` after the last look finds a renewed certificate;
 connections that are open keep the old one. The handshake also checks client certificates; without a configured
@@ -21,7 +21,7 @@ _Signature = tuple[tuple[int, int, int], ...]
 
 
 class _Handshake(ssl.SSLObject):
-    """Logs a failed handshake. The event loop does not tell anybody, so a client that is not let in would leave no
+    """Logs a failed handshake. The event loop reports such failures nowhere, so a refused client would leave no
     trace."""
 
     def do_handshake(self) -> None:
@@ -115,7 +115,7 @@ class ServerTls:
         log.info("the TLS files have changed; new connections get the new certificate")
 
     def _sign(self) -> _Signature:
-        """Returns times, sizes and inodes of the files, which differ when a file was replaced."""
+        """Returns the times, sizes and inodes of the files. They change when a file is replaced."""
         settings = self._settings
         found = []
         for path in (

@@ -44,17 +44,18 @@ class EventLog(Protocol):
 
 
 class EventTopics(Protocol):
-    """Where the `__change_events` topics of all namespaces are found."""
+    """Finds the `__change_events` topics of all namespaces."""
 
     async def exists(self, name: TopicName) -> bool:
-        """Raises PulsarError."""
+        """Whether the topic exists. Raises PulsarError."""
 
     async def open(self, name: TopicName, *, create: bool) -> EventLog:
-        """Raises PulsarError, among them TopicNotFound for a missing topic that is not to be created."""
+        """Opens the topic's log. Raises PulsarError, among them TopicNotFound for a missing topic that is not to be
+        created."""
 
 
 class _Namespace:
-    """What this broker knows of one namespace's events."""
+    """The state of one namespace's events in this broker."""
 
     __slots__ = ("changing", "held", "schemas")
 
@@ -156,7 +157,7 @@ class ChangeEvents(TopicPoliciesService):
         self._namespaces[namespace] = known
 
     async def _apply(self, name: TopicName, known: _Namespace, payload: bytes, place: str) -> None:
-        """Takes the event in a message into `known`. A message that is no event is logged and passed over."""
+        """Applies the event in a message to `known`. Logs and skips a message that is no event."""
         try:
             schema = await self._schema_of(known, name, events.version_of(payload))
             event = events.decode(payload, schema)
@@ -227,7 +228,8 @@ class ChangeEvents(TopicPoliciesService):
 
 
 async def _import_avro_library() -> None:
-    """Imports fastavro, on a thread: the loop must not stand still for it, and no start of the server waits for it."""
+    """Imports fastavro on a thread, so that the import neither blocks the event loop nor delays the start of the
+    server."""
     if "fastavro" not in sys.modules:
         await asyncio.to_thread(import_module, "fastavro")
 

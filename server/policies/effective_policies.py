@@ -36,13 +36,13 @@ FILL_ACK_HOLES_PROPERTY = "fillAckHolesIntervalSeconds"
 can set it and Apache's brokers keep it."""
 
 FILL_ACK_HOLES_DIGITS_MAX = 9
-"""A longer number of seconds (more than about 30 years) is taken for none."""
+"""A number of seconds with more digits (more than about 30 years) is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicies:
-    """Immutable: a changed policy makes a new object. For limits, 0 means that there is none, unless the field says
-    otherwise."""
+    """The policies of one topic. The object is immutable: a changed policy makes a new one. For limits, 0 means that
+    there is none, unless the field says otherwise."""
 
     message_ttl_in_seconds: int = 0
     """With 0, messages do not expire."""
@@ -66,10 +66,10 @@ class EffectivePolicies:
     delayed_delivery_max_delay_in_millis: int = 0
     encryption_required: bool = False
     fill_ack_holes_interval_seconds: int = 0
-    """A message that stays unacknowledged for so long while later ones are acknowledged is delivered again; 0:
+    """How long a message may stay unacknowledged while later ones are acknowledged; then it is delivered again. 0 means
     never."""
     dispatcher_pause_on_ack_state_persistent_enabled: bool = False
-    """Is stored and shown but has no effect; its row in `magnetar.server.admin.policy_rows` says why."""
+    """This policy is stored and shown but has no effect; its row in `magnetar.server.admin.policy_rows` says why."""
 
     allow_auto_subscription_creation: bool = True
     subscription_types_enabled: tuple[str, ...] = ALL_SUBSCRIPTION_TYPES
@@ -281,7 +281,8 @@ NAMESPACE_RATES = (
     ("publishMaxMessageRate", "publish_rate", PublishRate.of),
     ("clusterSubscribeRate", "subscribe_rate", SubscribeRate.of),
 )
-"""Each row: a key of the namespace's record, the field of EffectivePolicies that it sets, and what reads its JSON."""
+"""Each row: a key of the namespace's record, the field of EffectivePolicies that it sets, and the function that reads
+its JSON."""
 
 TOPIC_RATES = (
     ("dispatchRate", "dispatch_rate", DispatchRate.of),
@@ -359,8 +360,8 @@ def _strategy_of_namespace(namespace: Json) -> str | None:
 
 
 def _fill_ack_holes(properties: Mapping[str, str] | None) -> dict[str, Any]:
-    """Reads the policy from properties, in which anybody may write any text. What is no number of seconds, or more than
-    FILL_ACK_HOLES_DIGITS_MAX digits long, is ignored."""
+    """Reads the policy from properties, in which anybody may write any text. A text that is no number of seconds, or
+    that has more than FILL_ACK_HOLES_DIGITS_MAX digits, is ignored."""
     text = (properties or {}).get(FILL_ACK_HOLES_PROPERTY, "")
     is_number = text.isascii() and text.isdigit() and len(text) <= FILL_ACK_HOLES_DIGITS_MAX
     return {"fill_ack_holes_interval_seconds": int(text)} if is_number else {}

@@ -35,7 +35,7 @@ class NamespaceNotFound(Exception):
 
 class NamespaceRecords:
     """One object serves the process; it is used on the loop's thread only. `on_change(namespace)` is called after a
-    cached record was replaced or removed, whoever changed the namespace."""
+    cached record was replaced or removed, no matter which broker changed the namespace."""
 
     def __init__(self, store: MetadataStore, on_change: Callable[[str], None]) -> None:
         self._store = store

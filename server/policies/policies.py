@@ -45,7 +45,7 @@ class Policies:
         self.namespaces.close()
 
     async def load(self, name: TopicName) -> None:
-        """Loads what `of` needs for the topic. Raises MetadataError, PulsarError."""
+        """Loads the records that `of` needs for the topic. Raises MetadataError, PulsarError."""
         await self.namespaces.get(name.namespace)
         if not is_exempt(name):
             await self.topics.load(name.namespace)

@@ -103,7 +103,7 @@ def version_of(payload: bytes) -> int:
 
 
 def decode(payload: bytes, schema: AvroType) -> PolicyEvent | None:
-    """Returns None for a message that is not about a topic's policies. Raises MalformedRecord for one that cannot be
+    """Decodes a message. Returns None when it is not about a topic's policies. Raises MalformedRecord when it cannot be
     decoded."""
     import fastavro
 

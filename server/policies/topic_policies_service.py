@@ -1,4 +1,5 @@
-"""The interface of what keeps the policies of single topics, and what stands there when topics can have none.
+"""The interface of the service that keeps the policies of single topics, and the stand-in for when topics can have
+none.
 
 A topic's policies are a JSON object with the keys of Apache's TopicPolicies. They belong to the topic's base name and
 hold for all of its partitions. A topic can have two such objects: a local one, and a global one that is meant for all
@@ -40,7 +41,7 @@ class TopicPoliciesService(ABC):
         """Deletes the topic's local and global policies; a topic without policies is no error. Raises PulsarError."""
 
     def forget(self, namespace: str) -> None:
-        """Drops what is loaded of a namespace, because the namespace was deleted, or the topic that holds its topics'
+        """Drops the loaded policies of a namespace. Called when the namespace was deleted, or the topic that holds the
         policies."""
         return
 

@@ -1,4 +1,5 @@
-"""Lets one server at a time use a data folder. The others are told who uses it, before they touch anything there."""
+"""Lets one server at a time use a data folder. Other servers are told which process uses it, before they change
+anything in it."""
 
 import fcntl
 import os

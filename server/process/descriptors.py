@@ -51,8 +51,8 @@ class Descriptors:
         return WANTED_MAX if limit == resource.RLIM_INFINITY else limit
 
     def has_room(self) -> bool:
-        """Whether a connection that was just accepted may stay. The caller asks once for each, because a False is
-        counted and logged."""
+        """Whether a connection that was just accepted may stay. The caller asks once for each connection, because a
+        False is counted and logged."""
         limit = self.limit
         if _next_free() < limit - min(RESERVE_MAX, limit // RESERVE_SHARE):
             return True

@@ -10,7 +10,8 @@ import re
 import sys
 
 LINE_CHARACTERS_MAX = 8_192
-"""The rest of a longer message is counted, not written: a text that a client sent can have megabytes."""
+"""The longest message that is written whole. Of the rest only the length is logged, because a text from a client can
+have megabytes."""
 
 _CONTINUATION = "\n    "
 

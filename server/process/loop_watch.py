@@ -94,7 +94,7 @@ class LoopWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the watch. All callbacks that ran before have been judged when this returns."""
+        """Ends the watch. When this returns, all earlier callbacks have been checked."""
         assert self._timer is not None
         self._timer.cancel()
         self._closing.set()

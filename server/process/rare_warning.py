@@ -1,4 +1,4 @@
-"""Warnings about what may happen thousands of times a second: the log gets one in an interval."""
+"""Warnings about events that may happen thousands of times a second: the log gets at most one per interval."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ class RareWarning:
         self._last_s = float("-inf")
 
     def is_due(self) -> bool:
-        """Returns True when the last True is an interval ago or more, and at the first call."""
+        """Returns True at the first call, and whenever the last True is at least an interval ago."""
         now_s = self._now()
         if now_s - self._last_s < self._interval_s:
             return False

@@ -12,8 +12,8 @@ from magnetar.server.process.loop_watch import make_loop_watch
 from magnetar.server.process.private_files import make_files_private
 
 STOP_DEADLINE_SECONDS = 1.5
-"""A program that stores data cuts its stop off after this time. The next start then replays the journal, and nothing is
-lost."""
+"""A program that stores data gives up an orderly stop after this time. The next start then replays the journal, and
+nothing is lost."""
 THREAD_SWITCH_SECONDS = 0.001
 """How long the journal's thread may wait for the interpreter after an fsync (`sys.setswitchinterval`). Python's default
 of 5 ms would be added to the latency of publishing."""
@@ -30,7 +30,7 @@ class App(Protocol):
         """Returns when the server serves. Raises StartError."""
 
     async def stop(self) -> None:
-        """Stops the server, also one that did not start wholly."""
+        """Stops the server, even if its start failed halfway."""
 
     def ready_line(self) -> str:
         """Returns the line that is printed for programs and people when the server is ready."""

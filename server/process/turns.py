@@ -1,8 +1,8 @@
 """Does long work on the event loop in portions, so that a message waits for one portion and not for all of the work.
 
-Work whose length a client decides is written as a generator. It yields wherever others may run, so often that the time
-between two yields is far shorter than a portion. Work that spends its time in a compression library is done on a thread
-instead: such a library releases the interpreter meanwhile, which Python code on a thread does not.
+Work whose length a client decides is written as a generator. It yields wherever other tasks may run, so often that the
+time between two yields is far shorter than a portion. Work that spends its time in a compression library is done on a
+thread instead: such a library releases the interpreter meanwhile, which Python code on a thread does not.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PORTION_SECONDS = 0.004
-"""How long a portion of work takes, before others have their turn."""
+"""How long a portion of work takes before other tasks run."""
 
 FIRST_PORTION_PARTS = 8
-"""When somebody finds others waiting, their first portion is shorter than a full one by this factor."""
+"""If other work is waiting already, the first portion of new work is shorter than a full one by this factor."""
 
 Steps = Generator[None, None, T]
-"""A piece of work: a generator that yields wherever others may run, and returns the result of the work."""
+"""A piece of work: a generator that yields wherever other tasks may run, and returns the result of the work."""
 
 
 class Turns:
@@ -32,7 +32,7 @@ class Turns:
         self._ends_at = time.monotonic() + PORTION_SECONDS
 
     async def run(self, steps: Steps[T]) -> T:
-        """Does the work and returns its result. Raises what the work raises."""
+        """Does the work and returns its result. Raises the errors of the work."""
         while True:
             try:
                 next(steps)
@@ -42,15 +42,15 @@ class Turns:
             await self.breathe()
 
     async def breathe(self) -> None:
-        """Lets others run, if the time of this portion is over."""
+        """Lets other tasks run if the time of this portion is over."""
         if time.monotonic() >= self._ends_at:
             await asyncio.sleep(0)
             self._ends_at = time.monotonic() + PORTION_SECONDS
 
 
 class TurnQueue:
-    """A queue of work that many have left to do. In each turn of the loop one of them does one portion, in the order in
-    which they came. If each did its portion in every turn, a turn would be as long as all portions together, and a
+    """A queue of unfinished work of many owners. In each turn of the loop one owner does one portion, in the order in
+    which they came. If each owner did a portion in every turn, a turn would be as long as all portions together, and a
     message needs several turns of the loop from its arrival to its receipt."""
 
     __slots__ = ("_waiting",)
@@ -60,11 +60,11 @@ class TurnQueue:
 
     @property
     def portion_seconds(self) -> float:
-        """How long the first portion of a newcomer may take: it is short when others wait already."""
+        """How long the first portion of a newcomer may take: it is short when other work is waiting already."""
         return PORTION_SECONDS / FIRST_PORTION_PARTS if self._waiting else PORTION_SECONDS
 
     def add(self, run: Callable[[], None]) -> None:
-        """Puts the next portion of somebody's work at the end of the queue. A `run` that does not finish its work adds
+        """Puts the next portion of an owner's work at the end of the queue. A `run` that does not finish its work adds
         itself again."""
         self._waiting.append(run)
         if len(self._waiting) == 1:
@@ -81,7 +81,7 @@ class TurnQueue:
 
 
 async def in_portions(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yields the items one by one. When the time of a portion is over, others run before the next item."""
+    """Yields the items one by one. When the time of a portion is over, other tasks run before the next item."""
     turns = Turns()
     for item in items:
         yield item

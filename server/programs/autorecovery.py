@@ -45,7 +45,7 @@ class AutoRecoveryApp:
         self.bookie_id = ""
 
     async def start(self) -> None:
-        """Returns when this process heals ledgers and stands for auditor. Raises StartError."""
+        """Returns when this process heals ledgers and is a candidate for auditor. Raises StartError."""
         try:
             config = load_config(self._options.conf, self._options.overrides, AUTORECOVERY_KEYS)
             process = config.fill(BookieServerConfig)

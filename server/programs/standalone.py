@@ -279,7 +279,7 @@ def make_security(config: ServerConfig, store: MetadataStore, service: BrokerSer
 
 
 def watch_permissions(broker: Broker) -> None:
-    """Lets changes of permissions close the connections of clients that are no longer allowed what they do."""
+    """Makes changes of permissions disconnect clients whose producers or consumers are no longer allowed."""
     if broker.security is None or broker.security.authorizer is None:
         return
     from magnetar.server.upkeep.permission_recheck import PermissionRecheck
@@ -289,7 +289,7 @@ def watch_permissions(broker: Broker) -> None:
 
 
 async def prove_storage(bookkeeper: BookKeeper) -> None:
-    """Writes and reads one ledger, so that a server that says it is ready is ready. Raises LedgerError."""
+    """Writes and reads one ledger, so that a server is ready when it says so. Raises LedgerError."""
     handle = await bookkeeper.create_ledger()
     await handle.add(b"ready?")
     await handle.read(0, 0)

@@ -1,9 +1,9 @@
-"""Opens a standalone server's metadata and bookie together: both are read and judged before either is changed.
+"""Opens a standalone server's metadata and bookie together: both are read and checked before either is changed.
 
 The metadata file and the bookie's folders belong together: metadata that is older than the bookie's data has forgotten
 acknowledged topics, whose ledgers the collector would delete; a bookie that is older, or empty, has lost entries. The
 witness beside the bookie's mark tells whether they belong together (`magnetar.metadata.embedded.witness`). Data of a
-version that had no witness yet is judged once by the ids of its ledgers.
+version that had no witness yet is checked once by the ids of its ledgers.
 """
 
 import logging
@@ -39,7 +39,7 @@ ACCEPT_NOTHING = -1
 
 @dataclass(frozen=True, slots=True)
 class MetadataSettings:
-    """What the operator says about metadata and ledgers that do not fit each other."""
+    """The operator's settings for metadata and ledgers that do not fit each other."""
 
     accept_metadata_generation: int = ACCEPT_NOTHING
     """acceptMetadataGeneration: metadata of this generation is accepted. A start that is refused names the generation.
@@ -83,7 +83,7 @@ async def open_storage(
 
 
 def _instance_id(stored: StoredMetadata, config: BookieConfig, accepted_generation: int) -> str:
-    """Returns the instance id that the metadata holds, or a new one that it will hold. Raises StoreMismatchError when
+    """Returns the instance id in the metadata, or a new one for metadata that has none. Raises StoreMismatchError when
     the metadata is not as old as the bookie's data, and DirectoryMismatch."""
     record = stored.tree.find(paths.INSTANCE_ID)
     if record is not None:
@@ -98,8 +98,8 @@ def _instance_id(stored: StoredMetadata, config: BookieConfig, accepted_generati
 
 
 def _judge_unwitnessed(stored: StoredMetadata, recovered: RecoveredStorage, accepted_generation: int) -> StoredMetadata:
-    """Judges metadata that has no witness yet by the ids of its ledgers. Raises StoreMismatchError if the bookie holds
-    ledgers that the metadata cannot know. Metadata that is older but forgot no ledger is not recognized."""
+    """Checks metadata that has no witness yet by the ids of its ledgers. Raises StoreMismatchError if the bookie holds
+    ledgers that the metadata cannot know. It does not notice older metadata that lacks no ledger."""
     end, held = ledger_ids_end(stored.tree), max(recovered.states.ids(), default=-1)
     folder = recovered.directories.ledgers[0]
     if not stored.is_unwitnessed:

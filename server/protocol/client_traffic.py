@@ -1,5 +1,5 @@
-"""What all client connections of a broker share: who is connected, how much they may send and receive, whose turn it
-is."""
+"""The state that all client connections of a broker share: the list of connections, the limits of their traffic, and
+the order of their turns."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""A row of the table of handlers: what is done with one command, how it is answered, and how it is refused."""
+"""A row of the table of handlers: how one command is handled, answered and refused."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,11 +11,10 @@ if TYPE_CHECKING:
 
 RunCommand = Callable[["Connection", Any], Awaitable[None] | None]
 """`run(connection, the command's own message)` answers at once and returns None, or returns an awaitable that answers
-at its end. Either raises PulsarError for what the client is to be told, MalformedFrame for what closes the
-connection."""
+at its end. Both may raise PulsarError, which the client is told, and MalformedFrame, which closes the connection."""
 
 AnswerCommand = Callable[["Connection", Any], None]
-"""`answer(connection, the command's own message)` tells the client that what `run` returned has ended well."""
+"""`answer(connection, the command's own message)` tells the client that the work of `run` has succeeded."""
 
 RefuseCommand = Callable[[Any, pb.ServerError.ValueType, str], bytes]
 """`refuse(the command's own message, ServerError code, text)` returns the frame that tells the client of its
@@ -28,7 +27,7 @@ def error_answer(body: Any, code: pb.ServerError.ValueType, text: str) -> bytes:
 
 
 class CommandHandler(NamedTuple):
-    """What the table of handlers says of one command."""
+    """One row of the table of handlers."""
 
     field: str
     """The name of the command's field in BaseCommand."""
@@ -36,7 +35,7 @@ class CommandHandler(NamedTuple):
     refuse: RefuseCommand | None = error_answer
     """None for a command that has no answer at all."""
     answer: AnswerCommand | None = None
-    """None when what `run` returns answers by itself."""
+    """None when the work of `run` sends the answer itself."""
     changes_state: bool = False
     """True for a request that, once begun, runs to its end even if the connection is lost, so that no topic is left
     half changed."""

@@ -35,11 +35,11 @@ NOT_SERVED = Open("it is always refused: transactions are off")
 
 
 class Rule(NamedTuple):
-    """What one command needs."""
+    """The permission that one command needs."""
 
     demand: Open | OnTopic | OnNamespace
     denied: str = ""
-    """The text that a client gets, with AuthorizationError, when it may not."""
+    """The text that a client gets, with AuthorizationError, when the request is not permitted."""
 
 
 COMMANDS: dict[int, Rule] = {
@@ -93,7 +93,7 @@ def guarded(table: Mapping[int, CommandHandler], authorizer: Authorizer) -> dict
 
 
 class _Guard:
-    """Stands before the handler of one command: it asks the authorizer, then runs the handler or refuses."""
+    """Wraps the handler of one command: it asks the authorizer, and then runs the handler or refuses the command."""
 
     def __init__(self, command: int, rule: Rule, handler: CommandHandler, authorizer: Authorizer) -> None:
         self._command = command
@@ -136,8 +136,8 @@ class _Guard:
 
 
 async def _check(cnx: "Connection", rule: Rule, authorizer: Authorizer, body: Any) -> None:
-    """Returns when the client may. Raises AuthorizationFault when it may not, TopicNotFound for a tenant that does not
-    exist, InvalidTopicName, and ServiceNotReady when the permissions cannot be read."""
+    """Returns when the client is permitted. Raises AuthorizationFault when it is not, TopicNotFound for a tenant that
+    does not exist, InvalidTopicName, and ServiceNotReady when the permissions cannot be read."""
     principal = _principal(cnx, body)
     if isinstance(rule.demand, OnNamespace):
         namespace = NamespaceName.parse(body.namespace)
@@ -157,8 +157,9 @@ async def _check(cnx: "Connection", rule: Rule, authorizer: Authorizer, body: An
 
 
 def _principal(cnx: "Connection", body: Any) -> Principal:
-    """Returns who asks. A proxy looks topics up for many clients over one connection, so each of these lookups names
-    its client itself. Raises AuthorizationFault when the connection's role may not speak for that client."""
+    """Returns the principal that asks. A proxy looks topics up for many clients over one connection, so each of these
+    lookups names its client itself. Raises AuthorizationFault when the connection's role may not speak for that
+    client."""
     principal = cnx.principal
     assert principal is not None, "who is not authenticated does not get here"
     if not isinstance(body, pb.CommandLookupTopic | pb.CommandPartitionedTopicMetadata) or not body.original_principal:

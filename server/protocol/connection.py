@@ -1,4 +1,4 @@
-"""The asyncio shell of one client's connection: bytes in, frames to what handles them, bytes out.
+"""The asyncio shell of one client's connection: it reads bytes, passes frames to their handler, and writes bytes.
 
 A connection owns the two directions of its socket and the tables of this client's producers and consumers. It holds no
 rule of the protocol and knows no command: `connection_rules` says which command is legal, and the frames of each read
@@ -45,7 +45,7 @@ CLOSE_DEADLINE_SECONDS = 5.0
 """How long a closed connection may take to deliver its last bytes before it is cut off."""
 
 OPENING_BYTES = 16
-"""So many bytes of a connection's first read are looked at to tell which other protocol the peer speaks."""
+"""How many bytes of a connection's first read are examined to recognise another protocol."""
 
 _PING = ping_frame()
 
@@ -242,8 +242,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
 
     def peer_certificate(self) -> Mapping[str, Any] | None:
-        """Returns what `SSLObject.getpeercert` tells of the client's certificate, which the handshake has verified;
-        None without TLS, and for a client without a certificate."""
+        """Returns the client's certificate as `SSLObject.getpeercert` shows it, which the handshake has verified; None
+        without TLS, and for a client without a certificate."""
         certificate: Mapping[str, Any] | None = self._transport.get_extra_info("peercert")
         return certificate
 
@@ -286,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._output.idle_since(now_s)
 
     def cut_off_for_room(self) -> None:
-        """Called by the output budget when this connection's untaken output is what has to go."""
+        """Called by the output budget when it has chosen this connection to free memory: ends the connection."""
         self._cut_off(
             f"does not read: {self.unsent_bytes} bytes wait for it, and all clients together have more than "
             "maxMessageDispatchBufferSizeInMB waiting"
@@ -294,8 +294,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def tick(self, now_s: float) -> None:
         """Called by the listener's sweep every few seconds. It sends PING, closes a connection that shows no life or
-        takes no output, and looks whether throttled reading can go on, since nobody says so when a topic drops its
-        SENDs."""
+        takes no output, and looks whether throttled reading can go on, since a topic that drops its SENDs does not
+        report that."""
         if not self.is_open:
             if now_s >= self._cut_off_at:
                 self._transport.abort()
@@ -319,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- inside ----------------------------------------------------------------------------------------------------
 
     def _become_closed(self, reason: str, level: int) -> None:
-        """The one place where a connection ends: it writes one log line and leaves nothing of the connection in
+        """The only place where a connection ends. Writes one log line, and removes everything of the connection from
         topics."""
         if not self.session.close():
             return
@@ -367,8 +367,8 @@ class Connection(asyncio.BufferedProtocol):
             self.throttle_reading(self._output)
 
     def _schedule_release(self) -> None:
-        """Looks in the next turn of the loop: only then have the producers counted the receipts that were just
-        written."""
+        """Schedules the check for the next turn of the loop, because only then the producers have counted the receipts
+        that were just written."""
         self._release_scheduled = True
         self._loop.call_soon(self._release_if_answered)
 

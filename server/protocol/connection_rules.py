@@ -1,4 +1,5 @@
-"""Which command is legal when, and what a connection must do as time passes: rules only, no sockets, tasks or clock.
+"""Decides which command is legal in which state, and what a connection must do as time passes: rules only, no sockets,
+tasks or clock.
 
 Theory of operation. A client's connection is in one of four states. `Session.judge(command type)` says what the shell
 must do with a command: hand it to its handler, drop it, or close the connection without an answer. Judging changes

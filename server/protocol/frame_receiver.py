@@ -1,4 +1,5 @@
-"""What a connection gives its frames to. The connection knows no more of it, so it knows no command and no handler."""
+"""The interface to which a connection passes its frames. It is all that the connection knows of their handling, so it
+knows no command and no handler."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol

@@ -64,8 +64,8 @@ class Inbound:
         self._requests.cancel()
 
     def _run(self, cnx: "Connection", portion_seconds: float) -> None:
-        """Handles frames for about so many seconds. If frames are left then, it stops the connection from reading and
-        queues for another turn; otherwise it calls `then`."""
+        """Handles frames for about `portion_seconds`. If frames are left after that, it stops the connection from
+        reading and queues for another turn; otherwise it calls `then`."""
         frames = self._frames
         ends_at = time.monotonic() + portion_seconds
         index = self._at

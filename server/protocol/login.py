@@ -63,8 +63,8 @@ class Login:
         connected()
 
     async def respond(self, command: pb.CommandAuthResponse) -> None:
-        """Judges a renewed credential, and closes the connection if it is refused or is another role's. Raises
-        MalformedFrame for a credential that nothing asked for."""
+        """Judges a renewed credential, and closes the connection if the credential is refused or belongs to another
+        role. Raises MalformedFrame for a credential that nothing asked for."""
         if self._refresh is None or not self._refresh.is_challenged:
             raise MalformedFrame("AUTH_RESPONSE that nothing asked for")
         identity = await self._judge(command.response.auth_method_name or self._method, command.response.auth_data)
@@ -79,7 +79,7 @@ class Login:
             self.close()
 
     def close(self) -> None:
-        """Stops looking whether the credential has expired. It has no effect on a credential that does not expire."""
+        """Stops checking whether the credential has expired. It has no effect on a credential that does not expire."""
         if self._next_look is not None:
             self._next_look.cancel()
             self._next_look = None

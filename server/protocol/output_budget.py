@@ -16,7 +16,7 @@ SHARES = 8
 
 
 class BudgetedOutput(Protocol):
-    """What the budget knows of a connection."""
+    """The interface of a connection that the budget uses."""
 
     @property
     def unsent_bytes(self) -> int: ...
@@ -50,7 +50,8 @@ class OutputBudget:
             self.count()
 
     def count(self) -> None:
-        """Adds up what waits for all clients, and cuts off some of those that take nothing if it exceeds the budget."""
+        """Adds up the waiting output of all clients. If it exceeds the budget, cuts off some of the clients that take
+        nothing."""
         if self._max_bytes <= 0:
             return
         self._sent_since = 0

@@ -1,7 +1,7 @@
 """The producers, or the consumers, that one connection is about to get: between PRODUCER or SUBSCRIBE and its answer.
 
 A creation runs to its end in any case, so that no topic is left half changed. If the client closed the producer or
-consumer meanwhile, or left, the creation is abandoned: what comes of it is closed at once, and nobody is told.
+consumer meanwhile, or left, the creation is abandoned: its result is closed at once, and the client gets no answer.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class PendingCreation:
         """The task of a creation that may wait for other clients without end. Abandoning the creation cancels it."""
 
     def abandon(self) -> None:
-        """Called when nobody waits for what comes of it any more."""
+        """Called when nobody waits for the result of the creation any more."""
         self.is_abandoned = True
         if self.waiting is not None:
             self.waiting.cancel()
@@ -90,9 +90,9 @@ class PendingCreations:
         attach: Callable[[TopicT], Awaitable[ProducerOrConsumerT]],
         remote_address: str,
     ) -> ProducerOrConsumerT | None:
-        """Awaits the topic, then `attach(topic)`, and returns the producer or consumer that comes of it. Returns None
-        when the creation was abandoned meanwhile. Raises what they raise, and ServiceNotReady when the topic has closed
-        the new producer or consumer already."""
+        """Awaits the topic, then `attach(topic)`, and returns the resulting producer or consumer. Returns None when the
+        creation was abandoned meanwhile. Raises their errors, and ServiceNotReady when the topic has closed the new
+        producer or consumer already."""
         try:
             found = await topic
             if creation.is_abandoned:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 
 UNSETTLED_GROUPS_MAX = 1024
-"""How many groups a window remembers. Beyond it, it is settled, whatever its limit is."""
+"""How many groups a window remembers. Beyond this number the window is settled, whatever its limit is."""
 
 
 class PublishWindow:
@@ -54,7 +54,7 @@ class PublishWindow:
 
     @property
     def may_be_full(self) -> bool:
-        """Whether the window is to be settled now, by its upper bounds."""
+        """Whether the window, by its upper bounds, has to be settled now."""
         return 0 < self._max_count <= self.unanswered_count or len(self._groups) > UNSETTLED_GROUPS_MAX
 
     @property

@@ -26,7 +26,7 @@ The bound is needed because clients choose the schemas: when the defaults of rec
 level doubles the steps."""
 
 _SYMBOLS_A_STEP = 64
-"""To search so many symbols of an enum counts as one step."""
+"""How many symbols of an enum are searched in what counts as one step."""
 
 
 class TooCostly(Exception):
@@ -42,7 +42,7 @@ class StepBudget:
         self._left = STEPS_MAX
 
     def take(self, count: int = 1) -> None:
-        """Raises TooCostly."""
+        """Takes steps from the budget. Raises TooCostly."""
         self._left -= count
         if self._left < 0:
             raise TooCostly(f"they take more than {STEPS_MAX} steps to compare, the most that one check may take")
@@ -169,7 +169,7 @@ class _Resolution:
 
 class _Shallow:
     """The look at a record that Java's Resolver.ReaderUnion.hasMatchError takes: the record does not match when one of
-    its fields cannot be resolved. What is wrong deeper, in the items of a field's array for instance, does not
+    its fields cannot be resolved. Faults at deeper levels, for instance in the items of a field's array, do not
     count."""
 
     def __init__(self, resolution: _Resolution) -> None:

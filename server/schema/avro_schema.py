@@ -76,7 +76,7 @@ class AvroSchema:
     namespace: str | None = None
     doc: str | None = None
     aliases: tuple[str, ...] = ()
-    """As full names."""
+    """The aliases, as full names."""
     fields: list[AvroField] = field(default_factory=list)
     symbols: tuple[str, ...] = ()
     enum_default: str | None = None
@@ -102,7 +102,7 @@ class AvroSchema:
 
 
 def parse_avro(text: str | bytes) -> AvroSchema:
-    """Raises AvroParseError."""
+    """Parses the text of an Avro schema. Raises AvroParseError."""
     try:
         tree = json.loads(text)
         return _Parser().parse(tree, None, 0)
@@ -288,7 +288,7 @@ def _short(tree: Any) -> str:
 
 
 def same_schema(one: AvroSchema, other: AvroSchema) -> bool:
-    """Whether Java's Schema.equals finds the two equal: documentation, aliases and an enum's default do not count."""
+    """Whether the two are equal for Java's Schema.equals: documentation, aliases and an enum's default do not count."""
     return json.dumps(_to_json(one, None, set(), False)) == json.dumps(_to_json(other, None, set(), False))
 
 

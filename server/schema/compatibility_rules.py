@@ -79,7 +79,8 @@ def _same_definition(one: Schema, other: Schema) -> bool:
 
 
 def check_next_version(schema: Schema, versions: Sequence[StoredSchema], strategy: CompatibilityStrategy) -> None:
-    """`versions` are those since the last deletion, in order. Raises SchemaConflict when `schema` cannot follow."""
+    """Checks that `schema` may be added after `versions`, which are those since the last deletion, in order. Raises
+    SchemaConflict."""
     if strategy is CompatibilityStrategy.ALWAYS_COMPATIBLE or not versions:
         return
     if strategy.is_transitive:
@@ -89,7 +90,7 @@ def check_next_version(schema: Schema, versions: Sequence[StoredSchema], strateg
 
 
 def check_consumer(schema: Schema, versions: Sequence[StoredSchema], strategy: CompatibilityStrategy) -> None:
-    """Checks that a consumer's schema reads what is stored. Raises SchemaConflict when it does not."""
+    """Checks that a consumer's schema can read the stored versions. Raises SchemaConflict when it does not."""
     if strategy is CompatibilityStrategy.ALWAYS_COMPATIBLE:
         return
     if not versions:

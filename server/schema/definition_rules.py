@@ -21,7 +21,7 @@ PY_NONE = b"null"
 
 
 def validate(schema: Schema) -> None:
-    """Raises InvalidSchema."""
+    """Checks a schema's definition. Raises InvalidSchema."""
     if len(schema.data) > DATA_BYTES_MAX:
         raise InvalidSchema(f"Schema definition of {len(schema.data)} bytes, at most {DATA_BYTES_MAX} are allowed")
     if sum(len(key) + len(value) for key, value in schema.properties.items()) > DATA_BYTES_MAX:
@@ -73,7 +73,7 @@ def _parse(data: bytes) -> AvroSchema | None:
 
 
 _parsed = lru_cache(maxsize=512)(_parse)
-"""The same, cached, because all versions of a topic are compared whenever a new one comes. The trees that it returns
+"""A cached form of `avro_of`, because all versions of a topic are compared whenever a new one comes. The returned trees
 must not be changed."""
 
 

@@ -1,4 +1,4 @@
-"""What the registry counts for /metrics, by namespace. The metrics' names are those of Java's SchemaRegistryStats."""
+"""The registry's counters for /metrics, by namespace. The metrics' names are those of Java's SchemaRegistryStats."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -234,13 +234,13 @@ class SchemaRegistry:
 
 
 async def _validate(schema: Schema) -> None:
-    """Raises InvalidSchema."""
+    """Checks the definition of a schema. Raises InvalidSchema."""
     await _aside(schema, (), partial(validate, schema))
 
 
 async def _aside(schema: Schema, versions: Sequence[StoredSchema], work: Callable[[], T]) -> T:
-    """Runs `work` on a schema and on versions, and returns or raises what it does. It runs on a thread when there is
-    much to parse, because it must not stop the loop."""
+    """Runs `work` on a schema and versions; returns its result or raises its error. If there is much to parse, `work`
+    runs on a thread, so that it does not block the event loop."""
     size = len(schema.data) + sum(map(len, schema.properties.values()))
     if size + sum(len(stored.schema.data) for stored in versions) <= ON_THE_LOOP_BYTES:
         return work()

@@ -22,11 +22,11 @@ from pulsar_proto.pb import managed_ledger_pb2 as records
 log = logging.getLogger(__name__)
 
 LEDGERS_SHOWN_MAX = 100
-"""Of how many of the newest versions `sizes` tells."""
+"""For how many of the newest versions `sizes` returns the sizes."""
 
 NO_POSITION = -1
-"""Each version's ledger entry lists the versions before it; in the entry of the first one its own position stands there
-instead, and is not known yet."""
+"""Each version's ledger entry lists the versions before it; the entry of the first version lists its own position
+instead, which is not known when the entry is written."""
 
 
 class SchemaStorageFault(Exception):

@@ -67,7 +67,7 @@ class Schema:
     timestamp_ms: int = 0
     """When the schema was stored."""
     deleted: bool = False
-    """This version is a tombstone: from here on the topic has no schema, until another version follows."""
+    """Whether this version is a tombstone: from here on the topic has no schema, until another version follows."""
 
     @property
     def hash(self) -> bytes:

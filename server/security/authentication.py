@@ -1,4 +1,4 @@
-"""Chooses the method that judges a peer's credentials, and decides what becomes of a peer that has none.
+"""Chooses the method that checks a peer's credentials, and decides whether a peer without credentials gets in.
 
 Sources: AuthenticationService, AuthenticationFilter, ServerCnx.handleConnect. One thing differs: over HTTP, a peer with
 wrong credentials is always refused. Apache's broker lets it in as anonymous if anonymousUserRole is set.

@@ -1,7 +1,9 @@
-"""Judges what a role asks for: by the superuser roles, the tenant's administrators and the namespace's grants.
+"""Decides whether a role may do what it asks for, by the superuser roles, the tenant's administrators and the
+namespace's grants.
 
 Behind a proxy, both the proxy's role and its client's must be allowed. The records are read anew for each judgement, so
-that a change holds at once; whoever reads them caches them. Sources: PulsarAuthorizationProvider, AuthorizationService.
+that a change holds at once; the readers of the records cache them. Sources: PulsarAuthorizationProvider,
+AuthorizationService.
 """
 
 import json
@@ -39,8 +41,8 @@ class Authorizer:
     """Judges for all connections and HTTP calls."""
 
     def __init__(self, settings: SecuritySettings, tenant_record: RecordReader, namespace_record: RecordReader) -> None:
-        """`tenant_record` and `namespace_record` read /admin/policies/{tenant} and …/{namespace}. What they raise is
-        raised by each judgement that needs them, so that nobody is allowed anything meanwhile."""
+        """`tenant_record` and `namespace_record` read /admin/policies/{tenant} and …/{namespace}. Their errors are
+        raised by each judgement that needs them, so that nothing is allowed meanwhile."""
         self._superusers = frozenset(settings.super_user_roles)
         self._wildcards = settings.authorization_allow_wildcards_matching
         self._tenant_record = tenant_record
@@ -59,9 +61,9 @@ class Authorizer:
         topic: TopicName | None = None,
         subscription: str | None = None,
     ) -> str | None:
-        """Returns None when the principal may. Otherwise it returns the reason, for the log; the reason is empty when
-        it is just that nothing grants it. The caller gives what the demand is about: for a topic also its namespace and
-        tenant. A namespace that does not exist grants nothing. Raises TenantMissingError, MetadataError."""
+        """Returns None when the demand is allowed, otherwise the reason for the log. The reason is empty when simply no
+        grant covers the demand. The caller names the object of the demand: for a topic also its namespace and tenant. A
+        namespace that does not exist grants nothing. Raises TenantMissingError, MetadataError."""
         if isinstance(demand, Open):
             return None
         for role in principal.roles:

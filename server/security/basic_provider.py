@@ -28,7 +28,7 @@ METHOD = "basic"
 
 BCRYPT = "bcrypt"
 BCRYPT_BYTES_MAX = 72
-"""bcrypt looks at the first bytes of a password only. Its library refuses a longer one, so the rest is cut off."""
+"""bcrypt uses only the first bytes of a password. Its library refuses a longer one, so the rest is cut off."""
 
 HASHES = CryptContext(("apr_md5_crypt", BCRYPT, "ldap_sha1", "sha256_crypt", "sha512_crypt", "des_crypt"))
 

@@ -1,4 +1,5 @@
-"""What a command or an HTTP call demands of the role that asks, as data. Each command and each call states one demand.
+"""The permission that a command or an HTTP call demands of its caller's role, as data. Each command and each call
+states one demand.
 
 The commands of the client protocol state theirs in `command_permissions.COMMANDS` (server/protocol), HTTP calls in
 their routes. `authorizer` judges them.
@@ -12,31 +13,31 @@ from magnetar.server.security.operations import NamespaceOperation, TopicOperati
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Everybody may, also without a role."""
+    """Everybody may do it, even without a role."""
 
     why: str
     """The reason why that is right, for readers of the table."""
 
 
 class Superuser(NamedTuple):
-    """Only the superUserRoles may (PulsarWebResource.validateSuperUserAccess)."""
+    """Only the superUserRoles may do it (PulsarWebResource.validateSuperUserAccess)."""
 
 
 class TenantAdmin(NamedTuple):
-    """Only administrators of the tenant and superusers may."""
+    """Only administrators of the tenant and superusers may do it."""
 
     operation: str
     """A name of Java's TenantOperation."""
 
 
 class OnNamespace(NamedTuple):
-    """Administrators may, and roles with a grant that covers the operation."""
+    """Administrators may do the operation, and roles with a grant that covers it."""
 
     operation: NamespaceOperation
 
 
 class OnNamespacePolicy(NamedTuple):
-    """Reads or writes a policy of a namespace, which only administrators of the tenant may
+    """Reads or writes a policy of a namespace, which only administrators of the tenant may do
     (validateNamespacePolicyOperation)."""
 
     policy: str
@@ -45,13 +46,13 @@ class OnNamespacePolicy(NamedTuple):
 
 
 class OnTopic(NamedTuple):
-    """Administrators may, and roles with a grant that covers the operation."""
+    """Administrators may do the operation, and roles with a grant that covers it."""
 
     operation: TopicOperation
 
 
 class OnTopicPolicy(NamedTuple):
-    """Reads or writes a policy of a topic, which only administrators of the tenant may
+    """Reads or writes a policy of a topic, which only administrators of the tenant may do
     (validateTopicPolicyOperation)."""
 
     policy: str

@@ -1,7 +1,7 @@
 """The operations that a role may ask for, and the grants that cover each of them: pure rules.
 
-The names are those of Java's enums TopicOperation and NamespaceOperation: texts that clients get over HTTP hold them,
-and the log. Source: PulsarAuthorizationProvider.allowTopicOperationAsync and its siblings.
+The names are those of Java's enums TopicOperation and NamespaceOperation: they appear in texts that clients get over
+HTTP, and in the log. Source: PulsarAuthorizationProvider.allowTopicOperationAsync and its siblings.
 """
 
 from enum import Enum, StrEnum

@@ -31,7 +31,8 @@ class Provider(Protocol):
 
 
 class CountedProvider:
-    """Implements `Provider` by another one, and counts for /metrics what that one accepts and rejects."""
+    """Implements `Provider` by means of another provider, and counts for /metrics how often that one accepts and
+    rejects."""
 
     __slots__ = ("_provider", "accepted", "method", "name", "rejected")
 

@@ -34,8 +34,8 @@ SECONDS_END = 2**53
 """A claim that is a time must lie less than so many seconds from 1970: such a number is exact as a float."""
 
 NOT_A_TOKEN = (jwt.PyJWTError, ValueError, TypeError, RecursionError)
-"""What the library raises for a text that is not a token. Before PyJWT 2.11 it raises RecursionError for deeply nested
-JSON."""
+"""The errors that the library raises for a text that is not a token. Before PyJWT 2.11 it raises RecursionError for
+deeply nested JSON."""
 
 UNCHECKED = Options(
     verify_exp=False, verify_nbf=False, verify_iat=False, verify_aud=False, verify_sub=False, verify_jti=False

@@ -33,7 +33,7 @@ def compacted_ledger_stats(compaction: TopicCompaction | None) -> dict[str, obje
 
 
 def compaction_metrics(compaction: TopicCompaction) -> Iterator[tuple[str, float]]:
-    """Yields nothing for a topic that has not been compacted since it was loaded."""
+    """Yields the metrics of a topic's compaction; none for a topic that has not been compacted since it was loaded."""
     counters = compaction.counters
     if counters.succeeded or counters.failed:
         yield "pulsar_compaction_removed_event_count", counters.removed

@@ -1,4 +1,4 @@
-"""The stats of a topic, whichever its domain is. The admin API asks here."""
+"""The stats of a topic of either domain. The admin API calls these functions."""
 
 from magnetar.server.stats.internal_stats import managed_ledger_stats
 from magnetar.server.stats.non_persistent_topic_stats import non_persistent_internal_stats, non_persistent_topic_stats

@@ -109,7 +109,7 @@ def _add_topic(families: MetricFamilies, topic: "BaseTopic") -> list[tuple[str, 
 
 
 def _add_out(families: MetricFamilies, subscription: "BaseSubscription", labels: str) -> tuple[float, float]:
-    """Adds what goes out to a subscription. Returns its message rate and its byte rate."""
+    """Adds the outgoing traffic of a subscription. Returns its message rate and its byte rate."""
     out = subscription.counters_out()
     families.add_all(
         labels,
@@ -160,8 +160,8 @@ def _add_authentication(families: MetricFamilies, security: "Security") -> None:
 
 
 async def _add_process(families: MetricFamilies) -> None:
-    """Adds what the Java client library of Prometheus exports about a process. What this system does not tell is left
-    out."""
+    """Adds what the Java client library of Prometheus exports about a process. Values that the operating system does
+    not provide are left out."""
     labels = families.labels()
     families.add("process_cpu_seconds_total", labels, time.process_time(), "counter")
     families.add("process_max_fds", labels, resource.getrlimit(resource.RLIMIT_NOFILE)[0])

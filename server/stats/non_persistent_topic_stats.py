@@ -103,7 +103,7 @@ NO_CURSOR: Json = {
 
 
 def non_persistent_internal_stats(topic: NonPersistentTopic) -> Json:
-    """There is nothing inside but the names of the subscriptions."""
+    """Returns the internal stats of a non-persistent topic, which hold only the names of its subscriptions."""
     return {
         "entriesAddedCounter": 0,
         "numberOfEntries": 0,

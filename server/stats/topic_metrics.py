@@ -1,4 +1,4 @@
-"""What /metrics says only about topics and subscriptions of one domain, by Pulsar's names.
+"""The metrics that only topics and subscriptions of one domain have, by Pulsar's names.
 
 Source: TopicStats.printTopicStats; names as Pulsar 4.0.7 answers them.
 """
@@ -18,12 +18,12 @@ Samples = Iterable[tuple[str, float]]
 
 
 def topic_metrics(topic: BaseTopic) -> Samples:
-    """Returns what only the topic's domain has."""
+    """Returns the metrics that only topics of this domain have."""
     return _of_persistent_topic(topic) if isinstance(topic, Topic) else ()
 
 
 def subscription_metrics(subscription: BaseSubscription) -> Samples:
-    """Returns what only the domain of the subscription's topic has."""
+    """Returns the metrics that only subscriptions of this domain have."""
     if isinstance(subscription, NonPersistentSubscription):
         return (("pulsar_subscription_msg_drop_rate", subscription.drop_rate.value),)
     assert isinstance(subscription, Subscription)

@@ -40,7 +40,7 @@ NOTHING_DRAINS: Json = {
     "drainingHashesClearedTotal": 0,
     "drainingHashesUnackedMessages": 0,
 }
-"""What the subscriptions and consumers of the other types say in the fields of Key_Shared."""
+"""The values of Key_Shared's fields in subscriptions and consumers of the other types."""
 
 
 def iso_time(time_ms: int) -> str:
@@ -50,7 +50,7 @@ def iso_time(time_ms: int) -> str:
 
 
 def traffic_stats(topic: BaseTopic) -> Json:
-    """Returns what came into a topic of either domain, and what went out to its subscriptions."""
+    """Returns the incoming traffic of a topic of either domain, and the outgoing traffic to its subscriptions."""
     publishing = topic.publishing
     outs = [each.counters_out() for each in topic.subscriptions.values()]
     return {
@@ -88,7 +88,7 @@ def producer_stats(producer: Producer) -> Json:
 
 
 def sent_stats(counters: ConsumerCounters) -> Json:
-    """Returns what was sent, to one consumer or to all consumers of a subscription, and what became of it."""
+    """Returns the stats of sent messages, of one consumer or of all consumers of a subscription."""
     return {
         "msgRateOut": counters.message_rate.value,
         "msgThroughputOut": counters.byte_rate.value,

@@ -1,4 +1,4 @@
-"""What the clock does to topics: messages and subscriptions expire, backlogs are cut, unused topics are deleted,
+"""The periodic work on topics: messages and subscriptions expire, backlogs are cut, unused topics are deleted,
 deduplication takes snapshots, compaction begins; and clients that lost a permission are disconnected.
 
 It may use the topics, policies, settings and `security`; only the program that builds a broker uses it.

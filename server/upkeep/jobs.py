@@ -1,4 +1,4 @@
-"""The jobs that the scheduler runs: for each, the visit to one topic. What decides stands in
+"""The jobs that the scheduler runs: for each, the visit to one topic. The decisions are made in
 `topics/publishing/backlog_quota_rules.py` and `topics/inactivity_rules.py`.
 
 Sources: BrokerService (checkMessageExpiry, monitorBacklogQuota, checkInactiveSubscriptions, checkGC,
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Deleter(Protocol):
-    """`BrokerService`, as far as the jobs need it."""
+    """The interface of `BrokerService` that the jobs use."""
 
     async def delete_unused(self, topic: BaseTopic) -> None:
         """Deletes a topic that nobody uses. Raises PulsarError."""
@@ -164,7 +164,7 @@ async def _check_quotas(topic: Topic, now_ms: int) -> None:
 
 
 async def _cut(topic: Topic, excess: Excess, now_ms: int) -> None:
-    """Skips so many of the oldest messages in all durable subscriptions that the backlog is within the quota again."""
+    """Skips the oldest messages in all durable subscriptions, until the backlog is within the quota again."""
     ledger = topic.ledger
     subscriptions = [each for each in topic.subscriptions.values() if each.cursor.durable]
     upto: Position | None = None

@@ -1,4 +1,4 @@
-"""Judges producers and consumers anew after a namespace's permissions have changed: those that are no longer permitted
+"""Checks producers and consumers again after a namespace's permissions have changed: those that are no longer permitted
 are disconnected. Their clients reconnect, and are then refused with the reason.
 
 Sources: PersistentTopic.onPoliciesUpdate, Producer.checkPermissionsAsync, Consumer.checkPermissionsAsync.

@@ -1,9 +1,9 @@
 """Runs the jobs that visit all topics once in a while, by one timer.
 
 A job visits one topic after the other, and other work of the loop gets its turn in between. The next round of a job
-begins only after the last one has ended. When a visit raises, only that topic is concerned. When a visit takes longer
-than VISIT_SECONDS, the round goes on with the other topics; the slow visit is not cancelled, because it may be changing
-the topic, and until it ends the job passes over that topic.
+begins only after the last one has ended. An error of a visit affects only that topic. When a visit takes longer than
+VISIT_SECONDS, the round goes on with the other topics; the slow visit is not cancelled, because it may be changing the
+topic, and until it ends the job passes over that topic.
 """
 
 import asyncio

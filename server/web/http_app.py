@@ -1,7 +1,7 @@
 """Answers HTTP requests: finds the route, gives the call a deadline, and makes a response of its answer or its fault.
 
-`http_listener` imports this module when the first client connects, on a thread. Which calls there are is not known
-here: who builds the server hands the table of routes in.
+`http_listener` imports this module when the first client connects, on a thread. This module does not know the calls:
+the builder of the server passes the table of routes.
 """
 
 import asyncio
@@ -44,8 +44,8 @@ BODY_BYTES_MAX = 1 << 20
 def make_server(
     broker: "Broker", router: Router, settings: WebSettings, upgrades: Upgrades | None = None
 ) -> HttpServer:
-    """A server for the calls that `router` knows; it makes a protocol for each connection that is accepted. `upgrades`
-    answers requests for sockets, if there are any."""
+    """Returns a server for the calls that `router` knows. The server makes a protocol for each accepted connection.
+    `upgrades` answers requests for sockets, if there are any."""
     gate = CallGate(settings.max_concurrent_http_requests)
     share = LoopShare()
 
@@ -76,7 +76,7 @@ class _Incoming:
         assert isinstance(request.protocol, HttpConnection)
         self.connection = request.protocol
         self.role: str | None = None
-        """Who calls. Known once the authorization has let the call pass."""
+        """The caller's role. It is known once the authorization has let the call pass."""
         self._broker = broker
         self._request = request
         self._method = "GET" if request.method == "HEAD" else request.method

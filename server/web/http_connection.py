@@ -39,7 +39,7 @@ IDLE_SECONDS_MAX = 30.0
 """The time without a call after which a connection is closed, as Jetty does (AbstractConnector, the idle timeout)."""
 
 LINGER_SECONDS = 2.0
-"""How long a body that was refused is still read and thrown away, so that its client sees the answer."""
+"""How long the rest of a refused body is still read and discarded, so that its client sees the answer."""
 
 WARNING_SECONDS = 10.0
 """The least time between two warnings that tell how many connections lost their seats or found none."""
@@ -60,17 +60,17 @@ Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class HttpSocket(Protocol):
-    """A WebSocket, as the connection that it was upgraded from tells it what happens."""
+    """The interface of a WebSocket to which its former HTTP connection reports events."""
 
     def heard(self) -> None:
-        """Bytes came from the peer."""
+        """Called when bytes came from the peer."""
 
     def pause_writing(self) -> None: ...
 
     def resume_writing(self) -> None: ...
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Called when the connection is lost."""
 
 
 class HttpServer(web.Server):
@@ -89,8 +89,8 @@ class HttpServer(web.Server):
         return HttpConnection(self)
 
     def seat(self, connection: "HttpConnection", address: str) -> bool:
-        """Gives a connection a seat, and closes the one that loses its seat for it. Returns False when it is the
-        newcomer that is closed, because there is no seat for it."""
+        """Gives a connection a seat, and closes the one that loses its seat for it. Returns False when there is no seat
+        for the new connection, so that it is the one to be closed."""
         evicted = self.seats.enter(connection, address)
         if evicted is None:
             return True

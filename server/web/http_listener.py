@@ -96,7 +96,7 @@ class WebListener(PortListener):
 
     def _arrived(self, door: "_Door") -> None:
         """Called when the connection of a door is made, for TLS after its handshake: by then the import that was begun
-        when the client was accepted may be done, or may have failed, and nobody else would look at this door."""
+        when the client was accepted may be done, or may have failed, and nothing else would open this door."""
         if self._web is not None:
             door.open(cast(asyncio.Protocol, self._web()))
         else:

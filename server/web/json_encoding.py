@@ -1,4 +1,4 @@
-"""Encodes answers as JSON, large ones in parts, so that the event loop serves others in between."""
+"""Encodes answers as JSON, large ones in parts, so that the event loop runs other tasks in between."""
 
 from itertools import chain, islice
 from typing import Any

@@ -25,7 +25,7 @@ SAVED_SECONDS_MAX = 0.005
 """The largest balance: how long steps may keep the loop after a time without calls."""
 
 TICK_SECONDS = 0.001
-"""While steps wait, the balance is looked at in this interval, and as many steps are let go as it has time for."""
+"""While steps wait, the balance is checked at this interval, and as many steps may run as it has time for."""
 
 STEP_WEIGHT = 0.1
 """The weight of the latest step in the moving average of the lengths of steps, by which it is estimated for how many
@@ -43,7 +43,7 @@ class LoopShare:
         self._spent_s = 0.0
         """The time that steps have taken since then."""
         self._timer: asyncio.TimerHandle | None = None
-        """Set while steps wait."""
+        """The timer that runs while steps wait."""
         self._step_s = TICK_SECONDS
         """The moving average of the lengths of steps."""
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -57,11 +57,11 @@ class LoopShare:
         return _CallSteps(self, call, is_urgent=is_urgent)
 
     def spend(self, seconds: float) -> None:
-        """Takes time that the web port has used, in whatever way, from the balance."""
+        """Subtracts time that the web port has used, for whatever purpose, from the balance."""
         self._spent_s += seconds
 
     def ended(self, seconds: float) -> None:
-        """Takes the time of a step that has ended from the balance."""
+        """Subtracts the time of a step that has ended from the balance."""
         self.spend(seconds)
         self._step_s += (seconds - self._step_s) * STEP_WEIGHT
         self.longest_step_s = max(self.longest_step_s, seconds)

@@ -59,13 +59,13 @@ class Router:
     """A tree of all routes by the segments of their paths."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        """Raises ValueError when two routes have the same method and path."""
+        """Adds all routes. Raises ValueError when two have the same method and path."""
         self._root = _PathNode()
         for route in routes:
             self.add(route)
 
     def add(self, route: Route) -> None:
-        """Raises ValueError when there is a route with the same method and path."""
+        """Adds a route. Raises ValueError when there is one with the same method and path."""
         node = self._root
         for segment in route.path.split("/")[1:]:
             node = _branch(node, segment)

@@ -59,20 +59,20 @@ class Seats(Generic[ConnectionT]):
         return evicted
 
     def begins(self, connection: ConnectionT) -> None:
-        """A call begins: the connection cannot lose its seat until the call ends."""
+        """Called when a call begins: the connection cannot lose its seat until the call ends."""
         there = self._of(connection)
         if there is not None:
             there.silent.pop(connection, None)
             there.answered.pop(connection, None)
 
     def ends(self, connection: ConnectionT) -> None:
-        """A call was answered: the connection may lose its seat again."""
+        """Called when a call was answered: the connection may lose its seat again."""
         there = self._of(connection)
         if there is not None:
             there.answered[connection] = None
 
     def leave(self, connection: ConnectionT) -> None:
-        """Has no effect for a connection without a seat."""
+        """Takes the seat of a closed connection back. Has no effect for a connection without a seat."""
         there = self._of(connection)
         if there is None:
             return

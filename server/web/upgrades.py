@@ -1,4 +1,5 @@
-"""What the web port knows of sockets: whoever answers requests for an upgrade (RFC 6455) implements `Upgrades`.
+"""The web port's interface to WebSockets: the service that answers requests for an upgrade (RFC 6455) implements
+`Upgrades`.
 
 A request for an upgrade is a call until its socket is open: it counts as a call in progress, has a deadline, and its
 refusals are HTTP answers. From then on the socket is a connection only: it keeps its seat, no call is in progress, and
@@ -28,7 +29,7 @@ OPEN_SECONDS_MAX = 30.0
 
 
 class OpenedSocket(Protocol):
-    """A socket that may be opened: everything that could be refused was judged."""
+    """A socket that may be opened: all checks that could refuse it have passed."""
 
     async def run(self, request: web.BaseRequest) -> web.StreamResponse:
         """Sends the answer 101 and serves the socket until it is closed. It raises nothing but CancelledError."""

@@ -1,4 +1,4 @@
-"""What is plugged into a socket: a session publishes, consumes or reads for one WebSocket client.
+"""The interface of a session, which publishes, consumes or reads for one WebSocket client.
 
 A session is a class whose constructor takes the `WebSocketClient`, the `SocketPath` and the query parameters, and
 raises QueryFault for parameters that make no sense. `sessions.py` says which class serves which kind of path.

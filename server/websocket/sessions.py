@@ -1,4 +1,4 @@
-"""Which session serves which kind of path."""
+"""Chooses the session class for each kind of path."""
 
 from magnetar.server.websocket.consumer_session import ConsumerSession
 from magnetar.server.websocket.producer_session import ProducerSession

@@ -1,4 +1,5 @@
-"""Judges requests for a WebSocket and opens sockets: who asks, what for, whether it may, whether the topic takes it.
+"""Checks requests for a WebSocket and opens sockets. It checks who asks, for what, whether that is permitted, and
+whether the topic accepts it.
 
 Everything that can be refused is refused as an HTTP answer, before the upgrade. Sources:
 AbstractWebSocketHandler.checkAuth, getErrorCode, getErrorMessage; WebSocketHttpServletRequestWrapper for `?token=`.
@@ -148,7 +149,7 @@ class WebSocketService:
             raise _refusal_of(path, faults[0])
 
     async def _principal(self, request: web.BaseRequest) -> Principal | None:
-        """Returns who asks, or None while authentication is off. Raises Refusal 401."""
+        """Returns the principal that asks, or None while authentication is off. Raises Refusal 401."""
         security = self.broker.security
         if security is None:
             return None

@@ -43,17 +43,17 @@ log = logging.getLogger(__name__)
 OUTPUT_HIGH_WATER_BYTES = 1 << 20
 OUTPUT_LOW_WATER_BYTES = 256 << 10
 OUTPUT_MAX_BYTES = 128 << 20
-"""A peer for which so much output waits is cut off. Only what a dispatcher had read already can exceed the high-water
-mark."""
+"""A peer is cut off when this much output waits for it. Output exceeds the high-water mark only by messages that a
+dispatcher had read before."""
 
 TEXTS_A_STEP = 100
-"""After so many texts of one read, other clients have a turn."""
+"""How many texts of one read are handled before other clients have a turn."""
 
 CLOSE_SECONDS = 5.0
 """How long a socket that was closed from this side may take to answer before its connection is cut off."""
 
 STUCK_SECONDS_MAX = 60.0
-"""A peer that takes nothing of its output for so long is cut off."""
+"""A peer that takes none of its output for this long is cut off."""
 
 CLIENT_VERSION = "Magnetar-WebSocket"
 PROTOCOL_VERSION = 20
@@ -61,7 +61,7 @@ PROTOCOL_VERSION = 20
 
 
 class SocketState(Enum):
-    """A socket's states; it goes through them in this order and may leave out the second."""
+    """The states of a socket. It passes through them in this order, and may skip the second."""
 
     OPENING = "opening"
     OPEN = "open"
@@ -105,7 +105,7 @@ class WebSocketClient:
         self._transport: asyncio.Transport | None = None
         self._socket: web.WebSocketResponse | None = None
         self._frames: list[bytes] = []
-        """What the topics' code wrote and the session has not seen yet."""
+        """The frames that the topics' code wrote and that the session has not got yet."""
         self._output: list[bytes] = []
         self._output_bytes = 0
         self._is_scheduled = False
@@ -120,8 +120,8 @@ class WebSocketClient:
         self._unsent_seen = 0
 
     async def authorize(self, operation: TopicOperation, topic: TopicName, subscription: str | None = None) -> None:
-        """Returns when the peer may. Raises AuthorizationFault when it may not, TopicNotFound for a tenant that does
-        not exist, and ServiceNotReady when the permissions cannot be read."""
+        """Returns when the peer is permitted. Raises AuthorizationFault when it is not, TopicNotFound for a tenant that
+        does not exist, and ServiceNotReady when the permissions cannot be read."""
         await self.service.authorize(self, operation, topic, subscription)
 
     # --- ClientConnection --------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class WebSocketClient:
     # --- HttpSocket: called by the connection of the web port --------------------------------------------------------
 
     def heard(self) -> None:
-        """Bytes came from the peer."""
+        """Called when bytes came from the peer."""
         self._active_s = self._loop.time()
         if self._liveness is not None and not self._liveness.done():
             self._liveness.set_result(True)
@@ -279,7 +279,7 @@ class WebSocketClient:
         self._schedule()
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Called when the connection is lost."""
         self._become_closed("closed by the peer")
 
     # --- inside ------------------------------------------------------------------------------------------------------
@@ -360,7 +360,8 @@ class WebSocketClient:
             self.close("an error of the server; its log says more")
 
     def _become_closed(self, reason: str) -> bool:
-        """The one place where a socket ends: nothing of it stays in a topic. Returns False when it has ended before."""
+        """The only place where a socket ends. Removes everything of the socket from topics. Returns False when it has
+        ended before."""
         if not self.is_open:
             return False
         log.info("%s: WebSocket closed: %s", self.remote_address, reason)

@@ -1,4 +1,4 @@
-"""Reads the paths of sockets: what a socket is for, and of which topics. Pure.
+"""Reads the paths of sockets: a socket's purpose and its topics. Pure.
 
     /ws/v2/producer/{domain}/{tenant}/{namespace}/{topic}
     /ws/v2/consumer/{domain}/{tenant}/{namespace}/{topic}/{subscription}
@@ -57,7 +57,7 @@ def is_socket_path(raw_path: str) -> bool:
 
 
 def read_path(raw_path: str, query: Mapping[str, str]) -> SocketPath | None:
-    """Returns what a path asks for, or None when it leads nowhere. The path is given as it came, still encoded. Raises
+    """Returns what a path asks for, or None for an unknown path. The path is given as it came, still encoded. Raises
     QueryFault."""
     parts = raw_path.split("/")[2:]
     version = parts.pop(0) if parts[0] in ("v2", "v3") else "v1"

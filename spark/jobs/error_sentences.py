@@ -1,4 +1,4 @@
-"""Spark's errors have many lines in three languages. Here they become the one sentence that says what happened."""
+"""Turns Spark's errors, which have many lines in three languages, into the one sentence that says what happened."""
 
 import re
 
@@ -36,7 +36,7 @@ def sentence_of(error: Exception) -> str | None:
     """Returns the sentence that tells an error, None for a fault of the program.
 
     When Spark's error has a Python traceback in it, that is the line with the Python error, ours if there are several.
-    Of a Java error it is what failed, and the innermost cause. Otherwise it is the first line.
+    For a Java error it says what failed, and the innermost cause. Otherwise it is the first line.
     """
     if not f"{type(error).__module__}.".startswith(_PACKAGES_WITH_SENTENCES):
         return None

@@ -39,8 +39,8 @@ def trigger(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def ends_now(arguments: argparse.Namespace) -> dict[str, Bound]:
-    """Returns what an available-now run has to reach, the last message of each partition as of now. It is empty for an
-    endless run."""
+    """Returns the positions that an available-now run has to reach: the last message of each partition as of now. It is
+    empty for an endless run."""
     if arguments.trigger != AVAILABLE_NOW:
         return {}
     planner = Planner(read_options(source_options(arguments), streaming=True))
@@ -51,7 +51,8 @@ def ends_now(arguments: argparse.Namespace) -> dict[str, Bound]:
 
 
 def check_reached(arguments: argparse.Namespace, ends: Mapping[str, Bound], outcome: JobOutcome) -> None:
-    """Checks that the checkpoint is at the `ends` or behind them. What it lacks becomes a problem of the outcome."""
+    """Checks that the checkpoint has reached the `ends`. Partitions that it has not reached become a problem of the
+    outcome."""
     if ends:
         committed = Checkpoint(arguments.checkpoint).committed()
         if not committed and arguments.starting == LATEST:

@@ -66,8 +66,8 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
 
 
 def leave(code: int) -> int:
-    """Is called at the end of a job with its exit code, which it returns. After a job that read through the connector
-    in spark-submit it ends the Java program, see `end_java`."""
+    """Called at the end of a job with its exit code, which it returns. After a job that read through the connector in
+    spark-submit, it ends the Java program; see `end_java`."""
     running = SparkSession.getActiveSession() if "SPARK_ENV_LOADED" in os.environ else None
     if running is not None and running.conf.get(CONNECTOR_SETTING, "") == "true":
         end_java(running, code)

@@ -1,4 +1,4 @@
-"""`magnetar spark JOB …`: which jobs there are, and how one is run.
+"""`magnetar spark JOB …`: lists the jobs and runs one.
 
 Each job is a module with a function `main(arguments)`. It is imported when it is to run, so that the list of jobs needs
 no Spark.

@@ -1,5 +1,5 @@
-"""What a job says on stderr while it runs: lines for people, of which a terminal replaces the last one, or JSON for
-programs. Ctrl-C is handled here, too.
+"""The progress of a job, on stderr: lines for people, of which a terminal replaces the last one, or JSON for programs.
+Ctrl-C is handled here, too.
 """
 
 import json
@@ -28,15 +28,15 @@ class Teller:
         self._began = time.monotonic()
 
     def state(self, state: str, sentence: str = "", **more: Any) -> None:
-        """Tells where the job is: `state` (`starting`, `running`, `idle`, `ended` …) and `more` to programs, `sentence`
-        to people."""
+        """Reports the state of the job: `state` (`starting`, `running`, `idle`, `ended` …) and `more` are for programs,
+        `sentence` is for people."""
         if self._how == "json":
             self._print(json.dumps({"job": self._job, "state": state, **more}))
         elif self._how == "text" and sentence:
             self._print(f"{self._job}: {sentence}")
 
     def batch(self, number: int, rows: int, seconds: float, total: int) -> None:
-        """Tells of a batch that is done. `total` counts the rows of all batches of this run."""
+        """Reports a batch that is done. `total` counts the rows of all batches of this run."""
         if self._how == "json":
             self._print(json.dumps({"job": self._job, "batch": number, "rows": rows, "seconds": seconds}))
         elif self._how == "text":

@@ -68,8 +68,8 @@ def connector_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _signed(text: str) -> str:
-    """Returns a JSON map of ids with each id as the signed bytes of MessageIdData. In `text` an id may be such bytes or
-    `ledger:entry`."""
+    """Returns a JSON map of ids with each id as the signed bytes of MessageIdData. In `text` an id may have the form of
+    such bytes or of `ledger:entry`."""
     ids = json.loads(text)
     bytes_of = {}
     for topic, value in ids.items():

@@ -1,4 +1,4 @@
-"""What the checkpoint of a streaming query says: the query's id, and up to where it is committed.
+"""Reads the checkpoint of a streaming query: the query's id, and the positions up to which it is committed.
 
 Its folders `offsets` and `commits` hold a text file a batch. A file of `offsets` has the format's version, the batch's
 settings, and then one line a source with the source's offset (Spark's OffsetSeqLog and CommitLog).
@@ -45,7 +45,7 @@ class Checkpoint:
         return self._bounds(self.committed_batch())
 
     def planned(self) -> dict[str, Bound]:
-        """Returns the same for the last batch that was planned. A restart runs that batch first."""
+        """Returns for each partition the last message of the last planned batch. A restart runs that batch first."""
         return self._bounds(self._newest("offsets"))
 
     def _newest(self, log: str) -> int:
@@ -64,8 +64,8 @@ class Checkpoint:
 
 
 def acknowledge(address: ServiceAddress, subscription: str, bounds: dict[str, Bound]) -> None:
-    """Acknowledges on the named subscription what is committed. A query does so itself when it asks for its next batch;
-    after the last batch of `trigger(availableNow=True)` it never asks again, so the job calls this."""
+    """Acknowledges the committed messages on the named subscription. A query does so itself when it asks for its next
+    batch; after the last batch of `trigger(availableNow=True)` it never asks again, so the job calls this."""
     client = PulsarClient(address.service_url, address.login)
     named = NamedSubscription(client, subscription)
     try:

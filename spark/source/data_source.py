@@ -1,7 +1,8 @@
-"""`format("pulsar")` in pure Python: the classes that Spark calls. They hand on to planner, readers and writers.
+"""`format("pulsar")` in pure Python: the classes that Spark calls.
 
-Spark pickles these objects by their module's name and makes them anew in other processes, so they hold nothing but
-options and bytes until they are used. The interface is that of `pyspark.sql.datasource` in Spark 4.1.
+They call the planner, readers and writers. Spark
+pickles these objects by their module's name and creates them again in other processes, so they hold nothing but options
+and bytes until they are used. The interface is that of `pyspark.sql.datasource` in Spark 4.1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -314,4 +315,4 @@ class PulsarStreamWriter(DataSourceStreamArrowWriter):
         """Does nothing: everything is durable when the tasks end."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Does nothing: what was written stays, and is not written again when the batch is repeated."""
+        """Does nothing: rows that were written stay, and are not written again when the batch is repeated."""

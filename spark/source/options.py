@@ -1,4 +1,4 @@
-"""What a user may set with `.option(…)`: names, defaults, checks.
+"""The options that a user may set with `.option(…)`: names, defaults, checks.
 
 Names are those of the published Pulsar connector (org.apache.spark.sql.pulsar.PulsarOptions) or, where it has none, of
 Spark's Kafka source. Case does not matter. An unknown name is an error, because a misspelt limit would go unnoticed.
@@ -34,7 +34,7 @@ KNOWN = (
 
 EARLIEST, LATEST = "earliest", "latest"
 QueryEdge = str | Mapping[str, Bound]
-"""Where a query begins or ends: `earliest`, `latest`, or for each partition a message id."""
+"""The beginning or end of a query: `earliest`, `latest`, or for each partition a message id."""
 
 
 class BadOption(ValueError):
@@ -45,7 +45,7 @@ class Options:
     """Looks options up by name, without regard to case."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        """Raises BadOption for unknown names."""
+        """Takes a user's options. Raises BadOption for unknown names."""
         known = {name.lower(): name for name in KNOWN}
         unknown = sorted(name for name in given if name.lower() not in known)
         if unknown:
@@ -86,7 +86,8 @@ class ServiceAddress:
 
 
 def address_of(options: Options) -> ServiceAddress:
-    """Raises BadOption when the service URL is missing or malformed, or the authentication is not supported."""
+    """Returns the address in the options. Raises BadOption when the service URL is missing or malformed, or the
+    authentication is not supported."""
     url = options.text("service.url")
     if not url:
         raise BadOption("option service.url is missing: pulsar://host:port")
@@ -126,7 +127,7 @@ def _token(options: Options) -> tuple[str | None, str | None]:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a query that reads asks for. A limit of 0 means no limit."""
+    """The options of a query that reads. A limit of 0 means no limit."""
 
     address: ServiceAddress
     topics: tuple[str, ...]
@@ -250,7 +251,7 @@ def _times(options: Options, name: str) -> int | Mapping[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What a query that writes asks for. When `topic` is empty, the column __topic names the topic of each row."""
+    """The options of a query that writes. When `topic` is empty, the column __topic names the topic of each row."""
 
     address: ServiceAddress
     topic: str

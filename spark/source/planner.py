@@ -178,7 +178,7 @@ class Planner:
         return min(before, last)
 
     def ledgers(self, name: str, wanted: Range) -> list[LedgerRun]:
-        """Returns what is known of the ledgers that a range lies in."""
+        """Returns the known ledgers that a range covers."""
         if self._admin is None:
             return one_ledger(wanted)
         try:
@@ -253,8 +253,8 @@ class Planner:
         return first_mean(sizes, SAMPLE_ENTRIES, SAMPLE_BYTES)
 
     def gone(self, names: list[str], otherwise: str = "") -> None:
-        """Is called with partitions that a checkpoint knows and the broker does not. Raises DataLoss unless the options
-        allow losses; `otherwise` is what else may be the reason, for the error's text."""
+        """Called with partitions that a checkpoint names and the broker does not have. Raises DataLoss unless the
+        options allow losses; `otherwise` is another possible reason, for the error's text."""
         for name in names:
             self.forget(name)
         if names and self._options.fail_on_data_loss:
@@ -263,7 +263,7 @@ class Planner:
 
 
 def _content(schema: pb.Schema | None) -> tuple[object, ...] | None:
-    """Returns what makes two schemas equal: everything but the name."""
+    """Returns the parts of a schema by which schemas are compared: all but the name."""
     if schema is None:
         return None
     properties = sorted((pair.key, pair.value) for pair in schema.properties)

@@ -32,7 +32,7 @@ ROWS_OF_A_TASK_MAX = 2**32
 
 @dataclass
 class WrittenRows(WriterCommitMessage):
-    """What a task tells the driver. `rows` counts all of its rows, `skipped` those that an earlier attempt had
+    """A task's report to the driver. `rows` counts all of its rows, `skipped` those that an earlier attempt had
     written."""
 
     rows: int = 0
@@ -86,7 +86,7 @@ class Pace:
         self._written = 0
 
     def is_due(self) -> bool:
-        """Is called after each message. When it returns True, the caller flushes and then calls `wait`."""
+        """Called after each message. When it returns True, the caller flushes and then calls `wait`."""
         self._written += 1
         return self._per_second > 0 and self._written % self._step == 0
 
@@ -167,7 +167,7 @@ class TopicWriter:
             producer.flush()
 
     def finish(self) -> WrittenRows:
-        """Flushes and closes the producers; returns what the task did."""
+        """Flushes and closes the producers; returns the task's report."""
         self.flush()
         skipped = sum(producer.skipped for producer in self._producers.values())
         for producer in self._producers.values():

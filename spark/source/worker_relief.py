@@ -15,7 +15,7 @@ _is_of_spark = re.compile(r".*[/\\](pyspark\.zip|py4j-[^/\\]*\.zip|spark-core_[^
 
 
 def relieve_worker() -> None:
-    """Is called at the end of a task, when everything is imported that the worker's next task needs."""
+    """Called at the end of a task, when all modules are imported that the worker's next task needs."""
     _forget_spark_archives()
     _freeze_once()
 
@@ -31,7 +31,7 @@ def _forget_spark_archives() -> None:
 
 @cache
 def _freeze_once() -> None:
-    """Takes what is imported out of the collector's sight. This is done once only, so that what a later task leaves in
-    cycles is still collected."""
+    """Hides imported objects from the garbage collector. This is done only once, so that cycles of later tasks are
+    still collected."""
     gc.collect()
     gc.freeze()

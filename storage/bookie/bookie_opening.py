@@ -1,6 +1,7 @@
-"""Opens a bookie's folders and restores the state after the last acknowledged add. All calls block. There are two
-steps, because a refused start must leave every file as it was: `RecoveredStorage` only reads and checks all files, and
-`OpenedStorage` then makes the first changes.
+"""Opens a bookie's folders and restores the state after the last acknowledged add. All calls block.
+
+There are two steps, because a refused start must leave every file as it was: `RecoveredStorage` only reads and checks
+all files, and `OpenedStorage` then makes the first changes.
 """
 
 import logging

@@ -3,8 +3,9 @@
 They are written as Apache's broker does by default: acknowledged ranges one by one (field 3 of PositionInfo, 4 of the
 node), in order. Where there are more than `managed_ledger_max_unacked_ranges_to_persist`, Apache's broker forgets the
 rest; here PositionInfo then carries all of them as bitmaps (field 6), which every broker since 3.3 reads. A state that
-does not fit into an entry is split (`cursor_parts`). All these forms can be read. Half-acknowledged batches are also
-read from the node, which Apache's broker does not do.
+does not fit into an entry is split (`cursor_parts`).
+
+All these forms can be read. Half-acknowledged batches are also read from the node, which Apache's broker does not do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,5 @@
 """An endless log: one ledger after the other, and cursors in it. A persistent topic stores its messages in one.
+
 `ManagedLedger` is the object that callers use. Its parts are `appender` (writing), `ledger_reader` (reading),
 `ledger_list` (positions), `trimmer` (deleting), `cursor` and `cursor_store` (acknowledging).
 `factory.ManagedLedgerFactory` opens and closes it.

@@ -89,7 +89,7 @@ def _show_batch(tool: Tool, batch: SeenBatch, arguments: Namespace) -> None:
 
 def _entry(entry: bytes, with_message: bool) -> dict[str, Any]:
     """Returns the fields of a stored entry. Only the ledger's record says which bytes are the digest and which the
-    payload, so both are shown together."""
+    payload, so digest and payload are shown together."""
     ledger_id, entry_id = entry_ids(entry) if len(entry) >= OTHER_ENTRY_BYTES else (None, None)
     fields: dict[str, Any] = {"ledgerId": ledger_id, "entryId": entry_id, "bytes": len(entry)}
     if len(entry) >= ENTRY_HEADER_BYTES:

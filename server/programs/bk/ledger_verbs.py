@@ -173,8 +173,8 @@ async def _from_ledger(
 async def _from_bookie(
     cluster: BookKeeperCluster, metadata: LedgerMetadata, arguments: Namespace
 ) -> AsyncIterator[bytes]:
-    """Yields the entries that one bookie has, also those beyond the last confirmed one. Entries that it lacks are left
-    out."""
+    """Yields the entries that one bookie has, including those beyond the last confirmed one. Entries that it lacks are
+    left out."""
     reader = ReplicaReader(
         metadata.ledger_id,
         master_key(metadata.password or b""),

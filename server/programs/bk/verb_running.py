@@ -29,7 +29,7 @@ from magnetar.storage.repair.underreplication import ReplicationDisabled, Underr
 from pulsar_proto.errors import MalformedRecord
 
 CALL_SECONDS = 10.0
-"""The seconds after which a call of ZooKeeper fails: a tool has to tell soon that nobody answers."""
+"""The seconds after which a call of ZooKeeper fails: a tool must soon report that no server answers."""
 
 INTERRUPTED = 130
 

@@ -1,6 +1,7 @@
 """The metrics of a bookie, under the names that BookKeeper 4.17's PrometheusMetricsProvider writes.
 
-Only metrics of parts that exist here are there. They are read when somebody asks. Source: BookKeeperServerStats.
+Metrics of parts that do not exist here are left out. The values are read at each request. Source:
+BookKeeperServerStats.
 """
 
 from collections.abc import Iterable, Iterator

@@ -271,7 +271,7 @@ class BookieApp:
         await recovery.start()
 
     def _start_looks(self, process: BookieServerConfig) -> None:
-        """Starts what the bookie does by the clock: it collects garbage and gives up ledgers that lie elsewhere."""
+        """Starts the periodic work of the bookie: garbage collection, and giving up ledgers that other bookies hold."""
         looks = OverReplicatedLedgers(self.store, self._sync, self.bookie, self.identity.bookie_id)
         seconds = process.gc_overreplicated_ledger_wait_time / 1000
         task = asyncio.get_running_loop().create_task(looks.run(seconds))
@@ -298,9 +298,9 @@ class BookieApp:
         return await list_ledgers(self.store)
 
     async def _sync(self) -> None:
-        """Makes sure that the records tell the truth, before something is deleted because of what they say. A ZooKeeper
-        server that lags behind must not hide a ledger that was made just now, and another cluster in the place of
-        ours must not pass for it. Raises ClusterError, MetadataError."""
+        """Makes sure that the records read from ZooKeeper are current and those of our cluster, before anything is
+        deleted because of them. A ZooKeeper server that lags behind must not hide a new ledger, and another cluster at
+        the same address must not be mistaken for ours. Raises ClusterError, MetadataError."""
         await self.store.sync()
         instance = await self.store.get(paths.INSTANCE_ID)
         if instance is None or instance_of(instance) != self._instance:
@@ -308,7 +308,7 @@ class BookieApp:
 
 
 async def soon(stop: Callable[[], Awaitable[None]]) -> None:
-    """Stops a part that may wait for ZooKeeper, and gives up waiting in time for the bookie to flush."""
+    """Stops a part that may wait for ZooKeeper. Gives up waiting early enough for the bookie to flush its data."""
     try:
         async with asyncio.timeout(PART_OF_STOP_SECONDS):
             await stop()

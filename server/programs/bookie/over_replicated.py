@@ -3,8 +3,8 @@
 Such copies are left over when auto-recovery replaced a bookie that came back later. The order of steps is that of
 ScanAndCompareGarbageCollector.removeOverReplicatedLedgers in BookKeeper 4.17: take the lock that replication workers
 take, so that nobody is copying the ledger to this bookie; read the metadata anew; delete the copy; release the lock. A
-ledger is given up only if the look before this one found the same, because tools that copy without the lock need less
-time than the interval between two looks.
+ledger is given up only if the previous look found the same, because tools that copy without the lock need less time
+than the interval between two looks.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ READS_AT_ONCE = 64
 
 
 class LocalLedgers(Protocol):
-    """What the bookie has to offer: its ledgers, and their deletion."""
+    """The interface of the bookie that is used here: its ledgers, and their deletion."""
 
     def ledger_ids(self) -> set[int]: ...
 

@@ -1,8 +1,8 @@
 """Keeps a bookie registered for as long as it runs: with the mode that it has, in the session that it has.
 
-One task turns the records into what they should be, and looks again whenever the bookie's mode, the session or a record
-changes. It never gives up: a bookie that has lost ZooKeeper goes on serving, and is back in the list as soon as there
-is a session again."""
+One task changes the records to the wanted state, and checks them again whenever the bookie's mode, the session or a
+record changes. It never gives up: a bookie that has lost ZooKeeper goes on serving, and is back in the list as soon as
+there is a session again."""
 
 import asyncio
 import contextlib
@@ -59,7 +59,7 @@ class Registration:
             self._changed.set()
 
     async def registered(self) -> None:
-        """Returns when the records are what is wanted."""
+        """Returns when the records have the wanted state."""
         while self._registered_as is not self._wanted:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)

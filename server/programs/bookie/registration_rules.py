@@ -3,8 +3,8 @@
 `available/<id>` says that the bookie takes writes, `available/readonly/<id>` that it only serves reads. Both records
 are ephemeral. When the mode changes, the new record is made before the old one is deleted (ZKRegistrationManager), so
 that no client takes the bookie for dead. A record of another session is our own, from before a kill or an expiry, since
-nobody else can have our cookie and our folders. The bookie waits for its end where the record of this session must
-stand, and deletes it at the path where no record must be."""
+nobody else can have our cookie and our folders. At the path where the record of this session belongs, the bookie waits
+until the old record disappears; at the path where no record belongs, it deletes it."""
 
 from enum import Enum
 
@@ -15,7 +15,7 @@ class Wanted(Enum):
 
 
 class SeenRecord(Enum):
-    """What stands at one of the two paths: no record, or one of this or of a former session."""
+    """What a bookie found at one of the two paths: no record, or one of this or of a former session."""
 
     ABSENT = "absent"
     OURS = "ours"
@@ -32,8 +32,8 @@ class Step(Enum):
 
 
 def next_step(wanted: SeenRecord, other: SeenRecord) -> Step:
-    """Returns the next step. `wanted` is what stands at the path where the bookie is to be registered, and `other` what
-    stands at the other path."""
+    """Returns the next step. `wanted` is the record at the path where the bookie is to be registered, and `other` the
+    record at the other path."""
     if wanted is SeenRecord.FORMER:
         return Step.AWAIT_END
     if wanted is SeenRecord.ABSENT:

@@ -27,8 +27,8 @@ read it (PulsarDecoder). A thread that has asked, and does not wait for the answ
 empty and keeps that empty schema: apache/pulsar issue 8429. The published Spark connector 2.4.2 met this in one answer
 of 700."""
 ANSWER_DELAY_S = 0.05
-"""These clients get their answer so much later, when the thread that asked waits for it. They ask once for each version
-of a schema, so the delay does not add up."""
+"""By how much the answer to these clients is delayed, so that the thread that asked waits for it by then. They ask once
+for each version of a schema, so the delay does not add up."""
 
 
 def get_schema(cnx: "Connection", command: pb.CommandGetSchema) -> Coroutine[Any, Any, None]:

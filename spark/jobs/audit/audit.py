@@ -1,4 +1,5 @@
-"""What topics hold and who is behind, a row for each subscription; orphans of Spark's connectors are found and removed.
+"""Shows the content of topics and the subscriptions that lag behind, a row for each subscription. Finds and removes
+orphans of Spark's connectors.
 
 The published connectors leave durable subscriptions behind, which keep messages for ever: a killed driver leaves all of
 its own, and a batch read one for each partition. A connector's subscription that nobody is connected to and that was
@@ -94,7 +95,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def look(arguments: Namespace) -> int:
-    """Looks at everything once, and returns the exit code."""
+    """Makes one audit of all topics, and returns the exit code."""
     began = time.monotonic()
     outcome = JobOutcome("audit")
     address = address_of(Options(service_options(arguments)))
@@ -130,7 +131,7 @@ def is_of_unknown_age(row: SubscriptionRow) -> bool:
 
 
 class Audit:
-    """One look at everything. `now` is when it was taken, in milliseconds since the epoch."""
+    """One audit of all topics. `now` is its time, in milliseconds since the epoch."""
 
     def __init__(self, admin: AdminClient, arguments: Namespace, outcome: JobOutcome) -> None:
         self._admin = admin
@@ -178,8 +179,8 @@ class Audit:
             return []
 
     def _checked(self, topic: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns a topic's `stats` and `internalStats`. What is still wrong after CHECK_ATTEMPTS becomes a problem of
-        the outcome."""
+        """Returns a topic's `stats` and `internalStats`. Faults that remain after CHECK_ATTEMPTS become problems of the
+        outcome."""
         problems: list[str] = []
         for _ in range(CHECK_ATTEMPTS):
             before = self._admin.internal_stats(topic)
@@ -196,7 +197,8 @@ class Audit:
         return found
 
     def judge(self, rows: Sequence[SubscriptionRow]) -> None:
-        """Compares the rows with the limits that were given. What exceeds one becomes a problem of the outcome."""
+        """Compares the rows with the limits that were given. A row that exceeds a limit becomes a problem of the
+        outcome."""
         arguments, problems = self._arguments, self._outcome.problems
         for row in rows:
             who = f"{row.topic}, {row.subscription}"
@@ -211,8 +213,8 @@ class Audit:
                 problems.append(f"{topic}: its largest partition holds {skew} times the mean")
 
     def _stuck(self, row: SubscriptionRow) -> list[str]:
-        """Returns a sentence when the subscription is stuck, otherwise nothing. One that makes no progress is not stuck
-        while the oldest message that it has to acknowledge is young."""
+        """Returns a sentence when the subscription is stuck, otherwise nothing. A subscription without progress does
+        not count as stuck while the oldest message that it has to acknowledge is young."""
         limit = self._arguments.stuck_after
         if not row.backlog or row.unmoved_hours < limit:
             return []
@@ -223,9 +225,9 @@ class Audit:
         return [f"stuck at {row.mark_delete} for {hours:.3g} h, {row.consumers} consumers, backlog of {row.backlog}"]
 
     def count(self, rows: Sequence[SubscriptionRow]) -> dict[str, Any]:
-        """Reads every message of every topic through the data source, which finds gaps. Returns what it counted beside
-        what the ledgers hold. These may hold more entries: markers have no message, and of the chunks of a large
-        message only one counts."""
+        """Reads every message of every topic through the data source, which finds gaps. Returns the counted numbers and
+        those of the ledgers. These may hold more entries: markers have no message, and of the chunks of a large message
+        only one counts."""
         known = {row.topic: row.entries for row in rows}
         counted = count_messages(self._arguments, [topic for topic, entries in known.items() if entries])
         for topic, found in counted.items():
@@ -235,8 +237,8 @@ class Audit:
         return {topic: {**asdict(found), "ledger_entries": known[topic]} for topic, found in counted.items()}
 
     def sweep(self, rows: Sequence[SubscriptionRow]) -> int:
-        """Deletes the orphans after another look at each, and returns how many. When somebody connects to one
-        meanwhile, the broker refuses to delete it (412)."""
+        """Deletes the orphans after checking each again, and returns how many it deleted. If a client connects to an
+        orphan meanwhile, the broker refuses to delete it (412)."""
         removed = 0
         for row in rows:
             if row.is_orphan and self._is_orphan_still(row):

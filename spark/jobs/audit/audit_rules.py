@@ -51,10 +51,10 @@ class SubscriptionRow:
     consumers: int
     mark_delete: str
     idle_hours: float
-    """How long ago the subscription was last used. It is -1 when it was not used since the topic was loaded: nobody
-    knows what was before."""
+    """How long ago the subscription was last used. It is -1 when the subscription was not used since the topic was
+    loaded: its earlier use is unknown."""
     unmoved_hours: float
-    """For how long at least the mark-delete position has not moved; -1 when nobody knows."""
+    """The least time for which the mark-delete position has not moved; -1 when it is unknown."""
     is_orphan: bool
 
 
@@ -186,8 +186,7 @@ def check_backlogs(before: Stats, stats: Stats, after: Stats) -> list[str]:
 
 
 def check_topic(before: Stats, stats: Stats, after: Stats) -> list[str]:
-    """Returns a sentence for each thing that is wrong with a topic's numbers; see `check_backlogs` for the
-    arguments."""
+    """Returns a sentence for each fault in a topic's numbers; see `check_backlogs` for the arguments."""
     problems = check_ledgers(after) + check_backlogs(before, stats, after)
     for name in stats.get("subscriptions") or {}:
         cursor = cursor_of(after, name)
@@ -197,8 +196,8 @@ def check_topic(before: Stats, stats: Stats, after: Stats) -> list[str]:
 
 
 def by_tenant(rows: Iterable[SubscriptionRow]) -> dict[str, dict[str, int]]:
-    """Returns what each tenant uses. What a topic stores and takes in counts once, however many subscriptions it has;
-    what goes out is summed over subscriptions."""
+    """Returns the usage of each tenant. A topic's storage and incoming messages count once, however many subscriptions
+    it has; outgoing messages are summed over subscriptions."""
     bill: dict[str, dict[str, int]] = {}
     seen = set()
     for row in rows:

@@ -1,7 +1,7 @@
 """Topics to a table, each message once: Parquet folders, Delta through deltalake, Iceberg through pyiceberg.
 
 A micro-batch is written under its number and the checkpoint's id. So when a batch is repeated after a kill, the table
-knows that it has it already. Messages that do not fit their topic's schema are parked beside the table.
+recognises a batch that it has already. Messages that do not fit their topic's schema are parked beside the table.
 """
 
 import time
@@ -144,7 +144,7 @@ class Ingest:
         self._committed_before = checkpoint.committed() if arguments.check == "run" else {}
 
     def batch(self, whole: DataFrame, number: int) -> None:
-        """Is called by Spark with each micro-batch: parks what does not fit, and writes the rest."""
+        """Called by Spark with each micro-batch: parks the messages that do not fit, and writes the rest."""
         if CORRUPT not in whole.columns:
             self._write(self._shape(whole), number)
         else:
@@ -201,8 +201,8 @@ class Ingest:
         return found.select(TOPIC, MESSAGE_ID).distinct()  # a message may have been parked for an earlier table, too
 
     def check_ids(self) -> None:
-        """Checks that no message is in the table twice, and that none is missing between two others. What is wrong
-        becomes a problem of the outcome."""
+        """Checks that no message is in the table twice, and that none is missing between two others. Faults become
+        problems of the outcome."""
         problems = self._outcome.problems
         new = sorted(set(self._table.files()) - self._files_before)
         everything = not self._files_before

@@ -1,5 +1,5 @@
-"""What `replay` checks when it is done: each message of the range is among the copies of its run once, and no other
-message is.
+"""The check at the end of `replay`: each message of the range is among the copies of its run once, and no other message
+is.
 
 All of it is one aggregation in Spark, so that the driver holds four numbers, however many messages there are.
 """

@@ -1,7 +1,7 @@
-"""What a replay reads: a range of each partition, fixed before the first copy is written.
+"""The messages that a replay reads: a range of each partition, fixed before the first copy is written.
 
-The data source's planner looks times up by a seek and a question for the last id, so an empty partition cannot make it
-wait. Every range has an end: a job whose target is its source never reads its own copies.
+The data source's planner finds the message of a time by a seek and a request for the last id, so it never waits at an
+empty partition. Every range has an end: a job whose target is its source never reads its own copies.
 """
 
 import json
@@ -25,8 +25,8 @@ ID = re.compile(r"\d+:\d+(:\d+)?")
 PIECE_BYTES = 32 * 1024 * 1024
 PIECE_MESSAGES = 100_000
 PIECE_SECONDS = 3
-"""The most that a piece of a range has; with --rate it takes at most PIECE_SECONDS, too. A piece is one Spark job and
-one line of progress."""
+"""The limits of a piece of a range. With --rate, a piece takes at most PIECE_SECONDS. A piece is one Spark job and one
+line of progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class ReplayRanges:
         return self._planner
 
     def extent(self) -> Extent:
-        """Returns what is to be read. Raises JobFailed and TopicNotFound."""
+        """Returns the extent to be read. Raises JobFailed and TopicNotFound."""
         return self._dead_letters() if self._arguments.dlq_of else self._of_topic()
 
     def _of_topic(self) -> Extent:
@@ -160,8 +160,8 @@ class ReplayRanges:
         return Extent(ranges, start.time, end.time)
 
     def _dead_letters(self) -> Extent:
-        """Returns the dead letters from where the last run ended to the end as of now. There are no ranges when no
-        dead-letter topic exists yet."""
+        """Returns the ranges of the dead letters, from the end of the last run to the present end. Returns no ranges
+        when no dead-letter topic exists yet."""
         topic, colon, subscription = self._arguments.dlq_of.rpartition(":")
         if not colon or not subscription or topic in ("persistent", ""):
             raise JobFailed(f"--dlq-of {self._arguments.dlq_of}: expected TOPIC:SUBSCRIPTION")

@@ -32,11 +32,11 @@ _NUMBERS = {
 
 
 class BadRow(Exception):
-    """One message cannot become what was asked for; the text says why."""
+    """One message cannot be transformed as asked; the text says why."""
 
 
 class BadTransform(Exception):
-    """No message can become what was asked for; the text says why."""
+    """No message can be transformed as asked; the text says why."""
 
 
 def encoder_of(schema: pb.Schema | None) -> Encode:

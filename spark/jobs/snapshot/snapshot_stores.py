@@ -1,7 +1,8 @@
 """Where the latest rows are kept: versions of a Parquet folder, a Delta table, an Iceberg table.
 
-Beside the rows a table remembers its deleted keys with what deleted them, so that an older message which comes late, or
-again, does not bring the row back. Applying the same changes twice changes nothing, so a repeated batch does no harm.
+Beside the rows a table remembers its deleted keys and the changes that deleted them, so that an older message which
+comes late, or again, does not bring the row back. Applying the same changes twice changes nothing, so a repeated batch
+does no harm.
 """
 
 import json
@@ -33,7 +34,7 @@ class Snapshot(Protocol):
     """A table of the latest rows, and of deleted keys."""
 
     def live(self) -> DataFrame | None:
-        """Returns the rows, None when there is no table yet."""
+        """Returns the present rows, or None when there is no table yet."""
 
     def deleted(self) -> DataFrame | None:
         """Returns the keys whose delete is done, in the columns REMEMBERED; None when there is no table yet."""
@@ -66,7 +67,7 @@ def rows_of(changes: DataFrame) -> DataFrame:
 
 
 def keys_of(changes: DataFrame) -> DataFrame:
-    """Returns what is remembered of changes that delete their key."""
+    """Returns the columns that are remembered of changes that delete their key."""
     return changes.where(DELETED).select(*(name for name in REMEMBERED if name in changes.columns))
 
 
@@ -261,5 +262,5 @@ class IcebergSnapshot:
 
 
 def oldest(hours: float) -> datetime:
-    """Returns the age limit: what is older is not kept."""
+    """Returns the age limit; older data is not kept."""
     return datetime.fromtimestamp(time.time(), UTC) - timedelta(hours=hours)

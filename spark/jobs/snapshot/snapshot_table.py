@@ -128,7 +128,7 @@ class SnapshotJob:
         self._outcome = outcome
 
     def batch(self, frame: DataFrame, number: int) -> None:
-        """Is called by Spark with each micro-batch: applies its changes, and parks messages that are none."""
+        """Called by Spark with each micro-batch: applies its changes, and parks messages that are none."""
         rows = changes(frame, self._arguments).persist()
         winners = self._winners(rows.where(F.col(REASON).isNull() & F.col(KEY).isNotNull())).persist()
         try:

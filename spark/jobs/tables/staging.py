@@ -1,4 +1,4 @@
-"""How rows come to tables that Spark cannot write without jars.
+"""Passes rows to tables that Spark cannot write without jars.
 
 Delta and Iceberg are written by the driver through their Python packages. Executors put the rows into Parquet files
 first, which the driver streams from: its memory never holds a batch, only a part of it.

@@ -1,4 +1,4 @@
-"""Tables that take a micro-batch once: what all of them can do, and how one is opened.
+"""Tables that take a micro-batch once: their common interface, and how one is opened.
 
 The classes of Delta and Iceberg need packages that are only there with the extra `lake`, so each is imported when a
 table of its kind is opened.

@@ -1,4 +1,4 @@
-"""Which folders, columns and partitions a table takes."""
+"""Rules for the folders, columns and partitions that a table accepts."""
 
 import re
 from pathlib import Path

@@ -158,8 +158,8 @@ class WindowJob:
         self._states.meta(self._checkpoint.committed_batch())  # raises now when the state is of other windows
 
     def batch(self, frame: DataFrame, number: int) -> None:
-        """Is called by Spark with each micro-batch. Every output is written under the batch's number, so that a
-        repeated batch writes the same again."""
+        """Called by Spark with each micro-batch. Every output is written under the batch's number, so that a repeated
+        batch writes the same again."""
         before = self._states.meta(number - 1)
         rows = self._rules.rows(frame).persist()
         try:
@@ -225,7 +225,7 @@ class WindowJob:
 
     def check(self) -> None:
         """Checks that on-time rows are in all of their windows, closed or open, and that no closed window is in the
-        table twice. What is wrong becomes a problem of the outcome."""
+        table twice. Faults become problems of the outcome."""
         last = self._checkpoint.committed_batch()
         meta, outcome = self._states.meta(last), self._outcome
         state = self._states.open_windows(self._spark, last)

@@ -1,5 +1,5 @@
-"""What a window job writes: closed windows to a table, windows to a keyed topic, late and bad messages to tables beside
-them.
+"""The outputs of a window job: closed windows to a table, windows to a keyed topic, late and bad messages to tables
+beside them.
 
 Everything is written under the batch's number. A table takes a number once. A topic with deduplication takes the
 messages of a batch once, because a repeated batch has a producer of the same name and makes the same messages in the

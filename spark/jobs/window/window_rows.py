@@ -1,4 +1,5 @@
-"""What a window job takes from a message: key, event time and measured values, or the reason why it is set aside.
+"""The values that a window job extracts from a message: key, event time and measured values, or the reason why it is
+set aside.
 
 Expressions of users are evaluated without Spark's ANSI mode. So a text that is not a time gives null, and does not stop
 the job for all other messages.

@@ -1,5 +1,5 @@
-"""What a window job keeps from batch to batch, and how a batch changes it. Functions here take DataFrames and return
-them.
+"""The state that a window job keeps from batch to batch, and how a batch changes it. Functions here take DataFrames and
+return them.
 
 A row is late when its event time is before the watermark, which is the latest event time of all earlier batches minus
 the allowed delay. A window is closed when its end is not after the watermark of its batch. So every row of a closed
@@ -40,7 +40,8 @@ class Aggregate:
 
     @property
     def parts(self) -> list[tuple[str, str]]:
-        """What is kept of it while a window is open: functions with their column. An average needs sum and count."""
+        """Returns the values that are kept while a window is open: functions with their column. An average needs sum
+        and count."""
         if self.column == "*":
             return []
         return [(part, self.column) for part in (("sum", "count") if self.function == "avg" else (self.function,))]

@@ -1,4 +1,4 @@
-"""One blocking connection to a broker: frames out, frames in, requests answered in order.
+"""One blocking connection to a broker: it sends and receives frames, and requests are answered in order.
 
 Executors and the driver's planner run in plain processes without an event loop, and read one partition at a time. For
 them a blocking socket is the simplest thing that is fast. PINGs are answered whenever the owner of the connection reads
@@ -40,7 +40,7 @@ class Disconnected(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class ClientLogin:
-    """With which credentials and timeout to connect. It is never printed, because it may hold a token."""
+    """The credentials and the timeout of connections. It is never printed, because it may hold a token."""
 
     token: str | None = None
     token_file: str | None = None
@@ -114,7 +114,7 @@ class BrokerConnection:
 
     @property
     def reads_blocks(self) -> bool:
-        """Whether `block` was called, after which no other method may wait for an answer."""
+        """Whether `block` was called. After that no other method may wait for an answer."""
         return self._inbox is not None
 
     def block(self, deadline: float) -> tuple[Buffer, Ints] | None:
@@ -146,7 +146,7 @@ class BrokerConnection:
         return count > 0
 
     def send(self, data: bytes) -> None:
-        """Raises Disconnected."""
+        """Sends bytes to the broker. Raises Disconnected."""
         try:
             self._socket.settimeout(self._timeout)
             self._socket.sendall(data)

@@ -14,7 +14,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 CONSUMER_ID = 1
 BUSY_SECONDS = 10.0
-"""How long ConsumerBusy is borne: a broker may take this long to notice that the predecessor was killed."""
+"""How long ConsumerBusy is tolerated: a broker may take this long to notice that the predecessor was killed."""
 
 
 class NamedSubscription:
@@ -31,8 +31,8 @@ class NamedSubscription:
         self._connections.clear()
 
     def mark_delete(self, topic: str, *, latest: bool = False) -> Bound:
-        """Returns up to where the subscription is acknowledged on a partition. It subscribes first if need be; a new
-        subscription begins at the topic's begin, or with `latest` at its end."""
+        """Returns the position up to which the subscription is acknowledged on a partition. Subscribes first if
+        necessary; a new subscription begins at the topic's beginning, or with `latest` at its end."""
         return self._client.persist(lambda: last_message_id(self._consumer(topic, latest), CONSUMER_ID)[1])
 
     def acknowledge(self, topic: str, upto: Bound) -> None:

@@ -1,5 +1,5 @@
-"""A producer of one topic partition: it sends batches, waits for receipts, and sends again what has none after a
-reconnect.
+"""A producer of one topic partition: it sends batches, waits for receipts, and after a reconnect sends batches without
+a receipt again.
 
 The caller numbers the messages. When a producer connects, PRODUCER_SUCCESS tells the highest sequence id that the
 broker has stored for the producer's name (last_sequence_id), and messages up to that one are not sent again. So a topic
@@ -27,7 +27,7 @@ PENDING_BYTES_MAX = 64 * 1024 * 1024
 """When batches of this many bytes have no receipt yet, the producer waits, too. A single message may be larger."""
 BATCH_BYTES = 128 * 1024
 BUSY_SECONDS = 20.0
-"""How long ProducerBusy is borne: a broker may take this long to notice that the task before was killed."""
+"""How long ProducerBusy is tolerated: a broker may take this long to notice that the previous task was killed."""
 
 
 class SendFailed(Exception):

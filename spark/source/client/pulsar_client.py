@@ -1,4 +1,4 @@
-"""What driver and executors ask brokers: partitions, owners, schemas, the topics of a namespace.
+"""The questions that driver and executors ask brokers: partitions, owners, schemas, the topics of a namespace.
 
 Each question is a command of the binary protocol (PulsarApi.proto): PARTITIONED_METADATA, LOOKUP, GET_SCHEMA,
 GET_TOPICS_OF_NAMESPACE.
@@ -45,8 +45,8 @@ def topic_pattern(pattern: str) -> Callable[[TopicName], bool]:
 
 
 class PulsarClient:
-    """Keeps one connection to the service URL and one to each broker that owns a topic. `persist` repeats what fails
-    for a while, so that a broker which restarts is not an error yet."""
+    """Keeps one connection to the service URL and one to each broker that owns a topic. `persist` repeats failing calls
+    for a while, so that the restart of a broker is not an error at once."""
 
     def __init__(self, service_url: str, login: ClientLogin) -> None:
         self._urls = service_urls(service_url)

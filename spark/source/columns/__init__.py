@@ -1,4 +1,4 @@
-"""What Spark sees, in both directions.
+"""The columns that Spark sees, in both directions.
 
 Reading: a topic's schema becomes Spark types and message values become Arrow columns (`value_columns`), with the
 metadata columns beside them (`batch_builder`). Writing: a query's columns become messages (`message_builder`,

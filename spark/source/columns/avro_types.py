@@ -89,7 +89,7 @@ _WIDER = ({"int", "long"}, {"float", "double"})
 
 
 def record_field(definition: bytes) -> ConvertedField:
-    """Returns what a schema's whole definition becomes. Raises UnsupportedSchema."""
+    """Returns the Spark type and the conversions of a schema's whole definition. Raises UnsupportedSchema."""
     try:
         parsed = orjson.loads(definition)
     except orjson.JSONDecodeError as error:

@@ -1,4 +1,4 @@
-"""Whether a query's columns fit the JSON schema that a topic has already.
+"""Checks whether a query's columns fit the JSON schema that a topic has already.
 
 Brokers compare schemas, never values: a row that does not fit would be stored, and read as nulls. Both the columns and
 the topic's schema are given as Avro definitions, because Pulsar describes JSON by these.

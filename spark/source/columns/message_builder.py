@@ -18,7 +18,7 @@ from magnetar.spark.source.columns.value_encoders import encoder_of
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 IGNORED = (MESSAGE_ID, PUBLISH_TIME)
-"""The broker gives new ones to each message."""
+"""Columns that are not written, because the broker sets them for each message."""
 
 
 class MessageBuilder:

@@ -1,8 +1,8 @@
 """A topic's schema as value columns: which columns there are, and how the bytes of many messages fill them.
 
 A record has a column for each field, and everything else one column `value`, as in the published connector. KEY_VALUE,
-which the connector does not support, has the columns `key` and `value`. What does not fit the schema is a bad value; as
-in Spark's JSON source the option `mode` says what becomes of it.
+which the connector does not support, has the columns `key` and `value`. A value that does not fit the schema is a bad
+value; as in Spark's JSON source the option `mode` says how it is treated.
 """
 
 import io
@@ -39,7 +39,7 @@ the version's values bad, because anybody can send messages with a version that 
 
 
 class BadValueMode(StrEnum):
-    """What becomes of bad values."""
+    """The treatment of bad values."""
 
     PERMISSIVE = "PERMISSIVE"
     """A bad value becomes nulls, and its bytes are in the corrupt column if there is one."""
@@ -160,7 +160,7 @@ class ValueColumns:
     """The value columns of one topic."""
 
     def __init__(self, schema: pb.Schema | None, lookup: VersionLookup, bad: BadValues | None = None) -> None:
-        """Raises UnsupportedSchema."""
+        """Prepares the columns of `schema`. Raises UnsupportedSchema."""
         self._bad = bad or BadValues()
         kind = NO_SCHEMA if schema is None else schema.type
         self._pair: tuple[ValueCodec, ValueCodec, bool] | None = None

@@ -21,7 +21,7 @@ _RUN_MIN = 8
 
 
 class Unusual(Exception):
-    """Something that only `RowDecoder` can read, or find damaged."""
+    """Bytes that only `RowDecoder` can read, or recognise as damaged."""
 
 
 class BatchPlaces:

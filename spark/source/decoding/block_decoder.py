@@ -31,7 +31,8 @@ _WANTED_OF_ONE = frozenset(_ONE[name] for name in (*_HEADER_FIELDS, "payload_siz
 
 @dataclass(slots=True)
 class _BlockMessages:
-    """The messages of a block, in columns of one item a message: what its metadata says, and where its value stands."""
+    """The messages of a block, in columns of one item a message: the fields of its metadata, and the place of its
+    value."""
 
     entry: Ints
     """The number of the message's entry within the block."""

@@ -25,7 +25,7 @@ from pulsar_proto.records.payload import (
 from pulsar_proto.records.payload import body as body_of
 
 Entry = tuple[int, int, pb.MessageMetadata, bytes]
-"""Ledger id, entry id, metadata, and the body as it is stored: perhaps compressed, perhaps a batch."""
+"""One entry: ledger id, entry id, metadata, and the body as it is stored (it may be compressed and may be a batch)."""
 
 _COMMAND_MESSAGE = pb.BaseCommand.DESCRIPTOR.fields_by_name["message"].number
 _COMMAND_TYPE = pb.BaseCommand.DESCRIPTOR.fields_by_name["type"].number

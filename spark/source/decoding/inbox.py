@@ -12,9 +12,9 @@ from magnetar.spark.source.decoding.wire_scan import PADDING, Buffer, Ints
 from pulsar_proto.wire.framing import frame_size
 
 BLOCK_BYTES = 4 << 20
-"""This much is gathered before it is decoded, if it comes without a pause."""
+"""How many bytes are collected before they are decoded, provided that they come without a pause."""
 ROOM_BYTES = 1 << 20
-"""What the buffer has beyond a block, for the end of the last read."""
+"""The space of the buffer beyond a block, for the end of the last read."""
 _FIRST_BYTES = 1 << 16
 _GROWTH = 4
 _RUN_MIN = 8
@@ -54,8 +54,8 @@ class Inbox:
         return 8 <= size <= self._filled
 
     def take(self) -> tuple[Buffer, Ints]:
-        """Returns a copy of what came, and where its whole frames begin. What comes behind the last whole frame is
-        kept; if that is a frame whose sizes make no sense, the next `has_frame` raises."""
+        """Returns a copy of the received bytes, and where the whole frames in them begin. Bytes after the last whole
+        frame are kept; if that is a frame whose sizes make no sense, the next `has_frame` raises."""
         buffer = Buffer(bytes(memoryview(self._buffer)[: self._filled + PADDING]))
         frames, end = whole_frames(buffer, self._filled, self._limit)
         self._buffer[: self._filled - end] = buffer.data[end : self._filled]

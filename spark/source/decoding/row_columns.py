@@ -71,7 +71,7 @@ def times(milliseconds: Ints) -> pa.Array:
 
 def moments(milliseconds: Ints) -> pa.Array:
     """Returns event times as Spark's timestamps: null for 0, which means none, and for a time that no timestamp can
-    hold. One message with such a time must not stop the queries of everybody."""
+    hold. One message with such a time must not make all queries fail."""
     held = (milliseconds > 0) & (milliseconds <= EVENT_TIME_MAX)
     return pa.array(np.where(held, milliseconds, 0) * 1000, mask=~held).view(TIME)
 

@@ -35,7 +35,7 @@ class Bound(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> "Bound":
-        """Returns the bound that str() has made the text of. Raises ValueError."""
+        """Parses the text that str() makes of a bound. Raises ValueError."""
         numbers = [int(part) for part in text.split(":")]
         if len(numbers) not in (2, 3):
             raise ValueError(f"'{text}' is no message id: expected ledger:entry or ledger:entry:batchIndex")

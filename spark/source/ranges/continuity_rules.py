@@ -47,7 +47,7 @@ class Continuity:
         return self._sparse
 
     def entry(self, ledger: int, entry: int) -> None:
-        """Is called for each entry that comes."""
+        """Called for each entry that comes."""
         last = self._last
         self._last = Bound(ledger, entry)
         if self._sparse:
@@ -60,8 +60,8 @@ class Continuity:
             self._report(f"ledger {ledger} begins with entry {entry}")
 
     def run(self, ledgers: Sequence[int], entries: Sequence[int]) -> None:
-        """Is called for many entries, which ascend. When they follow each other in one ledger, only the first one needs
-        a look."""
+        """Called for many entries, which ascend. When they follow each other in one ledger, only the first one needs a
+        look."""
         count = len(ledgers)
         if not count:
             return
@@ -83,11 +83,11 @@ class Continuity:
             self._report(f"ledger {after.ledger} is gone: after {after} came {ledger}:{entry}")
 
     def absent(self) -> None:
-        """Is called when the topic does not exist."""
+        """Called when the topic does not exist."""
         self._report(f"it does not exist any more, {self._wanted.upto} was to be read")
 
     def finished(self, reached: bool) -> None:
-        """Is called when the reader stops. `reached` says that the range's last entry, or one behind it, has come."""
+        """Called when the reader stops. `reached` says that the range's last entry, or one behind it, has come."""
         upto = self._wanted.upto
         if self._sparse:
             return

@@ -1,4 +1,4 @@
-"""Which entries of a topic partition a trigger takes, and how they are shared out over tasks: the planner's arithmetic.
+"""The planner's arithmetic: which entries of a topic partition a trigger takes, and how they are divided among tasks.
 
 A partition's ledgers come from the admin interface's `internalStats`. Without it only a range inside one ledger can be
 split, because entry ids have no gaps inside a ledger and nothing is known across ledgers.
