@@ -1,4 +1,5 @@
-"""Publishing over HTTP with plain requests: what was answered outlives SIGKILL, and callers need the permission."""
+"""Publishing over HTTP with plain requests: messages whose publishing was answered survive SIGKILL, and callers need
+the permission."""
 
 import json
 import shutil
@@ -20,7 +21,8 @@ ANSWER_SECONDS_MAX = 30
 
 
 def call(method: str, url: str, body: Any = None) -> Any:
-    """Returns the parsed answer. Raises OSError for one that is not a success, and when the server is gone."""
+    """Makes a call and returns the parsed answer. Raises OSError when the status is not a success or the server is
+    gone."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
     with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX) as answer:
@@ -29,12 +31,12 @@ def call(method: str, url: str, body: Any = None) -> Any:
 
 
 class Caller(threading.Thread):
-    """Publishes three messages a call, until the server is gone, and notes what was answered."""
+    """Publishes three messages in each call until the server is gone, and records which were answered."""
 
     def __init__(self, url: str, name: str, enough: threading.Semaphore) -> None:
         super().__init__(name=name)
         self.answered: dict[str, str] = {}
-        """The place of each message that the server said to have stored, by its text."""
+        """By text: the place of each message that the server said it has stored."""
         self.sent: set[str] = set()
         self._url = url
         self._enough = enough
@@ -93,7 +95,7 @@ def test_what_was_answered_outlives_a_kill(
 
 
 def test_a_file_with_curl(server: Server, topic: str, tmp_path: Any, make_client: ClientFactory) -> None:
-    """The example of docs/WEBSOCKET.md."""
+    """Runs the example of docs/WEBSOCKET.md."""
     curl = shutil.which("curl")
     if curl is None:
         pytest.skip("there is no curl")

@@ -1,4 +1,5 @@
-"""Stand-ins for what surrounds a connection: a transport in memory, and a broker whose topics only take notes."""
+"""Stand-ins for what surrounds a connection: a transport in memory, and a broker whose topics only record what
+happens."""
 
 import asyncio
 import struct
@@ -29,8 +30,8 @@ from tests.storage.managed.fake_bookkeeper import World
 
 
 class FakeTransport(asyncio.Transport):
-    """Takes what is written at once or, while it is `blocked`, keeps it until the peer calls `take`. Its water marks
-    work as those of asyncio's transports do."""
+    """Takes what is written at once. While it is `blocked` it keeps the bytes until the peer calls `take`. Its water
+    marks work like those of asyncio's transports."""
 
     def __init__(self, peer: tuple[str, int] = ("127.0.0.1", 50_000)) -> None:
         super().__init__({"peername": peer})
@@ -75,7 +76,7 @@ class FakeTransport(asyncio.Transport):
             self.write(data)
 
     def take(self, size: int) -> None:
-        """The peer reads `size` bytes."""
+        """Reads `size` bytes as the peer."""
         self.taken += self.waiting[:size]
         del self.waiting[:size]
         if self._paused and len(self.waiting) <= self._low:
@@ -139,7 +140,7 @@ class Peer:
             self.connection.buffer_updated(size)
 
     def say(self, *commands: pb.BaseCommand) -> None:
-        """Sends the commands, all of them in one read."""
+        """Sends all the commands in one read."""
         self.feed(b"".join(simple_frame(command) for command in commands))
 
     def connect(self, version: int = 20) -> "Peer":
@@ -147,8 +148,8 @@ class Peer:
         return self
 
     async def answers(self) -> list[pb.BaseCommand]:
-        """Returns what came since the last call, after giving the connection time to say everything that it can say
-        now."""
+        """Returns the commands that came since the last call. Before that it gives the connection time to send
+        everything that it can send now."""
         await settle()
         data = bytes(self.transport.taken[self._seen :])
         self._seen += len(data)
@@ -179,7 +180,7 @@ async def settle(turns: int = 100) -> None:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Gives the loop turns until the condition holds. It is for what depends on real sockets."""
+    """Gives the loop turns until the condition holds. It is meant for conditions that depend on real sockets."""
     async with asyncio.timeout(60):
         for _ in iter(condition, True):
             await asyncio.sleep(0)
@@ -382,14 +383,14 @@ class FakeService:
 
 
 def make_broker(service: FakeService | None = None, **limits: Any) -> Any:
-    """A Broker around a FakeService; `limits` are those of ConnectionSettings."""
+    """Makes a Broker around a FakeService; `limits` are fields of ConnectionSettings."""
     broker = Broker(cast(Any, service or FakeService()), ConnectionSettings(**limits))
     broker.listeners = AdvertisedListeners(Urls("pulsar://127.0.0.1:6650", web="http://127.0.0.1:8080"))
     return broker
 
 
 def make_traffic(service: FakeService | None = None, clock: Callable[[], float] | None = None, **limits: Any) -> Any:
-    """The ClientTraffic of such a broker."""
+    """Makes the ClientTraffic of such a broker."""
     traffic = ClientTraffic(make_broker(service, **limits))
     if clock is not None:
         traffic.now = clock  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from compat_tests.harness import Server
 
 @contextmanager
 def client_of(server: Server) -> Iterator[pulsar.Client]:
-    """Made when the server runs, so inside of its `with`."""
+    """Yields a client of a server, which must be running."""
     client = pulsar.Client(server.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
     try:
         yield client

@@ -1,4 +1,5 @@
-"""Messages whose receipts came are looked for again, whatever happened to the server; and a server in this process."""
+"""Publishes messages, and after something has happened to the server looks for all that got receipts; also runs a
+server in this process."""
 
 import asyncio
 import struct
@@ -12,7 +13,7 @@ from tests.server.fakes import command
 from tests.server.wire_client import Client
 
 MESSAGES = 15
-"""That `publish` sends to a topic, and `check` finds."""
+"""How many messages `publish` sends to a topic and `check` has to find."""
 
 
 async def subscribed(port: int, topic: str) -> Client:
@@ -34,7 +35,7 @@ async def subscribed(port: int, topic: str) -> Client:
 
 
 async def publish(port: int, topic: str) -> None:
-    """Returns when all have their receipts. A subscription holds them."""
+    """Publishes messages and returns when all have their receipts. A subscription keeps them from being deleted."""
     client = await subscribed(port, topic)
     client.say(command("PRODUCER", "producer", topic=topic, producer_id=1, request_id=1, producer_name="p"))
     assert (await client.answer()).type == pb.BaseCommand.PRODUCER_SUCCESS
@@ -48,7 +49,7 @@ async def publish(port: int, topic: str) -> None:
 
 
 async def check(port: int, topic: str) -> None:
-    """Every acknowledged message comes, in order."""
+    """Checks that every acknowledged message comes, in order."""
     client = await subscribed(port, topic)
     client.say(command("FLOW", "flow", consumer_id=1, messagePermits=1000))
     async with asyncio.timeout(20):
@@ -96,7 +97,7 @@ class Site:
 
 
 def content_of(folder: Path) -> dict[str, bytes | None]:
-    """Every file with its bytes and every folder; without lock files, which hold a process id."""
+    """Returns every file with its bytes and every folder. Lock files are left out, because they hold a process id."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))

@@ -1,4 +1,4 @@
-"""Work in steps (`magnetar.server.process.turns`), done at once."""
+"""Runs work in steps (`magnetar.server.process.turns`) to its end at once."""
 
 from typing import TypeVar
 
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def finish(steps: Steps[T]) -> T:
-    """Raises what the work raises."""
+    """Runs all steps and returns the result. Raises what the work raises."""
     while True:
         try:
             next(steps)

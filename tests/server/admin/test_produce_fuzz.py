@@ -1,4 +1,4 @@
-"""Random bodies of calls that publish, and what a call learns of a topic that stops answering."""
+"""Calls that publish with random bodies, and what a call is told when its topic stops answering."""
 
 import asyncio
 import json

@@ -1,4 +1,5 @@
-"""How texts become the bytes of messages: held against fastavro for Avro, and against their own words for faults."""
+"""How texts become the bytes of messages: compared with fastavro for Avro, and with the expected error texts for
+faults."""
 
 import io
 import json

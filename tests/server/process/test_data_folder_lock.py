@@ -1,4 +1,4 @@
-"""Only one server can use a data folder; the others are told in a sentence who uses it."""
+"""Only one server can use a data folder; every other one ends with a sentence that says which process uses it."""
 
 import os
 from pathlib import Path

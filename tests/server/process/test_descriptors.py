@@ -24,8 +24,8 @@ SMALL_LIMIT = ("sh", "-c", f'ulimit -n {LIMIT}; exec "$0" "$@"', sys.executable)
 
 
 def is_refused(connection: socket.socket) -> bool:
-    """Whether the server closed the connection. A server sends nothing to a client that has sent nothing, so only a
-    close can be read."""
+    """Returns whether the server closed the connection. A server sends nothing to a client that has sent nothing, so
+    only a close can be read."""
     connection.setblocking(False)
     try:
         return connection.recv(1) == b""

@@ -1,5 +1,5 @@
-"""The watch names each callback that holds the event loop, its place and its CPU time, and no other one, on asyncio's
-loop and on uvloop."""
+"""The watch reports each callback that holds the event loop, with its place and its CPU time, and reports no other
+callback, on asyncio's loop and on uvloop."""
 
 import asyncio
 import gc
@@ -31,7 +31,7 @@ def burn(seconds: float) -> None:
 
 
 async def timer_ran(loop: asyncio.AbstractEventLoop) -> None:
-    """Returns when a timer has run that is later than the watch's next one."""
+    """Returns when a timer has run that was due after the watch's next one."""
     ran = asyncio.Event()
     loop.call_later(LIMIT_SECONDS, ran.set)
     await ran.wait()
@@ -39,7 +39,7 @@ async def timer_ran(loop: asyncio.AbstractEventLoop) -> None:
 
 @pytest.fixture(params=[asyncio.SelectorEventLoop, uvloop.Loop], ids=["asyncio", "uvloop"])
 def stalls_of(request: pytest.FixtureRequest) -> Callable[..., list[Stall]]:
-    """Runs a coroutine function under a watch on either loop."""
+    """Returns a function that runs a coroutine function under a watch, on either loop, and returns the stalls."""
 
     def run(body: Callable[[], Awaitable[None]], *, by_cpu: bool = True) -> list[Stall]:
         found: list[Stall] = []
@@ -84,7 +84,7 @@ def test_a_call_that_never_gives_up_the_interpreter_is_found(stalls_of: Callable
 
 
 def test_many_short_callbacks_are_no_stall(stalls_of: Callable[..., list[Stall]]) -> None:
-    """They run one after the other in one turn of the loop, and as steps of one task in many turns."""
+    """The callbacks run one after the other in one turn of the loop, and as steps of one task in many turns."""
 
     async def body() -> None:
         for _ in range(20):
@@ -107,7 +107,7 @@ def test_waiting_without_work_counts_by_the_wall_clock_alone(stalls_of: Callable
 
 
 def test_the_garbage_collector_is_left_out_of_cpu_time(stalls_of: Callable[..., list[Stall]]) -> None:
-    """The collector runs in whatever code allocates, and looks at the objects of all other code."""
+    """The collector runs in whatever code allocates, and visits the objects of all other code."""
     made: list[list[object]] = [[] for _ in range(1_000_000)]
 
     async def body() -> None:
@@ -122,7 +122,7 @@ def test_the_garbage_collector_is_left_out_of_cpu_time(stalls_of: Callable[..., 
 @pytest.mark.process
 @pytest.mark.parametrize(("environment", "level"), [({}, "WARNING"), (LOOP_WATCH, "ERROR")])
 def test_a_server_logs_what_held_its_loop(environment: dict[str, str], level: str) -> None:
-    """The tests with real servers set the variable, and fail when the log has an ERROR line."""
+    """The tests with real servers set this variable, and fail when the log has an ERROR line."""
     assert set(LOOP_WATCH) == {CPU_LIMIT_VARIABLE}
     program = textwrap.dedent("""
         import asyncio, os, signal, time

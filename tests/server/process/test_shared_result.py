@@ -1,4 +1,4 @@
-"""Work is done once for all callers that ask for its result while it is under way."""
+"""While work is under way, all callers that ask for its result share one run of it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,7 @@ from tests.server.fakes import until
 
 
 class Work:
-    """Work of which each run waits until the test lets it go, and returns its number."""
+    """Work whose runs wait until the test lets them go. Each run returns its number."""
 
     def __init__(self) -> None:
         self.runs: list[asyncio.Future[None]] = []

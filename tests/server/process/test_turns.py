@@ -1,4 +1,4 @@
-"""Work in portions lets others run when the time of a portion is over."""
+"""Work in portions lets other tasks run when a portion has used up its time."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,5 +1,5 @@
-// This library is preloaded into a server. While the file $FAIL_SYNC_OF exists, fsync and fdatasync fail with EIO for all
-// files whose paths match the pattern (fnmatch) in it.
+// This library is preloaded into a server. While the file $FAIL_SYNC_OF exists, fsync and fdatasync fail with EIO for
+// all files whose paths match the pattern (fnmatch) in it.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

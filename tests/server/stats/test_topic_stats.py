@@ -1,4 +1,4 @@
-"""Stats as the admin API answers them, with the fields of real answers of Apache Pulsar 4.0.7."""
+"""Stats as the admin API answers them have the fields of real answers of Apache Pulsar 4.0.7."""
 
 import json
 from pathlib import Path
@@ -23,14 +23,14 @@ OURS = {
     "internal": {"lastLedgerCreationFailureTimestamp", "unreadable"},
     "cursor": {"ackHoles"},
 }
-"""Fields of later versions, and our own."""
+"""Fields that later versions of Apache added, and fields of our own."""
 
 NOT_OURS = {
     "topic": {"ownerBroker"},
     "consumer": {"lastAckedTime", "lastConsumedTime"},
     "cursor": {"lastLedgerSwitchTimestamp"},
 }
-"""The web layer's, or left out where they do not exist, as Apache does."""
+"""Fields that the web layer adds, and fields that are left out without a value, as Apache does."""
 
 
 def check_fields(kind: str, answer: dict[str, Any]) -> None:

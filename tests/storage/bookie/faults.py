@@ -18,7 +18,8 @@ class Faults:
         self.partial_bytes = 100
         self.gate = threading.Event()
         self.gate.set()
-        self.wrote = threading.Event()
+        self.at_gate = threading.Event()
+        """Set when a sync has come to the gate, whether or not it has to wait there."""
         self.log_synced = threading.Event()
         self.before_sync_of: Callable[[str], None] = lambda path: None
         self.durable_sizes: dict[str, int] = {}
@@ -49,10 +50,10 @@ class FaultyFile(DurableFile):
             super().write([b"".join(buffers)[: faults.partial_bytes]], offset)
             raise OSError(faults.write_error, os.strerror(faults.write_error))
         self.end = super().write(buffers, offset)
-        faults.wrote.set()
         return self.end
 
     def sync(self) -> None:
+        self.faults.at_gate.set()
         assert self.faults.gate.wait(60), "the test never opened the gate"
         self.faults.syncs += 1
         self.faults.before_sync_of(self.path)
