@@ -146,7 +146,7 @@ def _receipt_head(receipt_size: int) -> bytes:
 
 
 class MessageFramer:
-    """Makes what stands before the stored payload in the MESSAGE frames of one consumer."""
+    """Makes the heads of one consumer's MESSAGE frames: all bytes before the stored payload."""
 
     __slots__ = (
         "_command_size",

@@ -80,7 +80,7 @@ class Encoders:
 
 
 def read_request(body: bytes) -> ProduceRequest:
-    """Raises Refusal, and InvalidSchema for a schema whose type is unknown."""
+    """Parses the body of a request. Raises Refusal, and InvalidSchema for a schema whose type is unknown."""
     request = bodies.obj(bodies.present(bodies.parse(body)))
     messages = request.get("messages")
     if not isinstance(messages, list):

@@ -97,7 +97,7 @@ class CompactionService:
 
 
 class TopicCompaction:
-    """`name` is the topic's full name. All methods are called on the loop's thread."""
+    """The compaction of one topic; `name` is the topic's full name. All methods are called on the loop's thread."""
 
     def __init__(self, name: str, ledger: ManagedLedger, service: CompactionService) -> None:
         self.counters = CompactionCounters()

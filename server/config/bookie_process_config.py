@@ -15,7 +15,7 @@ class BookieServerConfig:
     """The path of the ledgers' records, used together with `zk_servers`."""
     zk_timeout: int = 10_000
     """The timeout of the ZooKeeper session in ms. A bookie that was killed stays in the list of available bookies for
-    so long."""
+    this long."""
 
     bookie_port: int = 3181
     """0 picks a free port. The bookie's id then changes with each start, unless `bookie_id` is set."""

@@ -40,7 +40,7 @@ class EventLog(Protocol):
         """Yields (position for logs, payload) from the oldest message to the newest one. Raises PulsarError."""
 
     async def append(self, payload: bytes) -> None:
-        """Returns once the message is stored. Raises PulsarError."""
+        """Appends a message, and returns once it is stored. Raises PulsarError."""
 
 
 class EventTopics(Protocol):

@@ -1,8 +1,8 @@
 """The log of every server: each record is one line, whatever a peer has sent.
 
 Log messages quote names, versions and reasons that come from peers. A newline in one of them would let its sender forge
-log lines, and escape sequences would reach the terminal of whoever reads the log. So the formatter, which every record
-passes, spells such characters out. Lines that begin with four spaces belong to the record above them.
+log lines, and escape sequences would reach the terminal of a person who reads the log. So the formatter, which every
+record passes, spells such characters out. Lines that begin with four spaces belong to the record above them.
 """
 
 import logging

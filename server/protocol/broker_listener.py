@@ -14,8 +14,8 @@ log = logging.getLogger(__name__)
 
 SWEEPS_PER_KEEP_ALIVE = 6
 SWEEP_SECONDS_MAX = 5.0
-"""One timer sweeps all connections. So a PING may go out, or a dead peer be noticed, up to so many seconds
-late."""
+"""The longest time between two sweeps. One timer sweeps all connections, so a PING may be sent, or a dead peer noticed,
+up to this many seconds late."""
 
 BACKLOG = 1024
 """How many connections the kernel holds for us before it refuses further ones."""

@@ -47,7 +47,7 @@ class Output:
         sent: Callable[[int], None],
     ) -> None:
         """Calls `writable_changed(writable)` when the transport's buffer passes a water mark, `too_much()` when more
-        than OUTPUT_MAX_BYTES wait, and `sent(size)` whenever it has handed so many bytes to the transport."""
+        than OUTPUT_MAX_BYTES wait, and `sent(size)` whenever it has handed `size` bytes to the transport."""
         self._loop = loop
         self._transport = transport
         self._writable_changed = writable_changed

@@ -50,7 +50,8 @@ class Locator(NamedTuple):
 
 
 class SchemaStorage:
-    """`quorums` are the ensemble size, write quorum and ack quorum of the ledgers that it makes."""
+    """Stores versions in ledgers. `quorums` are the ensemble size, write quorum and ack quorum of the ledgers that it
+    makes."""
 
     def __init__(self, metadata: MetadataStore, bookkeeper: BookKeeper, quorums: tuple[int, int, int]) -> None:
         self._metadata = metadata

@@ -58,7 +58,8 @@ STORED_EXTERNAL = 22
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """`data` is the definition: JSON text, a FileDescriptorSet within JSON, both halves of a key-value, or nothing."""
+    """A schema. `data` is the definition: JSON text, a FileDescriptorSet within JSON, both halves of a key-value, or
+    nothing."""
 
     type: SchemaType
     data: bytes = b""

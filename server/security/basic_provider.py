@@ -73,7 +73,7 @@ class BasicProvider:
 
     @classmethod
     def make(cls, settings: SecuritySettings) -> "BasicProvider":
-        """Raises SecurityConfigError."""
+        """Makes the provider from the settings. Raises SecurityConfigError."""
         if not settings.basic_auth_conf:
             raise SecurityConfigError("No basic authentication config provided (basicAuthConf)")
         return cls(parse_htpasswd(read_content(settings.basic_auth_conf, "basicAuthConf")))

@@ -178,7 +178,7 @@ class TokenProvider:
 
     @classmethod
     def make(cls, settings: SecuritySettings, now_s: Callable[[], float]) -> "TokenProvider":
-        """Raises SecurityConfigError."""
+        """Makes the provider from the settings. Raises SecurityConfigError."""
         if settings.token_secret_key:
             key: Any = read_content(settings.token_secret_key, "tokenSecretKey")
             algorithms = hmac_algorithms(key, "tokenSecretKey")

@@ -1,4 +1,4 @@
-"""What the stats of both domains share: what came into a topic and went out of it, its producers and its consumers.
+"""The stats that both domains share: the incoming and outgoing traffic of a topic, its producers and its consumers.
 
 Field names and their order are Apache's: TopicStatsImpl, PublisherStatsImpl and ConsumerStatsImpl, as Pulsar 4.0.7
 answers them. Rates are those of the last full period; counters count since the topic was loaded.

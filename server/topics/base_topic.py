@@ -66,12 +66,12 @@ class BaseTopic(ABC):
 
     publishing: TopicProducers
     subscriptions: Mapping[str, BaseSubscription]
-    """By name."""
+    """The topic's subscriptions, by name."""
     schemas: TopicSchemas | None = None
     """Set by the broker's service. Without it schemas are neither stored nor checked."""
 
     def __init__(self, name: TopicName, settings: TopicSettings, policies: EffectivePolicies | None) -> None:
-        """`policies` are those that hold at first (see `set_policies`); by default they are what `settings` say."""
+        """`policies` are the first policies (see `set_policies`); by default they follow from `settings`."""
         self.name = name
         self.settings = settings
         self.policies = policies or of_broker(settings)

@@ -63,7 +63,7 @@ class TopicEventLog:
             at = ledger.next_position(Position(run.ledger_id, run.first_entry_id + len(run.entries) - 1))
 
     async def append(self, payload: bytes) -> None:
-        """Returns once the message is stored. Raises PulsarError when it is not."""
+        """Appends a message, and returns once it is stored. Raises PulsarError when it is not."""
         stored: asyncio.Future[AddResult] = asyncio.get_running_loop().create_future()
 
         def done(result: AddResult) -> None:

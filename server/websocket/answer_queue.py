@@ -1,7 +1,7 @@
 """The answers to one socket's texts, in the order in which the texts came.
 
-Messages of different partitions are stored in any order, and a text that makes no sense is judged at once; the answers
-wait for those before them. So a client that sends without contexts knows which answer is whose.
+Messages of different partitions are stored in any order, and a malformed text is answered at once; so each answer waits
+until all earlier answers were sent. A client that sends without contexts then knows to which text an answer belongs.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ class Answer:
 
 
 class AnswerQueue:
-    """The answers that were not given yet."""
+    """The answers that were not sent yet."""
 
     __slots__ = ("_answers", "_say", "size_bytes")
 
@@ -35,19 +35,19 @@ class AnswerQueue:
         return len(self._answers)
 
     def begin(self) -> Answer:
-        """Called for each text."""
+        """Called for each text: adds its place in the order of answers."""
         answer = Answer()
         self._answers.append(answer)
         return answer
 
     def waits(self, answer: Answer, context: str | None, size_bytes: int) -> None:
-        """The answer's message goes to the log."""
+        """Called when the message of a text goes to the log, so that its answer has to wait."""
         answer.context = context
         answer.size_bytes = size_bytes
         self.size_bytes += size_bytes
 
     def give(self, answer: Answer, text: bytes) -> None:
-        """Says the answer as soon as all before it were said. A second answer to the same text is dropped."""
+        """Sends the answer as soon as all earlier answers were sent. A second answer to the same text is dropped."""
         if answer.text is not None:
             return
         answer.text = text

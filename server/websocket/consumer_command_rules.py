@@ -1,4 +1,4 @@
-"""Reads what consumers and readers say. Pure. Source: ConsumerCommand, ConsumerHandler.onWebSocketText."""
+"""Parses the texts that consumers and readers send. Pure. Source: ConsumerCommand, ConsumerHandler.onWebSocketText."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -19,7 +19,7 @@ MESSAGE_ID_CHARACTERS_MAX = 4_096
 
 
 class Verb(Enum):
-    """What a consumer asks for."""
+    """The kinds of requests of a consumer."""
 
     ACK = "acknowledge"
     NACK = "negativeAcknowledge"

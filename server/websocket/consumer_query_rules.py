@@ -15,7 +15,7 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 WINDOW_MAX = 1_000
-"""A receiverQueueSize above this counts as this (ConsumerHandler.getConsumerConfiguration)."""
+"""The largest receiverQueueSize; larger values are lowered to it (ConsumerHandler.getConsumerConfiguration)."""
 
 NAME_CHARACTERS_MAX = 1_024
 """The longest name of a consumer or reader."""
@@ -30,26 +30,26 @@ SubType = pb.CommandSubscribe.SubType
 
 
 class CryptoFailureAction(Enum):
-    """What becomes of a message that is encrypted. The server has no keys, so it cannot decrypt any."""
+    """The treatment of encrypted messages. The server has no keys, so it cannot decrypt them."""
 
     FAIL = "FAIL"
     """The message is not delivered and not acknowledged."""
     DISCARD = "DISCARD"
     """The message is acknowledged and not delivered."""
     CONSUME = "CONSUME"
-    """The message is delivered as it is, with what the peer needs to decrypt it."""
+    """The message is delivered as it is, with the data that the peer needs to decrypt it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
-    """How a consumer's socket wants its messages."""
+    """The options of a consumer's socket."""
 
     sub_type: SubType.ValueType
     is_durable: bool
     from_earliest: bool
-    """Where a subscription begins that is new."""
+    """Whether a new subscription begins at the earliest message."""
     window: int
-    """How many messages may be out without an answer, in push mode."""
+    """How many messages may be sent and unanswered, in push mode."""
     pulls: bool
     """Whether messages are sent only for permits."""
     name: str
@@ -66,13 +66,14 @@ class ConsumerOptions:
 
     @property
     def is_shared(self) -> bool:
-        """Whether messages are acknowledged and come again one by one, in no order."""
+        """Whether the subscription's type keeps no order, so that messages are acknowledged and delivered again one by
+        one."""
         return self.sub_type in (SubType.Shared, SubType.Key_Shared)
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """How a reader's socket wants its messages."""
+    """The options of a reader's socket."""
 
     name: str
     """Empty when the peer gave none."""
@@ -80,12 +81,12 @@ class ReaderOptions:
     start: pb.MessageIdData
     """The message after which the reader begins, or earliest or latest."""
     names_message: bool
-    """Whether `start` is a message and not one of the two ends."""
+    """Whether `start` is a message, rather than earliest or latest."""
     crypto_failure_action: CryptoFailureAction
 
 
 def read_consumer_options(query: Query) -> ConsumerOptions:
-    """Raises QueryFault."""
+    """Reads the options of a consumer's socket. Raises QueryFault."""
     sub_type = one_of(query, "subscriptionType", SubType.keys(), "Exclusive")
     ack_timeout_ms = whole(query, "ackTimeoutMillis", 0, most=I64_MAX)
     if 0 < ack_timeout_ms < ACK_TIMEOUT_MS_LEAST:
@@ -107,7 +108,7 @@ def read_consumer_options(query: Query) -> ConsumerOptions:
 
 
 def read_reader_options(query: Query) -> ReaderOptions:
-    """Raises QueryFault."""
+    """Reads the options of a reader's socket. Raises QueryFault."""
     text = query.get("messageId", "")
     start, names_message = latest(), False
     if text == "earliest":
@@ -121,7 +122,7 @@ def read_reader_options(query: Query) -> ReaderOptions:
 
 
 def latest() -> pb.MessageIdData:
-    """Returns the id behind the last message of any topic."""
+    """Returns the message id that stands for the end of any topic."""
     return pb.MessageIdData(ledgerId=LATEST.ledger_id, entryId=LATEST.entry_id)
 
 

@@ -31,28 +31,28 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 log = logging.getLogger(__name__)
 
 NACKS_MAX = 10_000
-"""How many negative acknowledgements may wait for their delay. One more lets the oldest one's message come again at
-once."""
+"""How many negative acknowledgements may wait for their delay. When there is one more, the message of the oldest one is
+delivered again at once."""
 
 LEDGERS_MAX = 10_000
-"""Of so many ledgers it is remembered to which topic they belong."""
+"""For how many ledgers the session remembers their topic."""
 
 
 class ConsumerSession(ReceivingSession):
     """Implements `magnetar.server.websocket.session.Session`."""
 
     def __init__(self, client: WebSocketClient, path: SocketPath, query: Mapping[str, str]) -> None:
-        """Raises QueryFault."""
+        """Reads the options. Raises QueryFault."""
         self._options = options = read_consumer_options(query)
         super().__init__(client, options.crypto_failure_action)
         self._path = path
         self._name = options.name or secrets.token_hex(3)[:5]
         self._window = DeliveryWindow(options.window, pulls=options.pulls)
         self._acks: dict[int, dict[tuple[int, int], int]] = {}
-        """What is to be acknowledged at the end of this turn: consumer id -> entry -> which messages of the entry are
-        left, as bits."""
+        """The acknowledgements to be sent at the end of this turn: consumer id -> entry -> the unacknowledged messages
+        of the entry, as bits."""
         self._nacks: dict[EntryKey, float] = {}
-        """Entries that come again, with the time; the earliest first."""
+        """Entries that are to be delivered again, with the time; the earliest first."""
         self._nack_timer: asyncio.TimerHandle | None = None
         self._consumer_of_ledger: dict[int, int] = {}
         self._watcher: Watcher | None = (
@@ -175,8 +175,8 @@ class ConsumerSession(ReceivingSession):
             self._client.close(f"Failed to unsubscribe: {error}")
 
     def _source_of(self, message_id: pb.MessageIdData) -> TopicConsumer | None:
-        """Returns the topic of a message id, which does not name it. Ledgers belong to one topic each; the partition
-        helps where no message of the ledger came over this socket."""
+        """Returns the topic of a message id, which does not name it. Each ledger belongs to one topic. If no message of
+        the ledger came over this socket, the id's partition tells the topic."""
         if len(self._sources) == 1:
             return next(iter(self._sources.values()))
         known = self._sources.get(self._consumer_of_ledger.get(message_id.ledgerId, -1))
@@ -243,7 +243,8 @@ class ConsumerSession(ReceivingSession):
             self._redeliver(self._window.timed_out(now_s - self._options.ack_timeout_ms / 1000))
 
     def _redeliver(self, keys: Iterable[EntryKey]) -> None:
-        """Lets entries come again now; on subscriptions that keep an order, all that is not acknowledged."""
+        """Has entries delivered again now. On subscriptions that keep an order, these are all unacknowledged
+        entries."""
         positions: dict[int, list[tuple[int, int]]] = {}
         for key in keys:
             positions.setdefault(key.consumer_id, []).append((key.ledger_id, key.entry_id))
@@ -268,7 +269,7 @@ class ConsumerSession(ReceivingSession):
             super().on_command(command, payload)
 
     def _dead_letter_stored(self, message: ReceivedMessage) -> None:
-        """A message is in the dead letter topic: it is acknowledged here."""
+        """Called when a message was stored in the dead letter topic: acknowledges it in its own topic."""
         entry = message.entry
         key = EntryKey(entry.consumer_id, entry.ledger_id, entry.entry_id)
         left = self._window.settled(key, message.place, message.messages_of_entry)
@@ -300,14 +301,14 @@ class ConsumerSession(ReceivingSession):
 
 
 def _key_of(source: TopicConsumer, message_id: pb.MessageIdData) -> tuple[EntryKey, int | None]:
-    """Returns the entry, and the place in its batch or None for all of it."""
+    """Returns the entry of a message id, and the index in its batch, or None for the whole entry."""
     index = message_id.batch_index
     within = 0 <= index < BATCH_MESSAGES_MAX
     return EntryKey(source.consumer_id, message_id.ledgerId, message_id.entryId), index if within else None
 
 
 def _left_of_batch(size: int, index: int | None) -> int:
-    """Returns which messages of a batch are left without one of them, as bits."""
+    """Returns all messages of a batch but the one at `index`, as bits."""
     if index is None or not index < size <= BATCH_MESSAGES_MAX:
         return 0
     return ((1 << size) - 1) & ~(1 << index)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WAITING_MAX = 100
-"""How many messages of one topic may wait or be under way."""
+"""How many messages may wait for one dead letter topic, or be on their way to it."""
 
 _Type = pb.BaseCommand
 Told = Callable[[ReceivedMessage], None]
@@ -46,7 +46,7 @@ class DeadLetters:
         stored: Told,
         failed: Told,
     ) -> None:
-        """`stored` and `failed` are told what became of each message."""
+        """For each message, either `stored` or `failed` is called."""
         self._client = client
         self._subscription = subscription
         self._topic = topic
@@ -61,7 +61,7 @@ class DeadLetters:
             await self._client.authorize(TopicOperation.PRODUCE, target)
 
     def add(self, origin: TopicName, message: ReceivedMessage) -> None:
-        """Moves a message of the topic `origin`."""
+        """Moves a message of the topic `origin` to its dead letter topic."""
         if self._is_closed:
             return
         target = self._target(origin.base)
@@ -74,7 +74,7 @@ class DeadLetters:
         letters.add(origin, message)
 
     def on_command(self, command: pb.BaseCommand) -> bool:
-        """Takes what a dead letter topic wrote. Returns False for what is not for its producers."""
+        """Handles a frame of a dead letter topic. Returns False for a frame that is not for one of these producers."""
         if command.type == _Type.SEND_RECEIPT:
             receipt = command.send_receipt
             self._of(receipt.producer_id).answered(receipt.sequence_id, "")
@@ -88,7 +88,7 @@ class DeadLetters:
         return True
 
     def close(self) -> None:
-        """Idempotent. What was not stored comes again to another consumer."""
+        """Detaches the producers. Messages that were not stored are delivered again to another consumer. Idempotent."""
         self._is_closed = True
         for letters in self._letters.values():
             letters.close()
@@ -111,7 +111,7 @@ class _DeadLetterTopic:
         self._failed = failed
         self._waiting: deque[tuple[TopicName, ReceivedMessage]] = deque()
         self._pending: dict[int, ReceivedMessage] = {}
-        """By sequence id."""
+        """The messages without a receipt, by sequence id."""
         self._producer: Producer | None = None
         self._working: asyncio.Task[None] | None = None
         self._next_sequence_id = 0
@@ -171,7 +171,7 @@ class _DeadLetterTopic:
             self._working = None
 
     async def _attach(self) -> Producer:
-        """Raises PulsarError."""
+        """Attaches the producer. Raises PulsarError."""
         broker = self._client.broker
         await self._client.authorize(TopicOperation.PRODUCE, self._name)
         partitions = await broker.service.catalog.partitions_of(self._name, may_create=True)

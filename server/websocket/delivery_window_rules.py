@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 ENTRIES_MAX = 50_000
 """How many entries are remembered. The oldest one is forgotten beyond that: its messages may be delivered twice, and it
-is acknowledged only once it has come again. Only peers in pull mode that do not acknowledge hold so many."""
+is acknowledged only once it has come again. Only peers in pull mode that do not acknowledge hold this many."""
 
 CREDIT_MAX = 2**31 - 1
 
@@ -41,20 +41,20 @@ class _Entry:
 
 
 class DeliveryWindow:
-    """The messages that are out at one socket."""
+    """The messages that were sent over one socket and are not answered."""
 
     def __init__(self, window: int, *, pulls: bool) -> None:
         self.credit = 0 if pulls else window
         """How many messages may be sent now."""
         self._pulls = pulls
         self._entries: dict[EntryKey, _Entry] = {}
-        """In the order in which their newest messages were sent."""
+        """The entries, in the order in which their newest messages were sent."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def permit(self, permits: int) -> None:
-        """The peer asks for more messages. This has no effect in push mode."""
+        """Called when the peer asks for more messages. This has no effect in push mode."""
         if self._pulls:
             self.credit = min(self.credit + permits, CREDIT_MAX)
 
@@ -64,8 +64,8 @@ class DeliveryWindow:
         return entry is not None and not entry.unacked >> place & 1
 
     def sent(self, key: EntryKey, place: int, messages: int, now_s: float, *, shares_id: bool = False) -> None:
-        """Message `place` of an entry was sent. `messages` are those of the entry that are to be consumed, as bits.
-        `shares_id` says that the topic gives other messages the same id."""
+        """Called when message `place` of an entry was sent. `messages` are the messages of the entry that are to be
+        consumed, as bits. `shares_id` says that the topic gives other messages the same id."""
         entry = self._entry(key, messages)
         entry.sent_s = now_s
         bit = 1 << place
@@ -81,12 +81,12 @@ class DeliveryWindow:
             self.credit -= 1
 
     def settled(self, key: EntryKey, place: int, messages: int) -> int:
-        """A message was dealt with although it was not sent. Returns what `acked` does."""
+        """Called when a message is settled although it was not sent. Returns the same as `acked`."""
         self._entry(key, messages)
         return self.acked(key, place) or 0
 
     def _entry(self, key: EntryKey, messages: int) -> _Entry:
-        """Returns the newest entry, which is a new one where it was not known."""
+        """Returns the entry of a key as the newest one. Creates it if it is unknown."""
         entry = self._entries.pop(key, None)
         if entry is None:
             entry = _Entry(messages)
@@ -96,8 +96,8 @@ class DeliveryWindow:
         return entry
 
     def acked(self, key: EntryKey, place: int | None) -> int | None:
-        """The peer acknowledged a message of an entry, or all of it for None. Returns the messages of the entry that
-        are left as bits, 0 when it is done; or None for an entry that is not out."""
+        """Called when the peer acknowledged a message of an entry, or, with None, the whole entry. Returns the
+        remaining messages of the entry as bits, 0 when none is left, and None for an entry that was not sent."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -109,7 +109,7 @@ class DeliveryWindow:
         return entry.unacked
 
     def nacked(self, key: EntryKey, place: int | None) -> bool:
-        """The peer wants a message again. Returns whether the message is out."""
+        """Called when the peer wants a message again. Returns whether the message was sent and is unanswered."""
         entry = self._entries.get(key)
         if entry is None:
             return False
@@ -117,8 +117,8 @@ class DeliveryWindow:
         return True
 
     def timed_out(self, sent_before_s: float) -> Iterator[EntryKey]:
-        """Yields the entries whose messages were all sent before that time and of which some are not answered, and
-        counts these as answered: they come again."""
+        """Yields the entries that have unanswered messages and whose messages were all sent before that time. Counts
+        these messages as answered, because they will be delivered again."""
         for key, entry in list(self._entries.items()):
             if entry.sent_s > sent_before_s:
                 return
@@ -127,7 +127,8 @@ class DeliveryWindow:
                 yield key
 
     def come_again(self, consumer_id: int) -> None:
-        """Everything that is out of one topic will come again. What was acknowledged of batches stays known."""
+        """Called when all unanswered messages of one topic will be delivered again. Acknowledged messages of batches
+        stay remembered."""
         for key in [key for key in self._entries if key.consumer_id == consumer_id]:
             entry = self._entries[key]
             if not self._pulls:
@@ -137,7 +138,7 @@ class DeliveryWindow:
                 del self._entries[key]
 
     def _answered(self, entry: _Entry, bits: int) -> None:
-        """Messages of an entry take no places any more; where several have the same id, one of them."""
+        """Frees the places of messages of an entry. If several messages have the same id, frees one place."""
         if entry.copies:
             entry.copies -= 1
             count = 1

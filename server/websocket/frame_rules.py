@@ -21,7 +21,7 @@ _SIZES = Struct(">II").unpack_from
 
 
 def text_head(size: int) -> bytes:
-    """Returns what stands before a text of so many bytes (RFC 6455, section 5.2; a server does not mask)."""
+    """Returns the frame header of a text of `size` bytes (RFC 6455, section 5.2; a server does not mask)."""
     if size < 126:
         return _SHORT(_FINAL_TEXT, size)
     return _MIDDLE(_FINAL_TEXT, 126, size) if size < 65_536 else _LONG(_FINAL_TEXT, 127, size)

@@ -1,11 +1,11 @@
-"""A bound on what all producers' sockets together have sent and what is not stored yet."""
+"""A bound on the bytes that all producers' sockets together have sent and that are not stored yet."""
 
 from magnetar.server.topics.client_connection import ClientConnection
 
 
 class InFlightBytes:
-    """Sockets whose message exceeds `bytes_max` are not read until others' messages were stored. 0 or less means "no
-    limit"."""
+    """A socket whose message exceeds `bytes_max` is not read until messages of other sockets were stored. 0 or less
+    means "no limit"."""
 
     def __init__(self, bytes_max: int) -> None:
         self.total = 0

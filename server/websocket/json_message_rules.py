@@ -42,7 +42,7 @@ class SocketError(IntEnum):
 
 
 class MessageFault(Exception):
-    """What is wrong with a message of the peer: a code, a text that names it, and the message's context if it could be
+    """A fault in a message of the peer: a code, a text that names the fault, and the message's context if it could be
     read."""
 
     def __init__(self, code: SocketError, text: str, context: str | None = None) -> None:
@@ -195,7 +195,7 @@ _TIME = re.compile(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CYCLE_MS = 146_097 * 86_400_000
-"""The Gregorian calendar repeats after so many days, which are 400 years."""
+"""The days of 400 years, after which the Gregorian calendar repeats, in milliseconds."""
 
 
 def parse_time(text: str) -> int:

@@ -1,5 +1,5 @@
-"""What topics write for one socket's consumers, on its way to the peer: entries are opened in the order in which they
-came, and wait as messages until the session delivers them.
+"""The entries that topics write for one socket's consumers, on their way to the peer. They are opened in order, and
+wait as messages until the session delivers them.
 
 The inlet stands between the topics and the socket as their `ClientConnection`. While more than `HELD_BYTES_HIGH` bytes
 wait in it, it is not writable, so dispatchers stop sending; permits alone would not bound the memory, because one may
@@ -39,8 +39,8 @@ class MessageInlet:
         action: CryptoFailureAction,
         opened: Callable[[StoredEntry, OpenedEntry], None],
     ) -> None:
-        """`opened` is told of each entry when it was opened, in their order. It puts the messages that are to be
-        delivered into `messages` by `put`."""
+        """`opened` is called for each opened entry, in order. It calls `put` for the messages that are to be
+        delivered."""
         self.messages: deque[ReceivedMessage] = deque()
         self._client = client
         self._action = action
@@ -48,7 +48,7 @@ class MessageInlet:
         self._entries: deque[StoredEntry] = deque()
         self._opening: asyncio.Task[None] | None = None
         self._written_bytes = 0
-        """Bytes that topics wrote and the session has not been handed yet."""
+        """Bytes that topics wrote and that the session has not got yet."""
         self.held_bytes = 0
         """Bytes of entries and messages that wait here."""
         self._waiters: list[Callable[[], None]] = []
@@ -109,7 +109,7 @@ class MessageInlet:
     # --- for the session ---------------------------------------------------------------------------------------------
 
     def handed_over(self) -> None:
-        """Everything that topics wrote before was handed to the session."""
+        """Called when all frames that topics have written were handed to the session."""
         self._written_bytes = 0
 
     def wake(self) -> None:
@@ -124,7 +124,7 @@ class MessageInlet:
                 callback()
 
     def add(self, entry: StoredEntry) -> None:
-        """Takes an entry. It is opened at once if that is quick and none waits before it."""
+        """Takes an entry. It is opened at once if that is quick and no earlier entry waits."""
         if not self._entries and self._opening is None:
             opened = open_now(entry, self._action)
             if opened is not None:
@@ -136,18 +136,18 @@ class MessageInlet:
             self._opening = asyncio.get_running_loop().create_task(self._open())
 
     def put(self, message: ReceivedMessage) -> None:
-        """Lets a message wait until it is delivered."""
+        """Queues a message for delivery."""
         self.held_bytes += message.size
         self.messages.append(message)
 
     def take(self) -> ReceivedMessage:
-        """Returns the next message, which is delivered now."""
+        """Removes the next message from the queue and returns it."""
         message = self.messages.popleft()
         self.held_bytes -= message.size
         return message
 
     def drop(self, consumer_id: int) -> None:
-        """Forgets what came from one topic: it comes again."""
+        """Drops the entries and messages of one topic, because the topic will send them again."""
         if not self.messages and not self._entries:
             return
         kept = deque(each for each in self.messages if each.entry.consumer_id != consumer_id)
@@ -156,7 +156,7 @@ class MessageInlet:
         self.held_bytes = sum(each.size for each in kept) + sum(len(each.payload) for each in self._entries)
 
     def close_inlet(self) -> None:
-        """Forgets everything; idempotent."""
+        """Drops all entries and messages. Idempotent."""
         if self._opening is not None:
             self._opening.cancel()
         self._entries.clear()

@@ -1,8 +1,8 @@
 """One producer of a socket on one topic: a partition, or a topic without partitions.
 
 It keeps what was sent until it is answered. When the topic closes the producer (it is unloaded, moved or fenced), the
-producer comes back by itself and sends again what was not answered, as the Java client does (ProducerImpl.
-connectionClosed, resendMessages). What can only fail again ends the socket.
+producer comes back by itself and sends unanswered messages again, as the Java client does (ProducerImpl.
+connectionClosed, resendMessages). An error that would only repeat ends the socket.
 
     ATTACHED ── CLOSE_PRODUCER ──▶ RETURNING ── add_producer ──▶ ATTACHED
         └────────────── closed, or an error that stays ──────────▶ ENDED
@@ -51,7 +51,7 @@ LASTING_FAULTS = (
     TopicNotFound,
     TopicTerminated,
 )
-"""Errors with which a producer does not come back."""
+"""Errors after which a producer does not reconnect."""
 
 FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 5.0
 """The pauses between two attempts to come back grow from the first to the second."""
@@ -64,7 +64,7 @@ class ProducerState(Enum):
 
 
 class Sent(NamedTuple):
-    """An entry that was sent: one message, or a batch of which each message has an answer."""
+    """An entry that was sent: one message, or a batch, whose messages have an answer each."""
 
     send: pb.CommandSend
     payload: bytes
@@ -73,7 +73,7 @@ class Sent(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one message: its id, or the text of the error."""
+    """The outcome of one message: its id, or the text of the error."""
 
     answer: Answer
     message_id: str
@@ -82,8 +82,8 @@ class Outcome(NamedTuple):
 
 class PartitionProducer:
     """The owner calls `open` once, then `send` and `flush`, hands over the frames of this producer, and calls `close`
-    once. `settle` is called with what became of messages, in the order in which they were stored, and `lost` when the
-    producer ends for an error that stays."""
+    once. `settle` is called with the outcomes of messages, in the order in which they were stored, and `lost` when a
+    lasting error ends the producer."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class PartitionProducer:
     # --- what the topic says -----------------------------------------------------------------------------------------
 
     def stored(self, receipt: pb.CommandSendReceipt) -> None:
-        """A receipt came. It is of no use for an entry that was given up meanwhile."""
+        """Called when a receipt came. It has no effect for an entry that was given up meanwhile."""
         sent = self._pending.pop(receipt.sequence_id, None)
         if sent is None:
             return
@@ -180,7 +180,7 @@ class PartitionProducer:
         )
 
     def refused(self, error: pb.CommandSendError) -> None:
-        """The topic does not take an entry. The error names its highest sequence id."""
+        """Called when the topic refuses an entry. The error names its highest sequence id."""
         for first_id, sent in self._pending.items():
             if error.sequence_id in (first_id, sent.send.highest_sequence_id):
                 del self._pending[first_id]
@@ -188,7 +188,7 @@ class PartitionProducer:
                 return
 
     def disconnected(self) -> None:
-        """The topic closed the producer."""
+        """Called when the topic closed the producer."""
         if self._state is ProducerState.ATTACHED:
             self._state, self._producer = ProducerState.RETURNING, None
             log.info("%s: %s comes back", self._client.remote_address, self)
@@ -249,7 +249,7 @@ class PartitionProducer:
             )
 
     def close(self) -> Awaitable[None] | None:
-        """Detaches the producer. What has gone to the log is stored, and what has not is dropped."""
+        """Detaches the producer. Entries that were handed to the log are stored; others are dropped."""
         self._state = ProducerState.ENDED
         producer, self._producer = self._producer, None
         self._pending.clear()

@@ -1,4 +1,4 @@
-"""The query parameters of a producer's socket, read. Pure.
+"""Reads the query parameters of a producer's socket. Pure.
 
 Defaults are those of Java's ProducerConfigurationData, except that batching is off and a message without a key goes to
 one partition, as ProducerHandler.getProducerBuilder sets it.
@@ -25,7 +25,7 @@ KEYS_MAX = 32
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """What a producer's socket asks for."""
+    """The options of a producer's socket."""
 
     producer_name: str = ""
     """Empty when the broker is to make one."""
@@ -40,8 +40,8 @@ class ProducerOptions:
     """1 and 0 mean that only bytes and time end a batch (BatchMessageContainerBase)."""
     batching_max_delay_ms: int = 1
     max_pending_messages: int = 0
-    """So many messages may wait for their answers; the next one is refused. 0 means that further messages are not read
-    before others are answered."""
+    """How many messages may wait for their answers; the next one is refused. 0 means that no message is refused:
+    reading stops until others are answered."""
     compression: pb.CompressionType.ValueType = pb.NONE
     encryption_keys: tuple[pb.EncryptionKeys, ...] = ()
     """Given by a client that encrypts its messages itself: they are only described, never batched or compressed."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OPEN_SECONDS_MAX = 10.0
-"""For so long a socket waits for a topic that is not ready, before it is refused."""
+"""How long a new socket waits for a topic that is not ready, before it is refused."""
 
 OPEN_PAUSE_SECONDS = 0.1
 
@@ -50,13 +50,13 @@ OPENED_AT_ONCE = 32
 """How many partitions' producers are attached at the same time."""
 
 PARTITIONS_SECONDS = 60.0
-"""How often it is looked whether the topic has got more partitions (autoUpdatePartitionsInterval)."""
+"""The interval at which the session checks whether the topic has more partitions (autoUpdatePartitionsInterval)."""
 
 IN_FLIGHT_MAX = 1_000
 """How many messages of a socket may wait to be stored when maxPendingPublishRequestsPerConnection sets no limit."""
 
 IN_FLIGHT_BYTES_MAX = 8 << 20
-"""A socket whose messages of so many bytes are not stored yet is not read."""
+"""How many bytes of a socket's messages may wait to be stored; beyond it, the socket is not read."""
 
 
 class _Batch:
@@ -86,7 +86,7 @@ class ProducerSession:
         self._in_flight = client.service.in_flight
         self._producers: list[PartitionProducer] = []
         self._batches: dict[int, _Batch] = {}
-        """By the index of the partition."""
+        """The open batches, by the index of the partition."""
         self._is_full = False
         self._is_looking = False
         self._loop = asyncio.get_running_loop()
@@ -111,7 +111,7 @@ class ProducerSession:
             await asyncio.sleep(OPEN_PAUSE_SECONDS)
 
     def started(self) -> None:
-        """There is nothing to do: the peer speaks first."""
+        """Does nothing: the peer sends the first text."""
 
     def on_text(self, text: str) -> None:
         answer = self._queue.begin()
@@ -263,7 +263,7 @@ class ProducerSession:
             self._client.release_reading(self)
 
     def _hold_up_if_full(self) -> None:
-        """Stops reading while too many messages of this socket wait to be stored."""
+        """Stops reading the socket while too many of its messages wait to be stored."""
         if len(self._queue) >= self._count_max or self._queue.size_bytes >= IN_FLIGHT_BYTES_MAX:
             self._is_full = True
             self._client.throttle_reading(self)

@@ -1,5 +1,4 @@
-"""Makes what is stored of messages in JSON: metadata and body, single or as a batch, as the Java client makes them.
-Pure.
+"""Makes the stored form of JSON messages: metadata and body, single or as a batch, as the Java client does. Pure.
 
 Sources: ProducerImpl.sendAsync, ProducerHandler.onWebSocketText, BatchMessageContainerImpl.createOpSendMsg,
 Commands.serializeSingleMessageInBatchWithPayload.
@@ -26,7 +25,7 @@ from pulsar_proto.records.payload import (
 COMPRESSIONS = frozenset(pb.CompressionType.keys())
 
 BATCH_BYTES_MAX = 128 << 10
-"""A batch is sent when it holds so many bytes (ProducerConfigurationData.batchingMaxBytes)."""
+"""The size in bytes at which a batch is sent (ProducerConfigurationData.batchingMaxBytes)."""
 
 
 def fits_in_batch(message: ProducerMessage) -> bool:
@@ -73,7 +72,7 @@ def single_payload(
 
 
 def batch_entry(message: ProducerMessage, sequence_id: int) -> BatchMessage:
-    """Returns a message as it stands in a batch. Raises MessageFault."""
+    """Returns a message in the form that it has in a batch. Raises MessageFault."""
     single = pb.SingleMessageMetadata(payload_size=len(message.payload), sequence_id=sequence_id)
     for name, value in message.properties.items():
         single.properties.add(key=name, value=value)
@@ -131,7 +130,8 @@ def _describe_encryption(metadata: pb.MessageMetadata, message: ProducerMessage,
 
 
 def _checked(payload: bytes, body_size: int, size_max: int) -> bytes:
-    """Holds a payload to what the client port demands of SENDs (`send_groups`). Raises MessageFault."""
+    """Checks that a payload meets the client port's demands on SENDs (`send_groups`), and returns it. Raises
+    MessageFault."""
     if body_size > size_max:
         text = f"The message has {body_size} bytes, which exceeds the limit of {size_max} (maxMessageSize)"
         raise MessageFault(SocketError.UNKNOWN_ERROR, text)

@@ -1,4 +1,5 @@
-"""A reader's socket: messages of a topic from one of them on, to nobody's subscription. Source: ReaderHandler."""
+"""A reader's socket: the messages of a topic from a given message on, without a durable subscription. Source:
+ReaderHandler."""
 
 import secrets
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ class ReaderSession(ReceivingSession):
     """Implements `magnetar.server.websocket.session.Session`."""
 
     def __init__(self, client: WebSocketClient, path: SocketPath, query: Mapping[str, str]) -> None:
-        """Raises QueryFault."""
+        """Reads the options. Raises QueryFault."""
         self._options = read_reader_options(query)
         super().__init__(client, self._options.crypto_failure_action)
         (self._topic,) = path.topics
@@ -29,7 +30,7 @@ class ReaderSession(ReceivingSession):
         self._left = self._options.window
         """How many messages the peer may get now."""
         self._read: dict[int, pb.MessageIdData] = {}
-        """The last message that was sent of each topic, since the topic was told."""
+        """The last message of each topic that was sent since the topic was last told."""
 
     async def open(self) -> None:
         await self._consume([self._topic])
@@ -88,16 +89,16 @@ class ReaderSession(ReceivingSession):
             self._read[entry.consumer_id] = pb.MessageIdData(ledgerId=entry.ledger_id, entryId=entry.entry_id)
 
     def _discard(self, source: TopicConsumer, entry: StoredEntry) -> None:
-        """A reader's position passes what nobody can read with the next message."""
+        """Does nothing: with the next message, the reader's position passes an unreadable entry."""
 
     def _settle(self) -> None:
-        """A reader acknowledges nothing."""
+        """Does nothing: a reader acknowledges no messages."""
 
     def _lost(self, source: TopicConsumer) -> None:
         self._read.pop(source.consumer_id, None)
 
     def tick(self, now_s: float) -> None:
-        """Tells the topics what was read, so that their stats are right."""
+        """Tells the topics which messages were read, so that their stats are right."""
         super().tick(now_s)
         read, self._read = self._read, {}
         for consumer_id, message_id in read.items():

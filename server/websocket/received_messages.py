@@ -1,7 +1,7 @@
 """Turns entries, as topics write them for consumers, into single messages: decompressed, and batches unpacked.
 
-A producer decides what an entry opens to, so this is bounded: what is larger than `BODY_BYTES_MAX` once decompressed
-counts as damaged. Large bodies are decompressed on a thread, and large batches are unpacked in portions.
+A producer decides what an entry opens to, so the size is bounded: a body that is larger than `BODY_BYTES_MAX` after
+decompression counts as damaged. Large bodies are decompressed on a thread, and large batches are unpacked in portions.
 
 Source: ConsumerImpl.messageReceived, uncompressPayloadIfNeeded, decryptPayloadIfNeeded,
 receiveIndividualMessagesFromBatch.
@@ -29,7 +29,7 @@ BATCH_MESSAGES_MAX = 1 << 16
 """A batch that claims more messages counts as damaged."""
 
 MESSAGES_A_STEP = 128
-"""After so many messages of a batch other work of the loop may run."""
+"""How many messages of a batch are unpacked before other tasks of the loop may run."""
 
 Metadata = pb.MessageMetadata | pb.SingleMessageMetadata
 
@@ -50,9 +50,9 @@ class ReceivedMessage(NamedTuple):
     """One message that is ready to be delivered."""
 
     entry: StoredEntry
-    """Its `payload` is empty."""
+    """The entry of the message, without its payload."""
     place: int
-    """The place in its batch; 0 for a message that is in none."""
+    """The message's index in its batch; 0 for a message that is in no batch."""
     batch_size: int
     """0 for a message that is in no batch."""
     metadata: pb.MessageMetadata
@@ -93,13 +93,13 @@ class ReceivedMessage(NamedTuple):
 
 
 class OpenedEntry(NamedTuple):
-    """What became of an entry."""
+    """The result of opening an entry."""
 
     messages: Sequence[ReceivedMessage]
     size: int
-    """How many messages the entry has, also such as are not to be delivered; at least 1."""
+    """How many messages the entry has, including those that are not to be delivered; at least 1."""
     discard: bool = False
-    """Whether the entry is to be acknowledged, because nobody can read it."""
+    """Whether the entry is to be acknowledged, because it cannot be read."""
     fault: str = ""
     """Why an entry is not delivered."""
 
@@ -123,7 +123,7 @@ def open_now(entry: StoredEntry, action: CryptoFailureAction) -> OpenedEntry | N
 
 
 async def open_in_turns(entry: StoredEntry, action: CryptoFailureAction) -> OpenedEntry:
-    """Opens an entry so that others have their turns meanwhile."""
+    """Opens an entry in portions, so that other tasks run in between."""
     try:
         metadata = parse_metadata(entry.payload)
         if metadata.encryption_keys:

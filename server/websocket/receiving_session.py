@@ -28,10 +28,10 @@ CONSUMERS_MAX = 2_000
 """How many topics, counting partitions, one socket may consume."""
 
 ATTACHED_AT_ONCE = 20
-"""So many topics are loaded at the same time for one socket."""
+"""How many topics are loaded at the same time for one socket."""
 
 MESSAGES_A_TURN = 100
-"""After so many messages for one peer, others have a turn."""
+"""How many messages one peer gets before others have a turn."""
 
 PARTITIONS_CHECK_SECONDS = 60.0
 """How often the number of a topic's partitions is looked up (ClientConfigurationData, autoUpdatePartitionsInterval)."""
@@ -49,7 +49,7 @@ class ReceivingSession(ABC):
         self._client = client
         self._inlet = MessageInlet(client, action, self._opened)
         self._sources: dict[int, TopicConsumer] = {}
-        """By consumer id."""
+        """The consumers of the session, by consumer id."""
         self._partitioned: dict[TopicName, int] = {}
         """The partitioned topics that are consumed, with the number of their partitions."""
         self._next_id = 0
@@ -64,32 +64,32 @@ class ReceivingSession(ABC):
 
     @abstractmethod
     def _subscribe_command(self, topic: TopicName, consumer_id: int) -> pb.CommandSubscribe:
-        """Returns what SUBSCRIBE would say for a topic."""
+        """Returns the SUBSCRIBE command that corresponds to the session's consumer of a topic."""
 
     @property
     @abstractmethod
     def _credit(self) -> int:
-        """How many messages the peer may get now."""
+        """Returns how many messages the peer may get now."""
 
     @abstractmethod
     def _sent(self, source: TopicConsumer, message: ReceivedMessage) -> None:
-        """A message was sent to the peer."""
+        """Called when a message was sent to the peer."""
 
     @abstractmethod
     def _discard(self, source: TopicConsumer, entry: StoredEntry) -> None:
-        """Nobody can read an entry: it is acknowledged."""
+        """Called for an entry that cannot be read: acknowledges it."""
 
     @abstractmethod
     def _sort(self, source: TopicConsumer, opened: OpenedEntry) -> None:
-        """Puts those messages of an entry into the inlet that are to be delivered."""
+        """Puts the messages of an entry that are to be delivered into the inlet."""
 
     @abstractmethod
     def _lost(self, source: TopicConsumer) -> None:
-        """A topic closed its consumer: what is out, and was not acknowledged, comes again."""
+        """Called when a topic closed its consumer: the unacknowledged messages will be delivered again."""
 
     @abstractmethod
     def _settle(self) -> None:
-        """Sends what was collected for the topics, like acknowledgements."""
+        """Sends the commands that were collected for the topics, such as acknowledgements."""
 
     # --- Session -----------------------------------------------------------------------------------------------------
 
@@ -139,8 +139,8 @@ class ReceivingSession(ABC):
     # --- topics ------------------------------------------------------------------------------------------------------
 
     async def _consume(self, topics: Iterable[TopicName]) -> None:
-        """Consumes topics, each with all of its partitions. Raises PulsarError; what was attached before stays so until
-        `closed`."""
+        """Consumes topics, each with all of its partitions. Raises PulsarError; consumers that were attached before the
+        error stay attached until `closed`."""
         names: list[TopicName] = []
         for topic in topics:
             names += await self._partitions(topic)
@@ -175,14 +175,14 @@ class ReceivingSession(ABC):
         return source
 
     def _remove(self, source: TopicConsumer) -> None:
-        """Consumes a topic no more."""
+        """Ends the consumption of a topic."""
         if self._sources.pop(source.consumer_id, None) is not None:
             self._inlet.drop(source.consumer_id)
             self._lost(source)
             source.detach()
 
     async def _grow(self) -> None:
-        """Consumes partitions that were added to topics."""
+        """Begins to consume partitions that were added to topics."""
         try:
             for topic, known in list(self._partitioned.items()):
                 count = await self._client.broker.service.catalog.partitions_of(topic, may_create=False)
@@ -202,7 +202,7 @@ class ReceivingSession(ABC):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _opened(self, entry: StoredEntry, opened: OpenedEntry) -> None:
-        """An entry was opened; see `MessageInlet`."""
+        """Called when an entry was opened; see `MessageInlet`."""
         source = self._sources.get(entry.consumer_id)
         if source is None or source.consumer is None:
             return
@@ -241,7 +241,7 @@ class ReceivingSession(ABC):
             self._client.close("an error of the server; its log says more")
 
     def _deliver(self) -> None:
-        """Sends what waits and may be sent."""
+        """Sends the waiting messages that may be sent."""
         inlet = self._inlet
         left = MESSAGES_A_TURN
         while inlet.messages and self._credit > 0:
@@ -263,7 +263,7 @@ class ReceivingSession(ABC):
             self._sent(source, message)
 
     def _grant(self) -> None:
-        """Allows the topics what the peer may still get."""
+        """Gives the topics permits for the messages that the peer may still get."""
         wanted = self._credit - len(self._inlet.messages)
         if wanted <= 0:
             return
@@ -282,4 +282,4 @@ class ReceivingSession(ABC):
 
 
 ALL_OF_BATCH = 2**31 - 1
-"""An index behind all messages of a batch."""
+"""A batch index that is higher than that of any message."""

@@ -1,7 +1,7 @@
 """Chooses the partition of each message, as the Java client does. Pure.
 
-A message with a key goes where the key's hash says. Without a key it goes to one partition, chosen once for the
-producer, or round robin. Sources: SinglePartitionMessageRouterImpl, RoundRobinPartitionMessageRouterImpl,
+A message with a key goes to the partition that the key's hash chooses. Without a key it goes to one partition, chosen
+once for the producer, or round robin. Sources: SinglePartitionMessageRouterImpl, RoundRobinPartitionMessageRouterImpl,
 JavaStringHash, Murmur3_32Hash.
 """
 
@@ -42,7 +42,7 @@ class Router:
         return chosen
 
     def batch_left(self) -> None:
-        """A batch was sent: messages without keys go to the next partition."""
+        """Called when a batch was sent: from now on messages without keys go to the next partition."""
         if self._round_robin:
             self._next += 1
 

@@ -41,10 +41,11 @@ class Session(Protocol):
     def on_text(self, text: str) -> None: ...
 
     def on_command(self, command: pb.BaseCommand, payload: bytes | None) -> None:
-        """`payload` is what follows the command in the frame: for MESSAGE the stored payload from its checksum on."""
+        """Handles a command that a topic's code wrote. `payload` is the rest of the frame: for MESSAGE the stored
+        payload from its checksum on."""
 
     def tick(self, now_s: float) -> None:
-        """`now_s` is the event loop's time."""
+        """Called about once a second; `now_s` is the event loop's time."""
 
     def closed(self) -> None: ...
 

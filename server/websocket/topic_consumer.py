@@ -61,7 +61,8 @@ class TopicConsumer:
         command: pb.CommandSubscribe,
         attached: Callable[["TopicConsumer"], None],
     ) -> None:
-        """`command` is what SUBSCRIBE would say; `attached` is called when the consumer is attached again."""
+        """`command` is the SUBSCRIBE command of this consumer; `attached` is called when the consumer is attached
+        again."""
         self.name = name
         self.command = command
         self.consumer: Consumer | None = None

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _WAITING_SHARE = 10
-"""How many reads may wait, as a multiple of those that may be under way."""
+"""How many reads may wait, as a multiple of how many may be under way."""
 
 DAMAGE_TOLD_MAX = 1_000
 """How many damaged places are remembered, so that each is logged once; at the limit all are forgotten and logged

@@ -27,7 +27,7 @@ class LedgerConfig:
     means never. The bookies must speak protocol v3."""
 
     bookie_errors_max: int = 5
-    """bookieErrorThresholdPerInterval: a bookie with so many errors within a minute goes into quarantine; 0 turns
+    """bookieErrorThresholdPerInterval: a bookie with this many errors within a minute goes into quarantine; 0 turns
     quarantine off."""
 
     bookie_quarantine_time_sec: float = 1800.0

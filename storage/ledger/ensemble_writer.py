@@ -68,7 +68,7 @@ class EnsembleWriter:
         preference: BookiePreference = NO_PREFERENCE,
         on_end: Callable[[LedgerError], None] = lambda error: None,
     ) -> None:
-        """`quorums` are (Qw, Qa)."""
+        """`quorums` is (write quorum, ack quorum)."""
         self._loop = asyncio.get_running_loop()
         self._ledger_id = ledger_id
         self._master_key = master_key

@@ -51,7 +51,8 @@ def _as_ledger_errors(doing: str) -> Iterator[None]:
 
 
 class LedgerMetadataDriver:
-    """`next_id` draws ledger ids that were never used before; `root` is BookKeeper's `/ledgers`."""
+    """Reads and writes ledgers' records. `next_id` draws ledger ids that were never used before; `root` is BookKeeper's
+    `/ledgers`."""
 
     def __init__(self, store: MetadataStore, next_id: Callable[[], Awaitable[int]], root: str = LEDGERS_ROOT) -> None:
         self._store = store

@@ -70,7 +70,7 @@ class ManagedLedgerConfig:
 
     @property
     def quorums(self) -> tuple[int, int, int]:
-        """(ensemble size, write quorum, ack quorum)."""
+        """Returns (ensemble size, write quorum, ack quorum)."""
         return (
             self.managed_ledger_default_ensemble_size,
             self.managed_ledger_default_write_quorum,

@@ -52,7 +52,7 @@ class ManagedLedgerTerminated(ManagedLedgerError):
 
 
 class AppendFault(ManagedLedgerError):
-    """Entries could not be stored. Whether they are there is unknown, as after any lost answer."""
+    """Entries could not be stored. It is unknown whether they are in the log, as after any lost answer."""
 
     retriable = True
 

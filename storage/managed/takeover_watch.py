@@ -1,10 +1,10 @@
 """Notices that another owner has taken over an open managed ledger, even if this process does not write to it.
 
-Whoever opens a managed ledger writes its list (`ledger_opening`), and whoever deletes it deletes the list's record. So
-one recursive watch over all lists tells of every takeover, however many managed ledgers are open, and an idle one costs
-nothing. An event names the record but not its writer: the record's version says whether the change was ours. The watch
-only makes a takeover known soon. The data is protected by the version, on which every write of the list depends, and by
-the fence of the ledger.
+A process that opens a managed ledger writes its list (`ledger_opening`), and a process that deletes one deletes the
+list's record. So one recursive watch over all lists tells of every takeover, however many managed ledgers are open, and
+an idle one costs nothing. An event names the record but not its writer: the record's version says whether the change
+was ours. The watch only makes a takeover known soon. The data is protected by the version, on which every write of the
+list depends, and by the fence of the ledger.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class TakeoverWatch:
         self._suspect(name)
 
     async def close(self) -> None:
-        """Ends watching and asking."""
+        """Ends the watch, and the pending questions to the metadata store."""
         if self._cancel is not None:
             self._cancel()
             self._cancel = None

@@ -1,5 +1,5 @@
-"""What the audit learns from the messages themselves: from all of them, read through the data source, or from the one
-that has waited longest."""
+"""The facts that the audit gets from the messages themselves: from all of them, read through the data source, or from
+the one that has waited longest."""
 
 import time
 from argparse import Namespace

@@ -246,8 +246,8 @@ class BrokerConnection:
             return command
 
     def is_alive(self) -> bool:
-        """Looks at what came while nobody waited, and answers PINGs. Returns False when the broker closed the
-        connection or the consumer or producer on it."""
+        """Reads the frames that came meanwhile, and answers PINGs. Returns False when the broker closed the connection
+        or the consumer or producer on it."""
         try:
             while select.select([self._socket], [], [], 0)[0]:
                 self._receive(0.001)

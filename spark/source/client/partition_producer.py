@@ -182,8 +182,8 @@ class PartitionProducer:
                 raise Disconnected(f"the broker closed the producer of {self.topic}")
 
     def _receipt(self, sequence_id: int) -> None:
-        """Receipts come in order. One that is not for the oldest batch is of an earlier connection, and has no
-        effect."""
+        """Handles a receipt. Receipts come in order, so a receipt that is not for the oldest batch belongs to an
+        earlier connection and has no effect."""
         if self._pending and self._pending[0][0] == sequence_id:
             self._settled()
 

@@ -67,7 +67,7 @@ def _fixed(dtype: str, arrow: pa.DataType) -> Decoder:
 
 
 def _scaled(multiply: int, divide: int, arrow: pa.DataType, storage: pa.DataType) -> Decoder:
-    """Decodes a long that is an Arrow time after it is multiplied and divided. One that is too large for that is
+    """Decodes a long that is an Arrow time after it is multiplied and divided. A value that is too large for that is
     bad."""
     most = min((2 ** (storage.bit_width - 1) - 1) * divide, 2**63 - 1) // multiply
 

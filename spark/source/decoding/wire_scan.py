@@ -276,8 +276,8 @@ def varints(buffer: Buffer, at: Ints) -> tuple[Ints, Ints, Bools | None]:
 
 
 def varint_bytes(values: Ints) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], Bools]:
-    """Returns the varints of numbers that are not negative: a row of bytes for each, and which bytes of the row
-    count."""
+    """Returns the varints of numbers that are not negative: a row of bytes for each number, and a mask of the bytes in
+    each row that belong to the varint."""
     width = max(1, -(-int(values.max(initial=0)).bit_length() // 7))
     shifted = values[:, None] >> np.arange(0, 7 * width, 7)
     used = shifted > 0
