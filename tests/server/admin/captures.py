@@ -35,8 +35,8 @@ Held = tuple[pulsar.Client, list[Any]]
 
 
 def is_asked(exchange: dict[str, Any]) -> bool:
-    """Whether a captured call is made. Calls that Apache refuses only for their content type are not, because here they
-    are accepted."""
+    """Returns whether a captured call is made. Calls that Apache refuses only for their content type are left out,
+    because they are accepted here."""
     if "m" not in exchange or exchange["s"] == 415:
         return False
     return not NOT_THERE.fullmatch(f"{exchange['m']} {exchange['p']}")

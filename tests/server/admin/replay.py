@@ -103,7 +103,7 @@ def _plain(value: Any) -> Any:
 
 
 def covers(ours: Any, theirs: Any) -> bool:
-    """Whether our answer has everything that theirs has; ours may have more."""
+    """Returns whether our answer has everything that theirs has; ours may have more."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         return all(key in ours and covers(ours[key], value) for key, value in theirs.items())
     if isinstance(theirs, list) and isinstance(ours, list):

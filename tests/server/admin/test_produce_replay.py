@@ -24,11 +24,12 @@ DIFFERENCES = {
     "Fail to add or retrieve schema.": 400,
     "Managed ledger was already terminated": 409,
 }
-"""What Apache's answer says, and the status here in place of Apache's: see compat_tests/NOTES.md."""
+"""Maps a part of Apache's answer to the status that is given here instead of Apache's; see compat_tests/NOTES.md for
+the reasons."""
 OTHER_DIFFERENCES = {"plain/partitions/0": 404, "parts/partitions/9": 404, "parts/partitions/x": 400}
-"""The same by the end of the path."""
+"""Further statuses of this kind, by the end of the path."""
 NO_ANSWER = {0: 422}
-"""Apache leaves a call with an unknown schema type without an answer."""
+"""Apache gives no answer at all to a call with an unknown schema type."""
 
 REFUSED = {
     "kind-boolean": ["no"],
@@ -39,7 +40,7 @@ REFUSED = {
     "avro": ['{"a": 1}', '{"a": 1, "b": null, "c": 1}'],
     "kv": ["bad"],
 }
-"""Of each topic the texts that Apache publishes as something else, mostly as nothing, and that are refused here."""
+"""By topic: texts that are refused here. Apache publishes them as something else, mostly as an empty message."""
 
 
 def wanted_status(exchange: dict[str, Any]) -> int:
@@ -62,7 +63,7 @@ def test_apache_s_exchanges(tmp_path: Path) -> None:
             status, answer = here.call(exchange["m"], exchange["p"], None if body is None else body.encode())
             said = f"{exchange['m']} {exchange['p']} {body}: {status} {answer}"
             recorded = exchange["s"]
-            # The helper takes every success for 200.
+            # The helper takes every success for status 200.
             assert status == (200 if wanted_status(exchange) == 204 else wanted_status(exchange)), said
             if status >= 400:
                 assert answer["reason"], said
@@ -94,7 +95,7 @@ def test_apache_s_exchanges(tmp_path: Path) -> None:
 
 
 def stored_here(topic: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns what is stored here for the messages that Apache stored: without those whose text is refused."""
+    """Returns what is stored here for the messages that Apache stored; those whose text is refused are missing."""
     published = next(
         json.loads(each["qb"])["messages"]
         for each in VECTORS["exchanges"]
@@ -106,7 +107,7 @@ def stored_here(topic: str, messages: list[dict[str, Any]]) -> list[dict[str, An
         if sent["payload"] not in REFUSED.get(topic, [])
     ]
     if topic == "kind-date":
-        kept[1] = kept[0]  # an ISO date, which Apache does not take
+        kept[1] = kept[0]  # an ISO date, which Apache refuses
     if topic == "json":
         kept[1]["data"] = base64.b64encode(b'{"zzz":1.10}').decode()  # Apache writes 1.1
     return kept

@@ -124,7 +124,7 @@ class World:
         """(ledger, entry) of entries that no bookie has any more."""
         self.watches_work = True
         self.hold_appends = False
-        """Whether appended groups stay in flight until `FakeBookKeeper.confirm`."""
+        """While this is set, appended groups stay in flight until `FakeBookKeeper.confirm`."""
         self.append_error: LedgerError | None = None
         self.create_error: LedgerError | None = None
         self.close_error: LedgerError | None = None
@@ -134,7 +134,7 @@ class World:
         self.put_arrives = False
 
     def fails(self) -> bool:
-        """Whether the next call is to fail."""
+        """Decides whether the next call is to fail."""
         return self.fail_rate > 0 and self.random.random() < self.fail_rate
 
     def session(self) -> "FakeBookKeeper":

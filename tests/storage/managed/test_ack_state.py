@@ -16,7 +16,7 @@ BATCH = 70
 
 
 def ledgers_of(*sizes: int) -> LedgerList:
-    """Returns ledgers 10, 20, 30 ... with so many entries; the last one is current."""
+    """Returns ledgers 10, 20, 30 ... with these numbers of entries; the last one is current."""
     ledgers = LedgerList(
         LedgerInfo(10 * number, entries, entries * 10, 1) for number, entries in enumerate(sizes[:-1], 1)
     )

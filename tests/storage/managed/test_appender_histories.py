@@ -31,7 +31,7 @@ from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import CONFIG, factory_of, open_one, read_all, until
 
 TURNS_MAX = 20_000
-"""A history that is not over after so many turns of the loop counts as hanging."""
+"""A history that takes more turns of the loop than this counts as hanging."""
 
 REQUESTS = ("roll", "open_ledger", "terminate", "fence", "close")
 

@@ -11,8 +11,8 @@ POSITIONS = st.builds(Position, st.sampled_from([-1, 0, 10, 15, 20, 30, 40, 50, 
 
 
 def build(closed: list[int], current: int | None) -> LedgerList:
-    """Returns ledgers 10, 20 ... with so many entries, and after them an open one with `current` entries unless that is
-    None."""
+    """Returns ledgers 10, 20 ... with these numbers of entries, and an open one with `current` entries behind them
+    unless that is None."""
     ledgers = LedgerList(LedgerInfo(10 * n, size, 7 * size, 5) for n, size in enumerate(closed, 1))
     if current is not None:
         ledgers.add(10 * (len(closed) + 1))

@@ -90,7 +90,7 @@ def test_deleted_ledgers_make_room() -> None:
 
 
 def test_a_hundred_thousand_messages_take_less_than_two_and_a_half_megabytes() -> None:
-    """They are due in any order, over a month. A million of them then take less than 25 MB."""
+    """The messages are due in any order, over a month. A million of them then take less than 25 MB."""
     chance = random.Random(1)
     times = [chance.randrange(30 * 86_400_000) for _ in range(100_000)]
     tracemalloc.start()
