@@ -41,9 +41,9 @@ def test_a_sample_of_the_matrix_loses_nothing_silently(scenes: dict[str, Scene],
 
 
 def behind_the_mark(scene: Scene) -> tuple[Path, int]:
-    """Returns a journal and an offset in the first batch that replay reads. More than one journal stands behind it, so
-    that damage there is not a torn end. At the end of a journal stands an empty batch; the first is then in the next
-    one."""
+    """Returns a journal and an offset in the first batch that replay reads. More than one journal follows, so that
+    damage there is not taken for a torn end. When the mark is at the end of a journal, only an empty batch follows it
+    there, and the first batch to read is in the next journal."""
     mark = LastMarkFile(str(scene.folder / "ledgers" / "lastMark")).load()
     assert mark is not None
     (position,) = mark.positions
