@@ -74,7 +74,7 @@ class StoredMetadata(NamedTuple):
 
 
 def read_stored(path: str, witness: Witness | None = None, accepted_generation: int | None = None) -> StoredMetadata:
-    """Reads the file and judges it against the witness; changes nothing.
+    """Reads the file and compares it with the witness; changes nothing.
 
     A file of the `accepted_generation` is accepted even if it contradicts the witness or the end of its log. Raises
     StoreMismatchError, StoreDamagedError and the other subclasses of StoreFileError.

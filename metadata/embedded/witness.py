@@ -92,7 +92,7 @@ class Witness:
     def save(self, seal: Seal) -> None:
         """Writes a seal, which is durable when this returns.
 
-        Raises an OSError that names the file; nobody knows then what the file holds.
+        Raises an OSError that names the file; the content of the file is unknown after an error.
         """
         try:
             if self._fd is None:

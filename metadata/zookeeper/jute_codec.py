@@ -64,7 +64,7 @@ class Code(IntEnum):
 
 
 SESSION_GONE = frozenset((Code.CONNECTION_LOSS, Code.SESSION_EXPIRED, Code.SESSION_MOVED))
-"""With these codes the server did not do what was asked, because the session is not, or no longer, its own."""
+"""Codes with which a server refuses a request because the session does not, or no longer, belong to it."""
 
 EVENT_TYPES = {
     zk.WatchEvent.CREATED: EventType.CREATED,

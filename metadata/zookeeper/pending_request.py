@@ -60,9 +60,9 @@ class PendingRequest:
         self.then = then
         self.sent_at = 0.0
         self.bound = 0
-        """Set when the answer was lost: the last zxid that had been seen before."""
+        """The last zxid that was seen before the answer was lost. It is set when the answer was lost."""
         self.owner = 0
-        """Set when the answer was lost: the id of the session that sent the request."""
+        """The id of the session that sent the request. It is set when the answer was lost."""
 
     def finish(self, outcome: RequestOutcome) -> None:
         if not self.future.done():

@@ -50,7 +50,7 @@ def encode_avro(schema: AvroSchema, text: str) -> bytes:
 
 
 def shown(value: Any) -> str:
-    """Returns a value as an error's text shows it: as JSON, and cut where it is long."""
+    """Returns a value as an error's text shows it: as JSON, cut off if it is long."""
     text = json.dumps(value, ensure_ascii=True)
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
 

@@ -24,12 +24,12 @@ CLOSED_MEANWHILE = "The topic closed its producers before it confirmed the messa
 _SIZES = Struct(">II").unpack_from
 
 Stored = Position | str
-"""Where a message was stored, or why it was not."""
+"""The outcome of a message: its position, or the reason why it was not stored."""
 
 
 class HttpProducer:
-    """Implements `ClientConnection` for one producer of one topic. Used on the event loop's thread. Its user closes the
-    producer at the end."""
+    """Implements `ClientConnection` for one producer of one topic. Used on the event loop's thread. The caller closes
+    the producer at the end."""
 
     def __init__(self, remote_address: str) -> None:
         self.remote_address = remote_address
@@ -57,7 +57,7 @@ class HttpProducer:
         return await topic.add_producer(self, command)
 
     async def publish(self, producer: Producer, sends: Sends) -> list[Stored]:
-        """Publishes the messages and returns what became of each, once that is known."""
+        """Publishes the messages. Returns the outcome of each, once all outcomes are known."""
         if not sends:
             return []
         self._wanted = len(sends)
@@ -84,19 +84,19 @@ class HttpProducer:
         self.write(b"".join(chunks))
 
     def when_writable(self, callback: Callable[[], None]) -> None:
-        """It is writable always, so nobody waits."""
+        """Does nothing: this connection is always writable."""
 
     def throttle_reading(self, key: object) -> None:
-        """Has no effect: there is nothing more to read. The next calls wait for the rate before they publish."""
+        """Has no effect: there is nothing more to read. Later calls wait for the rate before they publish."""
 
     def release_reading(self, key: object) -> None:
-        """Has no effect, as `throttle_reading` has none."""
+        """Has no effect, like `throttle_reading`."""
 
     def close_producer(self, producer_id: int) -> None:
         self._give_up()
 
     def close_consumer(self, consumer_id: int) -> None:
-        """It has no consumers."""
+        """Does nothing: this connection has no consumers."""
 
     async def check_liveness(self) -> bool:
         return self.is_open
@@ -106,7 +106,8 @@ class HttpProducer:
         self._give_up()
 
     def _give_up(self) -> None:
-        """The topic answers no more: what has no answer yet is not known to be stored."""
+        """Called when the topic will send no more answers: it is unknown whether the unanswered messages were
+        stored."""
         self._answers += [CLOSED_MEANWHILE] * (self._wanted - len(self._answers))
         if self._wanted and not self._answered.done():
             self._answered.set_result(None)

@@ -64,7 +64,7 @@ NO_PARTITION = -1
 FAILED = 2
 """The code of every message that was not stored (TopicsBase.extractException)."""
 PARTITION_NUMBER_MAX = 9
-"""Digits of a partition's number."""
+"""The largest number of digits of a partition's number."""
 
 STATUS_OF: dict[type[PulsarError], int] = {
     ProducerBusy: 409,
@@ -74,7 +74,7 @@ STATUS_OF: dict[type[PulsarError], int] = {
     QuotaExceeded: 503,
     QuotaExceededHold: 503,
 }
-"""The status where no message was published, beside those of `calls.STATUS_OF`."""
+"""The status of the answer when no message was published, in addition to those of `calls.STATUS_OF`."""
 
 Part = tuple[int, EncodedMessage]
 """A message, and its place among the messages of the call."""
@@ -113,7 +113,7 @@ async def _partitions_of(call: Call, name: TopicName) -> int:
 
 async def _publish(call: Call, names: list[TopicName], *, create: bool) -> Answer:
     """Publishes the messages to the topics in turn. With `create` a missing topic is made: a partition exists as soon
-    as its partitioned topic does, whether somebody has used it or not."""
+    as its partitioned topic does, even if nobody has used it yet."""
     broker, body = call.broker, call.body
     with broker.http_publishing.taking(len(body)):
         try:
@@ -151,7 +151,7 @@ async def _encoded(
 
 
 async def _aside(broker: Broker, size_bytes: int, work: Callable[[], T]) -> T:
-    """Does work on a body of that size, on a thread if it may take long."""
+    """Does work on a body of `size_bytes`, on a thread if the work may take long."""
     if size_bytes <= ON_THE_LOOP_BYTES:
         return work()
     async with broker.http_publishing.thread:
@@ -159,7 +159,8 @@ async def _aside(broker: Broker, size_bytes: int, work: Callable[[], T]) -> T:
 
 
 async def _to_its_end(broker: Broker, work: Coroutine[Any, Any, T]) -> T:
-    """Returns what the work returns. The work ends even if the call is cancelled: a producer is never left behind."""
+    """Does the work and returns its result. The work runs to its end even if the call is cancelled, so that no producer
+    is left behind."""
     done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     async def run() -> None:
@@ -218,7 +219,7 @@ class _Publishing:
         }
 
     async def _publish(self, name: TopicName, part: list[Part]) -> list[Stored]:
-        """Publishes messages to one topic and returns what became of each. Raises Refusal, PulsarError when the topic
+        """Publishes messages to one topic and returns the outcome of each. Raises Refusal, PulsarError when the topic
         takes no producer."""
         held = await self._broker.service.get_for_client(name, create=self._create)
         if held.policies.encryption_required:
@@ -244,8 +245,8 @@ class _Publishing:
     async def _sends(
         self, held: BaseTopic, producer: Producer, part: list[Part], results: list[Stored]
     ) -> tuple[Sends, list[int]]:
-        """Returns the SENDs of the messages that may be sent, and their places in `part`; for the others `results` says
-        why not."""
+        """Returns the SENDs of the messages that may be sent, and their places in `part`; the reasons for the others
+        are put into `results`."""
         is_deduplicated = held.publishing.dedup is not None
         stored_name = producer.name if is_deduplicated else self._producer_name or PRODUCER_NAME
         time_ms, sequence_id = now_ms(), producer.last_sequence_id
@@ -285,7 +286,7 @@ async def _wait_for_rate(held: BaseTopic) -> None:
 
 
 def _refusal(error: BaseException) -> Refusal:
-    """Returns the answer to a call of which nothing was published. Raises `error` if it is a fault of this server."""
+    """Returns the answer to a call that published no message. Raises `error` if it is a fault of this server."""
     if isinstance(error, Refusal):
         return error
     if not isinstance(error, PulsarError):
@@ -299,7 +300,7 @@ def _refusal(error: BaseException) -> Refusal:
 
 
 def _result(result: Stored, partition: int, schema_version: int) -> dict[str, Any]:
-    """Returns what became of one message as ProducerAck shows it."""
+    """Returns the outcome of one message as ProducerAck shows it."""
     if isinstance(result, Position):
         place = f"{result.ledger_id}:{result.entry_id}:{partition}"
         return {"messageId": place, "errorCode": 0, "schemaVersion": schema_version}

@@ -26,14 +26,14 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_payload
 
 MESSAGES_MAX = 1_000
-"""Messages of one call."""
+"""How many messages one call may have."""
 NAME_CHARACTERS_MAX = 1_024
 PRODUCER_NAME = "RestProducer"
 """TopicsBase.defaultProducerName."""
 NEWEST_VERSION = -1
-"""Stands for `schemaVersion` where the body names none."""
+"""Stands for a missing `schemaVersion` in the body."""
 LOCAL_ONLY = "__local__"
-"""In place of clusters: the message is not replicated (TopicsBase.buildMessage)."""
+"""The value of `replicate_to` of a message that is not replicated (TopicsBase.buildMessage)."""
 INLINE, SEPARATED = "INLINE", "SEPARATED"
 """How a message holds key and value: both in its body, or the key in its metadata (KeyValueEncodingType)."""
 _NamedSchema = tuple[str, Schema]
@@ -48,9 +48,9 @@ class ProduceRequest:
     schema: Schema | None
     schema_version: int | None
     producer_name: str
-    """Empty where the body names none."""
+    """The producer's name; empty if the body names none."""
     messages: list[Any]
-    """As JSON, not looked at yet."""
+    """The messages as JSON, not checked yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ class EncodedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Encoders:
-    """What encodes the messages of one call."""
+    """The encoders for the messages of one call."""
 
     value: Encoder
     key: Encoder | None = None
-    """Set for pairs of key and value."""
+    """The encoder of keys; set for pairs of key and value."""
     is_inline: bool = False
 
 
@@ -103,8 +103,8 @@ def read_request(body: bytes) -> ProduceRequest:
 
 
 def _schema(given: Any, what: str) -> _NamedSchema | None:
-    """Reads a schema: an object `{name, type, schema, properties}`, or its text. Its definition is base64, as Apache
-    has it, or the JSON that it is. Returns None where none is given. Raises Refusal, InvalidSchema."""
+    """Reads a schema: an object `{name, type, schema, properties}`, or its text. Its definition is base64, as in
+    Apache, or the JSON itself. Returns None when no schema is given. Raises Refusal, InvalidSchema."""
     if given is None or given == "":
         return None
     if isinstance(given, str):
@@ -139,7 +139,7 @@ def _definition(given: Any, what: str) -> bytes:
 
 
 def _pair(key: _NamedSchema, value: _NamedSchema) -> Schema:
-    """Returns the schema of a pair whose key stands in the metadata (KeyValueSchemaInfo.encodeKeyValueSchemaInfo)."""
+    """Returns the schema of a pair whose key is in the metadata (KeyValueSchemaInfo.encodeKeyValueSchemaInfo)."""
     properties = {}
     for half, (name, schema) in (("key", key), ("value", value)):
         properties[f"{half}.schema.name"] = name
@@ -150,7 +150,7 @@ def _pair(key: _NamedSchema, value: _NamedSchema) -> Schema:
 
 
 def encoders_of(schema: Schema) -> Encoders:
-    """Raises InvalidSchema for a schema whose messages nobody can write as text."""
+    """Returns the encoders of a schema. Raises InvalidSchema for a schema whose messages cannot be written as text."""
     if schema.type is not SchemaType.KEY_VALUE:
         return Encoders(encoder_of(schema))
     key, value = split_key_value(schema)
@@ -162,7 +162,7 @@ def encoders_of(schema: Schema) -> Encoders:
 
 
 def encode_message(given: Any, encoders: Encoders) -> EncodedMessage | str:
-    """Returns the message, or what is wrong with it."""
+    """Returns the encoded message, or a text that names its fault."""
     try:
         return _encoded(bodies.obj(given, "a message"), encoders)
     except Refusal as fault:

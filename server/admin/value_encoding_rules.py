@@ -29,7 +29,7 @@ from magnetar.server.schema.definition_rules import avro_of
 from magnetar.server.schema.schema_types import InvalidSchema, Schema, SchemaType
 
 Encoder = Callable[[str], bytes]
-"""Makes the bytes of a message of its text. Raises ValueFault."""
+"""Encodes the text of a message as bytes. Raises ValueFault."""
 
 CHARSET = "__charset"
 CHARSETS = {
@@ -42,7 +42,7 @@ CHARSETS = {
 }
 """Java's standard character sets by the names that Python has for them."""
 BYTE_ORDER_MARK = b"\xfe\xff"
-"""Java begins a text in UTF-16 with it."""
+"""The bytes with which Java begins a text in UTF-16."""
 
 INTEGERS = {
     SchemaType.INT8: ("b", 8),
@@ -77,8 +77,8 @@ _STRING_OR_SPACE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[ \t\r\n]+')
 
 
 def encoder_of(schema: Schema) -> Encoder:
-    """Returns what encodes texts by a schema that is no pair of key and value. Raises InvalidSchema for a schema whose
-    values nobody can write as text, and for one without a usable definition."""
+    """Returns the encoder of texts for a schema that is no pair of key and value. Raises InvalidSchema for a schema
+    whose values cannot be written as text, or that has no usable definition."""
     kind = schema.type
     if kind in INTEGERS:
         letter, bits = INTEGERS[kind]
@@ -141,7 +141,8 @@ def _boolean(text: str) -> bytes:
 
 
 def _json(text: str) -> bytes:
-    """Returns the text as it is, without the white space around its values: numbers keep all their digits."""
+    """Returns the text without the white space around its values, otherwise unchanged: numbers keep all their
+    digits."""
     json_of(text)
     return _STRING_OR_SPACE.sub(lambda found: found[0] if found[0].startswith('"') else "", text).encode()
 

@@ -22,7 +22,7 @@ class WriteReadiness:
     """The readiness of all parts of the storage together."""
 
     def __init__(self, parts: Sequence[StoragePart] = ()) -> None:
-        """Without parts the readiness is always given."""
+        """Without parts, the storage always counts as ready."""
         self._parts = parts
 
     @property

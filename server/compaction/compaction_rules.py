@@ -75,7 +75,8 @@ class LatestMessages:
     # --- the second look ---------------------------------------------------------------------------------------------
 
     def kept(self, position: Position, entry: StoredEntry) -> Steps[bytes | ChangedBatch | None]:
-        """Returns what is left of the entry: its unchanged bytes, a batch with fewer messages, or None for nothing."""
+        """Returns the part of the entry that is kept: its unchanged bytes, a batch with fewer messages, or None for
+        nothing."""
         match entry.kind:
             case EntryKind.MARKER:
                 return None

@@ -14,7 +14,7 @@ from magnetar.server.schema.strategies import STRATEGY_NAMES
 MAX_INT = 2**31 - 1
 """Java's Integer.MAX_VALUE."""
 MAX_LONG = 10**18 - 1
-"""The largest number of bytes, or of anything else, that a key takes: no disk holds as much, and a Java Long does."""
+"""The largest value of keys that count bytes or the like. It is more than any disk holds, and fits a Java Long."""
 MAX_FRAME_BYTES = 1 << 30
 DAY_SECONDS = 86_400
 YEAR_MINUTES = 366 * 24 * 60

@@ -251,7 +251,7 @@ NAMESPACE_DELAYED = {
     "tickTime": "delayed_delivery_tick_time_millis",
     "maxDeliveryDelayInMillis": "delayed_delivery_max_delay_in_millis",
 }
-"""The same for the keys of the record's `delayed_delivery_policies`."""
+"""Like NAMESPACE_SCALARS, for the keys of the record's `delayed_delivery_policies`."""
 
 TOPIC_SCALARS = {
     "messageTTLInSeconds": "message_ttl_in_seconds",
@@ -273,7 +273,7 @@ TOPIC_SCALARS = {
     "schemaCompatibilityStrategy": "schema_compatibility_strategy",
     "schemaValidationEnforced": "schema_validation_enforced",
 }
-"""The same for the keys of a topic's policies."""
+"""Like NAMESPACE_SCALARS, for the keys of a topic's policies."""
 
 NAMESPACE_RATES = (
     ("topicDispatchRate", "dispatch_rate", DispatchRate.of),
@@ -290,7 +290,7 @@ TOPIC_RATES = (
     ("publishRate", "publish_rate", PublishRate.of),
     ("subscribeRate", "subscribe_rate", SubscribeRate.of),
 )
-"""The same for the keys of a topic's policies."""
+"""Like NAMESPACE_RATES, for the keys of a topic's policies."""
 
 _AUTO_UPDATE_STRATEGIES = {
     "AutoUpdateDisabled": "ALWAYS_INCOMPATIBLE",

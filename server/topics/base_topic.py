@@ -68,7 +68,8 @@ class BaseTopic(ABC):
     subscriptions: Mapping[str, BaseSubscription]
     """The topic's subscriptions, by name."""
     schemas: TopicSchemas | None = None
-    """Set by the broker's service. Without it schemas are neither stored nor checked."""
+    """The schemas of all topics, set by the broker's service. If this is None, schemas are neither stored nor
+    checked."""
 
     def __init__(self, name: TopicName, settings: TopicSettings, policies: EffectivePolicies | None) -> None:
         """`policies` are the first policies (see `set_policies`); by default they follow from `settings`."""

@@ -68,7 +68,7 @@ class Topic(BaseTopic):
         self.publishing = TopicProducers(name.full, self, ledger, new_producer_name)
         self.quota = QuotaGate(self, OldestMessage(ledger, self.durable_cursors))
         self.compaction: TopicCompaction | None = None
-        """Set by the broker's service."""
+        """The topic's compaction, set by the broker's service."""
         self.delayed = DelayedDelivery(
             name.full,
             self._obeying_delays,
@@ -82,7 +82,8 @@ class Topic(BaseTopic):
         self._close_ledger = close_ledger
         self._on_lost = on_lost
         self._memo: MessagesMemo | None = None
-        """Set while a group that was just confirmed is given to several subscriptions."""
+        """The memo of the newest run. It is set while a group that was just confirmed is given to several
+        subscriptions."""
         self._changing_cursors = asyncio.Lock()
         self._stop_listening = ledger.on_append(self._appended)
         for cursor_name, cursor in ledger.cursors.items():

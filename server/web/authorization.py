@@ -108,7 +108,7 @@ async def _authorize(authorizer: Authorizer, principal: Principal, demand: Deman
 
 
 def _subject(demand: Demand, parts: Parts) -> tuple[str, TopicName | None]:
-    """Returns the namespace and the topic that the path names. Raises Refusal 412 for what is not a valid name."""
+    """Returns the namespace and the topic that the path names. Raises Refusal 412 for a name that is not valid."""
     if not isinstance(demand, OnTopic | OnTopicPolicy | OnNamespace | OnNamespacePolicy):
         return "", None
     try:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 ENTRIES_MAX = 50_000
 """How many entries are remembered. The oldest one is forgotten beyond that: its messages may be delivered twice, and it
-is acknowledged only once it has come again. Only peers in pull mode that do not acknowledge hold this many."""
+is acknowledged only after it was delivered again. Only peers in pull mode that do not acknowledge hold this many."""
 
 CREDIT_MAX = 2**31 - 1
 

@@ -34,7 +34,7 @@ def flag(query: Query, name: str, default: bool = False) -> bool:
 
 
 def one_of(query: Query, name: str, choices: Iterable[str], default: str) -> str:
-    """Returns one of `choices`, spelled as there."""
+    """Returns the one of `choices` that the parameter names."""
     text = query.get(name)
     if text is None:
         return default

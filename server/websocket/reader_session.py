@@ -60,7 +60,8 @@ class ReaderSession(ReceivingSession):
         return source
 
     def on_text(self, text: str) -> None:
-        """A text asks for the end of the topic; any other one, like an acknowledgement, asks for one more message."""
+        """Handles a text of the peer. It either asks whether the end of the topic is reached, or, like an
+        acknowledgement, asks for one more message."""
         try:
             command = parse_consumer_command(text)
         except MessageFault as fault:

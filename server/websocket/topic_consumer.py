@@ -1,7 +1,8 @@
-"""One topic of a consumer's or reader's socket: its consumer there, and how it comes back when the topic closes it.
+"""One topic of a consumer's or reader's socket: the consumer on that topic, and its reconnection when the topic closes
+it.
 
 A topic that is unloaded, or moves its subscription, closes its consumers. Java's client inside Apache's WebSocket
-service then subscribes again, with growing delays, and so does this. Source: ConsumerImpl.connectionFailed,
+service then subscribes again, with growing delays, and so does this class. Source: ConsumerImpl.connectionFailed,
 ConnectionHandler.reconnectLater.
 """
 
@@ -31,27 +32,27 @@ log = logging.getLogger(__name__)
 
 FIRST_DELAY_SECONDS = 0.1
 DELAY_SECONDS_MAX = 60.0
-"""How long it waits before it subscribes again: as ClientConfigurationData's backoff intervals say."""
+"""The delays before the consumer subscribes again: ClientConfigurationData's backoff intervals."""
 
 ENDS_IT = (TopicNotFound, SubscriptionNotFound, AuthorizationFault, NotAllowed, IncompatibleSchema)
-"""What subscribing again does not cure."""
+"""Errors that subscribing again does not cure."""
 
 
 class BeginsAfter(NamedTuple):
-    """A message of a topic."""
+    """A message of a topic, after which a consumer begins."""
 
     ledger_id: int
     entry_id: int
     batch_index: int
-    """A number beyond all batches when all of the entry comes before."""
+    """The index in the batch. It is higher than any index when the consumer begins after the whole entry."""
 
     def excludes(self, ledger_id: int, entry_id: int, index: int) -> bool:
-        """Returns whether a message is this one, or one before it."""
+        """Returns whether the given message is this message or an earlier one."""
         return (ledger_id, entry_id, index) <= self
 
 
 class TopicConsumer:
-    """Every method is called on the event loop's thread."""
+    """The consumer of one topic. Every method is called on the event loop's thread."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class TopicConsumer:
         self.name = name
         self.command = command
         self.consumer: Consumer | None = None
-        """None while it is not attached."""
+        """The consumer on the topic; None while it is not attached."""
         self.has_ended = False
         """Whether the topic is terminated and everything of it was acknowledged."""
         self._client = client
@@ -76,8 +77,8 @@ class TopicConsumer:
         self._retry: asyncio.TimerHandle | None = None
         self._delay_s = FIRST_DELAY_SECONDS
         self.begins_after: BeginsAfter | None = None
-        """The message after which the peer wants the topic's messages; None on durable subscriptions, which know by
-        themselves where they stand."""
+        """The message after which the peer wants the topic's messages; None on durable subscriptions, whose cursor
+        knows the position."""
 
     @property
     def consumer_id(self) -> int:
@@ -94,7 +95,7 @@ class TopicConsumer:
             self.consumer = consumer
 
     def detach(self) -> None:
-        """Leaves the topic: what was not acknowledged goes to other consumers, or comes again. Idempotent."""
+        """Leaves the topic. Unacknowledged messages go to other consumers, or are delivered again. Idempotent."""
         self._is_left = True
         if self._retry is not None:
             self._retry.cancel()
@@ -103,7 +104,7 @@ class TopicConsumer:
             consumer.close()
 
     def closed_by_topic(self) -> None:
-        """The topic closed the consumer: it comes back."""
+        """Called when the topic closed the consumer: begins to subscribe again."""
         self.consumer = None
         if not self._is_left:
             if self.begins_after is not None:
@@ -113,13 +114,15 @@ class TopicConsumer:
             self._try_later()
 
     def grant(self, messages: int) -> None:
-        """Allows the topic so many messages, together with those that it is allowed already."""
+        """Gives permits to the topic, so that it may send `messages` messages in all, including those that it may send
+        already."""
         consumer = self.consumer
         if consumer is not None and not consumer.blocked and 2 * consumer.permits < messages:
             consumer.flow(messages - consumer.permits)
 
     def ack(self, message_ids: Sequence[pb.MessageIdData]) -> None:
-        """Acknowledges messages; what is acknowledged while the consumer is not attached comes again."""
+        """Acknowledges messages. Acknowledgements while the consumer is not attached are lost, so these messages are
+        delivered again."""
         if self.consumer is not None:
             self.consumer.ack(pb.CommandAck(ack_type=pb.CommandAck.Individual, message_id=message_ids))
 
@@ -129,7 +132,7 @@ class TopicConsumer:
             self.consumer.ack(pb.CommandAck(ack_type=pb.CommandAck.Cumulative, message_id=[message_id]))
 
     def redeliver(self, positions: Sequence[tuple[int, int]]) -> None:
-        """Lets entries come again; on subscriptions that keep an order, everything that is not acknowledged."""
+        """Has entries delivered again. On subscriptions that keep an order, these are all unacknowledged entries."""
         if self.consumer is not None:
             ids = [pb.MessageIdData(ledgerId=ledger_id, entryId=entry_id) for ledger_id, entry_id in positions]
             self.consumer.redeliver(pb.CommandRedeliverUnacknowledgedMessages(message_ids=ids))
@@ -151,7 +154,7 @@ class TopicConsumer:
             self._try_later()
 
     async def _try_to_come_back(self) -> bool:
-        """Returns whether nothing is left to try."""
+        """Tries to subscribe again. Returns True when no further try is needed."""
         if not self._client.is_open or self._is_left:
             return True
         try:

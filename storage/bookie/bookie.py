@@ -106,7 +106,7 @@ class Bookie:
 
     @staticmethod
     async def read(config: BookieConfig, *, bookie_id: str, instance_id: str) -> RecoveredStorage:
-        """Locks the folders, reads and judges what they hold, and replays the journal, without a change on disk. The
+        """Locks the folders, reads and checks their content, and replays the journal, without a change on disk. The
         caller hands the result to `start`, or releases it.
 
         Raises OSError, and BookieStartError, whose subclasses name the file and what can be done.

@@ -15,7 +15,7 @@ class WireConfig:
     """addEntryTimeoutSec: 5 in BookKeeper, 30 in a Pulsar broker."""
     read_entry_timeout_sec: float = 30.0
     connect_timeout_sec: float = 10.0
-    """connectTimeoutMillis."""
+    """connectTimeoutMillis: how long making a connection may take."""
     reconnect_delay_min_sec: float = 0.1
     reconnect_delay_max_sec: float = 5.0
     """After a failed connect, requests fail at once for this long. The delay doubles from the minimum to the

@@ -45,7 +45,7 @@ class Throttle:
         return float("inf") if self._messages is None else max(0.0, self._messages.tokens(now_s))
 
     def sent(self, messages: int, size_bytes: int, now_s: float) -> None:
-        """Takes what was sent from the buckets."""
+        """Takes the sent messages and bytes from the buckets."""
         if self._messages is not None:
             self._messages.take(messages, now_s)
         if self._bytes is not None:

@@ -102,7 +102,7 @@ class PartitionProducer:
             self._send_batch()
 
     def flush(self) -> None:
-        """Sends what is left, and returns when everything is stored. Raises SendFailed."""
+        """Sends the remaining messages, and returns when all messages are stored. Raises SendFailed."""
         self._send_batch()
         self._await_receipts(0)
 

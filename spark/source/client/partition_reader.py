@@ -33,7 +33,7 @@ class PartitionReader:
     broker sends does not decode."""
 
     def __init__(self, client: PulsarClient, topic: str, after: Bound, settings: ReaderSettings | None = None) -> None:
-        """The first entry that comes is the one behind `after`; with BEFORE_ALL it is the topic's first."""
+        """The reader begins with the entry after `after`; with BEFORE_ALL it begins with the topic's first entry."""
         self.topic = topic
         self._client = client
         self._after = after

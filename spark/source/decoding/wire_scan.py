@@ -126,7 +126,7 @@ class Scan:
         return None if found is None or not found.any() else found != 0
 
     def pick(self, indexes: Ints) -> "Scan":
-        """Returns what was found in some of the messages, which are numbered anew."""
+        """Returns the finds in some of the messages, which get new numbers."""
         picked = Scan(len(indexes))
         picked.numbers = {field: values[indexes] for field, values in self.numbers.items()}
         picked.has = {field: present[indexes] for field, present in self.has.items()}

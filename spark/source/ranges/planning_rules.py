@@ -118,8 +118,8 @@ def first_mean(sizes: Sequence[int], count_max: int, bytes_max: int) -> float:
 
 
 def one_ledger(wanted: Range) -> list[LedgerRun]:
-    """Returns what is known without the admin interface: the entries of a range when it lies inside one ledger,
-    otherwise nothing."""
+    """Returns the runs that are known without the admin interface: the entries of a range that lies inside one ledger,
+    otherwise none."""
     after, upto = wanted.after, wanted.upto
     if after.ledger != upto.ledger or after.is_before_all:
         return []
