@@ -57,7 +57,7 @@ class StoredMetadata(NamedTuple):
     """The version of the layout; 0 when there is no file yet."""
     seal: Seal
     image: bytes | bytearray
-    """The database that is to replace the file and its log; empty when these are as they should be."""
+    """The content that is to replace the file and its log; empty when nothing has to be replaced."""
     is_unwitnessed: bool = False
     """Whether no commit of the file was witnessed, because the file is new, has the first layout, or its first start
     broke off. The caller has to decide by the ledgers' ids whether the file is older than the bookie's data."""

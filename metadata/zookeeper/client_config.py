@@ -22,7 +22,8 @@ class SessionEvent(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """`servers` are (host, port) pairs. `auth` are (scheme, credential) pairs, which are sent first on every link."""
+    """The settings of a ZooKeeper client. `servers` are (host, port) pairs. `auth` are (scheme, credential) pairs,
+    which are sent first on every link."""
 
     servers: tuple[tuple[str, int], ...]
     session_timeout_ms: int = 30_000

@@ -35,7 +35,7 @@ def encode(runs: Iterable[range]) -> bytes:
 
 
 def _joined(runs: Iterable[range]) -> Iterator[range]:
-    """Gives the runs, with those that follow each other without a gap joined to one."""
+    """Yields the runs. Runs that follow each other without a gap are joined to one."""
     open_run = range(0)
     for run in runs:
         if open_run and run.start == open_run.stop:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BookieServerConfig:
-    """The fields are the snake_case of bk_server.conf's keys, in the same units. The storage has settings of its own,
-    in `magnetar.storage.bookie.bookie_config.BookieConfig`."""
+    """The settings of a bookie's process. The fields are the snake_case of bk_server.conf's keys, in the same units.
+    The storage has settings of its own, in `magnetar.storage.bookie.bookie_config.BookieConfig`."""
 
     metadata_service_uri: str = "zk+hierarchical://localhost:2181/ledgers"
     zk_servers: str = ""

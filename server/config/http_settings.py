@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """The fields are the snake_case of broker.conf's keys, with Apache's defaults where Apache has the key."""
+    """The settings of the web port. The fields are the snake_case of broker.conf's keys, with Apache's defaults where
+    Apache has the key."""
 
     max_http_server_connections: int = 2048
     """When so many are open, a new connection takes the place of an idle one (see `magnetar.server.web.seat_rules`)."""

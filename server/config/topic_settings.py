@@ -9,8 +9,8 @@ ALL_SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """The fields are the snake_case of broker.conf's keys. Defaults are those of Pulsar 4.1, and 0 means "no limit",
-    unless the field says otherwise."""
+    """The settings of topics and subscriptions. The fields are the snake_case of broker.conf's keys. Defaults are those
+    of Pulsar 4.1, and 0 means "no limit", unless the field says otherwise."""
 
     cluster_name: str = "standalone"
     topic_load_timeout_seconds: int = 60

@@ -5,7 +5,8 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class UpkeepSettings:
-    """The fields are the snake_case of broker.conf's keys, with Pulsar 4.0's defaults. Intervals are positive."""
+    """The settings of the periodic work. The fields are the snake_case of broker.conf's keys, with Pulsar 4.0's
+    defaults. Intervals are positive."""
 
     message_expiry_check_interval_in_minutes: float = 5
     """Fractions are allowed here; Java takes whole minutes only."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WebSocketSettings:
-    """The fields are the snake_case of broker.conf's keys, with Apache's defaults where Apache has the key."""
+    """The settings of WebSocket clients. The fields are the snake_case of broker.conf's keys, with Apache's defaults
+    where Apache has the key."""
 
     web_socket_service_enabled: bool = True
     """Whether paths below /ws/ are served. Apache's standalone.conf says true, its broker.conf false."""

@@ -36,8 +36,8 @@ LoadedNames = Callable[[], Iterable[str]]
 
 
 class TopicCatalog:
-    """One object serves the process; it is used on the loop's thread only. All async methods raise PulsarError when the
-    metadata store fails."""
+    """Knows which namespaces and topics exist. One object serves the process; it is used on the loop's thread only. All
+    async methods raise PulsarError when the metadata store fails."""
 
     def __init__(
         self, metadata: MetadataStore, policies: Policies, settings: TopicSettings, loaded: LoadedNames

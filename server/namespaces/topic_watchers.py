@@ -74,7 +74,7 @@ class _Watched:
 
 
 class TopicWatchers:
-    """One object serves the process; it is used on the loop's thread only."""
+    """The watchers of all clients. One object serves the process; it is used on the loop's thread only."""
 
     def __init__(self, catalog: TopicCatalog, metadata: MetadataStore) -> None:
         self._catalog = catalog

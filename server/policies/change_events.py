@@ -69,8 +69,8 @@ class _Namespace:
 
 
 class ChangeEvents(TopicPoliciesService):
-    """One object serves the process; it is used on the loop's thread only. `on_change(topic)` is called after a topic's
-    policies were changed or deleted here."""
+    """Keeps the policies of single topics. One object serves the process; it is used on the loop's thread only.
+    `on_change(topic)` is called after a topic's policies were changed or deleted here."""
 
     def __init__(
         self,

@@ -34,8 +34,9 @@ class NamespaceNotFound(Exception):
 
 
 class NamespaceRecords:
-    """One object serves the process; it is used on the loop's thread only. `on_change(namespace)` is called after a
-    cached record was replaced or removed, no matter which broker changed the namespace."""
+    """Reads, caches and changes the records of namespaces. One object serves the process; it is used on the loop's
+    thread only. `on_change(namespace)` is called after a cached record was replaced or removed, no matter which broker
+    changed the namespace."""
 
     def __init__(self, store: MetadataStore, on_change: Callable[[str], None]) -> None:
         self._store = store

@@ -24,8 +24,9 @@ SYSTEM_NAMESPACE = "pulsar/system"
 
 
 class Policies:
-    """One object serves the process. `on_change(namespace, topic)` is called when the policies of a namespace's topics
-    may have changed; with a topic, only that topic and its partitions are concerned."""
+    """The current policies of all topics. One object serves the process. `on_change(namespace, topic)` is called when
+    the policies of a namespace's topics may have changed; with a topic, only that topic and its partitions are
+    concerned."""
 
     def __init__(
         self, store: MetadataStore, settings: TopicSettings, on_change: Callable[[str, TopicName | None], None]

@@ -31,8 +31,8 @@ class InactiveTopicDeleteMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BacklogQuota:
-    """`limit` is in bytes for the quota `destination_storage`, in seconds for `message_age`. There is no limit when it
-    is negative, and for an age also when it is 0."""
+    """A backlog quota. Its `limit` is in bytes for the quota `destination_storage`, in seconds for `message_age`. There
+    is no limit when it is negative, and for an age also when it is 0."""
 
     limit: int = UNLIMITED
     policy: BacklogAction = BacklogAction.PRODUCER_REQUEST_HOLD

@@ -20,7 +20,7 @@ TopicPoliciesChange = Callable[[dict[str, Any]], None]
 
 
 class TopicPoliciesService(ABC):
-    """All methods are called on the loop's thread."""
+    """Keeps the policies of single topics. All methods are called on the loop's thread."""
 
     @abstractmethod
     async def load(self, namespace: str) -> None:

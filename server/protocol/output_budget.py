@@ -44,7 +44,7 @@ class OutputBudget:
         self._sent_since = 0
 
     def sent(self, size_bytes: int) -> None:
-        """Called when so many more bytes were handed to a transport."""
+        """Called when `size_bytes` more bytes were handed to a transport."""
         self._sent_since += size_bytes
         if self._sent_since * SHARES >= self._max_bytes:
             self.count()

@@ -53,8 +53,8 @@ NO_VERSION = -1
 
 
 class SchemaRegistry:
-    """`clock_ms` returns the time of day. All methods are called on the loop's thread, and each may raise
-    SchemaStorageFault."""
+    """Answers which versions a schema id has, and adds versions. `clock_ms` returns the time of day. All methods are
+    called on the loop's thread, and each may raise SchemaStorageFault."""
 
     def __init__(self, storage: SchemaStorage, clock_ms: Callable[[], int]) -> None:
         self.counters = SchemaCounters()

@@ -22,7 +22,7 @@ NONE = "none"
 
 
 class Authenticator:
-    """Asks the provider of the right method. It is the same for all connections and HTTP calls."""
+    """Passes credentials to the provider of their method. One object serves all connections and HTTP calls."""
 
     def __init__(self, providers: Mapping[str, Provider], anonymous_role: str) -> None:
         """`providers` are found by the name of their method. With an empty `anonymous_role` nobody gets in without

@@ -61,8 +61,8 @@ class TopicState(Enum):
 
 
 class BaseTopic(ABC):
-    """Made by `BrokerService`. Every method is called on the loop's thread. The subclass sets `publishing` and
-    `subscriptions`."""
+    """The base of all topics. Topics are created by `BrokerService`. Every method is called on the loop's thread. The
+    subclass sets `publishing` and `subscriptions`."""
 
     publishing: TopicProducers
     subscriptions: Mapping[str, BaseSubscription]

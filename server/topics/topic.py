@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class Topic(BaseTopic):
-    """Made by `BrokerService`, which calls `prepare` next."""
+    """A persistent topic. `BrokerService` creates it and then calls `prepare`."""
 
     def __init__(
         self,

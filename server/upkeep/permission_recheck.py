@@ -30,14 +30,14 @@ CONSUME = OnTopic(TopicOperation.CONSUME)
 
 
 class Spawn(Protocol):
-    """`Broker.spawn`, which runs work in a task that the broker owns."""
+    """The type of `Broker.spawn`, which runs work in a task that the broker owns."""
 
     def __call__(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]": ...
 
 
 class PermissionRecheck:
-    """`namespace_changed` is called for every change of a namespace's record. Connections are judged only when the
-    permissions differ from those before."""
+    """`namespace_changed` is called for every change of a namespace's record. Producers and consumers are checked only
+    when the permissions have really changed."""
 
     def __init__(self, authorizer: Authorizer, service: "BrokerService", spawn: Spawn) -> None:
         self._authorizer = authorizer

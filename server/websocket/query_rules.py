@@ -44,5 +44,5 @@ def one_of(query: Query, name: str, choices: Iterable[str], default: str) -> str
 
 
 def shown(text: str) -> str:
-    """Returns what a peer sent in the form in which a refusal repeats it: printable and short."""
+    """Returns a peer's text as a refusal quotes it: printable and short."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:100])

@@ -32,7 +32,7 @@ _FENCING = int(ReadFlags.FENCING)  # an IntFlag's own & costs half a microsecond
 
 
 class Bookie:
-    """Made by `open`, or by `read` and then `start`. All calls come from the loop's thread."""
+    """One bookie. It is created by `open`, or by `read` and then `start`. All calls come from the loop's thread."""
 
     def __init__(
         self,

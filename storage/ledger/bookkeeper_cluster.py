@@ -20,7 +20,8 @@ from magnetar.storage.ledger.wire_config import WireConfig
 
 
 class BookKeeperCluster:
-    """Made by `connect`. The caller keeps the metadata store and closes it."""
+    """Access to one BookKeeper cluster. It is created by `connect`. The metadata store belongs to the caller, who
+    closes it."""
 
     def __init__(
         self,

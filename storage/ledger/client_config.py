@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LedgerConfig:
-    """Fields are named like the keys of BookKeeper's client. Times are seconds.
+    """The settings of the ledger client. Fields are named like the keys of BookKeeper's client. Times are seconds.
 
     BookKeeper's default for both deadlines is 5 s; a Pulsar broker sets them to `bookkeeperClientTimeoutInSeconds`,
     which is 30 s.

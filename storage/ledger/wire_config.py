@@ -7,7 +7,8 @@ from pulsar_proto.wire.packets import PACKET_BYTES_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireConfig:
-    """Fields are named like the keys of BookKeeper's client; times are seconds."""
+    """The settings of connections to bookies. Fields are named like the keys of BookKeeper's client; times are
+    seconds."""
 
     use_v2_wire_protocol: bool = True
     """useV2WireProtocol. It is on in Pulsar's brokers; BookKeeper's default is off."""

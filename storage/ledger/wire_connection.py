@@ -43,7 +43,8 @@ _V2_HEAD = Struct(">II").pack
 
 
 class BookieConnection(asyncio.BufferedProtocol):
-    """`is_open` is True from the moment when it is connected until its end. `name` is for the log."""
+    """One connection to a bookie. `is_open` is True from the moment when it is connected until its end. `name` is for
+    the log."""
 
     def __init__(self, name: str, config: WireConfig, *, speaks_v2: bool) -> None:
         self.name = name

@@ -269,8 +269,8 @@ class AckState:
         self.revision += 1
 
     def forget_before(self, ledger_id: int) -> None:
-        """The ledgers before `ledger_id` were deleted. Their entries need not be consumed any more, so a mark-delete
-        among them moves on if the first entry that is left is acknowledged."""
+        """Called when the ledgers before `ledger_id` were deleted. Their entries need not be consumed any more, so a
+        mark-delete among them moves on if the first entry that is left is acknowledged."""
         for gone in [known for known in self._acked if known < ledger_id]:
             del self._acked[gone]
             self.revision += 1

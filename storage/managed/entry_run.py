@@ -2,9 +2,9 @@
 
 
 class EntryRun:
-    """`entries` are whole stored entries (header, digest, payload) with the ids first_entry_id, first_entry_id + 1, ...
-    Each payload starts at `payload_offset`. A run without entries says that nothing is there yet. The list must not be
-    changed, because several runs may share it."""
+    """A run of entries. `entries` are whole stored entries (header, digest, payload) with the ids first_entry_id,
+    first_entry_id + 1, ... Each payload starts at `payload_offset`. A run without entries says that nothing is there
+    yet. The list must not be changed, because several runs may share it."""
 
     __slots__ = ("entries", "first_entry_id", "ledger_id", "payload_offset")
 

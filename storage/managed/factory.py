@@ -41,8 +41,8 @@ CLOSED_AT_ONCE = 256
 
 
 class ManagedLedgerFactory:
-    """There is one for the process. `clock_ms` is the time of day in milliseconds, `monotonic_s` a clock that never
-    jumps. All calls are on the loop's thread."""
+    """Opens and closes managed ledgers. There is one factory in the process. `clock_ms` is the time of day in
+    milliseconds, `monotonic_s` a clock that never jumps. All calls are on the loop's thread."""
 
     def __init__(
         self,

@@ -33,8 +33,9 @@ SCANNED_BYTES = 5 * 1024 * 1024
 
 
 class LedgerReader:
-    """`current()` returns the handle of the list's current ledger. `skips()` says whether lost entries are passed over;
-    then `on_skipped(gap)` is awaited each time when a read passes over one."""
+    """Reads the entries of one managed ledger. `current()` returns the handle of the list's current ledger. `skips()`
+    says whether lost entries are passed over; then `on_skipped(gap)` is awaited each time when a read passes over
+    one."""
 
     def __init__(
         self,

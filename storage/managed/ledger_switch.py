@@ -22,8 +22,9 @@ IDS_TRIED = 100
 
 
 class LedgerSwitch:
-    """`highest_id()` returns the greatest ledger id in any position of this managed ledger. `on_ledger_closed(garbage)`
-    is called after the writing end has left a ledger, with the ledgers to delete."""
+    """Creates, closes and records the ledgers of one managed ledger. `highest_id()` returns the greatest ledger id in
+    any position of this managed ledger. `on_ledger_closed(garbage)` is called after the writing end has left a ledger,
+    with the ledgers to delete."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class ManagedLedger:
-    """Made by `ManagedLedger.open`. All calls are on the loop's thread."""
+    """One managed ledger. It is created by `ManagedLedger.open`. All calls are on the loop's thread."""
 
     def __init__(self, name: str, config: ManagedLedgerConfig, shared: SharedByLedgers, lists: ListStore) -> None:
         self.name = name

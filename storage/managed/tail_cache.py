@@ -67,7 +67,8 @@ class _CachedLedger:
 
 
 class TailCache:
-    """Every method is called on the loop's thread. `bytes_max` 0 turns the cache off."""
+    """The cache of the newest entries. Every method is called on the loop's thread. `bytes_max` 0 turns the cache
+    off."""
 
     __slots__ = ("_groups", "_ledgers", "bytes_held", "bytes_max", "hits", "misses")
 

@@ -42,7 +42,7 @@ class NonPersistentSubscriptionTopic(SubscriptionTopic, Protocol):
 
 
 class NonPersistentSubscription(BaseSubscription):
-    """Made by `NonPersistentTopic`."""
+    """A subscription of a non-persistent topic, which creates it."""
 
     topic: NonPersistentSubscriptionTopic
 

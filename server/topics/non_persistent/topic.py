@@ -66,7 +66,7 @@ class NonPersistentProducers(TopicProducers):
 
 
 class NonPersistentTopic(BaseTopic):
-    """Made by `NonPersistentTopics`. It exists in this process's memory alone."""
+    """A non-persistent topic. `NonPersistentTopics` creates it; it exists in this process's memory only."""
 
     def __init__(
         self,

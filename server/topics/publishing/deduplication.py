@@ -40,7 +40,8 @@ CANNOT_TELL = "Cannot determine whether the message is a duplicate at this time"
 
 
 class Deduplication:
-    """Made by `open`; every method is called on the loop's thread. Times are seconds of the monotonic clock."""
+    """The deduplication of one topic. It is created by `open`; every method is called on the loop's thread. Times are
+    seconds of the monotonic clock."""
 
     def __init__(self, topic_name: str, ledger: ManagedLedger, cursor: Cursor, settings: TopicSettings) -> None:
         self.table = DedupTable(settings.broker_deduplication_max_number_of_producers)

@@ -29,7 +29,7 @@ REFUSALS_MAX = 1_000
 
 
 class Producer:
-    """Made by `Topic.add_producer`; every method is called on the loop's thread."""
+    """One producer. It is created by `Topic.add_producer`; every method is called on the loop's thread."""
 
     __slots__ = (
         "_answered",

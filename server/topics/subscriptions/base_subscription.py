@@ -35,7 +35,8 @@ class SubscriptionTopic(ConsumerTopic, Protocol):
 
 
 class BaseSubscription(ABC):
-    """Made by its topic. Every method is called on the loop's thread."""
+    """The base of all subscriptions. A subscription is created by its topic. Every method is called on the loop's
+    thread."""
 
     def __init__(self, topic: SubscriptionTopic, name: str, cursor: SubscriptionCursor) -> None:
         self.topic = topic

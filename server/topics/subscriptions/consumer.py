@@ -50,7 +50,7 @@ def start_asked_by(command: pb.CommandSubscribe) -> Position | None:
 
 
 class Consumer:
-    """Made by `BaseTopic.subscribe`. Every method is called on the loop's thread."""
+    """One consumer. It is created by `BaseTopic.subscribe`. Every method is called on the loop's thread."""
 
     __slots__ = (
         "_active_untold",

@@ -29,8 +29,8 @@ _ENTRY_MASK = (1 << _ENTRY_BITS) - 1
 
 
 class _Segment:
-    """`times[i]` says when the entry at `places[i]` is due. A place is the ledger's number in the index << 32 | the
-    entry."""
+    """A sorted part of the index: `times[i]` is when the entry at `places[i]` is due. A place is the ledger's number in
+    the index << 32 | the entry."""
 
     __slots__ = ("places", "times")
 

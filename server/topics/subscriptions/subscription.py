@@ -84,7 +84,7 @@ class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
 
 
 class Subscription(BaseSubscription):
-    """Created by `Topic`."""
+    """A subscription of a persistent topic, which creates it."""
 
     topic: PersistentSubscriptionTopic
     cursor: Cursor

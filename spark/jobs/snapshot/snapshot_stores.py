@@ -81,7 +81,7 @@ def taken_out(deleted: DataFrame | None, live: DataFrame | None) -> DataFrame | 
 
 
 def frame_of_files(spark: SparkSession, files: list[str], columns: pa.Schema, staging: Path) -> DataFrame:
-    """Returns the rows of a table's Parquet files; without any files a frame without rows that has the table's
+    """Returns the rows of a table's Parquet files. If there are no files, returns an empty frame with the table's
     columns."""
     if files:
         return spark.read.option("mergeSchema", "true").parquet(*files)

@@ -18,7 +18,7 @@ BUSY_SECONDS = 10.0
 
 
 class NamedSubscription:
-    """A named subscription on the partitions that it is asked about."""
+    """A named subscription. It subscribes to a partition when a method is called for the partition."""
 
     def __init__(self, client: PulsarClient, name: str) -> None:
         self._client = client

@@ -47,7 +47,8 @@ class OutgoingMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """`compression` is a CompressionType; with `batch_messages` 1 messages are sent unbatched."""
+    """The settings of a producer. `compression` is a CompressionType; with `batch_messages` 1 messages are sent
+    unbatched."""
 
     compression: int = 0
     batch_messages: int = 1000
