@@ -42,6 +42,7 @@ BOOKIES = "bookies"
 ADMIN = "admin"
 SPARK = "spark"
 FEATURES = "features"
+WEBSOCKETS = "websockets"
 OVER = "Spark batch read over the published connector's,"
 THREE = "three bookies E3/Qw3/Qa2"
 OURS = "our client to three bookies"
@@ -112,6 +113,40 @@ ROWS = (
     Row("holes_memory", FEATURES, "200,000 messages, every second acknowledged", "MB more", 40, 498),
     Row("holes_again", FEATURES, "of these, what comes again 2 s later after SIGKILL", "% of half", 100, None),
     Row("delayed_memory", FEATURES, "a million delayed messages", "MB more", 50, None),
+    Row(
+        "ws_publish_rate",
+        WEBSOCKETS,
+        "one WebSocket, publish",
+        "k msg/s",
+        None,
+        None,
+        more_is_better=True,
+        goal_ratio=2.0,
+    ),
+    Row("ws_publish_cpu", WEBSOCKETS, "one WebSocket, publish", "CPU s/million", None, None, goal_ratio=2.0),
+    Row(
+        "ws_consume_rate",
+        WEBSOCKETS,
+        "one WebSocket, consume",
+        "k msg/s",
+        None,
+        None,
+        more_is_better=True,
+        goal_ratio=2.0,
+    ),
+    Row("ws_consume_cpu", WEBSOCKETS, "one WebSocket, consume", "CPU s/million", None, None, goal_ratio=2.0),
+    Row("ws_idle_memory", WEBSOCKETS, "an idle WebSocket of 1,000", "KB", 20, None),
+    Row("ws_quiet_binary_rate", WEBSOCKETS, "raw publish unbatched", "k msg/s", None, None, more_is_better=True),
+    Row(
+        "ws_busy_binary_rate",
+        WEBSOCKETS,
+        "the same beside 100 busy WebSockets",
+        "k msg/s",
+        None,
+        None,
+        more_is_better=True,
+    ),
+    Row("ws_busy_ratio", WEBSOCKETS, "the same over that without them", "times", 0.9, None, more_is_better=True),
     Row("sigkill", SIGKILL, "SIGKILL rounds with nothing lost", "% of rounds", 100, None, more_is_better=True),
 )
 

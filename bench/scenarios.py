@@ -10,8 +10,9 @@ from bench.driver import Outcome
 from bench.features import features
 from bench.loads import BATCH, NAMESPACE, cost, latency_at, load, median_of, new_server, publish, rate, subscribe
 from bench.process_stats import cpu_seconds, memory_mb
-from bench.rows import ADMIN, BATCHES, BOOKIES, CATCH_UP, FEATURES, LATENCY, LIFECYCLE, SPARK, TAIL
+from bench.rows import ADMIN, BATCHES, BOOKIES, CATCH_UP, FEATURES, LATENCY, LIFECYCLE, SPARK, TAIL, WEBSOCKETS
 from bench.sizes import Figures, Scenario, Sizes
+from bench.websockets import websockets
 from compat_tests import wire
 from compat_tests.harness import Server, free_port
 from compat_tests.products import Product
@@ -147,4 +148,5 @@ SCENARIOS: dict[str, Scenario] = {
     BOOKIES: bookies,
     SPARK: spark,
     FEATURES: features,
+    WEBSOCKETS: websockets,
 }

@@ -26,6 +26,8 @@ class Sizes:
     topics: int = 1000
     holes: int = 200_000
     delayed: int = 500_000
+    websocket: int = 100_000
+    sockets: int = 1000
 
 
 QUICK = Sizes(
@@ -45,6 +47,8 @@ QUICK = Sizes(
     topics=200,
     holes=20_000,
     delayed=100_000,
+    websocket=20_000,
+    sockets=1000,
 )
 
 Figures = dict[str, float]

@@ -45,6 +45,7 @@ CONFIGURATION = {
     "diskUsageWarnThreshold": "0.99",
     "allowAutoTopicCreationType": "non-partitioned",
     "acknowledgmentAtBatchIndexLevelEnabled": "true",
+    "webSocketServiceEnabled": "true",
     # Only these three: naming a checker whose class the jars lack would leave the broker without schemas.
     "schemaRegistryCompatibilityCheckers": ",".join(
         f"{CHECKERS}{kind}SchemaCompatibilityCheck" for kind in ("Json", "Avro", "ProtobufNative")

@@ -20,9 +20,9 @@ def need_java() -> None:
         unavailable("needs Java")
 
 
-def class_path(name: str, dependencies: Sequence[Dependency]) -> str:
-    """Returns the class path of the first dependency with everything that it needs at run time. `name` names its folder
-    in the cache."""
+def class_path(name: str, dependencies: Sequence[Dependency], without: Sequence[tuple[str, str]] = ()) -> str:
+    """Returns the class path of the first dependency with all that it needs at run time, but for the artifacts (group,
+    artifact) that `without` lists. `name` names its folder in the cache."""
     version = dependencies[0][2]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
     cache.mkdir(parents=True, exist_ok=True)
@@ -30,18 +30,23 @@ def class_path(name: str, dependencies: Sequence[Dependency]) -> str:
     with open(cache / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test runs in parallel download once
         if not folder.exists():
-            _download(folder, name, dependencies)
+            _download(folder, name, dependencies, without)
     return f"{folder}/*"
 
 
-def _download(folder: Path, name: str, dependencies: Sequence[Dependency]) -> None:
+def _download(folder: Path, name: str, dependencies: Sequence[Dependency], without: Sequence[tuple[str, str]]) -> None:
     if shutil.which("mvn") is None:
         unavailable(f"needs Apache Maven to fetch the jars of {name}")
     building = folder.with_suffix(".building")
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir()
+    left_out = "".join(
+        f"<exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId></exclusion>"
+        for group, artifact in without
+    )
     wanted = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        f"<exclusions>{left_out}</exclusions></dependency>"
         for group, artifact, version in dependencies
     )
     (building / "pom.xml").write_text(

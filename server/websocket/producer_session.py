@@ -62,9 +62,10 @@ IN_FLIGHT_BYTES_MAX = 8 << 20
 class _Batch:
     """The messages of one partition that wait to be sent together."""
 
-    __slots__ = ("answers", "entries", "size_bytes", "timer")
+    __slots__ = ("answers", "entries", "first", "size_bytes", "timer")
 
-    def __init__(self, timer: asyncio.TimerHandle) -> None:
+    def __init__(self, first: ProducerMessage, timer: asyncio.TimerHandle) -> None:
+        self.first = first
         self.entries: list[BatchMessage] = []
         self.answers: list[Answer] = []
         self.size_bytes = 0
@@ -222,7 +223,7 @@ class ProducerSession:
             batch = None
         if batch is None:
             timer = self._loop.call_later(options.batching_max_delay_ms / 1000, self._send_batch, index)
-            batch = self._batches[index] = _Batch(timer)
+            batch = self._batches[index] = _Batch(message, timer)
         batch.entries.append(entry)
         batch.answers.append(answer)
         batch.size_bytes += size
@@ -235,7 +236,11 @@ class ProducerSession:
         batch.timer.cancel()
         producer, entries = self._producers[index], batch.entries
         try:
-            payload = batch_payload(entries, self._options, producer.name, now_ms(), self._size_max)
+            if len(entries) == 1:  # stored like any single message, as BatchMessageContainerImpl.createOpSendMsg does
+                only_id = entries[0][0].sequence_id
+                payload = single_payload(batch.first, self._options, producer.name, only_id, now_ms(), self._size_max)
+            else:
+                payload = batch_payload(entries, self._options, producer.name, now_ms(), self._size_max)
         except MessageFault as fault:
             self._settle([Outcome(answer, "", str(fault)) for answer in batch.answers])
             return
