@@ -3,6 +3,7 @@
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -34,7 +35,10 @@ class Socket:
     def __init__(self, server: Server, path: str) -> None:
         """`path` begins with the kind, as "producer/persistent/…". Raises websockets' InvalidStatus when refused."""
         url = socket_url(server, path if path.startswith("/") else f"/ws/v2/{path}")
-        self.connection = connect(url, max_size=None, compression=None, open_timeout=WAIT_SECONDS, close_timeout=5)
+        self._stack = ExitStack()
+        self.connection = self._stack.enter_context(
+            connect(url, max_size=None, compression=None, open_timeout=WAIT_SECONDS, close_timeout=5)
+        )
 
     def say(self, message: Mapping[str, object]) -> None:
         self.connection.send(json.dumps(message))
@@ -77,7 +81,7 @@ class Socket:
             return True
 
     def close(self) -> None:
-        self.connection.close()
+        self._stack.close()
 
     def __enter__(self) -> Self:
         return self
