@@ -47,15 +47,18 @@ async function talk(WebSocketClass, base, place) {
     }
     for (let at = 0; at < count; at += 1) {
       const message = await consumer.hear();
-      same([decode(message.payload), message.properties, message.key, message.messageId],
-        [`m${at}`, { at: `${at}` }, 'k', ids[at]], 'the message');
+      same([decode(message.payload), message.properties, message.key], [`m${at}`, { at: `${at}` }, 'k'], 'the message');
       if (at < count - 1) consumer.say({ messageId: message.messageId });
       else consumer.say({ type: 'negativeAcknowledge', messageId: message.messageId });
     }
     const again = await consumer.hear();
     same([decode(again.payload), again.redeliveryCount], [`m${count - 1}`, 1], 'the message that came again');
     const reader = await open(`reader/${place}?messageId=${encodeURIComponent(ids[count - 3])}`);
-    same([(await reader.hear()).messageId, (await reader.hear()).messageId], ids.slice(-2), 'what the reader gets');
+    for (const at of [count - 2, count - 1]) {
+      const message = await reader.hear();
+      same(decode(message.payload), `m${at}`, 'what the reader gets');
+      reader.say({ messageId: message.messageId });
+    }
     producer.say({ payload: '***' });
     same((await producer.hear()).result, 'send-error:7', 'the answer to a bad payload');
     let refusal = 'opened';

@@ -6,6 +6,7 @@ import re
 import subprocess
 import uuid
 from base64 import b64decode
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,13 +25,17 @@ PERF = (
 )
 """The tool loads classes of the broker; those of 4.0.6 need an artifact that Maven Central does not have."""
 NOT_OF_PERF = (("org.apache.pulsar", "pulsar-broker"),)
+PERF_JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""The histograms of its commands fill 256 MB when it starts."""
 DEADLINE_SECONDS = 90
 
 
-def started(folder: Path, jars: str, program: str, *arguments: str) -> "subprocess.Popen[str]":
+def started(
+    folder: Path, jars: str, program: str, *arguments: str, java: Sequence[str] = JAVA
+) -> "subprocess.Popen[str]":
     configuration = folder / "client.conf"
     configuration.touch()
-    command = [*JAVA, "-cp", jars, program, str(configuration), *arguments]
+    command = [*java, "-cp", jars, program, str(configuration), *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -93,8 +98,9 @@ def test_pulsar_perf_publishes_over_sockets(server: Server, tmp_path: Path) -> N
     jars = class_path("pulsar-perf", PERF, NOT_OF_PERF)
     short = f"perf-{uuid.uuid4().hex[:8]}"
     topic = f"persistent://public/default/{short}"
-    options = ["-u", socket_url(server, ""), "-r", "500", "-s", "1024", "-m", "1000", "-n", "1", topic]
-    perf = started(tmp_path, jars, "org.apache.pulsar.testclient.PulsarPerfTestTool", "websocket-producer", *options)
+    options = ["-u", socket_url(server, ""), "-r", "500", "-s", "1024", "-m", "1000", topic]
+    program = "org.apache.pulsar.testclient.PulsarPerfTestTool"
+    perf = started(tmp_path, jars, program, "websocket-producer", *options, java=PERF_JAVA)
     try:
         wait_until(lambda: stored(server, short) >= 1000, "1,000 messages are stored", DEADLINE_SECONDS)
     finally:

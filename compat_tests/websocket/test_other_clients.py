@@ -9,7 +9,9 @@ import os
 import shutil
 import subprocess
 import uuid
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.sync.client import connect
@@ -99,23 +101,27 @@ def test_a_browser_talks_over_sockets(server: Server, place: str, tmp_path: Path
 def evaluated(browser: str, page: str, script: str) -> object:
     """Opens a page and returns what the promise that a script makes there brings."""
     with connect(browser, max_size=None, open_timeout=DEADLINE_SECONDS) as devtools:
+        numbers = count(1)
 
-        def call(number: int, method: str, session: str | None = None, **parameters: object) -> dict[str, object]:
-            message: dict[str, object] = {"id": number, "method": method, "params": parameters}
+        def call(method: str, session: str | None = None, **parameters: object) -> dict[str, Any]:
+            message: dict[str, object] = {"id": next(numbers), "method": method, "params": parameters}
             if session is not None:
                 message["sessionId"] = session
             devtools.send(json.dumps(message))
             while True:
-                answer = json.loads(devtools.recv(timeout=DEADLINE_SECONDS))
-                if answer.get("id") == number:
-                    assert "result" in answer, answer
-                    result: dict[str, object] = answer["result"]
+                answer: dict[str, Any] = json.loads(devtools.recv(timeout=DEADLINE_SECONDS))
+                if answer.get("id") == message["id"]:
+                    result: dict[str, Any] = answer.get("result", answer)
                     return result
 
-        target = call(1, "Target.createTarget", url=page)["targetId"]
-        session = str(call(2, "Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
-        options = {"awaitPromise": True, "returnByValue": True}
-        answer = call(3, "Runtime.evaluate", session, expression=script, **options)
-        result = answer["result"]
-        assert isinstance(result, dict)
-        return result.get("value", answer)
+        def value(expression: str) -> object:
+            options = {"awaitPromise": True, "returnByValue": True}
+            answer = call("Runtime.evaluate", session, expression=expression, **options)
+            return answer.get("result", answer).get("value", answer)
+
+        target = call("Target.createTarget", url=page)["targetId"]
+        session = str(call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
+        wait_until(
+            lambda: value("`${location.href} ${document.readyState}`") == f"{page} complete", "the page is there"
+        )
+        return value(script)

@@ -100,6 +100,21 @@ def test_batches_and_compression_are_chosen_by_the_query(
     assert got == [b"text " if index % 2 else b"" for index in range(50)]
 
 
+def test_a_batch_of_one_message_is_stored_like_any_single_message(
+    server: Server, client: pulsar.Client, topic: str, place: str
+) -> None:
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    with (
+        Socket(server, f"producer/{place}?batchingEnabled=true") as producer,
+        Socket(server, f"consumer/{place}/sub?{FROM_START}") as consumer,
+    ):
+        message_id = producer.publish(b"alone", properties={"a": "1"})
+        assert consumer.hear()["messageId"] == message_id
+    message = reader.read_next(timeout_millis=20_000)
+    assert (message.data(), message.properties()) == (b"alone", {"a": "1"})
+    assert message.message_id().batch_index() == -1
+
+
 def test_a_bad_message_is_refused_and_the_socket_stays_open(server: Server, place: str) -> None:
     with Socket(server, f"producer/{place}") as producer:
         assert producer.ask({"payload": "***", "context": "a"})["result"] == "send-error:7"
