@@ -8,12 +8,10 @@ import pytest
 
 from compat_tests.conftest import ClientFactory
 from compat_tests.harness import Server
+from compat_tests.java.client_jars import JAVA, TOOLS
 from compat_tests.maven_jars import class_path, need_java
 from compat_tests.python.rest import Admin
 
-TOOLS = (("org.apache.pulsar", "pulsar-client-tools", "4.0.6"),)
-"""The tools' jar, which brings the client along."""
-JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 ANSWER = "<<< "
 
 pytestmark = pytest.mark.slow

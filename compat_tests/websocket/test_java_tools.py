@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.harness import Server, wait_until
-from compat_tests.java.test_following import JAVA, TOOLS
+from compat_tests.java.client_jars import JAVA, TOOLS
 from compat_tests.maven_jars import class_path, need_java
 from compat_tests.python.rest import Admin
 from compat_tests.websocket.socket_client import socket_url
