@@ -63,7 +63,7 @@ def _check_count(call: Call, count: int) -> None:
 
 
 async def grow(call: Call) -> Answer:
-    """Adds partitions to a topic, with the subscriptions that the other ones have."""
+    """Adds partitions to a topic. The new partitions get the subscriptions that the existing ones have."""
     name, service = topic_of(call), call.broker.service
     count = bodies.integer(bodies.present(bodies.parse(call.body)))
     await service.catalog.check_namespace(name.namespace)

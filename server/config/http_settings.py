@@ -16,7 +16,7 @@ class WebSettings:
     http_max_request_header_size: int = 8192
     """Bytes of a request's line and headers. A longer request is refused with 431."""
     max_concurrent_http_requests: int = 1024
-    """How many calls may be in progress; one more is refused with 503. Lookups and health checks have as many places of
-    their own."""
+    """How many calls may be in progress; one more is refused with 503. Lookups and health checks are counted
+    separately, with the same limit."""
     web_service_request_log_enabled: bool = False
     """Whether every call leaves a line in the log. The key is ours: Apache always writes its request log."""

@@ -114,7 +114,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @contextmanager
     def faults_closing(self) -> Iterator[None]:
-        """Wraps the handling of what the peer sent: whatever is raised inside closes this connection, and no other."""
+        """Wraps the handling of the peer's bytes. An error that is raised inside closes this connection, and no
+        other."""
         try:
             yield
         except MalformedFrame as error:

@@ -95,7 +95,7 @@ class TopicOpener:
         return topic
 
     def equip(self, topic: BaseTopic) -> None:
-        """Gives a new topic what it needs of the broker."""
+        """Gives a new topic the broker's objects that it needs."""
         topic.schemas = self._schemas
         topic.broker_limiter = self._publish_limiter
         topic.apply_send_policies()

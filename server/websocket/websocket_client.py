@@ -352,7 +352,7 @@ class WebSocketClient:
             self.cut_off(f"does not read: {self.unsent_bytes} bytes wait for it")
 
     def _guarded(self, call: Callable[[], None]) -> None:
-        """Runs code of the session: whatever it raises closes this socket, and no other."""
+        """Runs code of the session. An error that it raises closes this socket, and no other."""
         try:
             call()
         except Exception:

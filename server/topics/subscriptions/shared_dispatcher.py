@@ -195,7 +195,7 @@ class SharedDispatcher(Dispatcher):
             self._became_due(ledger_id, passed)
 
     def _became_due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """Called with the delayed entries that the dispatcher passed over and has to send now."""
+        """Queues delayed entries, which the dispatcher has passed over, to be sent now."""
         self.replay.add(ledger_id, entry_ids)
 
     @property

@@ -202,8 +202,8 @@ class ReplayRanges:
             named.close()
 
     def next_piece(self, extent: Extent, done: Mapping[str, Bound]) -> Extent:
-        """Returns the next piece, after `done`. Without an admin URL it is all of the rest, because only the admin
-        interface knows the sizes of ledgers."""
+        """Returns the next piece, after `done`. Without an admin URL the piece is the whole rest, because only the
+        admin interface knows the sizes of ledgers."""
         assert self._planner is not None
         left = {name: Range(done.get(name, each.after), each.upto) for name, each in extent.ranges.items()}
         busy = {name: each for name, each in left.items() if not each.is_empty}
