@@ -128,9 +128,16 @@ class ConsumerSession(ReceivingSession):
             left = _left_of_batch(command.message_id.batch_size, index)
         if left == 0:
             self._nacks.pop(key, None)
-        entries = self._acks.setdefault(source.consumer_id, {})
+        self._ack_entry(key, left)
+
+    def _ack_entry(self, key: EntryKey, left: int) -> None:
+        """Acknowledges an entry with this turn's end; `left` are the messages of it that are not acknowledged."""
+        entries = self._acks.setdefault(key.consumer_id, {})
         entry = (key.ledger_id, key.entry_id)
         entries[entry] = left & entries.get(entry, left)
+        if left == 0:
+            entries.update(dict.fromkeys(self._chunks.parts(key), 0))
+            self._chunks.forget(key)
 
     def _nack(self, command: ConsumerCommand) -> None:
         assert command.message_id is not None
@@ -218,7 +225,7 @@ class ConsumerSession(ReceivingSession):
             self._consumer_of_ledger[entry.ledger_id] = source.consumer_id
 
     def _discard(self, source: TopicConsumer, entry: StoredEntry) -> None:
-        self._acks.setdefault(source.consumer_id, {})[entry.ledger_id, entry.entry_id] = 0
+        self._ack_entry(EntryKey(source.consumer_id, entry.ledger_id, entry.entry_id), 0)
 
     def _lost(self, source: TopicConsumer) -> None:
         self._window.come_again(source.consumer_id)
@@ -247,7 +254,8 @@ class ConsumerSession(ReceivingSession):
         entries."""
         positions: dict[int, list[tuple[int, int]]] = {}
         for key in keys:
-            positions.setdefault(key.consumer_id, []).append((key.ledger_id, key.entry_id))
+            entries = positions.setdefault(key.consumer_id, [])
+            entries += [*self._chunks.parts(key), (key.ledger_id, key.entry_id)]
         if positions:
             self._settle()
         for consumer_id, entries in positions.items():
@@ -257,8 +265,7 @@ class ConsumerSession(ReceivingSession):
             if self._options.is_shared:
                 source.redeliver(entries)
             else:
-                self._inlet.drop(consumer_id)
-                self._lost(source)
+                self._forget(source)
                 source.redeliver(())
         self._pump_soon()
 
@@ -273,7 +280,7 @@ class ConsumerSession(ReceivingSession):
         entry = message.entry
         key = EntryKey(entry.consumer_id, entry.ledger_id, entry.entry_id)
         left = self._window.settled(key, message.place, message.messages_of_entry)
-        self._acks.setdefault(entry.consumer_id, {})[entry.ledger_id, entry.entry_id] = left
+        self._ack_entry(key, left)
         self._pump_soon()
 
     def _dead_letter_failed(self, message: ReceivedMessage) -> None:

@@ -13,6 +13,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
+from magnetar.server.websocket.chunk_assembly import ChunkAssembly
 from magnetar.server.websocket.consumer_query_rules import CryptoFailureAction
 from magnetar.server.websocket.message_inlet import MessageInlet
 from magnetar.server.websocket.received_messages import OpenedEntry, ReceivedMessage, StoredEntry
@@ -48,6 +49,7 @@ class ReceivingSession(ABC):
     def __init__(self, client: WebSocketClient, action: CryptoFailureAction) -> None:
         self._client = client
         self._inlet = MessageInlet(client, action, self._opened)
+        self._chunks = ChunkAssembly()
         self._sources: dict[int, TopicConsumer] = {}
         """The consumers of the session, by consumer id."""
         self._partitioned: dict[TopicName, int] = {}
@@ -101,7 +103,7 @@ class ReceivingSession(ABC):
         if command.type == _Type.MESSAGE:
             message = command.message
             position = message.message_id
-            self._inlet.add(
+            entry = self._chunks.add(
                 StoredEntry(
                     message.consumer_id,
                     position.ledgerId,
@@ -111,12 +113,13 @@ class ReceivingSession(ABC):
                     payload or b"",
                 )
             )
+            if entry is not None:
+                self._inlet.add(entry)
             self._pump_soon()
         elif command.type == _Type.CLOSE_CONSUMER:
             source = self._sources.get(command.close_consumer.consumer_id)
             if source is not None:
-                self._inlet.drop(source.consumer_id)
-                self._lost(source)
+                self._forget(source)
                 source.closed_by_topic()
                 self._pump_soon()
         elif command.type == _Type.REACHED_END_OF_TOPIC:
@@ -177,9 +180,14 @@ class ReceivingSession(ABC):
     def _remove(self, source: TopicConsumer) -> None:
         """Ends the consumption of a topic."""
         if self._sources.pop(source.consumer_id, None) is not None:
-            self._inlet.drop(source.consumer_id)
-            self._lost(source)
+            self._forget(source)
             source.detach()
+
+    def _forget(self, source: TopicConsumer) -> None:
+        """Everything of a topic that was not acknowledged comes again, if the topic is still consumed."""
+        self._inlet.drop(source.consumer_id)
+        self._chunks.drop(source.consumer_id)
+        self._lost(source)
 
     async def _grow(self) -> None:
         """Begins to consume partitions that were added to topics."""

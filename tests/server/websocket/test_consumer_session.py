@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.compression import compress
 from tests.server.websocket.receiving_scene import TOPIC, receiving
 
 CONSUMER = f"v2/consumer/{TOPIC}"
@@ -87,6 +88,30 @@ async def test_a_batch_is_acknowledged_with_its_last_message_and_not_before(tmp_
             again = await socket.heard()  # a and c are not delivered again
             assert (again["messageId"], again["redeliveryCount"]) == (b["messageId"], 1)
             await socket.ack(again)
+            await scene.until_backlog(0)
+
+
+@pytest.mark.parametrize("kind", ["Exclusive", "Shared"])
+async def test_a_message_in_chunks_is_put_together(tmp_path: Path, kind: str) -> None:
+    async with receiving(tmp_path) as scene:
+        packed = compress(pb.ZSTD, bytes(range(256)) * 10)
+        cut = len(packed) // 3
+        parts = [packed[:cut], packed[cut : 2 * cut], packed[2 * cut :]]
+        about: dict[str, Any] = {
+            "uuid": "u",
+            "num_chunks_from_msg": 3,
+            "compression": pb.ZSTD,
+            "uncompressed_size": 2560,
+        }
+        for chunk_id, part in enumerate(parts):
+            await scene.publish([part], chunk_id=chunk_id, total_chunk_msg_size=len(packed), **about)
+        query = f"{EARLIEST}&subscriptionType={kind}&negativeAckRedeliveryDelay=0&receiverQueueSize=1"
+        async with scene.open(f"{CONSUMER}/sub?{query}") as socket:
+            for _ in range(3):
+                message = await socket.heard()
+                assert b64decode(message["payload"]) == bytes(range(256)) * 10
+                await socket.nack(message)
+            await socket.ack(await socket.heard())
             await scene.until_backlog(0)
 
 
