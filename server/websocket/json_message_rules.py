@@ -24,6 +24,9 @@ U64_MAX = 2**64 - 1
 I64_MAX = 2**63 - 1
 I32_MAX = 2**31 - 1
 
+TEXTS_MAX = 4_096
+"""How many properties, and how many clusters, a message may have; more make metadata that the topic refuses."""
+
 FAULT_CHARACTERS_MAX = 500
 """The length at which a text that quotes what the peer sent is cut off."""
 
@@ -278,9 +281,15 @@ def _properties(value: Any) -> Mapping[str, str]:
         return {}
     if type(value) is not dict:
         raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, "properties is no object")
+    _check_count(len(value), "properties")
     if any(each is None for each in value.values()):
         raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, "properties holds a null")
     return {name: _text(each, "a property") for name, each in value.items()}
+
+
+def _check_count(count: int, name: str) -> None:
+    if count > TEXTS_MAX:
+        raise MessageFault(SocketError.PAYLOAD_ENCODING_ERROR, f"{name} holds {count} values: at most {TEXTS_MAX}")
 
 
 def _texts(value: Any, name: str) -> list[str]:
@@ -288,6 +297,7 @@ def _texts(value: Any, name: str) -> list[str]:
         return []
     if type(value) is not list or any(each is None for each in value):
         raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, f"{name} is no list of texts")
+    _check_count(len(value), name)
     return [_text(each, name) for each in value]
 
 

@@ -188,8 +188,9 @@ class PartitionProducer:
                 return
 
     def disconnected(self) -> None:
-        """Called when the topic closed the producer."""
-        if self._state is ProducerState.ATTACHED:
+        """Called when the topic closed the producer. The call may be late and concern the producer before this one,
+        which has come back meanwhile: then it has no effect."""
+        if self._state is ProducerState.ATTACHED and self._producer is not None and self._producer.is_closed:
             self._state, self._producer = ProducerState.RETURNING, None
             log.info("%s: %s comes back", self._client.remote_address, self)
             self._client.broker.spawn(self._return())

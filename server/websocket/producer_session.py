@@ -90,6 +90,7 @@ class ProducerSession:
         """The open batches, by the index of the partition."""
         self._is_full = False
         self._is_looking = False
+        self._is_partitioned = False
         self._loop = asyncio.get_running_loop()
         self._looked_s = self._loop.time()
         first = random.getrandbits(31)
@@ -103,7 +104,8 @@ class ProducerSession:
         while True:
             try:
                 count = await self._client.broker.service.catalog.partitions_of(self._topic, may_create=True)
-                await self._grow(max(1, count), is_partitioned=count > 0)
+                self._is_partitioned = count > 0
+                await self._grow(max(1, count))
                 return
             except ServiceNotReady:
                 if not self._client.is_open or self._loop.time() >= deadline_s:
@@ -129,16 +131,23 @@ class ProducerSession:
 
     def on_command(self, command: pb.BaseCommand, payload: bytes | None) -> None:
         if command.type == pb.BaseCommand.SEND_RECEIPT:
-            self._producers[command.send_receipt.producer_id].stored(command.send_receipt)
+            for producer in self._of(command.send_receipt.producer_id):
+                producer.stored(command.send_receipt)
         elif command.type == pb.BaseCommand.SEND_ERROR:
-            self._producers[command.send_error.producer_id].refused(command.send_error)
+            for producer in self._of(command.send_error.producer_id):
+                producer.refused(command.send_error)
         elif command.type == pb.BaseCommand.CLOSE_PRODUCER:
-            self._producers[command.close_producer.producer_id].disconnected()
+            for producer in self._of(command.close_producer.producer_id):
+                producer.disconnected()
+
+    def _of(self, producer_id: int) -> list[PartitionProducer]:
+        """Returns the producer with this id; none for one that was given up meanwhile."""
+        return self._producers[producer_id : producer_id + 1]
 
     def tick(self, now_s: float) -> None:
         for producer in self._producers:
             producer.give_up(now_s)
-        if now_s - self._looked_s >= PARTITIONS_SECONDS and self._router.partitions > 1 and not self._is_looking:
+        if now_s - self._looked_s >= PARTITIONS_SECONDS and self._is_partitioned and not self._is_looking:
             self._looked_s, self._is_looking = now_s, True
             self._client.broker.spawn(self._look_for_partitions())
 
@@ -153,13 +162,13 @@ class ProducerSession:
 
     # --- producers ---------------------------------------------------------------------------------------------------
 
-    async def _grow(self, count: int, *, is_partitioned: bool) -> None:
+    async def _grow(self, count: int) -> None:
         """Attaches producers until there are `count`. All bear the name of the first one. Raises PulsarError."""
         while len(self._producers) < count:
             first = len(self._producers)
             stop = first + 1 if first == 0 else min(count, first + OPENED_AT_ONCE)
             name = self._producers[0].name if first else self._options.producer_name
-            added = [self._make(index, is_partitioned=is_partitioned) for index in range(first, stop)]
+            added = [self._make(index) for index in range(first, stop)]
             self._producers += added
             results = await asyncio.gather(*(each.open(name) for each in added), return_exceptions=True)
             for result in results:
@@ -167,15 +176,15 @@ class ProducerSession:
                     raise result
         self._router.partitions = count
 
-    def _make(self, index: int, *, is_partitioned: bool) -> PartitionProducer:
-        topic = self._topic.partition(index) if is_partitioned else self._topic
+    def _make(self, index: int) -> PartitionProducer:
+        topic = self._topic.partition(index) if self._is_partitioned else self._topic
         return PartitionProducer(self._client, topic, index, self._options, self._settle, self._lost)
 
     async def _look_for_partitions(self) -> None:
         try:
             count = await self._client.broker.service.catalog.partitions_of(self._topic, may_create=False)
             if count > len(self._producers) and self._client.is_open:
-                await self._grow(count, is_partitioned=True)
+                await self._grow(count)
         except PulsarError as error:
             log.info("%s: the partitions of %s are not known: %s", self._client.remote_address, self._topic, error)
             for producer in self._producers[self._router.partitions :]:

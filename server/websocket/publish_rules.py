@@ -27,6 +27,9 @@ COMPRESSIONS = frozenset(pb.CompressionType.keys())
 BATCH_BYTES_MAX = 128 << 10
 """The size in bytes at which a batch is sent (ProducerConfigurationData.batchingMaxBytes)."""
 
+ZLIB_BYTES_MAX = 256 << 10
+"""A longer body is not compressed by ZLIB, which would hold up everybody for more than ten milliseconds."""
+
 
 def fits_in_batch(message: ProducerMessage) -> bool:
     """Returns whether a message may share a batch with others. Delays and clusters are those of a whole entry
@@ -65,7 +68,7 @@ def single_payload(
     body = message.payload
     if options.encryption_keys:
         _describe_encryption(metadata, message, options)
-    elif options.compression != pb.NONE:
+    elif options.compression != pb.NONE and (options.compression != pb.ZLIB or len(body) <= ZLIB_BYTES_MAX):
         metadata.compression = options.compression
         body = compress(options.compression, body)
     return _checked(build_payload(metadata, body), len(body), size_max)

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from magnetar.server.websocket import producer_session
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.compression import decompress
 from pulsar_proto.records.payload import split_batch
-from tests.server.websocket.websocket_scene import TOPIC, Sockets, sockets, stored
+from tests.server.websocket.websocket_scene import TOPIC, Socket, Sockets, sockets, stored
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "websocket_exchanges.json").read_text())["sockets"]
 PRODUCER = f"producer/{TOPIC}"
@@ -178,8 +179,10 @@ async def test_what_cannot_be_produced_to_is_refused_with_the_reason(tmp_path: P
             await socket.say(message("x" * 1001))
             answer = await hearing
             assert (answer["result"], "maxMessageSize" in answer["errorMsg"]) == ("send-error:8", True)
-            answer = await socket.ask(message(properties={str(number): "" for number in range(5000)}))
+            answer = await socket.ask(message(properties={str(number): "" for number in range(4000)}))
             assert (answer["result"], "elements" in answer["errorMsg"]) == ("send-error:8", True)
+            answer = await socket.ask(message(properties={str(number): "" for number in range(5000)}))
+            assert (answer["result"], "at most 4096" in answer["errorMsg"]) == ("send-error:7", True)
             assert place(await socket.ask(message("x" * 1000))).entryId == 0
 
 
@@ -237,3 +240,38 @@ async def test_a_client_that_encrypts_says_how(tmp_path: Path) -> None:
 async def test_a_topic_that_is_not_persistent_takes_messages_too(tmp_path: Path) -> None:
     async with sockets(tmp_path) as scene, scene.open("producer/non-persistent/public/default/np") as socket:
         assert (await socket.ask(message()))["result"] == "ok"
+
+
+async def test_everything_that_is_sent_without_waiting_is_stored_and_answered(tmp_path: Path) -> None:
+    """Ten times as many messages as may wait to be stored: the socket is read as fast as they are stored."""
+    async with (
+        sockets(tmp_path, maxPendingPublishRequestsPerConnection="100", maxMessagePublishBufferSizeInMB="1") as scene,
+        scene.open(PRODUCER) as one,
+        scene.open(PRODUCER) as other,
+    ):
+        big = "x" * 20_000
+
+        async def send(socket: Socket) -> None:
+            for number in range(1_000):
+                await socket.say(message(big, context=str(number)))
+
+        async def hear(socket: Socket) -> list[str]:
+            return [(await socket.heard())["context"] for _ in range(1_000)]
+
+        *_, first, second = await asyncio.gather(send(one), send(other), hear(one), hear(other))
+        assert first == second == [str(number) for number in range(1_000)]
+        stats = await scene.web.json("/admin/v2/persistent/public/default/ws/stats")
+        assert stats["msgInCounter"] == 2_000
+
+
+async def test_new_partitions_are_produced_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_session, "PARTITIONS_SECONDS", 0.0)
+    async with sockets(tmp_path) as scene:
+        await admin(scene, "PUT", "ws/partitions", "1")
+        async with scene.open(f"{PRODUCER}?messageRoutingMode=RoundRobinPartition") as socket:
+            assert place(await socket.ask(message())).partition == 0
+            await admin(scene, "POST", "ws/partitions", "3")
+            seen: set[int] = set()
+            async with asyncio.timeout(20):
+                while len(seen) < 3:
+                    seen.add(place(await socket.ask(message())).partition)
