@@ -46,8 +46,8 @@ OUTPUT_MAX_BYTES = 128 << 20
 """A peer is cut off when this much output waits for it. Output exceeds the high-water mark only by messages that a
 dispatcher had read before."""
 
-TEXTS_A_STEP = 100
-"""How many texts of one read are handled before other clients have a turn."""
+TEXTS_A_STEP, CHARACTERS_A_STEP = 100, 65_536
+"""After so many texts, or texts of so many characters, other clients have a turn."""
 
 CLOSE_SECONDS = 5.0
 """How long a socket that was closed from this side may take to answer before its connection is cut off."""
@@ -296,7 +296,7 @@ class WebSocketClient:
         self._schedule()
 
     async def _read(self, socket: web.WebSocketResponse) -> None:
-        texts = 0
+        texts = characters = 0
         while self.is_open:
             if self._throttles:
                 self._may_read = self._loop.create_future()
@@ -307,7 +307,9 @@ class WebSocketClient:
                 if self.is_open:
                     self.session.on_text(message.data)
                 texts += 1
-                if texts % TEXTS_A_STEP == 0:
+                characters += len(message.data)
+                if texts >= TEXTS_A_STEP or characters >= CHARACTERS_A_STEP:
+                    texts = characters = 0
                     await asyncio.sleep(0)
             elif message.type is WSMsgType.BINARY:
                 self.close("binary messages are not taken: send JSON as text", UNSUPPORTED_DATA)
