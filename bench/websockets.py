@@ -27,10 +27,11 @@ def websockets(product: Product, sizes: Sizes) -> Figures:
     runs = sizes.runs + int(product.is_peer)
     with new_server(product) as server:
         server.start()
-        subscribe(server, "sockets", "bench")
-        published = [one_socket(server, "publish", f"producer/{FOLDER}/sockets", sizes) for _ in range(runs)]
-        consumer = f"consumer/{FOLDER}/sockets/bench"
-        consumed = [one_socket(server, "consume", consumer, sizes) for _ in range(runs)]
+        published, consumed = [], []
+        for topic in (f"sockets-{number}" for number in range(runs)):
+            subscribe(server, topic, "bench")
+            published.append(one_socket(server, "publish", f"producer/{FOLDER}/{topic}", sizes))
+            consumed.append(one_socket(server, "consume", f"consumer/{FOLDER}/{topic}/bench", sizes))
         figures["ws_publish_rate"] = median_of(published[-sizes.runs :], rate)
         figures["ws_publish_cpu"] = median_of(published[-sizes.runs :], cost)
         figures["ws_consume_rate"] = median_of(consumed[-sizes.runs :], rate)

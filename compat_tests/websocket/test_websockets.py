@@ -100,6 +100,20 @@ def test_batches_and_compression_are_chosen_by_the_query(
     assert got == [b"text " if index % 2 else b"" for index in range(50)]
 
 
+def test_a_message_of_a_batch_has_one_id_for_everybody(server: Server, place: str, is_peer: bool) -> None:
+    if is_peer:
+        pytest.skip("Apache's answers have 0 for the size of the batch")
+    with (
+        Socket(server, f"producer/{place}?batchingEnabled=true&batchingMaxMessages=3") as producer,
+        Socket(server, f"consumer/{place}/sub") as consumer,
+    ):
+        for _ in range(6):
+            producer.say({"payload": "eA=="})
+        answered = [producer.hear()["messageId"] for _ in range(6)]
+        assert [consumer.hear()["messageId"] for _ in range(6)] == answered
+        assert len(set(answered)) == 6
+
+
 def test_a_batch_of_one_message_is_stored_like_any_single_message(
     server: Server, client: pulsar.Client, topic: str, place: str
 ) -> None:
@@ -205,6 +219,17 @@ def test_a_reader_begins_where_it_is_told_and_waits_for_acknowledgements(server:
         assert reader.hears_nothing()
         (new,) = filled(server, place, 1)
         assert reader.hear()["messageId"] == new
+
+
+def test_a_pattern_finds_a_topic_and_all_its_partitions(server: Server, place: str) -> None:
+    short = place.rpartition("/")[2]
+    Admin(server).put(f"persistent/public/default/{short}-p/partitions", 3)
+    pattern = f"persistent://public/default/{short}-.*"
+    with Socket(server, f"producer/{FOLDER}/{short}-p?messageRoutingMode=RoundRobinPartition") as producer:
+        ids = [producer.publish(b"%d" % index) for index in range(9)]
+        assert len(set(ids)) == 9
+        with Socket(server, f"/ws/v3/consumer/sub?topicsPattern={pattern}&{FROM_START}") as consumer:
+            assert sorted(consumer.take() for _ in range(9)) == [b"%d" % index for index in range(9)]
 
 
 def test_one_socket_consumes_several_topics_and_all_partitions(server: Server, place: str) -> None:
