@@ -2,6 +2,7 @@
 
 import urllib.error
 import urllib.request
+import uuid
 from base64 import b64decode
 
 import pulsar
@@ -221,8 +222,8 @@ def test_a_reader_begins_where_it_is_told_and_waits_for_acknowledgements(server:
         assert reader.hear()["messageId"] == new
 
 
-def test_a_pattern_finds_a_topic_and_all_its_partitions(server: Server, place: str) -> None:
-    short = place.rpartition("/")[2]
+def test_a_pattern_finds_a_topic_and_all_its_partitions(server: Server) -> None:
+    short = f"ws-{uuid.uuid4().hex[:8]}"  # a pattern may have 50 characters (subscriptionPatternMaxLength)
     Admin(server).put(f"persistent/public/default/{short}-p/partitions", 3)
     pattern = f"persistent://public/default/{short}-.*"
     with Socket(server, f"producer/{FOLDER}/{short}-p?messageRoutingMode=RoundRobinPartition") as producer:
