@@ -136,7 +136,7 @@ def error_text(code: SocketError, text: str, context: str | None) -> bytes:
 
 def consumer_text(
     message_id: str,
-    payload: bytes,
+    payload: bytes | str,
     properties: Mapping[str, str],
     publish_time_ms: int,
     redelivery_count: int,
@@ -144,10 +144,10 @@ def consumer_text(
     key: str | None = None,
     encryption_context: Mapping[str, object] | None = None,
 ) -> bytes:
-    """Returns a message as a consumer or reader gets it."""
+    """Returns a message as a consumer or reader gets it. A payload that is a text is in base64 already."""
     message: dict[str, object] = {
         "messageId": message_id,
-        "payload": b64encode(payload).decode(),
+        "payload": payload if isinstance(payload, str) else b64encode(payload).decode(),
         "properties": properties,
         "publishTime": time_text(publish_time_ms),
         "redeliveryCount": redelivery_count,

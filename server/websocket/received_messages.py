@@ -28,6 +28,9 @@ INLINE_BYTES_MAX = 64 << 10
 BATCH_MESSAGES_MAX = 1 << 16
 """A batch that claims more messages counts as damaged."""
 
+ENCODED_A_STEP = 3 * 85 << 10
+"""Bytes that are encoded in one go: a multiple of 3, so that only the last part is padded."""
+
 MESSAGES_A_STEP = 128
 """How many messages of a batch are unpacked before other tasks of the loop may run."""
 
@@ -60,6 +63,8 @@ class ReceivedMessage(NamedTuple):
     """What the message says about itself: within a batch that is its SingleMessageMetadata."""
     value: bytes
     encryption_context: Mapping[str, object] | None = None
+    encoded: str = ""
+    """The value in base64, where that was made before because it takes long."""
 
     @property
     def messages_of_entry(self) -> int:
@@ -71,7 +76,7 @@ class ReceivedMessage(NamedTuple):
     @property
     def size(self) -> int:
         """About how many bytes it holds."""
-        return len(self.value) + 500
+        return len(self.value) + len(self.encoded) + 500
 
     def message_id(self, partition: int) -> str:
         index = self.place if self.batch_size else -1
@@ -82,7 +87,7 @@ class ReceivedMessage(NamedTuple):
         own = self.own
         return consumer_text(
             self.message_id(partition),
-            self.value,
+            self.encoded or self.value,
             {shown(pair.key): shown(pair.value) for pair in own.properties},
             self.metadata.publish_time,
             self.entry.redelivery_count,
@@ -110,7 +115,7 @@ def open_now(entry: StoredEntry, action: CryptoFailureAction) -> OpenedEntry | N
         metadata = parse_metadata(entry.payload)
         if metadata.encryption_keys:
             return _encrypted(entry, metadata, action)
-        if metadata.num_messages_in_batch > MESSAGES_A_STEP:
+        if metadata.num_messages_in_batch > MESSAGES_A_STEP or len(entry.payload) > ENCODED_A_STEP:
             return None
         packed = body(entry.payload)
         if metadata.compression != pb.NONE:
@@ -149,7 +154,8 @@ def _messages(entry: StoredEntry, metadata: pb.MessageMetadata, plain: bytes) ->
     """Separates the messages of a decompressed body. Raises MalformedFrame."""
     empty = entry._replace(payload=b"")
     if not metadata.HasField("num_messages_in_batch"):
-        return OpenedEntry((ReceivedMessage(empty, 0, 0, metadata, metadata, plain),), 1)
+        encoded = yield from _encoded(plain)
+        return OpenedEntry((ReceivedMessage(empty, 0, 0, metadata, metadata, plain, None, encoded),), 1)
     size = metadata.num_messages_in_batch
     if not 0 < size <= BATCH_MESSAGES_MAX:
         raise MalformedFrame(f"a batch of {size} messages")
@@ -157,10 +163,23 @@ def _messages(entry: StoredEntry, metadata: pb.MessageMetadata, plain: bytes) ->
     messages = []
     for index, (single, value) in enumerate(walk_batch(plain, size)):
         if wanted >> index & 1 and not single.compacted_out:
-            messages.append(ReceivedMessage(empty, index, size, metadata, single, value))
+            encoded = yield from _encoded(value)
+            messages.append(ReceivedMessage(empty, index, size, metadata, single, value, None, encoded))
         if index % MESSAGES_A_STEP == MESSAGES_A_STEP - 1:
             yield
     return OpenedEntry(messages, size)
+
+
+def _encoded(value: bytes) -> Steps[str]:
+    """Returns a large value in base64, and an empty text for a small one, which is encoded when it is sent. The encoder
+    keeps the interpreter to itself, so a thread would not help."""
+    if len(value) <= ENCODED_A_STEP:
+        return ""
+    parts = []
+    for start in range(0, len(value), ENCODED_A_STEP):
+        parts.append(b64encode(value[start : start + ENCODED_A_STEP]))
+        yield
+    return b"".join(parts).decode()
 
 
 def _encrypted(entry: StoredEntry, metadata: pb.MessageMetadata, action: CryptoFailureAction) -> OpenedEntry:

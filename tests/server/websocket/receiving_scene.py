@@ -103,7 +103,7 @@ class Receiving:
         self, values: Iterable[bytes], topic: str = TOPIC, compression: pb.CompressionType.ValueType = pb.NONE
     ) -> None:
         """Publishes a batch."""
-        messages = [(pb.SingleMessageMetadata(partition_key=f"key {value!r}"), value) for value in values]
+        messages = [(pb.SingleMessageMetadata(partition_key=f"key {value[:10]!r}"), value) for value in values]
         plain = build_batch(messages)
         metadata = _metadata(num_messages_in_batch=len(messages), compression=compression, uncompressed_size=len(plain))
         await self.store([build_payload(metadata, compress(compression, plain))], topic)

@@ -1,6 +1,7 @@
 """A consumer's WebSocket gets messages, and what it answers is done."""
 
 import asyncio
+import random
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,17 @@ async def test_a_batch_is_acknowledged_with_its_last_message_and_not_before(tmp_
             again = await socket.heard()  # a and c are not delivered again
             assert (again["messageId"], again["redeliveryCount"]) == (b["messageId"], 1)
             await socket.ack(again)
+            await scene.until_backlog(0)
+
+
+@pytest.mark.parametrize("size", [261_119, 261_120, 261_121, 5_000_000])
+async def test_a_large_message_arrives_whole(tmp_path: Path, size: int) -> None:
+    async with receiving(tmp_path) as scene:
+        value = random.Random(size).randbytes(size)
+        await scene.publish([value])
+        await scene.publish_batch([value[: size // 2], b"small", value[size // 2 :]], compression=pb.LZ4)
+        async with scene.open(f"{CONSUMER}/sub?{EARLIEST}") as socket:
+            assert await socket.values(4, acks=True) == [value, value[: size // 2], b"small", value[size // 2 :]]
             await scene.until_backlog(0)
 
 
