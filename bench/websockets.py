@@ -66,9 +66,9 @@ def beside_binary_clients(server: Server, sizes: Sizes, runs: int) -> Figures:
     """The rate of raw publishing over the binary port, without sockets beside it and with them."""
     quiet, beside = [], []
     for _ in range(runs):
-        quiet.append(publish(server, "binary", sizes.websocket))
+        quiet.append(publish(server, "binary", sizes.unbatched))
         with many_sockets(server, "busy", [f"producer/{FOLDER}/busy"], BUSY_SOCKETS):
-            beside.append(publish(server, "binary", sizes.websocket))
+            beside.append(publish(server, "binary", sizes.unbatched))
     before, busy = (statistics.median(map(rate, outcomes[-sizes.runs :])) for outcomes in (quiet, beside))
     return {"ws_quiet_binary_rate": before, "ws_busy_binary_rate": busy, "ws_busy_ratio": busy / before}
 
