@@ -7,7 +7,8 @@ STAMP := $(VENV)/.installed
 CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 SPARK := tests/spark compat_tests/spark
-CLIENTS := compat_tests/go compat_tests/node compat_tests/rust compat_tests/java/test_versions.py compat_tests/websocket/test_other_clients.py
+CLIENTS := compat_tests/go compat_tests/node compat_tests/rust compat_tests/java/test_versions.py \
+	compat_tests/websocket/test_java_tools.py compat_tests/websocket/test_other_clients.py
 BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
