@@ -36,7 +36,7 @@ def started(
     configuration = folder / "client.conf"
     configuration.touch()
     command = [*java, "-cp", jars, program, str(configuration), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def said(process: "subprocess.Popen[str]") -> str:
