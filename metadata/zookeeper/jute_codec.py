@@ -317,8 +317,8 @@ def _multi_result(reply: Any) -> Any:
 
 
 def parse_children(payload: bytes) -> Iterator[list[str]]:
-    """Gives the names in the order of the reply, in lists of at most CHILDREN_AT_ONCE, so that the caller can let other
-    tasks run in between."""
+    """Yields the names in the order of the reply, in lists of at most CHILDREN_AT_ONCE names, so that the caller can
+    let other tasks run in between."""
     (left,) = _INT.unpack_from(payload)
     offset = _INT.size
     while left > 0:

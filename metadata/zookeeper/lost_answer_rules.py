@@ -1,7 +1,7 @@
 """Decides the outcome of a write whose answer was lost, from records that are read afterwards; without I/O.
 
-When is that known? The reading follows a `sync` on a later link of the session. By then the write has happened, or it
-never will: a server refuses what an older link of the session still brings (SessionMovedException).
+The caller reads the records after a `sync` on a later link of the session. By then the write has happened, or it never
+will: a server refuses requests that still arrive on an older link of the session (SessionMovedException).
 
 Was the record changed since? Its zxids say whether it was changed after the last answer that came on the lost link
 (`bound`). Every write whose answer was lost is later than that.

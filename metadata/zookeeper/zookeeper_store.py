@@ -55,7 +55,8 @@ from magnetar.metadata.zookeeper.session_rules import Notification
 log = logging.getLogger(__name__)
 
 PARENT_ROUNDS_MAX = 10
-"""Rounds of one create with parents that may fail because other clients make or delete a parent; then it is refused."""
+"""How many times the store tries to create a record with its parents while other clients make or delete a parent. After
+that it refuses the request."""
 
 SessionCallback = Callable[[SessionEvent], None]
 

@@ -1,4 +1,4 @@
-"""One broker as every port of it sees it: its topics, its name and addresses, who may do what, whether it can write."""
+"""One broker, as its ports see it: its topics, name, addresses and permissions, and whether it can write."""
 
 import asyncio
 import time

@@ -19,7 +19,8 @@ TLS_SHUTDOWN_SECONDS_MAX = 1.0
 
 
 class PortListener(ABC):
-    """Its owner calls `start` once for each port, then `close` of the subclass once."""
+    """The base of all listeners. A listener's owner calls `start` once for each port, then `close` of the subclass
+    once."""
 
     def __init__(self, backlog: int) -> None:
         """The kernel holds `backlog` connections that were not accepted yet, and refuses further ones."""

@@ -25,7 +25,8 @@ CLOSE_SECONDS = 1.0
 
 
 class BrokerListener(PortListener):
-    """Its owner calls `start` once for each port, in the clear and with TLS, then `close` once."""
+    """Listens on the ports for Pulsar clients. The listener's owner calls `start` once for each port, in the clear and
+    with TLS, and `close` once at the end."""
 
     def __init__(self, traffic: ClientTraffic, commands: Mapping[int, CommandHandler]) -> None:
         """`commands` is the table of handlers that all connections of this port use."""

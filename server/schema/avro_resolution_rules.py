@@ -111,9 +111,9 @@ class _Resolution:
         return True
 
     def _branch_for(self, writer: AvroSchema, reader: AvroSchema) -> AvroSchema | None:
-        """Returns the branch of the reader's union that reads what `writer`, which is no union, wrote; None when no
-        branch does. A branch of the same type and name comes first, then a record of the same structure, then a type to
-        which the writer's can be promoted."""
+        """Returns the branch of the reader's union that reads data written with `writer`, or None when no branch can.
+        `writer` must not be a union. A branch of the same type and name comes first, then a record of the same
+        structure, then a type to which the writer's can be promoted."""
         of_same_structure: AvroSchema | None = None
         name = self._name_of(writer)
         self.steps.take(len(reader.branches))

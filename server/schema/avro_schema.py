@@ -72,7 +72,7 @@ class AvroSchema:
 
     kind: AvroKind
     name: str
-    """For a primitive its type, for a named type the last part of its full name."""
+    """A primitive's name is its type. A named type's name is the last part of its full name."""
     namespace: str | None = None
     doc: str | None = None
     aliases: tuple[str, ...] = ()
@@ -195,7 +195,7 @@ class _Parser:
         return schema
 
     def _record(self, tree: dict[str, Any], type_name: str, space: str | None, depth: int) -> AvroSchema:
-        """Source: Schema.parse, RecordSchema.setFields."""
+        """Parses the definition of a record. Source: Schema.parse, RecordSchema.setFields."""
         schema = self._define(tree, AvroKind(type_name), space)
         fields = tree.get("fields")
         if not isinstance(fields, list):

@@ -1,4 +1,4 @@
-"""What a broker holds of security: one object that says who a peer is and what it may do.
+"""The security of a broker: one object that says who a peer is and what the peer may do.
 
 A denied request leaves one line in the log that says what was denied to whom. Credentials are never logged.
 """

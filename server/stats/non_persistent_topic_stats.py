@@ -1,8 +1,7 @@
 """What `…/stats` and `…/internalStats` answer for a non-persistent topic.
 
-Field names and their order are Apache's: NonPersistentTopicStatsImpl, as Pulsar 4.0.7 answers it. It has `msgDropRate`
-beside what a persistent topic has.
-"""
+Field names and their order are Apache's: NonPersistentTopicStatsImpl, as Pulsar 4.0.7 answers it. In addition to the
+fields of a persistent topic, the answer has `msgDropRate`."""
 
 from magnetar.server.stats.traffic_stats import (
     NEITHER_FILTERED_NOR_THROTTLED,

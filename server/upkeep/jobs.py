@@ -143,8 +143,8 @@ def check_quotas(topic: Topic, now_ms: int) -> Awaitable[None] | None:
 
 
 async def _check_quotas(topic: Topic, now_ms: int) -> None:
-    """When the topic is over a quota, closes its producers, and `topic.quota` refuses new ones; or cuts the backlog, if
-    that is the quota's action."""
+    """Enforces the backlog quotas of a topic. When the topic exceeds a quota, this cuts the backlog if that is the
+    quota's action. Otherwise it closes the topic's producers, and `topic.quota` refuses new ones."""
     quotas = topic.policies.backlog_quotas
     age_s = 0.0
     if quotas.message_age.limit > 0:

@@ -55,8 +55,8 @@ _DEMANDS: dict[Scope, Callable[[Need], Demand]] = {
 
 
 def demand_of(need: Need) -> Demand:
-    """Returns what the authorizer has to be asked for a route. Raises KeyError for an operation that Java's enums do
-    not have."""
+    """Returns the demand that the authorizer checks for a route with this need. Raises KeyError when Java's enums do
+    not have the operation that the need names."""
     return _DEMANDS[need.scope](need)
 
 

@@ -39,7 +39,7 @@ NOT_LOADED = (
 
 
 class WebListener(PortListener):
-    """Listens on the web ports. Its owner calls `start` once for each port, and `close` once."""
+    """Listens on the web ports. The listener's owner calls `start` once for each port, and `close` once."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class WebListener(PortListener):
 
     @property
     def waiting(self) -> int:
-        """How many connections wait for the import."""
+        """How many connections wait until aiohttp is imported."""
         return len(self._doors)
 
     def _accept(self) -> asyncio.Protocol:

@@ -13,7 +13,8 @@ from magnetar.spark.jobs.job_outcome import JobFailed
 AVAILABLE_NOW = "available-now"
 INTERVAL = re.compile(r"(interval\s+)?(\d+\s*(millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE)
 WITHOUT_CONNECTOR = ("replay", "audit")
-"""Jobs that ask brokers and the admin interface for what no connector gives: `--source connector` is refused."""
+"""These jobs refuse `--source connector`, because they need answers of brokers and of the admin API that no connector
+provides."""
 AUTH_OPTIONS = {
     "auth_params": "pulsar.client.authParams",
     "tls_trust_certs": "pulsar.client.tlsTrustCertsFilePath",

@@ -19,8 +19,8 @@ from magnetar.spark.jobs.published_connector import check_versions, end_java
 from magnetar.spark.source.checkpoint import Checkpoint
 
 AVAILABLE_NOW_SETTING = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
-"""Without this setting an available-now run over a source in Python is a single batch in Spark 4.1. After a kill that
-would be the batch that was under way, and nothing behind it."""
+"""Without this setting an available-now run over a source in Python is a single batch in Spark 4.1. If the job was
+killed, that single batch would repeat the interrupted one and read nothing after it."""
 CONNECTOR_SETTING = "spark.magnetar.connector"
 """Marks a session in which a job reads through the published connector; `leave` looks for it."""
 

@@ -31,8 +31,8 @@ _RELEASED_AT_ONCE = 1024
 
 
 class FlushJob:
-    """What one checkpoint writes; kept until it has succeeded. Once `placed` is set, its entries are durable in the
-    log, and only the later steps are tried again."""
+    """The data that one checkpoint writes. The job is kept until the checkpoint has succeeded. Once `placed` is set,
+    the entries are durable in the entry log, and a retry repeats only the later steps."""
 
     __slots__ = ("half", "index_failed", "mark", "placed", "states")
 

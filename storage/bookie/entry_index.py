@@ -151,8 +151,9 @@ class EntryIndex:
     def apply(
         self, placed: Iterable[tuple[int, list[PlacedBlock]]], states: Iterable[tuple[int, bytes]], ids_of: IdsOf
     ) -> None:
-        """Adds new blocks, which ascend in each ledger, and ledgers' states, durably. After a failure the call may be
-        repeated. `ids_of` returns the ids in the blocks of older runs that a new block cuts."""
+        """Stores new blocks and the states of ledgers durably. The blocks of each ledger must be in ascending order.
+        After a failure the caller may repeat the call. When a new block cuts an older run, `ids_of` returns the entry
+        ids in the block of that run."""
         batch = WriteBatch(raw_mode=True)
         for ledger_id, blocks in placed:
             last = self.last_run(ledger_id)
@@ -177,7 +178,8 @@ class EntryIndex:
             batch.put(_run_key(ledger_id, run.first), _run_value(run))
 
     def points_to(self, ledger_id: int, block: IndexRun) -> bool:
-        """Returns whether any run points to the block, so that some of its entries are the ones that count."""
+        """Returns whether any run points to the block. If so, readers still get some of their entries from this
+        block."""
         return any(run.is_of(block) for run in self.overlapping(ledger_id, block.first, block.last))
 
     def move_blocks(self, moves: Iterable[tuple[int, IndexRun, IndexRun]]) -> None:

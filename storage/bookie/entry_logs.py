@@ -49,8 +49,8 @@ class EntryLogs:
         return self._next_id
 
     def begin_at(self, next_id: int) -> None:
-        """From now on gives new logs no id below `next_id`, even if no file has that id: a lost file may be put
-        back."""
+        """Makes `next_id` the lowest id that a new log may get. Lower ids stay unused even when no file has them,
+        because an operator may put a lost file back."""
         self._next_id = max(self._next_id, next_id)
 
     def ids(self) -> list[int]:

@@ -25,7 +25,7 @@ from magnetar.storage.bookie.journal_replay import journal_path
 from magnetar.storage.bookie.last_mark import LastMarkFile
 
 OnProgress = Callable[[int, int], None]
-"""Called with (how many files are done, how many there are)."""
+"""The check calls this function with the number of files that it has checked and the number of all files."""
 
 
 class LostEntries(NamedTuple):

@@ -41,7 +41,8 @@ class BookieLedgerState:
         self.master_key = master_key
         """None when the key was lost with a part of the journal and no client has brought it again."""
         self.fenced = fenced
-        """Whether all adds but recovery's are refused. True from the moment of the fence request on, and for ever."""
+        """Whether the bookie refuses all adds except those of recovery. A fence request sets it, and nothing resets
+        it."""
         self.fence_durable = fenced
         """Whether the fence's record is durable, so that fence requests may be answered. It stays False when the write
         of the record failed; the next request tries again."""

@@ -62,7 +62,8 @@ def with_ensemble(metadata: LedgerMetadata, first: int, members: Sequence[str]) 
 def writer_ensemble(
     metadata: LedgerMetadata, first: int, change: Callable[[Members], Members]
 ) -> LedgerMetadata | None:
-    """The writer's ensemble change. `change` maps the members of the last fragment to the new ones.
+    """Returns the metadata after the writer has replaced bookies, or None when nothing changes. `change` maps the
+    members of the last fragment to the new members.
 
     Raises LedgerClosed or LedgerFenced when recovery has taken over the ledger, and the errors of `change`.
     """

@@ -45,7 +45,7 @@ class DigestMismatch(BookieFault, code=-5, retriable=True):
 
 
 class NotEnoughBookies(LedgerError, code=-6, retriable=True):
-    """Fewer writable bookies than an ensemble, or the replacement of a failed one, needs."""
+    """There are too few writable bookies to make an ensemble or to replace a failed bookie."""
 
 
 class NoSuchLedgerOnBookie(BookieFault, code=-7):

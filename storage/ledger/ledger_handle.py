@@ -196,9 +196,8 @@ class WriteHandle:
     async def tell_lac(self) -> None:
         """Writes the LAC to the bookies of its entry (explicit LAC), so that readers that follow the ledger see the
         last entries before another one is added. Returns at once when an entry has carried this LAC already, or when
-        the handle has ended. Raises IllegalOperation when the bookies do not speak protocol v3, otherwise the
-        LedgerError of one of the bookies because of which the ack quorum was not reached.
-        """
+        the handle has ended. Raises IllegalOperation when the bookies do not speak protocol v3, otherwise the error of
+        one of the failed bookies (a LedgerError) when too few bookies answered for an ack quorum."""
         lac = self.last_add_confirmed
         if not self.is_open or lac <= self._lac_told:
             return

@@ -21,7 +21,8 @@ from magnetar.storage.ledger.quorum_rules import write_set
 
 
 class ReplicaStanding(IntEnum):
-    """How likely a bookie is to answer a read well. The lower, the sooner it is asked (reorderReadSequenceEnabled)."""
+    """How likely a bookie is to answer a read with the entry. A read asks bookies with a lower value first
+    (reorderReadSequenceEnabled)."""
 
     AVAILABLE = 0
     READ_ONLY = 1

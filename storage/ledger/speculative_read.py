@@ -1,4 +1,5 @@
-"""Speculative reads: sources are asked one after the other, and the next one early when those asked stay silent.
+"""Speculative reads: a read asks one source after the other. When the sources that it has asked stay silent, it asks
+the next one before they fail.
 
 With a patience of 2 s and three replicas, of which the second one answers:
 

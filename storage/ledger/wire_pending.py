@@ -33,7 +33,7 @@ class PendingAdds:
         """Bytes of the entries."""
         self.deadline = deadline
         self.txn_id = txn_id
-        """In v3 the txnId of the first entry; the other entries have the following ones."""
+        """The txnId of the first entry in protocol v3. The other entries have the consecutive txnIds after it."""
         self.left = len(ids)
         self._next = 0
         self._missing: set[int] | None = None

@@ -19,7 +19,7 @@ class EntryRun:
 
     @property
     def end_entry_id(self) -> int:
-        """Where the next read goes on: one after the last entry."""
+        """The entry id at which the next read begins: one after the last entry."""
         return self.first_entry_id + len(self.entries)
 
     def __repr__(self) -> str:

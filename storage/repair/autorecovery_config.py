@@ -1,5 +1,5 @@
-"""The settings of auto-recovery. Their names are the keys of Apache's `bk_server.conf` in snake_case, with the units of
-those."""
+"""The settings of auto-recovery. Each name is the snake_case form of a key in Apache's `bk_server.conf` and has the
+unit of that key."""
 
 from dataclasses import dataclass
 

@@ -31,7 +31,7 @@ from pulsar_proto.wire.bookie_wire import AddFlags
 log = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX = 1 << 20
-"""How many bytes of entries are held at once for one fragment; a single larger entry goes alone."""
+"""How many bytes of entries the replicator holds at once for one fragment. It copies a larger entry by itself."""
 
 _RECOVERY_ADD = int(AddFlags.RECOVERY_ADD)
 

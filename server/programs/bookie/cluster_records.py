@@ -12,7 +12,7 @@ from magnetar.storage.bookie.cookie_rules import check_cookies
 
 
 class ClusterError(Exception):
-    """The metadata is not that of a BookKeeper cluster, or of one that this bookie cannot be a member of."""
+    """The metadata store holds no BookKeeper cluster, or it holds one that this bookie cannot join."""
 
 
 async def instance_id(store: MetadataStore, uri: ServiceUri) -> str:

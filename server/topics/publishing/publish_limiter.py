@@ -29,8 +29,8 @@ class PublishLimiter:
         self._timer: asyncio.TimerHandle | None = None
 
     def wait_seconds(self) -> float:
-        """Returns how long nobody should publish, or 0 while the rate is kept. For publishers that can be asked to wait
-        before they publish."""
+        """Returns how many seconds a publisher should wait before it publishes, or 0 while the rate is not exceeded.
+        HTTP publishers use it, because the limiter cannot stop reading their messages."""
         return self._wait_seconds(self._loop.time())
 
     def took(self, cnx: ClientConnection, messages: int, size_bytes: int) -> None:

@@ -23,7 +23,8 @@ COUNTED = "topic string, entries bigint, messages bigint, bytes bigint"
 
 @dataclass(frozen=True, slots=True)
 class TopicCount:
-    """What one partition or non-partitioned topic holds. `bytes` counts the values as producers gave them."""
+    """The numbers of entries and messages in one partition or non-partitioned topic. `bytes` is the size of the
+    messages' values before compression."""
 
     entries: int
     messages: int

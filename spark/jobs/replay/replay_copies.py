@@ -66,7 +66,7 @@ class CopyWriter:
     per_second: int
     transforms_value: bool
     dry: bool
-    """Whether everything is done but sending."""
+    """Whether the job does everything except sending the copies."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Takes the columns `target`, `source`, `id`, `key`, `ordering`, `time` (ms), `properties`, `value`, `version`,

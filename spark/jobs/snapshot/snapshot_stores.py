@@ -40,10 +40,11 @@ class Snapshot(Protocol):
         """Returns the keys whose delete is done, in the columns REMEMBERED; None when there is no table yet."""
 
     def apply(self, changes: DataFrame) -> None:
-        """Applies changes of different keys, each of which is younger than what the table knows of its key."""
+        """Applies changes, at most one for each key. Each must be younger than the change of that key that the table
+        holds."""
 
     def forget(self, hours: float) -> None:
-        """Removes deleted keys, and versions of the table, that are older than so many hours."""
+        """Removes deleted keys and versions of the table that are older than `hours`."""
 
 
 def open_snapshot(spark: SparkSession, kind: str, path: str, name: str, *, staging: Path) -> Snapshot:
@@ -137,7 +138,7 @@ class ParquetVersions:
             shutil.rmtree(folder, ignore_errors=True)
 
     def forget(self, hours: float) -> None:
-        """Removes deleted keys only: of versions the newest three are kept, whatever their age."""
+        """Removes only deleted keys. The store keeps the newest three versions of the table, whatever their age."""
         live, deleted = self.live(), self.deleted()
         if live is not None and deleted is not None:
             self._write(live, deleted.where(F.col("__publishTime") >= F.lit(oldest(hours))))

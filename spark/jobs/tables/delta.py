@@ -18,7 +18,7 @@ class DeltaTable:
     """A Delta table; see `Table` for what the methods do."""
 
     def __init__(self, path: str, *, by: str, staging: Path) -> None:
-        """Raises JobFailed when the table is partitioned otherwise."""
+        """Raises JobFailed when the table exists and is not partitioned by `by`."""
         self._path = path
         self._by = by
         self._staging = staging

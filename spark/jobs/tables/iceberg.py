@@ -39,7 +39,7 @@ class IcebergTable:
     """An Iceberg table; see `Table` for what the methods do."""
 
     def __init__(self, folder: Path, name: str, *, by: str, staging: Path) -> None:
-        """Raises JobFailed when the table is partitioned otherwise."""
+        """Raises JobFailed when the name has no namespace, or a table with data is not partitioned by `by`."""
         if "." not in name:
             raise JobFailed(f"--table {name}: expected NAMESPACE.NAME")
         self._catalog = open_catalog(folder)

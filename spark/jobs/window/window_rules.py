@@ -139,7 +139,8 @@ def _value(value: Column, kind: DataType, part: str, column: str) -> Column:
 
 
 def shown(ms: int | None) -> str | None:
-    """Returns a time for people to read. One in a year that Python's calendar does not have stays in milliseconds."""
+    """Returns a time as text for people. A time in a year that Python's calendar does not have is shown in
+    milliseconds."""
     if ms is None:
         return None
     try:

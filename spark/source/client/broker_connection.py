@@ -72,7 +72,8 @@ class ClientLogin:
 
 
 class BrokerConnection:
-    """Is connected and logged in when it is constructed. Several threads must not use it."""
+    """One blocking connection to a broker. The constructor connects and logs in. Only one thread may use a
+    connection."""
 
     def __init__(self, url: str, login: ClientLogin, proxy_to: str | None = None) -> None:
         """Connects to `url`, pulsar://host:port or pulsar+ssl://…; `proxy_to` is the address of the broker when that is

@@ -67,8 +67,8 @@ def _fixed(dtype: str, arrow: pa.DataType) -> Decoder:
 
 
 def _scaled(multiply: int, divide: int, arrow: pa.DataType, storage: pa.DataType) -> Decoder:
-    """Decodes a long that is an Arrow time after it is multiplied and divided. A value that is too large for that is
-    bad."""
+    """Returns a decoder of longs, which makes Arrow times of them by multiplying and dividing. It reports a value that
+    does not fit into the Arrow type as bad."""
     most = min((2 ** (storage.bit_width - 1) - 1) * divide, 2**63 - 1) // multiply
 
     def decode(values: Values) -> tuple[pa.Array, Bad]:

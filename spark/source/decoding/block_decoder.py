@@ -42,8 +42,8 @@ class _BlockMessages:
     stops: Ints
     heads: Scan
     fields: dict[str, int]
-    """Field names with the numbers by which `heads` has them: those of MessageMetadata, or of SingleMessageMetadata for
-    messages of batches."""
+    """The protobuf field numbers by field name; `heads` uses the same numbers. They are the numbers of MessageMetadata,
+    or of SingleMessageMetadata for messages in batches."""
 
     def pick(self, kept: Ints) -> "_BlockMessages":
         index = None if self.index is None else self.index[kept]

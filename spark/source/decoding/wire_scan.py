@@ -58,7 +58,7 @@ class Buffer:
         self.words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
         """The eight bytes from each place on, as one number."""
         self.big_words = np.ndarray((len(padded) - 3,), ">u4", padded, strides=(1,))
-        """The four bytes from each place on, as Pulsar writes sizes."""
+        """For each offset, the four bytes that begin there as a big-endian number, which is how Pulsar writes sizes."""
 
     def sizes_at(self, places: Ints) -> Ints:
         return self.big_words[places].astype(np.int64)
