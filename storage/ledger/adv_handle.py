@@ -14,8 +14,8 @@ from pulsar_proto.records.ledger_record import LedgerMetadata
 
 
 class WriteAdvHandle:
-    """The handle that `create_ledger_adv` returns. Entries behind a gap stay in memory until it is filled: the caller
-    bounds how many."""
+    """The handle that `create_ledger_adv` returns. Entries behind a gap stay in memory until the gap is filled, so the
+    caller has to limit how many it adds."""
 
     def __init__(self, handle: WriteHandle) -> None:
         self._handle = handle

@@ -17,17 +17,17 @@ class Append:
 
     The acknowledgements are kept in one integer for the whole group, `_mask`: bit i says that the bookie at index i has
     stored all of it. That is right as long as every bookie holds every entry (E = Qw) and answers for whole groups,
-    which is the usual case, and costs one OR for each answer. A striped ledger, or an answer for a part of the group,
-    needs one integer for each entry. Then `_masks` takes over for good, and begins as copies of `_mask`, which is what
-    the answers so far said of each entry:
+    which is the usual case, and each answer costs one OR. A striped ledger, or an answer for a part of the group, needs
+    one integer for each entry. From then on the group uses the list `_masks`. It begins with one copy of `_mask` for
+    each entry, because all earlier answers were for the whole group:
 
         Qa 2, group of 3     _mask     _masks
         index 0: all         0b001     -
         index 2: entry 0               [0b101, 0b001, 0b001]     _short 2: entries 1 and 2 have one answer
         index 1: all                   [0b111, 0b011, 0b011]     _short 0: complete
 
-    `_short` counts the entries below the ack quorum, so that `complete` is a comparison with 0. With `_mask` it is
-    either all entries or none.
+    `_short` counts the entries below the ack quorum, so that `complete` is a comparison with 0. As long as the group
+    has no `_masks`, `_short` is either the number of all entries or 0.
     """
 
     __slots__ = ("_mask", "_masks", "_short", "done", "entries", "error", "first_entry_id", "ids", "length")
@@ -84,7 +84,7 @@ class Append:
 
 
 class Send:
-    """One group on its way to the bookie at one index. The channel calls it with the answer."""
+    """One group on its way to the bookie at one index. The channel calls this object with each answer of the bookie."""
 
     __slots__ = ("append", "entries", "generation", "ids", "index", "left", "refusals", "sink", "tick")
 

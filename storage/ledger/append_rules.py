@@ -14,8 +14,8 @@ How the shell drives it:
 3. `broken` is set: the writer is over. `end(error)` returns the appends to fail.
 4. `must_change` is True: the shell calls `begin_change()`. Then, until `take_failed()` is empty, it writes new metadata
    with the fragment key `last_add_confirmed + 1`, calls `ensemble_changed(members)` and hands out the sends that this
-   returns. At last it calls `resume()`. Nothing is confirmed in between, so the key stays right. A bookie that fails in
-   between makes the loop go round again.
+   returns. At last it calls `resume()`. Nothing is confirmed in between, so the key stays right. When another bookie
+   fails in between, `take_failed()` names it, and the loop goes on.
 5. `tick()` is called at a steady pace while something is unanswered.
 6. `take_refused()` returns the sends that an overloaded bookie did not take. The shell sends each again after a while,
    if it is still `wanted`. Meanwhile it counts as unanswered, so its deadline holds.
@@ -102,8 +102,8 @@ class AppendMachine:
         self._ensemble_size = size
         self._write_quorum = write_quorum
         self._ack_quorum = ack_quorum
-        # With Qa = Qw an entry is confirmed after every bookie answered for it. So a window holds nothing but pending
-        # appends, whose number the caller bounds, and needs no bound of its own.
+        # With Qa = Qw an entry is confirmed only after every bookie of its write set has answered. So a bookie's window
+        # holds nothing but pending appends. The caller limits these, and the window needs no limit of its own.
         self._lagging_bytes_max = lagging_bytes_max if ack_quorum < write_quorum else 0
         self._sink = sink
         self._tick = 0
@@ -126,8 +126,8 @@ class AppendMachine:
     def must_change(self) -> bool:
         """Whether a bookie failed and no change is under way.
 
-        A failure while nothing is pending waits for the next append, as in Apache's client, because the entries that
-        the bookie has not acknowledged are confirmed already.
+        While no append is pending, this is False: the entries that the bookie has not acknowledged are confirmed
+        already, so the failed bookie is replaced at the next append, as in Apache's client.
         """
         return bool(self._failed) and bool(self._pending) and self.phase is Phase.OPEN
 
@@ -150,7 +150,8 @@ class AppendMachine:
         return sends
 
     def answered(self, send: Send, ids: Sequence[int], rc: int) -> bool:
-        """Takes one answer. Returns True when the shell has something to do."""
+        """Takes a bookie's answer to a send: the return code `rc` for the entries `ids`. Returns True when the shell
+        has something to do."""
         if rc and is_overload(rc):
             send.refusals += 1
             self._refused.append((send, ids))

@@ -43,8 +43,8 @@ class Bookies(NamedTuple):
 
 
 def address_in_registration(bookie_id: str, value: bytes) -> Address | None:
-    """Returns the first endpoint for clients. A registration without content, as old bookies make it, leaves the
-    address in the bookie's id. Returns None when there is none."""
+    """Returns the first endpoint for clients. Old bookies write registrations without content; then the address is
+    taken from the bookie's id. Returns None when there is no address."""
     if not value:
         try:
             return address_in_id(bookie_id)

@@ -1,6 +1,7 @@
 """A process's access to a BookKeeper cluster: its records, its bookies, connections to them, and the ledger client.
 
-Used by programs that are neither a bookie nor a broker: auto-recovery, the operator's tools, `magnetar.bookkeeper`.
+Programs that are neither a bookie nor a broker use this module: auto-recovery, the operator's tools,
+`magnetar.bookkeeper`.
 """
 
 from random import Random

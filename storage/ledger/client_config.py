@@ -36,8 +36,8 @@ class LedgerConfig:
 
     min_num_racks_per_write_quorum: int = 2
     enforce_min_num_racks_per_write_quorum: bool = False
-    """What happens when a write quorum cannot span `min_num_racks_per_write_quorum` racks: with True the ledger is
-    refused, with False its bookies are placed as well as possible."""
+    """Whether the client refuses to create a ledger whose write quorums cannot span `min_num_racks_per_write_quorum`
+    racks. With False it spreads the bookies over as many racks as possible."""
 
     lagging_bytes_max: int = 64 * 1024 * 1024
     """With an ack quorum below the write quorum, a bookie that is further behind the last add than this is replaced.

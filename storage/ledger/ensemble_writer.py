@@ -1,8 +1,8 @@
 """The shell around `append_rules.AppendMachine`: sends groups to bookies, changes ensembles, keeps the deadline.
 
-A ledger's writer and recovery both use it; they differ in where they record a changed ensemble (`EnsembleKeeper`). It
-decides nothing by itself. It has one timer, which runs while an answer is awaited, and one task for each ensemble
-change.
+A ledger's writer and recovery both use it; they differ in where they record a changed ensemble (`EnsembleKeeper`). An
+`EnsembleWriter` decides nothing by itself. It has one timer, which runs while an answer is awaited, and one task for
+each ensemble change.
 """
 
 import asyncio

@@ -77,8 +77,8 @@ def writer_ensemble(
 
 
 def writer_closed(metadata: LedgerMetadata, last_entry_id: int, length: int) -> LedgerMetadata | None:
-    """The writer's close. A ledger that is closed already with the same values is success; with other values it raises
-    MetadataVersion.
+    """Returns the metadata after its writer has closed the ledger, or None when the ledger is closed already with the
+    same last entry and length. Raises MetadataVersion when it is closed with other values.
 
     Raises LedgerFenced while another client recovers the ledger. Apache's client lets the writer close it then. Here
     the recoverer decides, so that no client's LAC is ever above the last entry in the metadata (docs/LEDGERS.md,
@@ -97,7 +97,8 @@ def writer_closed(metadata: LedgerMetadata, last_entry_id: int, length: int) -> 
 
 
 def mark_in_recovery(metadata: LedgerMetadata) -> LedgerMetadata | None:
-    """Recovery's first step. Nothing needs to be written when another recovery has begun, or has ended."""
+    """Recovery's first step: returns the metadata with the state IN_RECOVERY, or None when the ledger is in recovery or
+    closed already."""
     if metadata.state is not LedgerState.OPEN:
         return None
     return replace(metadata, state=LedgerState.IN_RECOVERY, ctoken=0)
@@ -110,11 +111,11 @@ def recovered(
     last_entry_id: int,
     length: int,
 ) -> LedgerMetadata | None:
-    """Recovery's last step: writes its ensemble changes and the end of the ledger at once.
+    """Recovery's last step: returns the metadata of the closed ledger, with all ensemble changes that recovery made.
 
-    `begun` is the metadata by which the entries were read, `changes` the ensembles that took the place of its last one.
-    If another recoverer has closed the ledger, its result is adopted and None returned. Raises MetadataVersion when the
-    ledger changed in any other way that matters.
+    `begun` is the metadata by which the entries were read. `changes` holds (first entry id, members) of each ensemble
+    that replaced the last ensemble of `begun`. If another recoverer has closed the ledger, its result stands, and this
+    step returns None. Raises MetadataVersion when the ledger changed in any other way that matters.
     """
     if metadata.state is LedgerState.CLOSED:
         return None

@@ -1,7 +1,7 @@
 """The ledger client: creates, opens, recovers and deletes ledgers.
 
-It hands out a `WriteHandle` or a `ReadHandle` (`ledger_handle`), a `WriteAdvHandle` (`adv_handle`) whose caller chooses
-the entry ids, or a `TailHandle` (`tailing`) that follows a ledger while it is being written.
+`BookKeeper` hands out a `WriteHandle` or a `ReadHandle` (`ledger_handle`), a `WriteAdvHandle` (`adv_handle`) whose
+caller chooses the entry ids, or a `TailHandle` (`tailing`) that follows a ledger while it is being written.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ class BookKeeper:
     ) -> WriteAdvHandle:
         """Creates a ledger whose writer chooses the entry ids and, with `ledger_id`, the ledger's id.
 
-        Raises as `create_ledger`, and LedgerExists for an id that is taken.
+        Raises the errors of `create_ledger`, and LedgerExists when the id is taken.
         """
         sizes = (ensemble_size, write_quorum, ack_quorum)
         ctoken = self._rng.getrandbits(63)

@@ -123,7 +123,7 @@ class LedgerFenced(BookieFault, code=-101):
 
 
 class UnauthorizedAccess(BookieFault, code=-102):
-    """Wrong password (master key)."""
+    """The client gave the wrong password (master key) for the ledger."""
 
 
 class WriteOnReadOnlyBookie(BookieFault, code=-104, retriable=True):
@@ -138,8 +138,8 @@ class DataUnknown(BookieFault, code=-108, retriable=True):
     """The bookie may have lost the entry and cannot tell whether it ever had it (EUNKNOWNLEDGERSTATE)."""
 
 
-# CompletionValue.convertStatus of Apache's client. What is not listed (EIO, EBADREQ, …) becomes
-# ReadFault or WriteFault, by what was asked for.
+# Source: CompletionValue.convertStatus of Apache's client. A code that is not listed (EIO, EBADREQ, …) becomes
+# ReadFault after a read, and WriteFault after an add.
 _CODE_BY_RC = {
     int(BookieRc.ENOLEDGER): NoSuchLedgerOnBookie,
     int(BookieRc.ENOENTRY): NoSuchEntry,

@@ -65,7 +65,8 @@ class StoredEnsembles:
 class WriteHandle:
     """A new ledger, to which only this process appends.
 
-    The caller bounds what is pending, because each append keeps its entries in memory until it is confirmed or failed.
+    Each append keeps its entries in memory until it is confirmed or has failed, so the caller has to limit how many
+    appends are pending.
     """
 
     __slots__ = (

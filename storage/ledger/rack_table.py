@@ -15,8 +15,8 @@ log = logging.getLogger(__name__)
 
 
 class RackTable:
-    """Without a record every bookie stands in the default rack. When the record cannot be read, the last known racks
-    stay."""
+    """The racks of the bookies, as last read from the record. Without a record every bookie stands in the default rack.
+    When the record cannot be read, the last known racks stay."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store

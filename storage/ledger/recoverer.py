@@ -172,8 +172,8 @@ class _CopyForward:
         )
 
     async def run(self) -> tuple[int, int]:
-        """Returns (last entry id, ledger's length up to that entry). The length is 0 when no entry was copied. Raises
-        LedgerError."""
+        """Copies the entries and returns (last entry id, ledger's length up to that entry). The length is 0 when no
+        entry was copied. Raises LedgerError."""
         reads: deque[asyncio.Task[bytes | RecoveryVerdict | None]] = deque()
         next_id, last_damaged = self._lac + 1, -1
         try:

@@ -34,8 +34,8 @@ from magnetar.storage.ledger.read_rules import replica_order, worse
 
 
 class LastConfirmed(NamedTuple):
-    """A LAC, and the `length` in the header that named it: payload bytes up to the entry with that header, which may be
-    a later one. So it is a hint and not the length at the LAC."""
+    """A LAC, and the `length` in the header that named this LAC. The length counts the payload bytes up to the entry
+    with that header. That entry may stand after the LAC, so the length is only a hint."""
 
     entry_id: int
     length: int

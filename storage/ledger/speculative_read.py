@@ -8,8 +8,8 @@ With a patience of 2 s and three replicas, of which the second one answers:
               B──────────────┤ answers: this is returned
                                   C would be asked now
 
-A source that fails is followed by the next one at once, which is no reason to be less patient: the wait grows only when
-nobody answered. The first answer is right, because an entry's bytes never change and were verified.
+When a source fails, the next one is asked at once and the patience stays as it is. The patience grows only when it has
+passed without any answer. The first answer is right, because an entry's bytes never change and were verified.
 
 Source: DefaultSpeculativeRequestExecutionPolicy of BookKeeper's client.
 """
@@ -26,7 +26,7 @@ T = TypeVar("T")
 Question = Callable[[], Coroutine[Any, Any, T]]
 
 BACKOFF = 2
-"""The factor by which the patience grows each time that it was in vain."""
+"""The factor by which the patience grows each time that it has passed without an answer."""
 
 
 async def first_good(questions: Sequence[Question[T]], patience: float) -> T:

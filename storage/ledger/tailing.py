@@ -23,15 +23,15 @@ from magnetar.storage.ledger.replica_reader import ReplicaReader
 from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 
 POLL_SECONDS = 10.0
-"""The longest wait at one bookie. After it the record is read again, and the next bookie is asked."""
+"""The longest wait at one bookie. After that time the ledger's record is read again, and the next bookie is asked."""
 RETRY_SECONDS = 0.2
 """The pause between questions to bookies that cannot wait for an entry, or that failed."""
 TAIL_ENTRIES_MAX = 1000
 
 
 class TailHandle(ReadHandle):
-    """A read handle whose `last_add_confirmed`, `length` and `metadata` move on with `refresh` and `wait`. For one task
-    at a time."""
+    """A read handle whose `last_add_confirmed`, `length` and `metadata` move on with `refresh` and `wait`. Only one
+    task may use it at a time."""
 
     __slots__ = ("_driver", "_poll_seconds")
 

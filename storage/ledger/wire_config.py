@@ -22,7 +22,7 @@ class WireConfig:
     """After a failed connect, requests fail at once for this long. The delay doubles from the minimum to the
     maximum."""
     packet_bytes_max: int = PACKET_BYTES_MAX
-    """nettyMaxFrameSizeBytes of the bookies."""
+    """nettyMaxFrameSizeBytes of the bookies: the size of the largest packet."""
     unanswered_bytes_max: int = 128 << 20
     """How many bytes of entries may be sent to one bookie and not answered. A further add fails at once with
     BookieOverloaded (-105)."""

@@ -5,8 +5,8 @@ A connection lives until it ends and is never reused: when it ends, all unanswer
 makes a new one. All adds of a loop turn leave with one write, and their answers come back as runs. A bookie whose bytes
 do not decode loses the connection.
 
-Deadlines: an add fails with -23, a read with TimeoutError. If not a byte has come since before the request that timed
-out, the connection counts as dead and is cut.
+Deadlines: an add fails with -23, a read with TimeoutError. If not a byte has come since the request that timed out was
+sent, the connection counts as dead and is cut.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         flags: int,
         done: AddDone,
     ) -> None:
-        """See `BookieChannel.add_entries`."""
+        """Implements `BookieChannel.add_entries`."""
         assert len(entry_ids) == len(entries), (entry_ids, len(entries))
         size = sum(map(len, entries))
         if not entries or (self._adds.bytes and self._adds.bytes + size > self._config.unanswered_bytes_max):
@@ -141,7 +141,8 @@ class BookieConnection(asyncio.BufferedProtocol):
     async def read(self, ledger_id: int, entry_id: int, flags: int, master_key: bytes) -> bytes:
         """Reads one entry. Raises BookieError, ConnectionError, TimeoutError.
 
-        In v2 it first waits for a read of the same entry that it could be confused with, see `ReadTable.conflict`.
+        In v2 this read first waits for the end of any read of the same entry whose answer could be mistaken for its own
+        (`ReadTable.conflict`).
         """
         if not self.speaks_v2:
             txn_id = self._take_ids(1)

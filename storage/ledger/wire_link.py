@@ -1,8 +1,8 @@
 """Keeps the connection to one bookie in one protocol. It connects on first use and, after a connection has ended, on
 the next use.
 
-States: no connection; connecting, when adds wait in order, bounded like the unanswered ones; connected; backing off
-after a failure, when requests fail at once, because an ensemble change is better than waiting; closed.
+States: no connection; connecting (adds wait in order, up to the limit for unanswered adds); connected; backing off
+after a failure (requests fail at once, because an ensemble change is better than waiting); closed.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class WireLink:
         flags: int,
         done: AddDone,
     ) -> None:
-        """See `BookieChannel.add_entries`."""
+        """Implements `BookieChannel.add_entries`."""
         connection = self._connection
         if connection is not None and connection.is_open:
             connection.add(ledger_id, master_key, entry_ids, entries, flags, done)

@@ -8,7 +8,8 @@ awaits is dropped, because it may be late.
 
 Reads of v2 carry no request id: an answer names ledger and entry only. So a fencing read must never be under way
 together with a plain one of the same entry, or the answer of the plain read could be mistaken for that of the fencing
-read before the fence is durable. `ReadTable.conflict` prevents it. Java's client lets any answer complete any of them.
+read before the fence is durable. `ReadTable.conflict` prevents it. In Java's client an answer may complete any read of
+its entry.
 """
 
 from collections import deque
