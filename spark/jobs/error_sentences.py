@@ -11,7 +11,7 @@ _JOB_OPTIONS = {
 }
 _PACKAGES_WITH_SENTENCES = (
     f"{__package__.removesuffix('.jobs')}.", "pulsar_proto.", "pyspark.", "py4j.", "pyiceberg.", "sqlalchemy.",
-    "_internal.",  # what deltalake's native part calls itself
+    "_internal.",  # the name of deltalake's native package
 )  # fmt: skip
 """The packages whose errors are told in one sentence. Other errors are the program's own faults and keep their
 traceback."""
@@ -35,9 +35,9 @@ def in_job_options(sentence: str) -> str:
 def sentence_of(error: Exception) -> str | None:
     """Returns the sentence that tells an error, None for a fault of the program.
 
-    When Spark's error has a Python traceback in it, that is the line with the Python error, ours if there are several.
-    For a Java error it says what failed, and the innermost cause. Otherwise it is the first line.
-    """
+    When Spark's error has a Python traceback in it, the sentence is the line with the Python error; an error of this
+    project goes before others. For a Java error, the sentence says what failed, and names the innermost cause. Any
+    other error is told by its first line."""
     if not f"{type(error).__module__}.".startswith(_PACKAGES_WITH_SENTENCES):
         return None
     text = str(error)
@@ -58,7 +58,8 @@ def sentence_of(error: Exception) -> str | None:
 
 
 def _of_java(lines: list[str]) -> str:
-    """Returns what failed and why, of a Java error's lines. Before the first of them py4j puts a colon."""
+    """Takes the lines of a Java error; returns what failed and why. The line that says what failed begins with the
+    colon that py4j puts there."""
     said = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else "")
     said = _SQLSTATE.sub("", said)
     causes = [line.strip() for line in lines]

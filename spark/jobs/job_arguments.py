@@ -62,7 +62,7 @@ class NoConnector(argparse.Action):
 
 
 def add_source(made: argparse.ArgumentParser, *, starting: str = "earliest") -> None:
-    """Adds the options of jobs that read topics by a query: which topics, from where on."""
+    """Adds the options of jobs that read topics by a query: they name the topics, and where to begin."""
     made.add_argument("--source", choices=["python", "connector"], default="python", help="default: python")
     topics = made.add_mutually_exclusive_group(required=True)
     topics.add_argument("--topic", metavar="T", help="one topic")

@@ -27,8 +27,8 @@ CONNECTOR_SETTING = "spark.magnetar.connector"
 
 def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSession:
     """Returns the running session of spark-submit, or starts one. Options, service and topics are checked before Java
-    starts, which takes many seconds. `needs` names what needs pyspark 4.0, see `check_versions`. Raises JobFailed and
-    what the functions of `precheck` raise."""
+    starts, which takes many seconds. `needs` names what needs pyspark 4.0, see `check_versions`. Raises JobFailed, and
+    the errors that the functions of `precheck` raise."""
     source = getattr(arguments, "source", "python")
     check_versions(source, pyspark.__version__, needs)
     if hasattr(arguments, "trigger"):
@@ -66,8 +66,8 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
 
 
 def leave(code: int) -> int:
-    """Called at the end of a job with its exit code, which it returns. After a job that read through the connector in
-    spark-submit, it ends the Java program; see `end_java`."""
+    """A job calls this at its end with its exit code, which is returned. When the job read through the connector in
+    spark-submit, this function also ends the Java program; see `end_java`."""
     running = SparkSession.getActiveSession() if "SPARK_ENV_LOADED" in os.environ else None
     if running is not None and running.conf.get(CONNECTOR_SETTING, "") == "true":
         end_java(running, code)
@@ -75,8 +75,8 @@ def leave(code: int) -> int:
 
 
 def guarded(job: str, run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
-    """Runs a job's body and returns its exit code. An error becomes one sentence on stderr, and exit code 1; one that
-    is the program's own fault is raised, with its traceback."""
+    """Runs a job's body and returns its exit code. An error becomes one sentence on stderr, and exit code 1. An error
+    that is the program's own fault is raised, with its traceback."""
     try:
         code = leave(run(argv))
     except Exception as error:

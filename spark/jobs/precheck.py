@@ -22,9 +22,9 @@ AUTH_FAILED = (401,)
 
 
 def check_service(given: Mapping[str, str], *, tell: bool = False) -> None:
-    """Connects to the service, and to its admin interface if there is a URL. With `tell` it says on stderr that it
-    waits. Raises Disconnected, AdminError, PulsarError (for a refused login) or ValueError, each with a sentence for
-    people."""
+    """Connects to the service, and to its admin interface if there is a URL. With `tell` the function says on stderr
+    that it waits for the service. Raises Disconnected, AdminError, PulsarError (for a refused login) or ValueError,
+    each with a sentence for people."""
     address = address_of(Options(given))
     deadline = time.monotonic() + PATIENCE_SECONDS
     told = not tell

@@ -59,9 +59,9 @@ class Teller:
 
 
 class CtrlC:
-    """In its block the first Ctrl-C sets `pressed`, and a thread calls `stop` again and again until the block ends. A
-    second Ctrl-C raises KeyboardInterrupt. PySpark's own handler would call Java while another call's answer is being
-    read, which breaks both calls."""
+    """Handles Ctrl-C inside a `with` block: the first Ctrl-C sets `pressed`, and a thread calls `stop` again and again
+    until the block ends. A second Ctrl-C raises KeyboardInterrupt. PySpark's own handler would call Java while another
+    call's answer is being read, which breaks both calls."""
 
     def __init__(self, stop: Callable[[], object] | None = None) -> None:
         self.pressed = False
@@ -76,7 +76,7 @@ class CtrlC:
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         """After Ctrl-C, raises KeyboardInterrupt in place of an error: a terminal sends Ctrl-C to Spark's workers, too,
-        and what they were doing fails."""
+        and their tasks fail."""
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
         self._ended.set()

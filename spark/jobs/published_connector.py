@@ -38,8 +38,8 @@ def version_of(text: str) -> tuple[int, int]:
 
 
 def check_versions(source: str, pyspark: str, needs: str = "") -> None:
-    """Raises BadOption when this pyspark is too old. `needs` names what of the job needs pyspark 4.0, such as a format;
-    it is empty when nothing does."""
+    """Raises BadOption when this pyspark is too old. `needs` names the part of the job that needs pyspark 4.0, such as
+    a format; it is empty when no part does."""
     if source == "python" and version_of(pyspark) < PYTHON_SOURCE_NEEDS:
         raise BadOption(
             f"this is pyspark {pyspark}, and the data source in Python needs 4.1: install that, or let lake_ingest, "
@@ -50,7 +50,8 @@ def check_versions(source: str, pyspark: str, needs: str = "") -> None:
 
 
 def connector_options(given: Mapping[str, str]) -> dict[str, str]:
-    """Returns a job's source options as the connector takes them. Raises BadOption for those that it does not have."""
+    """Returns a job's source options as the connector takes them. Raises BadOption for an option that the connector
+    does not have."""
     options = dict(given)
     if not options.get("admin.url"):
         raise BadOption("--source connector needs --admin-url: the connector asks there for schemas and last messages")
@@ -85,8 +86,8 @@ def _signed(text: str) -> str:
 
 def end_java(session: "SparkSession", code: int) -> None:
     """Ends the Java program of `spark-submit` with the job's exit code, because threads of the connector's clients
-    would keep it alive for ever. What the job printed goes through pipes that Java reads, so it waits until these are
-    empty."""
+    would keep it alive for ever. What the job printed goes through pipes that Java reads, so this function first waits
+    until the pipes are empty."""
     java = session._jvm
     assert java is not None
     if session.sparkContext.getConf().get("spark.submit.deployMode", "client") != "client":
@@ -103,7 +104,7 @@ def end_java(session: "SparkSession", code: int) -> None:
 
 
 def _unread(pipe: int) -> int:
-    """Returns how many bytes were written to a pipe and not read yet, 0 for what is no pipe."""
+    """Returns how many bytes were written to a pipe and not read yet; 0 when the descriptor is no pipe."""
     try:
         return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4), sys.byteorder)
     except OSError:

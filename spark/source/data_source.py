@@ -73,15 +73,15 @@ class PulsarDataSource(DataSource):
 
 
 def _may_stream(options: Mapping[str, str]) -> bool:
-    """Spark asks for the schema without saying whether the query streams. Returns whether the options may be those of a
-    streaming query, so that options which only one kind of query allows are accepted."""
+    """Returns whether the options may be those of a streaming query, so that options which only one kind of query
+    allows are accepted: Spark asks for the schema without saying whether the query streams."""
     lower = {name.lower(): value for name, value in options.items()}
     return str(lower.get("startingoffsets", "")).lower() == LATEST or not {"endingoffsets", "endingtime"} & set(lower)
 
 
 class _Reading:
-    """What readers of batch and streaming queries share: it is made on the driver, which asks for the topics' schema,
-    and is pickled to the executors, where `read_task` reads."""
+    """The base class of the readers of batch and streaming queries. A reader is made on the driver, where it asks for
+    the topics' schema, and is pickled to the executors, where `read_task` reads."""
 
     def __init__(self, schema: StructType, given: dict[str, str], *, streaming: bool) -> None:
         self._columns = schema
@@ -113,8 +113,8 @@ class _Reading:
         return ValueColumns(schema, lookup, self.options.bad_values)
 
     def read_task(self, task: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of one task. A query without any task is asked for None, from Spark 4.3 on for a bare
-        InputPartition, and has no rows."""
+        """Yields the rows of one task. For a query without any task Spark passes None, from Spark 4.3 on a bare
+        InputPartition; then there are no rows."""
         if task is None or type(task) is InputPartition:
             return
         assert isinstance(task, ReadTask)
@@ -224,7 +224,7 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         for name in names:
             try:
                 wanted[name] = self._what_came(name)
-            except TopicNotFound:  # it was deleted after it was listed
+            except TopicNotFound:  # the topic was deleted after it was listed
                 planner.gone([name])
         ends = planner.capped(wanted)
         self._known = {**self._known, **ends}

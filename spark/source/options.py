@@ -78,7 +78,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """Where to connect, and with which credentials."""
+    """The addresses of the service, and the credentials for connecting to it."""
 
     service_url: str
     admin_url: str
@@ -110,8 +110,8 @@ def address_of(options: Options) -> ServiceAddress:
 
 
 def _token(options: Options) -> tuple[str | None, str | None]:
-    """Returns the token or the file that holds it, the other one being None. As in Java's AuthenticationToken,
-    `authParams` is `token:…`, `file:///…`, or the token itself."""
+    """Returns the token and the file that holds it. At most one of the two is given; the other one is None. As in
+    Java's AuthenticationToken, `authParams` is `token:…`, `file:///…`, or the token itself."""
     plugin = options.text("pulsar.client.authPluginClassName")
     params = options.text("pulsar.client.authParams")
     if not plugin and not params:

@@ -253,7 +253,7 @@ class Planner:
         return first_mean(sizes, SAMPLE_ENTRIES, SAMPLE_BYTES)
 
     def gone(self, names: list[str], otherwise: str = "") -> None:
-        """Called with partitions that a checkpoint names and the broker does not have. Raises DataLoss unless the
+        """Takes partitions that a checkpoint names and the broker does not have. Raises DataLoss unless the
         options allow losses; `otherwise` is another possible reason, for the error's text."""
         for name in names:
             self.forget(name)

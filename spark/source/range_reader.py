@@ -117,9 +117,9 @@ class RangeReader:
         self._finish()
 
     def _next_block(self) -> EntryBlock | None:
-        """Returns None when nothing came in time. Once the range's end is reached, the remaining chunks of messages
-        that began in it get one timeout in all: other messages may come behind the range for ever, and each would start
-        a timeout anew."""
+        """Returns the next block, or None when nothing came in time. Once the range's end is reached, the remaining
+        chunks of messages that began in it get one timeout in all: other messages may come behind the range for ever,
+        and each would start a timeout anew."""
         now = time.monotonic()
         if not self._reached:
             return self._first_of(now + self._timeout)
@@ -127,9 +127,9 @@ class RangeReader:
         return None if now >= self._chunks_until else self._reader.read_block(self._chunks_until)
 
     def _first_of(self, deadline: float) -> EntryBlock | None:
-        """Waits for the next block of the range. In a compacted view it also looks whether the view is at its end: that
-        may lie before the range's end, because a tombstone that was the topic's last message is in no compacted
-        view."""
+        """Waits for the next block of the range. In a compacted view the reader also looks whether it has reached the
+        view's end. That may lie before the range's end, because a tombstone that was the topic's last message is in no
+        compacted view."""
         while self._continuity.is_sparse:
             look_at = min(deadline, time.monotonic() + COMPACTED_LOOK_SECONDS)
             block = self._reader.read_block(look_at)

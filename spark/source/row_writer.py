@@ -67,8 +67,8 @@ def write_rows(
 
 
 def _property(context: TaskContext, name: str) -> str:
-    """Returns a local property of the task. Raises SendFailed when it is not set: with a guess instead, the broker
-    would take new rows for repeated ones."""
+    """Returns a local property of the task. Raises SendFailed when it is not set: if the writer guessed the value, the
+    broker would take new rows for repeated ones."""
     value = context.getLocalProperty(name)
     if not value:
         raise SendFailed(f"Spark does not say which batch it writes: its task has no property {name}")
@@ -128,8 +128,9 @@ class TopicWriter:
         self._producer(self._route(message, row)).send(message, self._batch_id * ROWS_OF_A_TASK_MAX + row)
 
     def _route(self, message: OutgoingMessage, row: int) -> str:
-        """Returns the partition: with a key the one that Java's clients choose by its hash, else each in turn for the
-        length of a batch. Both depend on the row alone, so every attempt of the task chooses the same."""
+        """Returns the partition for a row. A row with a key goes to the partition that Java's clients choose by the
+        key's hash. Rows without a key go to each partition in turn, for the length of a batch. Both rules depend on the
+        row alone, so every attempt of the task chooses the same."""
         partitions = self._partitions.get(message.topic)
         if partitions is None:
             topic = message.topic
@@ -162,7 +163,7 @@ class TopicWriter:
             )
 
     def flush(self) -> None:
-        """Returns when everything is stored that was written."""
+        """Returns when the broker has stored everything that was written."""
         for producer in self._producers.values():
             producer.flush()
 

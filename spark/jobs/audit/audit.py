@@ -2,9 +2,8 @@
 orphans of Spark's connectors.
 
 The published connectors leave durable subscriptions behind, which keep messages for ever: a killed driver leaves all of
-its own, and a batch read one for each partition. A connector's subscription that nobody is connected to and that was
-idle for long enough is an orphan.
-"""
+its subscriptions, and a batch read leaves one for each partition. A connector's subscription that nobody is connected
+to and that was idle for long enough is an orphan."""
 
 import argparse
 import sys
@@ -38,8 +37,8 @@ from magnetar.spark.source.client.admin_client import NOT_FOUND, PASSING, AdminC
 from magnetar.spark.source.options import Options, address_of
 
 CHECK_ATTEMPTS = 3
-"""A check that fails is repeated this often: numbers that are asked for one after the other may disagree on a busy
-topic."""
+"""How often a failed check is repeated. The numbers of a busy topic may disagree, because they are asked for one after
+the other."""
 EXAMPLES = """\
   magnetar spark audit --service-url pulsar://127.0.0.1:6650 --admin-url http://127.0.0.1:8080
   magnetar spark audit … --namespaces public/default --max-backlog 100000 --stuck-after 6 --sink ./audit
@@ -167,8 +166,9 @@ class Audit:
         return found
 
     def _listed(self, kind: str, name: str) -> list[str]:
-        """Returns the namespaces of a tenant or the topics of a namespace. When that was deleted meanwhile there are
-        none; when it was named on the command line, raises JobFailed."""
+        """Returns the namespaces of a tenant or the topics of a namespace. When the tenant or namespace does not exist,
+        raises JobFailed if it was named on the command line; otherwise it was deleted meanwhile, and the list is
+        empty."""
         try:
             return list(self._admin.call("GET", f"{kind}/{quote(name)}") or [])
         except AdminError as error:
@@ -226,8 +226,8 @@ class Audit:
 
     def count(self, rows: Sequence[SubscriptionRow]) -> dict[str, Any]:
         """Reads every message of every topic through the data source, which finds gaps. Returns the counted numbers and
-        those of the ledgers. These may hold more entries: markers have no message, and of the chunks of a large message
-        only one counts."""
+        the numbers of the ledgers. The ledgers may hold more entries than were counted: markers have no message, and of
+        the chunks of a large message only one counts."""
         known = {row.topic: row.entries for row in rows}
         counted = count_messages(self._arguments, [topic for topic, entries in known.items() if entries])
         for topic, found in counted.items():
@@ -264,7 +264,7 @@ class Audit:
 
 
 def show(rows: Sequence[SubscriptionRow]) -> None:
-    """Prints a line for each subscription, with the partitions of a topic as one, the largest backlog first."""
+    """Prints a line for each subscription, the largest backlog first. The partitions of a topic share one line."""
     print(f"{'topic':52} {'subscription':26} {'backlog':>10} {'holes':>6} {'stored':>13} {'skew':>5} {'idle h':>7}")
     for each in sorted(by_base_topic(rows), key=lambda each: -each["backlog"]):
         topic = each["topic"] + (f" ({each['partitions']})" if each["partitions"] > 1 else "")

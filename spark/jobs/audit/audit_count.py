@@ -1,5 +1,5 @@
-"""The facts that the audit gets from the messages themselves: from all of them, read through the data source, or from
-the one that has waited longest."""
+"""Gets the audit's facts from the messages themselves: it counts all of them through the data source, or reads the one
+that has waited longest."""
 
 import time
 from argparse import Namespace
@@ -33,7 +33,7 @@ class TopicCount:
 
 def oldest_unacknowledged_ms(service: Mapping[str, str], topic: str, mark_delete: str) -> int | None:
     """Returns when the first message behind a mark-delete position was published, in milliseconds since the epoch; None
-    when no message comes. That message is not acknowledged, or the position would be behind it."""
+    when no message comes. That message is unacknowledged: otherwise the position would be behind it."""
     address = address_of(Options(service))
     client = PulsarClient(address.service_url, address.login)
     ledger, _, entry = mark_delete.partition(":")

@@ -126,8 +126,8 @@ def _entries(runs: Sequence[LedgerRun], after: Bound, upto: Bound) -> int:
 
 
 def ranges_of(cursor: Stats) -> list[tuple[Bound, Bound]]:
-    """Returns the ranges that are acknowledged behind the mark-delete position: each one is after the first bound, up
-    to and including the second."""
+    """Returns the ranges that are acknowledged behind the mark-delete position. A range begins after its first bound,
+    and ends with its second bound, which is part of the range."""
     found = RANGE.findall(cursor.get("individuallyDeletedMessages", ""))
     return [(Bound(int(a), int(b)), Bound(int(c), int(d))) for a, b, c, d in found]
 

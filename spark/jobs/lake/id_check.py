@@ -49,8 +49,8 @@ class Hole:
 
 @dataclass(slots=True)
 class TableIds:
-    """What the ids say: how many rows there are, how many of them repeat a message, the holes between them, and in
-    `begins` the first message of each topic partition."""
+    """What the ids of a table's rows say: how many rows there are, how many of them repeat a message, and which holes
+    are between them. `begins` has the first message of each topic partition."""
 
     rows: int = 0
     twice: int = 0
@@ -59,8 +59,8 @@ class TableIds:
 
 
 def look_at(rows: DataFrame, *, cut: bool) -> TableIds:
-    """Looks at the ids of rows, in the columns TOPIC and MESSAGE_ID. `cut` says that the first entry of each partition
-    may lack messages, because the rows may begin in the middle of a batch."""
+    """Returns what the ids of rows say. The rows have the columns TOPIC and MESSAGE_ID. `cut` says that the first entry
+    of each partition may lack messages, because the rows may begin in the middle of a batch."""
     parsed = rows.select(TOPIC, MESSAGE_ID).mapInArrow(_parse, PARSED)
     by_entry = parsed.groupBy("topic", "ledger", "entry").agg(
         F.count("*").alias("rows"),

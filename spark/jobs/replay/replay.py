@@ -130,7 +130,7 @@ def run(argv: Sequence[str]) -> int:
         extent = ranges.extent()
         busy = {name: each for name, each in extent.ranges.items() if not each.is_empty}
         outcome.details["range"] = {name: f"after {each.after} to {each.upto}" for name, each in busy.items()}
-        if busy:  # otherwise Spark need not be started
+        if busy:  # without messages Spark need not be started
             spark = session(arguments, "replay")
             with CtrlC(spark.sparkContext.cancelAllJobs):
                 Replay(spark, arguments, run_id, outcome).run(ranges, extent)

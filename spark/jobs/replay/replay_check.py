@@ -47,8 +47,8 @@ class CopyPlaces:
 
 
 class CopyCheck(NamedTuple):
-    """Numbers of messages: those of the range that the source holds now (`asked`), those of them without a copy
-    (`missing`) or with several (`repeated`), and copied messages that are not among them (`outside`)."""
+    """Counts of messages. `asked` counts the messages of the range that the source holds now. Of these, `missing` have
+    no copy and `repeated` have several copies. `outside` counts copied messages that are not among the asked ones."""
 
     asked: int
     missing: int
@@ -58,8 +58,8 @@ class CopyCheck(NamedTuple):
 
 def compare(asked: DataFrame, copies: DataFrame, ranges: Mapping[str, Range], *, ignore_before: bool) -> CopyCheck:
     """Compares the messages of a range, in the columns `topic` and `id`, with their copies, whose properties name their
-    source. `ignore_before` leaves out copies of what is before the range: with dead letters, earlier runs of the same
-    name made those."""
+    source. `ignore_before` leaves out copies of what is before the range: when dead letters are replayed, earlier runs
+    of the same name made those copies."""
     properties = F.col("__messageProperties")
     sources = copies.select(properties[SOURCE_TOPIC].alias("topic"), properties[SOURCE_ID].alias("id"))
     placed = sources.mapInArrow(CopyPlaces.of(ranges).__call__, PLACED)
@@ -81,6 +81,6 @@ def compare(asked: DataFrame, copies: DataFrame, ranges: Mapping[str, Range], *,
 
 
 def without_repeats(topics: Iterable[str]) -> list[str]:
-    """Returns the topics without those partitions whose whole topic is among them."""
+    """Returns the topics, but leaves out a partition when its partitioned topic is among them, too."""
     names = {topic: TopicName.parse(topic) for topic in topics}
     return sorted(topic for topic, name in names.items() if name.partition_index < 0 or name.base.full not in names)

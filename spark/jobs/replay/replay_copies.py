@@ -23,8 +23,8 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 BATCH_INDEX_BITS = 24
 """A sequence id has the entry id in its upper bits, and the index in the batch in this many lower ones."""
 PRODUCERS_MAX = 100
-"""Each producer has a connection of its own. When one more is needed than this, all are closed, and made anew as they
-are needed."""
+"""Each producer has a connection of its own. When one more than this is needed, all producers are
+closed; each is made anew when it is needed again."""
 ERROR = "replay_error"
 """The property of a parked message that says why it was parked."""
 RESULT = "target string, parked boolean, messages bigint, already bigint"
@@ -60,7 +60,7 @@ class CopyWriter:
     """Writes the copies of one task. It is pickled to the executors, where `mapInArrow` calls it with the task's
     messages in the order of their source."""
 
-    service: dict[str, str] = field(repr=False)  # it may hold a token
+    service: dict[str, str] = field(repr=False)  # the options may hold a token
     run_id: str
     park_topic: str
     per_second: int
@@ -163,7 +163,8 @@ class CopyProducers:
     _producers: dict[tuple[str, bool], tuple[PartitionProducer, CopyCounts]] = field(default_factory=dict)
 
     def send(self, copy: Copy) -> bool:
-        """Sends a copy. Returns whether it goes out: it does not in a dry run, nor when an earlier attempt sent it."""
+        """Sends a copy and returns True. Returns False when nothing is sent: in a dry run, or because an earlier
+        attempt sent the copy."""
         message = copy.message
         group = (copy.ledger, copy.version)
         if group != self._group:
@@ -183,7 +184,8 @@ class CopyProducers:
         return copy.sequence > producer.last_sequence_id
 
     def _producer(self, partition: str, copy: Copy) -> PartitionProducer:
-        """Returns a new producer. One for parked messages has no schema, because the park topic takes values of any."""
+        """Returns a new producer. One for parked messages has no schema, because the park topic takes values of any
+        schema."""
         name = f"replay-{self.run_id}-{copy.ledger}-{copy.version.hex()}{'-parked' if copy.parked else ''}"
         schema = None
         if not copy.parked:
@@ -198,8 +200,9 @@ class CopyProducers:
             raise CopyFailed(f"{copy.message.topic} does not take the schema of {copy.source}: {error}") from error
 
     def _partition(self, copy: Copy) -> str:
-        """Returns the partition: with a key the one that Java's clients choose by its hash, otherwise the next one with
-        each entry of the source. Both depend on the message alone, so every attempt chooses the same."""
+        """Returns the partition for a copy. A copy with a key goes to the partition that Java's clients choose by the
+        key's hash. Copies without a key go to the next partition with each entry of the source. Both rules depend on
+        the message alone, so every attempt chooses the same."""
         topic = copy.message.topic
         names = self._partitions.get(topic)
         if names is None:

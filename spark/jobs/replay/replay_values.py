@@ -17,7 +17,8 @@ from magnetar.spark.source.columns.json_values import plain
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 Encode = Callable[[Mapping[str, Any]], bytes]
-"""Returns the value of a row, given by the names of its value columns. Raises BadRow and BadTransform."""
+"""A function that takes a row, as a mapping of its value columns by their names, and returns the message's value. It
+raises BadRow and BadTransform."""
 
 VALUE = "value"
 _NUMBERS = {

@@ -144,7 +144,7 @@ def _lsn(envelope: StructType) -> Column:
     # rows of SQL Server's initial snapshot have a commit_lsn only
     server = F.concat(part("commit_lsn", 32), F.coalesce(part("change_lsn", 32), F.lit("")))
     lsn = F.coalesce(part("lsn", 20), mysql, server, part("scn", 20))
-    return F.when(F.col("_tombstone"), F.lit("")).otherwise(lsn)  # a tombstone has none, but the delete before it has
+    return F.when(F.col("_tombstone"), F.lit("")).otherwise(lsn)  # only the delete before a tombstone has one
 
 
 def latest(rows: DataFrame) -> DataFrame:

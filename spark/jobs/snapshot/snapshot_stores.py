@@ -145,8 +145,8 @@ class ParquetVersions:
 
 
 class DeltaSnapshot:
-    """Keeps the rows in a Delta table and the deleted keys in another, `PATH_deleted`. A merge is a transaction of each
-    of them, first of that for deleted keys."""
+    """Keeps the rows in a Delta table and the deleted keys in another, `PATH_deleted`. Each merge makes one transaction
+    in each of the two tables, first in that of the deleted keys."""
 
     def __init__(self, spark: SparkSession, path: str, staging: Path) -> None:
         self._spark = spark
@@ -202,8 +202,8 @@ class DeltaSnapshot:
 
 
 class IcebergSnapshot:
-    """Keeps the rows in an Iceberg table and the deleted keys in another, NAME_deleted. A merge is a transaction of
-    each of them, first of that for deleted keys."""
+    """Keeps the rows in an Iceberg table and the deleted keys in another, NAME_deleted. Each merge makes one
+    transaction in each of the two tables, first in that of the deleted keys."""
 
     def __init__(self, spark: SparkSession, folder: Path, name: str, staging: Path) -> None:
         from magnetar.spark.jobs.tables.iceberg import open_catalog

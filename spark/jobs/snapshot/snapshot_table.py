@@ -128,7 +128,7 @@ class SnapshotJob:
         self._outcome = outcome
 
     def batch(self, frame: DataFrame, number: int) -> None:
-        """Called by Spark with each micro-batch: applies its changes, and parks messages that are none."""
+        """Called by Spark with each micro-batch: applies its changes, and parks messages that are no changes."""
         rows = changes(frame, self._arguments).persist()
         winners = self._winners(rows.where(F.col(REASON).isNull() & F.col(KEY).isNotNull())).persist()
         try:
@@ -198,7 +198,8 @@ class SnapshotJob:
 
 
 def _differing(one: DataFrame, other: DataFrame) -> int:
-    """Returns how many rows are in one frame only. Rows are compared as text, because Spark cannot compare maps."""
+    """Returns how many rows are in only one of the two frames. Rows are compared as text, because Spark cannot compare
+    maps."""
     first, second = (
         frame.select(F.to_json(F.struct(*(F.col(f"`{name}`") for name in frame.columns))).alias("row"))
         for frame in (one, other)

@@ -10,13 +10,13 @@ from magnetar.spark.jobs.job_outcome import JobFailed
 
 
 def is_local(path: str) -> bool:
-    """Returns whether it is a path, which may have a colon in it, or a `file:` URL."""
+    """Returns whether `path` is a path, which may have a colon in it, or a `file:` URL."""
     return "://" not in path or path.startswith("file:")
 
 
 def local_folder(path: str) -> Path:
-    """Returns the folder of a path or `file:` URL. Raises JobFailed for another URL: there files cannot be renamed in
-    one step."""
+    """Returns the folder of a path or `file:` URL. Raises JobFailed for another URL, because files behind it cannot be
+    renamed in one step."""
     parts = urlsplit(path)
     if parts.scheme not in ("", "file"):
         raise JobFailed(f"--path {path}: only delta can be elsewhere than in a local or mounted folder")

@@ -155,7 +155,7 @@ class WindowJob:
         self._checkpoint = Checkpoint(arguments.checkpoint)
         self._states = WindowStates(self._checkpoint.folder, f"{shape.rules} --key {arguments.key}")
         self._outputs = WindowOutputs(spark, self._checkpoint, shape, arguments)
-        self._states.meta(self._checkpoint.committed_batch())  # raises now when the state is of other windows
+        self._states.meta(self._checkpoint.committed_batch())  # raises now when other rules made the state
 
     def batch(self, frame: DataFrame, number: int) -> None:
         """Called by Spark with each micro-batch. Every output is written under the batch's number, so that a repeated

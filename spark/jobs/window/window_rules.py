@@ -63,7 +63,7 @@ class WindowShape:
 
     @property
     def rules(self) -> str:
-        """A text that is equal for shapes that can go on with each other's state."""
+        """The rules as a text. Shapes with equal texts can go on with each other's state."""
         kind = f"--session-gap {self.session_gap_ms} ms"
         if not self.session_gap_ms:
             kind = f"--window {self.window_ms} ms --slide {self.slide_ms} ms"

@@ -2,8 +2,8 @@
 
 Executors and the driver's planner run in plain processes without an event loop, and read one partition at a time. For
 them a blocking socket is the simplest thing that is fast. PINGs are answered whenever the owner of the connection reads
-from it or asks whether it is alive. A broker closes one that was idle for too long; its owner notices and opens
-another.
+from it or asks whether it is alive. A broker closes a connection that was idle for too long; the owner notices that and
+opens another one.
 """
 
 import select
@@ -56,7 +56,7 @@ class ClientLogin:
         return "ClientLogin(…)"
 
     def token_text(self) -> str | None:
-        """Returns the token. One in a file is read again for every connection, because such tokens are rotated."""
+        """Returns the token. A token in a file is read again for every connection, because such tokens are rotated."""
         if self.token_file is not None:
             return Path(self.token_file).read_text(encoding="utf-8").strip()
         return self.token
@@ -76,8 +76,8 @@ class BrokerConnection:
     connection."""
 
     def __init__(self, url: str, login: ClientLogin, proxy_to: str | None = None) -> None:
-        """Connects to `url`, pulsar://host:port or pulsar+ssl://…; `proxy_to` is the address of the broker when that is
-        a proxy's. Raises Disconnected, and PulsarError for a refused login."""
+        """Connects to `url`, pulsar://host:port or pulsar+ssl://…; `proxy_to` is the address of the broker when `url`
+        is a proxy's. Raises Disconnected, and PulsarError for a refused login."""
         self.url = url
         self._timeout = login.timeout_seconds
         self._frames: deque[Frame] = deque()

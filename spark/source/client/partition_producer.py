@@ -56,7 +56,7 @@ class ProducerSettings:
 
 
 class PartitionProducer:
-    """Connects when it is constructed. Several threads must not use it."""
+    """A producer of one topic partition. The constructor connects. Only one thread may use a producer."""
 
     def __init__(
         self, client: PulsarClient, topic: str, name: str, schema: pb.Schema | None, settings: ProducerSettings

@@ -1,5 +1,5 @@
-"""Reads the entries of one topic partition in order from a given place on, also across reconnects. On the broker it is
-a non-durable subscription.
+"""Reads the entries of one topic partition in order from a given place on, also across reconnects. On the broker a
+reader is a non-durable subscription.
 
 Permits count messages, but a broker sends an entry whole, so the last batch may exceed them. What is not read yet waits
 in the socket: a slow task holds no memory beyond one read.

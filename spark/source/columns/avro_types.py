@@ -150,8 +150,8 @@ def _remember(schema: dict[str, Any], named: dict[str, Any]) -> None:
 
 
 def _known(name: str, named: dict[str, Any]) -> Any:
-    """Returns the definition of a named type, None for an unknown name. It is found by its full name or by the last
-    part of it, because a type without a namespace has the namespace of the record around it."""
+    """Returns the definition of a named type, None for an unknown name. A type is found by its full name or by the last
+    part of that name, because a type without a namespace has the namespace of the record around it."""
     return named.get(name) or named.get(name.rpartition(".")[2])
 
 

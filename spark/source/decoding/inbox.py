@@ -26,8 +26,8 @@ class Inbox:
     """Holds received bytes. Its memory grows with what has come, not with what a peer announces."""
 
     def __init__(self, limit: int, begin: bytes = b"") -> None:
-        """`limit` is the length of the longest frame in bytes, without its first size word. `begin` is what has come
-        already."""
+        """`limit` is the length of the longest frame in bytes, without its first size word. `begin` holds the bytes
+        that have come already."""
         self._limit = limit
         self._buffer = bytearray(max(_FIRST_BYTES, len(begin)) + PADDING)
         self._buffer[: len(begin)] = begin

@@ -37,8 +37,8 @@ class Continuity:
 
     @property
     def probe(self) -> Bound | None:
-        """The entry to ask for first although it was read before. None when the range begins with the topic or with a
-        ledger, so that there is no such entry."""
+        """Returns the entry to ask for first although it was read before. Returns None when the range begins with the
+        topic or with a ledger, so that there is no such entry."""
         after = self._wanted.after
         return Bound(after.ledger, after.entry) if after.ledger >= 0 and after.entry >= 0 else None
 
@@ -47,7 +47,7 @@ class Continuity:
         return self._sparse
 
     def entry(self, ledger: int, entry: int) -> None:
-        """Called for each entry that comes."""
+        """The reader calls this for each entry that comes."""
         last = self._last
         self._last = Bound(ledger, entry)
         if self._sparse:
@@ -60,8 +60,8 @@ class Continuity:
             self._report(f"ledger {ledger} begins with entry {entry}")
 
     def run(self, ledgers: Sequence[int], entries: Sequence[int]) -> None:
-        """Called for many entries, which ascend. When they follow each other in one ledger, only the first one needs a
-        look."""
+        """The reader calls this for many entries at once, which ascend. When they follow each other in one ledger, only
+        the first one needs a look."""
         count = len(ledgers)
         if not count:
             return
@@ -83,11 +83,12 @@ class Continuity:
             self._report(f"ledger {after.ledger} is gone: after {after} came {ledger}:{entry}")
 
     def absent(self) -> None:
-        """Called when the topic does not exist."""
+        """The reader calls this when the topic does not exist."""
         self._report(f"it does not exist any more, {self._wanted.upto} was to be read")
 
     def finished(self, reached: bool) -> None:
-        """Called when the reader stops. `reached` says that the range's last entry, or one behind it, has come."""
+        """The reader calls this when it stops. `reached` says that the range's last entry, or one behind it, has
+        come."""
         upto = self._wanted.upto
         if self._sparse:
             return
