@@ -1,7 +1,8 @@
-"""What an administrator and the clock do to a subscription's backlog (skip, clear, expire), and looks into the log.
+"""What an administrator and the clock do to a subscription's backlog (skip, clear, expire), and how the messages in the
+log are looked up.
 
-All of it goes by positions: what is skipped is acknowledged in the cursor, so it is gone for good and never delivered
-again. Counts are entries, as Apache's are: a batch is one.
+All functions work on positions. A skipped entry is acknowledged in the cursor, so it is never delivered again. Counts
+are counts of entries, as in Apache: a batch counts as one.
 
 Sources: PersistentSubscription (clearBacklog, skipMessages, expireMessages, peekNthMessage),
 PersistentMessageExpiryMonitor, PersistentTopicsBase.internalExamineMessageAsync.
@@ -22,7 +23,7 @@ from pulsar_proto.ids import EARLIEST, Position
 
 
 class StoredMessage(NamedTuple):
-    """An entry as the log has it: a message or a batch."""
+    """An entry as it is stored in the log: a message or a batch."""
 
     position: Position
     payload: bytes
@@ -37,15 +38,15 @@ NOTHING: EntriesByLedger = {}
 
 READ_ENTRIES = 1_000
 READ_BYTES = 5 * 1024 * 1024
-"""The bounds of one read of the search for delayed messages among expired ones."""
+"""The search for delayed messages among the expired ones reads at most this many entries and bytes at a time."""
 
 
-# --- what goes away ---------------------------------------------------------------------------------------------------
+# --- skip, clear, expire ----------------------------------------------------------------------------------------------
 
 
 async def skip(subscription: Subscription, count: int) -> int:
-    """Acknowledges the first `count` entries that are not acknowledged. Returns how many there were. Raises PulsarError
-    when that cannot be stored."""
+    """Acknowledges the first `count` entries that are not acknowledged. Returns how many entries that was. Raises
+    PulsarError when the acknowledgements cannot be stored."""
     if count <= 0:
         return 0
     ledger, cursor = subscription.topic.ledger, subscription.cursor
@@ -54,7 +55,8 @@ async def skip(subscription: Subscription, count: int) -> int:
 
 
 async def clear(subscription: Subscription) -> int:
-    """Acknowledges everything. Returns how many entries that was. Raises PulsarError."""
+    """Acknowledges all entries. Returns how many entries that was. Raises PulsarError when the acknowledgements cannot
+    be stored."""
     return await expire_upto(subscription, subscription.topic.ledger.last_confirmed)
 
 
@@ -93,8 +95,8 @@ async def _expire(subscription: Subscription, position: Position, kept: EntriesB
 def acknowledge_upto(
     ledger: ManagedLedger, cursor: Cursor, position: Position, kept: EntriesByLedger = NOTHING
 ) -> None:
-    """Acknowledges everything up to and including `position`, except the entries `kept`. Entries before the first of
-    these goes by the mark-delete, are acknowledged by moving the mark-delete, later ones one by one."""
+    """Acknowledges everything up to and including `position`, except the entries `kept`. Entries before the first kept
+    one are acknowledged by moving the mark-delete position, later ones one by one."""
     first = min((Position(each, entries[0]) for each, entries in kept.items() if entries), default=None)
     if first is None or first > position:
         _mark_delete(cursor, position)
@@ -122,8 +124,8 @@ def _mark_delete(cursor: Cursor, position: Position) -> None:
 async def undelivered(
     topic: PersistentSubscriptionTopic, cursor: Cursor, upto: Position, now_ms: int
 ) -> dict[int, BitMap]:
-    """Returns the entries up to `upto` that are not acknowledged and whose delivery time is after `now_ms`. Where the
-    topic's index of delayed messages does not know an entry, this reads it, and adds it to the index. Raises
+    """Returns the entries up to `upto` that are not acknowledged and whose delivery time is after `now_ms`. An entry
+    that the topic's index of delayed messages does not know is read from the log and added to the index. Raises
     ManagedLedgerError."""
     ledger, index = topic.ledger, topic.delayed.index
     found: dict[int, BitMap] = {}
@@ -145,7 +147,7 @@ async def undelivered(
     return found
 
 
-# --- where things are -------------------------------------------------------------------------------------------------
+# --- positions --------------------------------------------------------------------------------------------------------
 
 
 def nth_unacknowledged(ledger: ManagedLedger, cursor: Cursor, count: int) -> Position | None:
@@ -178,7 +180,7 @@ async def last_published_before(ledger: ManagedLedger, after: Position, time_ms:
     return last if last > after else None
 
 
-# --- looks into the log -----------------------------------------------------------------------------------------------
+# --- reading messages -------------------------------------------------------------------------------------------------
 
 
 async def peek(subscription: Subscription, number: int) -> StoredMessage | None:

@@ -43,13 +43,13 @@ too."""
 
 
 NO_NAMES_OF_RECORDS = (".", "..")
-"""These two names are refused: the store keeps a record under each subscription's name, and reads these as steps of a
-path."""
+"""These two names are refused: the metadata store keeps a record under each subscription's name, and would read these
+two as steps of a path."""
 
 
 def is_reserved(subscription: str) -> bool:
-    """Whether the name is reserved for a cursor of the topic itself, so that nobody may subscribe by it. A consumer on
-    the compaction cursor could acknowledge messages that compaction has not seen, and they would be lost
+    """Whether the name is reserved for a cursor of the topic itself. No client may subscribe under a reserved name. A
+    consumer on the compaction cursor could acknowledge messages that compaction has not seen, and they would be lost
     (PulsarCompactorSubscription takes no acknowledgement that does not name a compacted ledger)."""
     return subscription.startswith(RESERVED_PREFIXES) or subscription in (*SYSTEM_CURSORS, *NO_NAMES_OF_RECORDS)
 
@@ -107,7 +107,8 @@ class BaseTopic(ABC):
 
     @property
     def consumers_with_schema(self) -> int:
-        """How many connected consumers have a schema of their own, rather than taking any."""
+        """How many connected consumers have a schema of their own. Consumers that take any schema (AUTO_CONSUME) do not
+        count."""
         subscriptions = self.subscriptions.values()
         return sum(not consumer.takes_any_schema for each in subscriptions for consumer in each.consumers)
 
@@ -226,8 +227,8 @@ class BaseTopic(ABC):
 
     def check_subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> None:
         """Checks a SUBSCRIBE in the order of Apache's ServerCnx.handleSubscribe and PersistentTopic.internalSubscribe.
-        Raises PulsarError. A name that may not be used is answered with ProducerBusy, the code that Apache's
-        NamingException has."""
+        Raises PulsarError. A name that may not be used is answered with ProducerBusy, the code to which Apache maps
+        NamingException."""
         if not self.is_open:
             raise ServiceNotReady("Topic is temporarily unavailable")
         type_name = SubType.Name(command.subType)
@@ -277,8 +278,8 @@ class BaseTopic(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Disconnects all clients and stores what is not stored yet. The clients reconnect by themselves. Called
-        once."""
+        """Disconnects all clients and stores all state that is not stored yet. The clients reconnect by themselves.
+        Called once."""
 
     # --- stats -------------------------------------------------------------------------------------------------------
 

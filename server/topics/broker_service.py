@@ -1,4 +1,4 @@
-"""The topics of this broker: loaded once, on first use, and kept.
+"""The topics of this broker. A topic is loaded on first use and stays loaded until it is unloaded or deleted.
 
 One task loads a topic. Callers that ask for the topic meanwhile wait for that task; the cancellation of a caller does
 not stop it. The metadata decides which topics exist (`namespaces/topic_catalog.py`).
@@ -97,7 +97,8 @@ class BrokerService:
         return self._factory.config
 
     def new_producer_name(self) -> str:
-        """Returns `cluster-instance-number`, which is unique in the cluster (DistributedIdGenerator)."""
+        """Returns a name of the form `cluster-instance-number`, which is unique in the cluster
+        (DistributedIdGenerator)."""
         name = f"{self.settings.cluster_name}-{self._instance or 0}-{self._names_given}"
         self._names_given += 1
         return name
@@ -143,14 +144,14 @@ class BrokerService:
             await self._check_may_load(name, create)
             topic = self.topics.get(name.full)
             if topic is not None:
-                return topic  # somebody else loaded it meanwhile
+                return topic  # another caller has loaded the topic meanwhile
             joined = self._loading.get(name.full)
             task = joined or self._begin_load(name, create)
             done, _ = await asyncio.wait([task], timeout=self.settings.topic_load_timeout_seconds)
             if not done:
                 raise ServiceNotReady(f"Topic {name.full} is still being loaded")
             if create and task is joined and isinstance(task.exception(), TopicNotFound):
-                continue  # that load was begun by a caller who did not want the topic to be made
+                continue  # the load that ended was begun by a caller without `create`
             return task.result()
 
     def _begin_load(self, name: TopicName, create: bool) -> "asyncio.Task[Topic]":
@@ -162,7 +163,7 @@ class BrokerService:
         if name.full in self._loading:
             return
         closing = self._closing.get(name.full)
-        if closing is not None:  # after that the topic may be deleted
+        if closing is not None:  # when the closing has ended, the topic may have been deleted
             await asyncio.wait([closing], timeout=self.settings.topic_load_timeout_seconds)
         await self.catalog.check_namespace(name.namespace)
         if not await self.catalog.topic_exists(name):
@@ -227,8 +228,8 @@ class BrokerService:
             self._close_task(topic)
 
     def _close_task(self, topic: Topic, *, delete: bool = False) -> "asyncio.Task[None]":
-        """Takes the topic out of use at once, and closes it in a task. A load that is asked for meanwhile waits for the
-        end of that task."""
+        """Takes the topic out of use at once, and closes it in a task. A caller that wants to load the topic meanwhile
+        waits for the end of that task."""
         full_name = topic.name.full
         del self.topics[full_name]
         work = self._close_and_delete(topic) if delete else topic.close()
@@ -239,7 +240,7 @@ class BrokerService:
 
     async def _close_and_delete(self, topic: Topic) -> None:
         await topic.close()
-        # Looked up after closing: a compaction that ends meanwhile takes another ledger into use.
+        # The compacted ledgers are looked up after closing, because a compaction that ends meanwhile changes them.
         compacted = [] if topic.compaction is None else topic.compaction.ledger_ids
         with storage_faults_told():
             await self._factory.delete(topic.name.managed_ledger_name)
@@ -294,8 +295,8 @@ class BrokerService:
             await self.delete_topic(topic.name, force=True)
 
     async def close(self) -> None:
-        """Stores what the topics have not stored yet. Clients get no CLOSE commands: their connections simply end.
-        Idempotent."""
+        """Stores all state that the topics have not stored yet. Clients get no CLOSE commands: their connections simply
+        end. Idempotent."""
         self._is_closed = True
         self.policies.close()
         self.catalog.partitioned.close()
@@ -327,6 +328,6 @@ class BrokerService:
 
 
 def _log_failure(what: str, task: "asyncio.Task[Any]") -> None:
-    """Logs that a task failed. This covers tasks that nobody waits for any more."""
+    """Logs that a task failed, because possibly no caller waits for the task any more."""
     if not task.cancelled() and task.exception() is not None:
         log.warning("%s failed: %s", what, task.exception())

@@ -7,13 +7,12 @@ from typing import Protocol
 class ClientConnection(Protocol):
     """One client's connection. Every method is called on the event loop's thread.
 
-    Everything that is written during one turn of the loop leaves in one system call at its end. Writing to a closed
-    connection has no effect.
-    """
+    All bytes that are written during one turn of the event loop are sent in one system call at the end of the turn.
+    Writing to a closed connection has no effect."""
 
     @property
     def remote_address(self) -> str:
-        """`/host:port`, as Pulsar's stats print it."""
+        """The client's address as `/host:port`, the form in which Pulsar's stats print it."""
 
     @property
     def client_version(self) -> str: ...
@@ -30,7 +29,8 @@ class ClientConnection(Protocol):
         of such a connection."""
 
     def when_writable(self, callback: Callable[[], None]) -> None:
-        """Calls back once, when the connection is writable again; never if it closes first."""
+        """Calls `callback` once, when the connection is writable again. If the connection closes first, `callback` is
+        never called."""
 
     def write(self, data: bytes) -> None:
         """Queues one or more whole frames."""

@@ -1,4 +1,4 @@
-"""Counters of producers, consumers and topics, and the rates made of them.
+"""Counters of producers, consumers and topics, and the rates that are computed from them.
 
 Every message is counted, so counters are plain integers. A rate is how much a counter grew between two readings
 (`Rate.roll`, called for all topics every statsUpdateFrequencyInSecs)."""

@@ -20,7 +20,8 @@ class TopicUse(NamedTuple):
 
 
 def is_active(use: TopicUse, mode: InactiveTopicDeleteMode) -> bool:
-    """Whether the topic counts as used. `mode` is the policy that says what to look at."""
+    """Whether the topic counts as used. A topic with connected clients always does. Without clients, `mode` says
+    whether subscriptions count, or only their backlog."""
     if use.producers or use.consumers:
         return True
     if mode is InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS:

@@ -12,8 +12,9 @@ CONFIGS_KEPT = 256
 
 
 def ledger_config(base: ManagedLedgerConfig, policies: EffectivePolicies) -> ManagedLedgerConfig:
-    """Returns `base`, the broker's own configuration, with the changes that the policies ask for. Quorums hold for new
-    ledgers. When there are too few bookies for them, the topic takes no messages, as in Apache's broker."""
+    """Returns `base`, the broker's own configuration, with the changes that the policies ask for. Changed quorums apply
+    only to ledgers that are created from now on. When there are too few bookies for them, the topic takes no messages,
+    as in Apache's broker."""
     return _config(
         base,
         policies.retention_time_in_minutes,

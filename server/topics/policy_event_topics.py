@@ -31,8 +31,8 @@ class TopicEventLog:
         self._topic = topic
 
     async def messages(self) -> AsyncIterator[tuple[str, bytes]]:
-        """Yields first what compaction has kept, then what was written after it, each message with the position that it
-        has in the log. Raises PulsarError when the storage cannot be read."""
+        """Yields first the messages that compaction has kept, then those that were written after the compaction. Each
+        message comes with its position in the log. Raises PulsarError when the storage cannot be read."""
         topic, ledger = self._topic, self._topic.ledger
         at = ledger.first_position
         compacted = None
@@ -63,7 +63,7 @@ class TopicEventLog:
             at = ledger.next_position(Position(run.ledger_id, run.first_entry_id + len(run.entries) - 1))
 
     async def append(self, payload: bytes) -> None:
-        """Appends a message, and returns once it is stored. Raises PulsarError when it is not."""
+        """Appends a message, and returns once the message is stored. Raises PulsarError when it cannot be stored."""
         stored: asyncio.Future[AddResult] = asyncio.get_running_loop().create_future()
 
         def done(result: AddResult) -> None:

@@ -1,13 +1,15 @@
-"""How many properties a topic or a subscription may have. They stand in its record of the metadata store, which is
-written again whenever the topic gets a ledger or the subscription moves, so they must stay small enough for that (1 MB
-in ZooKeeper). Rules only. Ours: Apache has no limit, and fails when it writes the record.
+"""How many properties a topic or a subscription may have. Properties are part of the topic's or subscription's record
+in the metadata store. That record is written again whenever the topic gets a ledger or the subscription moves, so it
+must stay small (ZooKeeper allows 1 MB). Rules only.
+
+Apache has no such limit: its broker fails when it writes a record that is too large.
 """
 
 from collections.abc import Mapping
 
 PROPERTIES_MAX = 1_000
 PROPERTIES_BYTES_MAX = 64 << 10
-"""The size of all keys and values in UTF-8."""
+"""The most bytes that all keys and values together may have, in UTF-8."""
 
 
 def fault_of_properties(what: str, properties: Mapping[str, str]) -> str | None:

@@ -11,8 +11,8 @@ from pulsar_proto.records.payload import broker_entry_metadata, publish_time_of
 
 
 def published_at(payload: bytes, unknown: int = 0) -> int:
-    """Returns the publish time in ms since the epoch. It is the broker's time if the broker stored one with the entry,
-    else the producer's, and `unknown` for a payload that does not decode."""
+    """Returns the publish time in ms since the epoch. This is the broker's time if the broker stored one with the
+    entry, else the producer's. Returns `unknown` for a payload that does not decode."""
     try:
         noted = broker_entry_metadata(payload)
         if noted is not None and noted.broker_timestamp:
@@ -36,7 +36,7 @@ class OldestMessage:
         self._published_ms = 0
 
     async def published_ms(self) -> int | None:
-        """Returns when the oldest message was published, None when everything is acknowledged. Raises
+        """Returns when the oldest message was published; None when all messages are acknowledged. Raises
         ManagedLedgerError."""
         position = self._find()
         if position is None:
@@ -50,8 +50,8 @@ class OldestMessage:
         return self._published_ms
 
     def known_ms(self) -> int | None:
-        """Returns what `published_ms` would return, without reading. The result is None also when the message has not
-        been read yet."""
+        """Like `published_ms`, but never reads from the log: returns None also when the oldest message has not been
+        read yet."""
         position = self._position
         return self._published_ms if position is not None and position == self._find() else None
 

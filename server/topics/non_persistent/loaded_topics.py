@@ -51,7 +51,7 @@ class NonPersistentTopics:
         await self._policies.load(name)
         topic = self.by_name.get(name.full)
         if topic is not None:
-            return topic  # somebody was faster
+            return topic  # another caller has created the topic meanwhile
         topic = NonPersistentTopic(
             name,
             self._settings,

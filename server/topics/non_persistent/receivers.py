@@ -1,5 +1,5 @@
-"""Chooses the consumer of a subscription that gets a message of a non-persistent topic. One consumer gets the message
-now, or none ever does.
+"""Chooses the consumer of a subscription that gets a message of a non-persistent topic. Either a consumer gets the
+message now, or no consumer ever gets it.
 
 A consumer without permits, or whose connection takes no more bytes, gets nothing. Its messages are dropped, so that the
 producer is never held up. The rules that choose the consumer are those of persistent subscriptions.
@@ -36,12 +36,12 @@ class Receivers(ABC):
 
     @property
     def active(self) -> Consumer | None:
-        """Returns the consumer that gets everything; None for the types that share messages among consumers."""
+        """Returns the consumer that gets all messages; None for the types that share messages among consumers."""
         return None
 
 
 class OneActive(Receivers):
-    """Exclusive and Failover: the active consumer gets everything."""
+    """Exclusive and Failover: the active consumer gets all messages."""
 
     def __init__(self, sub_type: SubType.ValueType, topic: str, partition_index: int, settings: TopicSettings) -> None:
         self._is_failover = sub_type == SubType.Failover
@@ -147,7 +147,8 @@ def _part(messages: OutgoingMessages, indexes: Sequence[int]) -> OutgoingMessage
 
 
 def give(consumer: Consumer, messages: OutgoingMessages) -> int:
-    """Sends a consumer as many entries as it has permits for, in one write. Returns how many messages are left over."""
+    """Sends a consumer as many entries as it has permits for, in one write. Returns how many messages it did not
+    get."""
     count = entries_within(messages.counts, messages.total, 0, consumer.permits)
     taken = 0
     if count:

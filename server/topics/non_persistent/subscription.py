@@ -53,7 +53,7 @@ class NonPersistentSubscription(BaseSubscription):
         super().__init__(topic, name, NoCursor())
         self.properties = properties
         self.dropped = 0
-        """Messages that no consumer took."""
+        """How many messages were dropped because no consumer took them."""
         self.drop_rate = Rate()
         self._is_durable = durable
         self._last_active_ms = now_ms()
@@ -90,7 +90,7 @@ class NonPersistentSubscription(BaseSubscription):
             self._check_admits(consumer)
         receivers = self._receivers_for(consumer)
         receivers.add(consumer)
-        consumer.pending = None  # nothing is acknowledged here
+        consumer.pending = None  # non-persistent messages are not acknowledged
         self.consumers.append(consumer)
         log.info("%s connected", consumer)
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from magnetar.server.policies.policy_values import BacklogAction, BacklogQuotas
 
 KEPT_SHARE = 0.9
-"""A backlog over its size limit is cut to this share of the limit."""
+"""When a backlog exceeds its size limit, it is cut to this share of the limit."""
 
 
 class BacklogQuotaType(Enum):
-    """What a quota limits (BacklogQuota.BacklogQuotaType)."""
+    """The quantity that a quota limits (BacklogQuota.BacklogQuotaType)."""
 
     SIZE = "destination_storage"
     AGE = "message_age"

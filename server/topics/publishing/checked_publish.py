@@ -1,9 +1,10 @@
-"""Publishing where each SEND must be looked at: deduplication, and policies that refuse some messages.
+"""Publishes for producers whose SENDs must be checked one by one, for deduplication or for policies that refuse some
+messages.
 
-Only producers of topics with such a policy come here. Messages still go to the log in groups: a run of SENDs that are
-to be stored ends at the next one that is a duplicate or refused. All answers leave in the order of the SENDs, so the
-answer to a SEND that is not stored waits for the receipts of those before it: the C++ client drops the connection when
-a receipt is not for the message at the head of its queue (ProducerImpl::ackReceived).
+Only producers of topics with such a policy use this module. Messages still go to the log in groups: a group ends at the
+next SEND that is a duplicate or refused. All answers leave in the order of the SENDs, so the answer to a SEND that is
+not stored waits for the receipts of those before it: the C++ client drops the connection when a receipt is not for the
+message at the head of its queue (ProducerImpl::ackReceived).
 
 Sources: PersistentTopic.publishMessage, MessageDeduplication.isDuplicate.
 """
@@ -97,7 +98,7 @@ class CheckedPublisher:
             run = []
             self._answer_in_turn(_UnstoredSend(receipt_of(send), refusal))
             if self._producer.is_closed:
-                return  # that answer overflowed its connection, which closed it: the rest must not count as pushed
+                return  # that answer overflowed its connection, which closed it: the other SENDs must not count as pushed
         self._append(run)
 
     def _judge(self, dedup: Deduplication, send: pb.CommandSend, payload: bytes) -> tuple[DedupVerdict, int]:

@@ -26,8 +26,9 @@ class DedupVerdict(Enum):
 
 
 class DedupTable:
-    """A snapshot holds the `producers_max` names that were active last; other names are forgotten when this process
-    ends. Times are seconds of a clock that does not go back."""
+    """The table of one topic's producer names and sequence ids. A snapshot of the table holds the `producers_max` names
+    that were active last; all other names are lost when this process ends. Times are seconds of a clock that does not
+    go back."""
 
     __slots__ = ("_inactive_since", "_persisted", "_producers_max", "_pushed")
 
@@ -41,8 +42,8 @@ class DedupTable:
         return len(self._persisted)
 
     def highest_pushed(self, name: str) -> int:
-        """Returns the highest pushed sequence id of a name, -1 for an unknown name. The broker tells it to a producer
-        that connects."""
+        """Returns the highest pushed sequence id of a name, or -1 for an unknown name. The broker tells this id to a
+        producer that connects."""
         return self._pushed.get(name, -1)
 
     def judge(self, name: str, sequence_id: int, highest: int) -> DedupVerdict:
@@ -69,7 +70,7 @@ class DedupTable:
         again, so these no longer count as pushed."""
         self._pushed = dict(self._persisted)
 
-    # --- names that come and go --------------------------------------------------------------------------------------
+    # --- producers that connect and leave ----------------------------------------------------------------------------
 
     def came(self, name: str) -> None:
         """Notes that a producer of that name is connected."""
@@ -96,7 +97,7 @@ class DedupTable:
         self._pushed.pop(name, None)
         self._persisted.pop(name, None)
 
-    # --- what is kept over restarts ----------------------------------------------------------------------------------
+    # --- snapshots ---------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, int]:
         """Returns the snapshot, which the caller stores as the cursor's properties: name -> highest confirmed sequence

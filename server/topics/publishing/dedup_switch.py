@@ -1,13 +1,13 @@
 """Turns a topic's deduplication on and off while the topic is in use, as its policy says.
 
-To turn it on means to open a cursor and to read a part of the log; to turn it off means to delete the cursor. Both take
-time and may fail, so one task at a time works until deduplication is as the policy wants it, and upkeep starts that
-task again after a failure.
+To turn deduplication on, the switch opens a cursor and reads a part of the log; to turn it off, the switch deletes the
+cursor. Both take time and may fail. So one task at a time works until deduplication is as the policy wants it, and
+upkeep starts that task again after a failure.
 
 When deduplication is turned on, some messages are already on their way to the log and nobody has counted them. So the
-table of sequence ids is filled in two steps. Messages that are sent from now on are judged and counted at once. Those
-sent before are waited for, and then read back from the log together with all older ones behind the snapshot. Producers
-that connect meanwhile are told to try again.
+table of sequence ids is filled in two steps. Messages that are sent from now on are judged and counted at once. For the
+messages that were sent before, the switch waits until they are answered; then it reads them back from the log, together
+with all older messages after the snapshot. Producers that connect meanwhile are told to try again.
 
 Source: MessageDeduplication.checkStatus.
 """
@@ -48,7 +48,8 @@ class DedupSwitch:
 
     async def begin(self, wanted: bool) -> None:
         """Brings deduplication to the state `wanted`. Called once, before the first producer connects. Raises
-        ManagedLedgerError when the log cannot be read: its messages are unknown then."""
+        ManagedLedgerError when the log cannot be read, because duplicates of its messages could not be recognised
+        then."""
         self.wanted = wanted
         if wanted:
             await self._turn_on()
@@ -56,8 +57,8 @@ class DedupSwitch:
             self.follow(False)
 
     def follow(self, wanted: bool) -> None:
-        """Called when the policy may have changed. Begins to turn deduplication on or off, unless it is in the wanted
-        state."""
+        """Called when the policy may have changed. Begins to turn deduplication on or off, unless deduplication is in
+        the state `wanted` already."""
         self.wanted = wanted
         if self._working is None and not self._is_done:
             self._working = asyncio.get_running_loop().create_task(self._work())
@@ -110,5 +111,5 @@ class DedupSwitch:
         except BaseException:
             publishing.check(None, publishing.checks)
             raise
-        # The replay noted every name that it read as gone; `check` notes the connected ones as present again.
+        # After the replay all names count as having left; `check` notes the connected producers as present again.
         publishing.check(dedup, publishing.checks)

@@ -2,9 +2,9 @@
 restarts.
 
 The cursor's properties (producer name -> sequence id) sum up the log up to the cursor's mark-delete position. When the
-topic is loaded, only the entries after that position are read. A snapshot writes the properties and moves the position;
-it is taken after a number of entries, after a time, and when the topic closes, so that the next load has nothing to
-read.
+topic is loaded, only the entries after that position are read. A snapshot writes the properties and moves the position.
+Snapshots are taken after a number of entries, after a time, and when the topic closes; after a proper close the next
+load has nothing to read.
 
 Sources: MessageDeduplication (recoverSequenceIdsMap, replayCursor, takeSnapshot, purgeInactiveProducers).
 """
@@ -59,16 +59,16 @@ class Deduplication:
         self._counted_s = -SNAPSHOT_PAUSE_SECONDS
         """When the last snapshot was taken because of the number of entries."""
         self._release: Callable[[], None] | None = None
-        """Ends the hold on the log behind the last stored snapshot. It is set while a newer snapshot is being stored.
-        If storing fails, a restart has to replay the log that is held."""
+        """Ends the hold on the log behind the last stored snapshot. The function is set while a newer snapshot is being
+        stored: if that fails, a restart has to replay the part of the log that is held."""
 
     @classmethod
     async def open(
         cls, topic_name: str, ledger: ManagedLedger, settings: TopicSettings, now_s: float
     ) -> "Deduplication":
-        """Returns the deduplication with the content of the last snapshot; the caller calls `replay` next. When there
-        is no cursor yet, because deduplication was off, only messages that are stored from now on will be known. Raises
-        ManagedLedgerError."""
+        """Returns the deduplication with the content of the last snapshot; the caller calls `replay` next. If
+        deduplication was off, there is no cursor yet, and only messages that are stored from now on will be known.
+        Raises ManagedLedgerError."""
         cursor = await ledger.open_cursor(DEDUP_CURSOR, LATEST)
         self = cls(topic_name, ledger, cursor, settings)
         self._snapshot_s = now_s
@@ -107,7 +107,7 @@ class Deduplication:
             log.info("%s: looked through %d entries for deduplication", self._topic_name, count)
         self._count(count)
 
-    # --- on the way of messages --------------------------------------------------------------------------------------
+    # --- confirmed messages ------------------------------------------------------------------------------------------
 
     def confirmed(self, name: str, highest: int, last: Position, entries: int) -> None:
         """Called when the log has stored `entries` entries of a producer. `highest` is their highest sequence id, or
@@ -176,7 +176,7 @@ def chunk_counts(payload: bytes) -> bool:
 
 
 def _counts(metadata: pb.MessageMetadata) -> bool:
-    """Whether the message's sequence id counts. It is False for a chunk that is not the last one of its message."""
+    """Whether the message's sequence id counts. A chunk's counts only if the chunk is the last one of its message."""
     chunks = metadata.num_chunks_from_msg
     return not metadata.HasField("chunk_id") or chunks <= 0 or metadata.chunk_id == chunks - 1
 
@@ -187,7 +187,7 @@ def _sequence_ids(run: EntryRun) -> Iterator[tuple[str, int]]:
         try:
             metadata = parse_metadata(entry, run.payload_offset)
         except MalformedFrame:
-            continue  # nobody can tell which producer sent it
+            continue  # the metadata does not decode, so the producer is unknown
         name = metadata.producer_name
         if isinstance(name, bytes):
             continue  # the name is not UTF-8, so no producer can have it

@@ -1,7 +1,7 @@
 """One producer: its SENDs go to the topic's log in groups, and the receipts of a group leave in one write.
 
 A group is all SENDs of this producer in one socket read. The connection has verified checksums and sizes before, so the
-only object that is made for each message is a tuple of its sequence ids.
+only object that this module creates for each message is a tuple of the message's sequence ids.
 
 Sources: Producer.publishMessage, MessagePublishContext.
 """
@@ -83,7 +83,7 @@ class Producer:
         """How many SENDs were accepted and are not answered yet."""
         self.counters = ProducerCounters()
         self.is_closed = False
-        """Whether the producer takes no more SENDs. Those that are under way are still answered, unless
+        """Whether the producer takes no more SENDs. SENDs that are under way are still answered, unless
         `is_disconnected` is set."""
         self.is_disconnected = False
         """Whether the broker closed the producer. The client will send unanswered messages again, so no answer is
@@ -95,7 +95,7 @@ class Producer:
         self._refusals: deque[tuple[int, bytes]] = deque()
         """SEND_ERRORs that wait for receipts: each frame with the value of `_answered` at which it is written."""
         self._drained: Future[None] | None = None
-        """The future that `close` returns. It ends when no SEND is pending."""
+        """The future that `close` returns. It is done when no SEND is pending."""
         self._checked: CheckedPublisher | None = None
         """Publishes SENDs that must be checked. Created at the first such SEND."""
 
@@ -139,8 +139,8 @@ class Producer:
         self.cnx.write(self._receipts.encode(*receipt, -1, -1))
 
     def refuse(self, frame: bytes) -> None:
-        """Writes a SEND_ERROR after the receipts of everything that was sent before it, because clients fail only the
-        message at the head of their queue: Java's compares its sequence id with that of the error
+        """Writes a SEND_ERROR after the receipts of all SENDs that came before the refused one, because clients fail
+        only the message at the head of their queue: Java's compares its sequence id with that of the error
         (ProducerImpl.recoverNotAllowedError), and the C++ client does likewise."""
         if self.pending and len(self._refusals) < REFUSALS_MAX:
             self._refusals.append((self._answered + self.pending, frame))
@@ -148,9 +148,9 @@ class Producer:
             self.cnx.write(frame)
 
     def close(self) -> Awaitable[None] | None:
-        """Called when the client closes the producer or is gone; may be called again. The producer's name is free at
-        once. Returns an awaitable that ends when all SENDs under way are answered, or None when no SEND is under
-        way."""
+        """Called when the client closes the producer or has disconnected; may be called again. The producer's name is
+        free at once. Returns an awaitable that ends when all SENDs under way are answered, or None when no SEND is
+        under way."""
         if not self.is_closed:
             self.is_closed = True
             self._registry.remove(self)
@@ -161,7 +161,7 @@ class Producer:
         return self._drained
 
     def disconnect(self) -> None:
-        """Closes the producer for the broker. The client gets CLOSE_PRODUCER and will reconnect."""
+        """Closes the producer on the broker's initiative. The client gets CLOSE_PRODUCER and will reconnect."""
         self.is_disconnected = True
         if not self.is_closed:
             self.is_closed = True

@@ -7,8 +7,8 @@
 | ExclusiveWithFencing | always; waiting producers are refused as fenced, all others are closed | |
 | WaitForExclusive | no producer is connected | it waits for its turn |
 
-A topic has an epoch, which grows by one with each exclusive producer that does not bring an epoch itself. A producer
-that brings an older epoch than the topic's has been replaced by another one meanwhile, and is refused as fenced.
+A topic has an epoch, which grows by one with each exclusive producer that does not bring an epoch itself. If a producer
+brings an epoch that is older than the topic's, another producer has replaced it meanwhile, and it is refused as fenced.
 
 Source: AbstractTopic.incrementTopicEpochIfNeeded.
 """
@@ -47,7 +47,7 @@ class ProducerAccess(Generic[T]):
         """Producers that wait for exclusive access, in the order in which they will get it."""
 
     def judge(self, mode: int, connected: int, epoch: int | None) -> AccessVerdict:
-        """Judges a producer that asks for access, and changes nothing. `connected` is how many producers the topic has,
+        """Judges a producer that asks for access. Changes nothing. `connected` is how many producers the topic has,
         and `epoch` is the topic's epoch as the producer knows it. Raises ProducerBusy, ProducerFenced."""
         held = f"Topic has an existing exclusive producer: {self.exclusive_name}"
         if mode == pb.Shared:

@@ -5,12 +5,11 @@
                                                                ▼   │ the hold is over
                                                               HOLDING
 
-After a failed append the topic closes all producers. Their clients reconnect by themselves and send again what was not
-answered, so applications notice no error if a new ledger can be opened at once. If none can be opened, or the next
-append fails too, the storage counts as down, for instance because the disk is full. Then producers are refused with an
-error that their clients pass on to the application. Between two tries to open a ledger the topic stays in HOLDING, for
-a time that doubles up to HOLD_MAX_SECONDS.
-"""
+After a failed append the topic closes all producers. Their clients reconnect by themselves and send again all messages
+that were not answered, so applications notice no error if a new ledger can be opened at once. If none can be opened, or
+the next append fails too, the storage counts as down, for instance because the disk is full. Then producers are refused
+with an error that their clients pass on to the application. Between two tries to open a ledger the topic stays in
+HOLDING, for a time that doubles up to HOLD_MAX_SECONDS."""
 
 from enum import Enum
 

@@ -1,8 +1,9 @@
 """Publish rates: the broker stops reading a connection that publishes too fast until the rate allows more, so no
 message is refused or lost.
 
-There is one limiter for a topic's policy, and one for the whole broker. A limiter throttles connections, not producers:
-a connection is one stream of commands, so its other producers and consumers wait too, as with Apache's broker.
+Each topic whose policy sets a publish rate has a limiter, and the whole broker has one. A limiter throttles
+connections, not producers: a connection is one stream of commands, so its other producers and consumers wait too, as
+with Apache's broker.
 
 Sources: PublishRateLimiterImpl, Producer.incrementThrottleCount.
 """

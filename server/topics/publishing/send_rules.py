@@ -1,4 +1,5 @@
-"""Decides which SENDs a topic's policies refuse. The connection has made the checks that apply to every SEND before.
+"""Decides which SENDs a topic's policies refuse. The checks that apply to every SEND were made by the connection
+before.
 
 Sources: Producer.checkAndStartPublish, PersistentTopic.publishMessage (isExceedMaximumMessageSize,
 isExceedMaximumDeliveryDelay).
@@ -14,7 +15,7 @@ from pulsar_proto.records.payload import parse_metadata
 
 @dataclass(frozen=True, slots=True)
 class SendChecks:
-    """The checks that a topic's policies ask for. 0 means no limit."""
+    """The checks that a topic's policies ask for. For each limit 0 means that there is none."""
 
     encryption_required: bool = False
     max_message_size: int = 0

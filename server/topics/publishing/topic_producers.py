@@ -1,7 +1,7 @@
 """The producers of one topic: their names, who may produce, and what happens when storing fails.
 
-After a failed append all producers are closed; their clients reconnect and send again what was not answered.
-`PublishFence` says when they may connect again. While the storage stays down they are refused with
+After a failed append all producers are closed; their clients reconnect and send again all messages that were not
+answered. `PublishFence` says when they may connect again. While the storage stays down they are refused with
 ProducerBlockedQuotaExceededException: on that error the C++ and the Java client fail their pending messages and still
 try again later (ProducerImpl.connectionOpened), while any other error leaves applications with a timeout that does not
 name the cause.
@@ -98,7 +98,7 @@ class TopicProducers:
     def __str__(self) -> str:
         return self._topic_name
 
-    # --- coming and going --------------------------------------------------------------------------------------------
+    # --- connecting and leaving --------------------------------------------------------------------------------------
 
     async def add(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
         """Connects the producer that a client asks for. With the access mode WaitForExclusive the client is told to
@@ -162,7 +162,7 @@ class TopicProducers:
         if self.fence.state is not FenceState.OPEN:
             raise ServiceNotReady("Topic is temporarily unavailable")
         if self.dedup is not None and not self.dedup.is_complete:
-            # A client that reconnects sends again what was not answered, and nobody knows yet whether that is stored.
+            # A client that reconnects sends unanswered messages again, and it is not known yet whether they are stored.
             raise ServiceNotReady("Deduplication is being turned on")
 
     def remove(self, producer: Producer) -> None:
@@ -212,7 +212,7 @@ class TopicProducers:
         try:
             await waiter.granted
         except asyncio.CancelledError:
-            producer.close()  # the client left, maybe at the moment at which it got access
+            producer.close()  # the client left, perhaps at the moment when it got access
             raise
 
     async def _grant_next(self) -> None:
@@ -233,7 +233,7 @@ class TopicProducers:
                     if not waiter.granted.done():
                         waiter.granted.set_exception(error)
                 else:
-                    if not waiter.granted.done():  # else the waiting call was cancelled, and closes the producer itself
+                    if not waiter.granted.done():  # else `add` was cancelled, and closes the producer itself
                         waiter.granted.set_result(None)
         finally:
             self._granting = None
@@ -251,7 +251,7 @@ class TopicProducers:
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def check(self, dedup: Deduplication | None, checks: SendChecks | None) -> None:
-        """Sets the checks that SENDs pass from now on; with None and None they pass none."""
+        """Sets the checks that SENDs must pass from now on; if both are None, SENDs are not checked."""
         self.dedup, self.checks = dedup, checks
         self.is_checked = dedup is not None or checks is not None
         if dedup is not None:
@@ -291,7 +291,7 @@ class TopicProducers:
         return sum(limiter.times for limiter in self.limiters)
 
     def stored(self, messages: int, size_bytes: int) -> None:
-        """Called when a group was confirmed."""
+        """Called when a group of SENDs was confirmed."""
         self.counters.messages_in += messages
         self.counters.bytes_in += size_bytes
         self.last_publish_ms = now_ms()
@@ -299,7 +299,7 @@ class TopicProducers:
         self._answered()
 
     def failed(self, error: ManagedLedgerError) -> None:
-        """Called when a group was not stored, or was stored only in part."""
+        """Called when a group of SENDs was not stored, or was stored only in part."""
         if isinstance(error, ManagedLedgerTerminated):
             self.disconnect_all()
         elif not error.retriable:

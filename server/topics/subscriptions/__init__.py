@@ -1,3 +1,5 @@
-"""Subscriptions of persistent topics: their consumers, the dispatchers that send to them, the pure rules by which these
-choose (`*_rules.py`), redelivery, and delayed delivery. They see their topic through Protocols; topics of both domains,
-stats, the admin API and the protocol's handlers use them."""
+"""Subscriptions of persistent topics: their consumers, the dispatchers that send to the consumers, the pure rules by
+which dispatchers choose (`*_rules.py`), redelivery, and delayed delivery.
+
+Subscriptions see their topic through Protocols. Topics of both domains, stats, the admin API and the protocol's
+handlers use subscriptions."""

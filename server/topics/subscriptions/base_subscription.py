@@ -52,13 +52,14 @@ class BaseSubscription(ABC):
 
     @property
     def type_name(self) -> str:
-        """The type as stats name it."""
+        """The subscription's type, as stats name it."""
         return "None" if self.sub_type is None else SubType.Name(self.sub_type)
 
     @property
     @abstractmethod
     def active_consumer(self) -> Consumer | None:
-        """Returns the consumer that gets everything; None for the types that share messages among several consumers."""
+        """Returns the consumer that gets all messages; None for the types that share messages among several
+        consumers."""
 
     @property
     @abstractmethod
@@ -137,7 +138,7 @@ class BaseSubscription(ABC):
         """Removes a consumer from the part that sends to it, and notes the time."""
 
     def _last_consumer_left(self) -> None:
-        """Called when the last consumer has just been detached."""
+        """Called right after the last consumer was detached."""
         self.forget_if_left()
 
     @abstractmethod
@@ -145,7 +146,7 @@ class BaseSubscription(ABC):
         """Ends a subscription that lives only as long as its consumers, if it has none."""
 
     def disconnect_all(self, but: Consumer | None = None) -> None:
-        """Detaches every consumer except `but`, and tells each with CLOSE_CONSUMER."""
+        """Detaches every consumer except `but`, and sends CLOSE_CONSUMER to each detached one."""
         for consumer in self.consumers.copy():
             if consumer is not but:
                 self.remove_consumer(consumer)
@@ -155,7 +156,7 @@ class BaseSubscription(ABC):
     def consumer_may_take(self, consumer: Consumer) -> None:
         """Called when a consumer got permits or its connection became writable again."""
 
-    # --- what clients ask for ----------------------------------------------------------------------------------------
+    # --- clients' commands -------------------------------------------------------------------------------------------
 
     @abstractmethod
     def ack_cumulative(self, consumer: Consumer, message_id: pb.MessageIdData) -> None:
@@ -171,7 +172,7 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     async def seek(self, command: pb.CommandSeek) -> None:
-        """Moves the subscription. Raises PulsarError."""
+        """Moves the subscription to the position that the command asks for. Raises PulsarError."""
 
     async def unsubscribe(self, consumer: Consumer, force: bool) -> None:
         """Deletes the subscription because one of its consumers asks. Raises MetadataFault when the subscription has

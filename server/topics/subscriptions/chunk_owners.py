@@ -23,7 +23,7 @@ class ChunkOwners:
     def __init__(self) -> None:
         self._owners: dict[bytes, Consumer] = {}
         self.waiting: dict[Consumer, ReplayQueue] = {}
-        """Chunks whose owner could take nothing when they were due to be sent."""
+        """Owner -> its chunks that wait, because the owner could take nothing when they were due to be sent."""
 
     def owner(self, chunk: MessageChunk) -> Consumer | None:
         """Returns the consumer that got the first chunk of the message; None when the first chunk was not sent."""

@@ -1,9 +1,9 @@
-"""A topic's log as a consumer with `read_compacted` sees it: first the compacted ledger, then the rest as it was
-written.
+"""A topic's log as a consumer with `read_compacted` sees it: first the compacted ledger, then the later messages as
+they were written.
 
-For the dispatcher it takes the place of the managed ledger. Messages that were trimmed from the log are still in the
-compacted ledger: a consumer that asks for the earliest message, or for one that was trimmed, begins in the compacted
-ledger.
+For the dispatcher this view takes the place of the managed ledger. Messages that were trimmed from the log are still in
+the compacted ledger: a consumer that asks for the earliest message, or for one that was trimmed, begins in the
+compacted ledger.
 
 Sources: CompactedTopicUtils.asyncReadCompactedEntries, PersistentDispatcherSingleActiveConsumer.readMoreEntries.
 """
@@ -47,7 +47,7 @@ class SparseRun(EntryRun):
 
 class CompactedView:
     """The view of one subscription. The dispatcher uses it in place of the `ManagedLedger` and the `Cursor`, so its
-    methods have their names."""
+    methods have the names that theirs have."""
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class CompactedView:
         self._compaction = compaction
         self._cursor = cursor
         self._next: tuple[CompactedLedger, Position, int] | None = None
-        """Where the last read ended: (the compacted ledger, the position in the log behind it, the index of the next
-        entry)."""
+        """Where the last read ended: (the compacted ledger, the next position in the log, the index of the next entry
+        in the compacted ledger)."""
         self._remaining: dict[tuple[int, int], int] = {}
         """The `SparseRun.remaining` of the run that was sent last."""
 
-    # --- as the managed ledger ---------------------------------------------------------------------------------------
+    # --- methods of the managed ledger -------------------------------------------------------------------------------
 
     @property
     def last_confirmed(self) -> Position:
@@ -98,7 +98,7 @@ class CompactedView:
             is_whole = bool(found.entries) and (found.ledger_id, found.first_entry_id) == position
             if is_whole or self._compaction.ledger_id == in_use:
                 return found
-            # Meanwhile what stood at `position` may have been compacted and trimmed: look again.
+            # The message at `position` may have been compacted and trimmed meanwhile: look again.
 
     def _after_horizon(self, position: Position) -> Position:
         """Returns the first position after the part of the log that compaction has processed."""
@@ -164,11 +164,12 @@ class CompactedView:
         specials = {run.entry_ids[index]: special for index, special in (dense.specials or {}).items()}
         return OutgoingMessages(run.ledger_id, run.entry_ids, dense.payloads, dense.sizes, specials=specials or None)
 
-    # --- as the cursor -----------------------------------------------------------------------------------------------
+    # --- methods of the cursor ---------------------------------------------------------------------------------------
 
     def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
-        """Returns the unacknowledged runs. Before the mark-delete position every entry counts as unacknowledged,
-        because a read that begins there wants trimmed messages, whether they were acknowledged or not."""
+        """Returns the runs of unacknowledged entries. Before the mark-delete position every entry counts as
+        unacknowledged, because a read that begins there wants trimmed messages, whether they were acknowledged or
+        not."""
         if Position(ledger_id, first) <= self._cursor.mark_delete:
             return [(first, count)]
         return self._cursor.unacked_runs(ledger_id, first, count)

@@ -1,6 +1,6 @@
 """One consumer: its permits, the messages that it holds unacknowledged, and the MESSAGE frames that go to it.
 
-A permit is a message, not an entry. A dispatcher asks `can_take`, then calls `take` and `write`. Whatever concerns
+Permits count messages, not entries. A dispatcher asks `can_take`, then calls `take` and `write`. Work that concerns
 several consumers is the task of the subscription.
 
 Sources: Consumer.sendMessages, flowPermits, individualAckNormal, redeliverUnacknowledgedMessages.
@@ -117,8 +117,8 @@ class Consumer:
         """How many messages the client still allows. It is negative after a batch that held more messages than permits
         were left."""
         self.pending: PendingAcks | None = None if single_active else PendingAcks()
-        """The entries that the consumer holds unacknowledged. It is None on types where one consumer gets everything:
-        the cursor is enough there."""
+        """The entries that the consumer holds unacknowledged. None for the types where one consumer gets all messages:
+        there the cursor is enough."""
         self.blocked = False
         """Whether the consumer holds too many unacknowledged messages. Permits that arrive meanwhile are kept aside."""
         self.average = EntryAverage()
@@ -142,7 +142,7 @@ class Consumer:
     def __str__(self) -> str:
         return f"consumer {self.consumer_id} ({self.name}) of {self.subscription}"
 
-    # --- what the client sends ---------------------------------------------------------------------------------------
+    # --- the client's commands ---------------------------------------------------------------------------------------
 
     def set_unacked_max(self, unacked_max: int) -> None:
         """Sets how many messages the consumer may hold unacknowledged; 0 means no limit. The new limit holds at once,
@@ -178,7 +178,7 @@ class Consumer:
         self.counters.acked(len(command.message_id))
         if command.ack_type == pb.CommandAck.Cumulative:
             if len(command.message_id) != 1 or self.pending is not None:
-                # Such an ack is ignored, as by PersistentSubscription.acknowledgeMessage and Consumer.messageAcked.
+                # Such an ack is ignored, as PersistentSubscription.acknowledgeMessage and Consumer.messageAcked do.
                 log.warning("%s: cumulative ack of %d ids ignored", self, len(command.message_id))
             else:
                 self.subscription.ack_cumulative(self, command.message_id[0])
@@ -280,7 +280,7 @@ class Consumer:
     def write(
         self, messages: OutgoingMessages, start: int, stop: int, redelivery_counts: Mapping[int, int] | None = None
     ) -> None:
-        """Sends the entries [start, stop) in one write. Callers do this last, because the connection may close, which
+        """Sends the entries [start, stop) in one write. Callers call this last, because the connection may close, which
         removes the consumer."""
         ledger_id = messages.ledger_id
         entry_ids, payloads = messages.entry_ids, messages.payloads
@@ -289,7 +289,7 @@ class Consumer:
         if self.cnx.protocol_version < FIRST_VERSION_WITH_CHECKSUMS:
             payloads = self._for_old_client(payloads, sum(messages.counts[start:stop]))
         if redelivery_counts is None and messages.ack_sets is None and self.epoch is None:
-            # The common case: the frames' heads differ in the entry's id and the sizes only, and are made in one go.
+            # The common case: the frames' heads differ only in the entry's id and the sizes, so one call makes them all.
             chunks = self._framer.frames(ledger_id, entry_ids, payloads)
         else:
             chunks = []
@@ -339,8 +339,8 @@ class Consumer:
             self.tell_active(untold)
 
     def tell_end(self) -> None:
-        """Tells the client that the topic is terminated and everything is acknowledged. It does so only once, because
-        the C++ client reconnects all of its producers and consumers each time."""
+        """Tells the client that the topic is terminated and all messages are acknowledged. Tells it only once, because
+        on each such message the C++ client reconnects all of its producers and consumers."""
         if not self.told_end and self.cnx.protocol_version >= FIRST_VERSION_WITH_END_OF_TOPIC:
             self.told_end = True
             self.cnx.write(reached_end_of_topic_frame(self.consumer_id))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SubscriptionCursor(Protocol):
-    """Where a subscription stands in the log. A managed ledger's `Cursor` is one."""
+    """The position of a subscription in the log. A managed ledger's `Cursor` implements this."""
 
     @property
     def mark_delete(self) -> Position: ...
@@ -43,7 +43,7 @@ class ConsumerTopic(Protocol):
 
 
 class ConsumerOwner(Protocol):
-    """A subscription as its consumers see it. What a consumer's client sends goes through these methods."""
+    """A subscription as its consumers see it. Consumers pass on the commands of their clients through these methods."""
 
     @property
     def topic(self) -> ConsumerTopic: ...
@@ -70,4 +70,4 @@ class ConsumerOwner(Protocol):
         """Deletes the subscription. Raises PulsarError."""
 
     async def seek(self, command: pb.CommandSeek) -> None:
-        """Moves the subscription. Raises PulsarError."""
+        """Moves the subscription to the position that the command asks for. Raises PulsarError."""

@@ -6,9 +6,8 @@ the index: adding an entry again has no effect, and dispatchers pass over runs o
 
 The index holds nothing that is not in the log: after a restart it is filled again by reading.
 
-Pure. Apache's InMemoryDelayedDeliveryTracker and BucketDelayedDeliveryTracker keep one index per subscription and round
-the times to ticks.
-"""
+Does no I/O. Apache's InMemoryDelayedDeliveryTracker and BucketDelayedDeliveryTracker keep one index per subscription
+and round the times to ticks."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -29,8 +28,8 @@ _ENTRY_MASK = (1 << _ENTRY_BITS) - 1
 
 
 class _Segment:
-    """A sorted part of the index: `times[i]` is when the entry at `places[i]` is due. A place is the ledger's number in
-    the index << 32 | the entry."""
+    """A sorted part of the index: `times[i]` is when the entry at `places[i]` is due. A place is one number: (the
+    ledger's number in this index) << 32 | entry id."""
 
     __slots__ = ("places", "times")
 

@@ -3,8 +3,8 @@ when they are.
 
 The dispatcher that reads a message before its time adds it to the topic's index (`delay_index`) and reads on. When the
 message is due, it leaves the index, and every dispatcher that has passed over it (whose read position is after the
-message) sends it before any new message. A subscription without consumers needs nothing: when a consumer comes, it
-reads again from the first unacknowledged message, as after a restart.
+message) sends it before any new message. A subscription without consumers needs no index: when a consumer connects, the
+new dispatcher reads again from the first unacknowledged message, as after a restart.
 
 Messages are due to the millisecond, by this machine's clock; Apache's `delayedDeliveryTickTimeMillis`, which makes
 delays coarser, has no effect. Exclusive and Failover ignore delays, as in Apache

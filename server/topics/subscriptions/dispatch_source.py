@@ -1,4 +1,4 @@
-"""The source of a subscription's entries, which a dispatcher is given, and the next read from it."""
+"""`DispatchSource`, from which a dispatcher gets a subscription's entries, and `PlannedRead`, its next read."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -20,8 +20,8 @@ class PlannedRead(NamedTuple):
     position: Position
     entries_max: int
     again: bool
-    """Whether the read brings entries that were sent before or wait out of order. Otherwise it brings the next new
-    entries."""
+    """Whether the read returns entries that were sent before or that wait out of order. Otherwise the read returns the
+    next new entries."""
 
 
 class DispatchSource(NamedTuple):

@@ -4,10 +4,10 @@ One invariant holds: while a consumer can take messages and there are messages f
 pending. Everything that may make that condition true calls `kick`: a confirmed append, permits, a connection that takes
 bytes again, a consumer that comes or leaves, a redelivery.
 
-`kick` sends what is in memory at once, without a task. For the rest it starts one task, which reads, sends and reads
-again until consumers or data run out; so a subscription has at most one read in flight. When permits run out in the
-middle of a read, the entries that were read and not sent are held. They come from one read at most, and are sent first
-next time.
+`kick` sends what is in memory at once, without a task. For entries that must be read first, `kick` starts one task,
+which reads, sends and reads again until consumers or data run out; so a subscription has at most one read in flight.
+When permits run out in the middle of a read, the entries that were read and not sent are held. They come from one read
+at most, and are sent first next time.
 
 The dispatcher asks whether an entry is acknowledged when it sends the entry, not when it reads it.
 
@@ -43,8 +43,8 @@ THROTTLE_SECONDS_MIN = 0.001
 INTERNAL_ERROR = "internal error, see the log"
 
 ROUNDS_MAX = 4
-"""How many runs one `kick` sends before the event loop runs other tasks. Four runs of a hundred entries each take some
-milliseconds."""
+"""How many runs (groups of consecutive entries) one `kick` sends before the event loop runs other tasks. Four runs of a
+hundred entries each take some milliseconds."""
 
 
 class Dispatcher(ABC):
@@ -78,13 +78,14 @@ class Dispatcher(ABC):
         self._messages_per_entry = 1.0
         """The average of the entries that were sent last; computed only while there are throttles."""
         self._sending = False
-        """Whether this object is sending at the moment. Sending may close a connection or unblock a consumer, and
-        either calls `kick`. That call only sets `_kicked_while_sending`, because sending must not be entered twice."""
+        """Whether this object is sending at the moment. While it sends, a connection may close or a consumer may be
+        unblocked, and each of these calls `kick`. Such a call only sets `_kicked_while_sending`, because sending must
+        not be entered twice."""
         self._progress = False
         self._kicked_while_sending = False
         self._is_closed = False
 
-    # --- what types of subscriptions differ in -----------------------------------------------------------------------
+    # --- overridden for each type of subscription --------------------------------------------------------------------
 
     @abstractmethod
     def add(self, consumer: Consumer) -> None: ...
@@ -127,7 +128,7 @@ class Dispatcher(ABC):
 
     @abstractmethod
     def _why_nobody_takes(self) -> str:
-        """Returns the phrase for `why_idle` that tells why `_room()` is 0."""
+        """Returns the phrase that `why_idle` reports when `_room()` is 0."""
 
     # --- for subscriptions -------------------------------------------------------------------------------------------
 
@@ -295,7 +296,7 @@ class Dispatcher(ABC):
                 messages = self._ordinary(messages, messages.specials)
             self._send_new(messages)
         else:
-            # The position is not beyond the last entry, and still nothing is there: what stood there was deleted.
+            # The position is not after the last entry, and still the run is empty: the entries there were deleted.
             self.read_position = self._ledger.next_position(self._ledger.last_confirmed)
 
     def _ordinary(self, messages: OutgoingMessages, specials: Mapping[int, Special]) -> OutgoingMessages:
@@ -312,8 +313,8 @@ class Dispatcher(ABC):
         self._held = None
         if not messages.payloads:
             return
-        # A connection may close within _send, and its consumer's leaving may rewind: then what is left of these
-        # messages must not be held, because they are read again.
+        # A connection may close within _send; its consumer then leaves, which may cause a rewind. After a rewind the
+        # rest of these messages must not be held, because they are read again.
         generation = self._generation
         sent = self._send(messages)
         if sent < len(messages.payloads) and generation == self._generation:
