@@ -98,7 +98,7 @@ class CheckedPublisher:
             run = []
             self._answer_in_turn(_UnstoredSend(receipt_of(send), refusal))
             if self._producer.is_closed:
-                return  # that answer overflowed its connection, which closed it: the other SENDs must not count as pushed
+                return  # the answer overflowed and closed the connection: the other SENDs must not count as pushed
         self._append(run)
 
     def _judge(self, dedup: Deduplication, send: pb.CommandSend, payload: bytes) -> tuple[DedupVerdict, int]:

@@ -289,7 +289,7 @@ class Consumer:
         if self.cnx.protocol_version < FIRST_VERSION_WITH_CHECKSUMS:
             payloads = self._for_old_client(payloads, sum(messages.counts[start:stop]))
         if redelivery_counts is None and messages.ack_sets is None and self.epoch is None:
-            # The common case: the frames' heads differ only in the entry's id and the sizes, so one call makes them all.
+            # The common case: the frames' heads differ only in the entry's id and the sizes; one call makes them all.
             chunks = self._framer.frames(ledger_id, entry_ids, payloads)
         else:
             chunks = []
