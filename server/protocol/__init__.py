@@ -1,5 +1,5 @@
 """The client port: Pulsar's binary protocol on a socket, from frames to commands and back.
 
-It may use a broker (`server/broker`), its topics, and who is allowed what (`server/security`). What the commands do is
-in `handlers`, which use this room; only the programs use both.
+This room may use a broker (`server/broker`), its topics, and the permissions (`server/security`). What each command
+does is in `handlers`, which use this room; only the programs use both.
 """

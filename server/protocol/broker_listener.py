@@ -68,7 +68,7 @@ class BrokerListener(PortListener):
             self._arm_sweep()
 
     async def close(self) -> None:
-        """Stops listening, closes every connection, and waits up to CLOSE_SECONDS for what is under way."""
+        """Stops listening, closes every connection, and waits up to CLOSE_SECONDS for last bytes and open requests."""
         if not self._stop_listening():
             return
         connections = list(self._traffic.connections)

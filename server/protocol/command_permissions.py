@@ -111,7 +111,8 @@ class _Guard:
     def _create(
         self, cnx: "Connection", body: Any, pending: PendingCreations, attached_id: int
     ) -> Coroutine[Any, Any, None]:
-        """A producer or consumer is pending while its request is judged, so that a CLOSE that follows finds it."""
+        """Judges and handles a PRODUCER or SUBSCRIBE. Until it is judged, its id is pending, so a CLOSE can abandon
+        it."""
         creation = pending.begin(attached_id)
         return self._create_when_allowed(cnx, body, pending, attached_id, creation)
 
@@ -122,7 +123,7 @@ class _Guard:
             await _check(cnx, self._rule, self._authorizer, body)
         finally:
             pending.end(attached_id, creation)
-        if not creation.is_abandoned:  # else the client was told that it is closed, or is gone
+        if not creation.is_abandoned:  # an abandoned one was closed by the client, or the client is gone
             await self._handle(cnx, body)
 
     async def _when_allowed(self, cnx: "Connection", body: Any) -> None:

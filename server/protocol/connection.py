@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- asyncio's calls -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
         peer = transport.get_extra_info("peername")
         self.remote_ip = str(peer[0]) if peer else "unknown"
         self.remote_address = f"/{f'[{peer[0]}]' if ':' in peer[0] else peer[0]}:{peer[1]}" if peer else "/unknown"
@@ -183,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.session.state is ConnectionState.CLOSED:
             return
         self._output.write(data)
-        # It may hold receipts, which make room in this connection's window and in the budget of all.
+        # The data may hold receipts, which make room in this connection's window and in the budget of all.
         if (self._throttles or self.traffic.waiting_for_budget) and not self._release_scheduled:
             self._schedule_release()
 
@@ -254,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
         """Counts SENDs that were handed to their producers. Stops reading when too many of this connection, or too many
         bytes of all connections, wait for their receipts."""
         if not self.is_open:
-            return  # publishing closed it
+            return  # publishing closed this connection
         publishes = self.publishes
         publishes.add(count, size_bytes)
         fits = self.traffic.budget.take(size_bytes)
@@ -386,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
         if check.done():
             return
         if self._throttles:
-            check.set_result(True)  # we do not read it: its silence proves nothing
+            check.set_result(True)  # we do not read from the peer, so its silence proves nothing
             return
         check.set_result(False)
         self.close("no answer to the liveness check")

@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 
 class Inbound:
-    """The frames of one connection. Implements `frame_receiver.FrameReceiver`. Each call gets the connection, because a
-    reference to it would be a cycle that only the garbage collector could free."""
+    """The frames of one connection. Implements `frame_receiver.FrameReceiver`. Each call gets the connection as an
+    argument, because a stored reference would make a cycle that only the garbage collector could free."""
 
     __slots__ = ("_at", "_commands", "_frames", "_ignored_any", "_requests", "_then", "_turns")
 

@@ -18,7 +18,7 @@ METHOD_CHARACTERS_MAX = 64
 """The length at which the name of a method is cut off in a log line."""
 
 NONE = "none"
-"""The method of a client that names none."""
+"""The method of a client that names no method."""
 
 
 class Authenticator:
@@ -39,8 +39,8 @@ class Authenticator:
         return await provider.authenticate(data, common_name)
 
     async def of_http(self, headers: Mapping[str, str], common_name: str | None) -> Identity:
-        """Judges the credentials of an HTTP call. If a header names the method, only that one is asked; otherwise the
-        Authorization header comes first, then the certificate. Raises RejectedCredentialsError."""
+        """Judges the credentials of an HTTP call. If a header names the method, only that method is asked; otherwise
+        the Authorization header comes first, then the certificate. Raises RejectedCredentialsError."""
         authorization = headers.get(AUTHORIZATION_HEADER, "")
         method = headers.get(METHOD_HEADER, "")
         if method:

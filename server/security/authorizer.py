@@ -26,8 +26,8 @@ SYSTEM_TOPIC = "only administrators may write to topics of the system"
 policies."""
 
 PARSED_MAX = 1_000
-"""For how many namespaces the permissions are kept parsed. Beyond it, all are forgotten and parsed again when somebody
-asks for them."""
+"""The number of namespaces whose permissions are kept in parsed form. Beyond it, all are forgotten, and parsed again
+when somebody asks for them."""
 
 NO_PERMISSIONS = NamespacePermissions()
 """The permissions of a namespace that does not exist."""
@@ -49,7 +49,7 @@ class Authorizer:
         self._namespace_record = namespace_record
         self._parsed: dict[str, tuple[Mapping[str, Any], NamespacePermissions]] = {}
         self._last_asked: dict[str, NamespacePermissions] = {}
-        """What `permissions_changed` saw last, by namespace."""
+        """The permissions of each namespace at the last call of `permissions_changed`."""
 
     async def denied(
         self,
@@ -89,7 +89,7 @@ class Authorizer:
         topic: TopicName | None,
         subscription: str | None,
     ) -> str | None:
-        """Asks in this order: superuser, administrator of the tenant, grant. Returns as `denied` does."""
+        """Asks in this order: superuser, administrator of the tenant, grant. Returns the same as `denied`."""
         if role in self._superusers:
             return None
         if isinstance(demand, Superuser):

@@ -4,8 +4,9 @@ Apache's broker takes hashes of `$apr1$` (MD5 crypt) and DES crypt. Here the oth
 too: bcrypt, SHA-1, SHA-256 and SHA-512 crypt. A file with plain passwords is refused. Source:
 AuthenticationProviderBasic.
 
-The library that checks the hashes has a class for such files, HtpasswdFile, but that one answers at once for a user
-whom it does not know, which tells an attacker who exists, and it loads lines with a hash that nobody can check.
+The library that checks the hashes has a class for such files, HtpasswdFile. It is not used because it answers at once
+for a user whom it does not know, which tells an attacker who exists, and because it loads lines with a hash that nobody
+can check.
 """
 
 import asyncio

@@ -54,8 +54,8 @@ class Security:
     async def principal_of_http(
         self, headers: Mapping[str, str], common_name: str | None, remote: str
     ) -> Principal | None:
-        """Returns the principal that makes an HTTP call. Returns None, and logs the reason, when the call must be
-        refused with 401."""
+        """Returns the principal that makes an HTTP call. When the call must be refused with 401, logs the reason and
+        returns None."""
         try:
             identity = await self.authenticator.of_http(headers, common_name)
         except RejectedCredentialsError as error:

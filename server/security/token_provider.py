@@ -76,8 +76,8 @@ class TokenVerifier:
         return Identity(role, expires_at_s)
 
     def claims(self, token: str) -> dict[str, Any]:
-        """Returns the claims of a token after checking its signature, and only that. Raises
-        RejectedCredentialsError."""
+        """Checks only the signature of a token and returns its claims. Raises RejectedCredentialsError when the
+        signature is wrong, or the text is no token."""
         if not token.strip():
             raise RejectedCredentialsError("Blank token found")
         if len(token) > TOKEN_BYTES_MAX:

@@ -35,7 +35,7 @@ class AnswerQueue:
         return len(self._answers)
 
     def begin(self) -> Answer:
-        """Called for each text: adds its place in the order of answers."""
+        """Called for each text of the peer. Returns the text's answer, which now has its place in the order."""
         answer = Answer()
         self._answers.append(answer)
         return answer

@@ -1,8 +1,8 @@
 """Puts large messages together that their producer sent in chunks, as Java's client inside Apache's service does.
 
-Each chunk is an entry of its own. The message is known by the id of its last chunk; `parts` says which other entries
-are acknowledged, or come again, with it. Memory is bounded: the oldest message that is not complete is given up when
-there are too many of them or too many bytes, and stays unacknowledged.
+Each chunk is an entry of its own. The message is known by the id of its last chunk; `parts` returns the entries of the
+other chunks, which are acknowledged or delivered again together with it. Memory is bounded: the oldest message that is
+not complete is given up when there are too many of them or too many bytes, and stays unacknowledged.
 
 Source: ConsumerImpl.processMessageChunk (PIP-37).
 """
@@ -36,7 +36,7 @@ class ChunkAssembly:
 
     def __init__(self) -> None:
         self._incomplete: dict[tuple[int, bytes], _Incomplete] = {}
-        """By consumer id and the message's uuid, the oldest first."""
+        """The incomplete messages by consumer id and the message's uuid; the oldest message comes first."""
         self._parts: dict[EntryKey, list[tuple[int, int]]] = {}
 
     def add(self, entry: StoredEntry) -> StoredEntry | None:
@@ -58,11 +58,11 @@ class ChunkAssembly:
         return self._parts.get(key, [])
 
     def forget(self, key: EntryKey) -> None:
-        """A message was acknowledged."""
+        """Called when a message was acknowledged: forgets its `parts`."""
         self._parts.pop(key, None)
 
     def drop(self, consumer_id: int) -> None:
-        """The chunks of a topic come again."""
+        """Drops the incomplete messages of one topic, because the topic will send all their chunks again."""
         for at in [at for at in self._incomplete if at[0] == consumer_id]:
             del self._incomplete[at]
 

@@ -56,7 +56,7 @@ class ConsumerOptions:
     """Empty for a generated name."""
     priority_level: int
     ack_timeout_ms: int
-    """0 means "never"."""
+    """After this time an unacknowledged message is delivered again; 0 means "never"."""
     nack_delay_ms: int
     max_redeliver_count: int
     """0 means that there is no dead letter topic."""

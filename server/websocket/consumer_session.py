@@ -1,4 +1,5 @@
-"""A consumer's socket: messages of one or several topics to the peer, acknowledgements back.
+"""The session of a consumer's socket. It sends the messages of one or several topics to the peer, and passes the peer's
+acknowledgements on to the topics.
 
 Sources: ConsumerHandler, MultiTopicConsumerHandler; NegativeAcksTracker, UnAckedMessageTracker,
 PatternMultiTopicsConsumerImpl.
@@ -35,7 +36,7 @@ NACKS_MAX = 10_000
 delivered again at once."""
 
 LEDGERS_MAX = 10_000
-"""For how many ledgers the session remembers their topic."""
+"""The number of ledgers of which the session remembers the topic."""
 
 
 class ConsumerSession(ReceivingSession):
@@ -52,7 +53,8 @@ class ConsumerSession(ReceivingSession):
         """The acknowledgements to be sent at the end of this turn: consumer id -> entry -> the unacknowledged messages
         of the entry, as bits."""
         self._nacks: dict[EntryKey, float] = {}
-        """Entries that are to be delivered again, with the time; the earliest first."""
+        """Entries that are to be delivered again, each with the event loop's time for that; the earliest comes
+        first."""
         self._nack_timer: asyncio.TimerHandle | None = None
         self._consumer_of_ledger: dict[int, int] = {}
         self._watcher: Watcher | None = (
@@ -131,7 +133,8 @@ class ConsumerSession(ReceivingSession):
         self._ack_entry(key, left)
 
     def _ack_entry(self, key: EntryKey, left: int) -> None:
-        """Acknowledges an entry with this turn's end; `left` are the messages of it that are not acknowledged."""
+        """Acknowledges an entry at the end of this turn of the event loop. `left` holds, as bits, the entry's messages
+        that are still unacknowledged."""
         entries = self._acks.setdefault(key.consumer_id, {})
         entry = (key.ledger_id, key.entry_id)
         entries[entry] = left & entries.get(entry, left)
@@ -182,8 +185,9 @@ class ConsumerSession(ReceivingSession):
             self._client.close(f"Failed to unsubscribe: {error}")
 
     def _source_of(self, message_id: pb.MessageIdData) -> TopicConsumer | None:
-        """Returns the topic of a message id, which does not name it. Each ledger belongs to one topic. If no message of
-        the ledger came over this socket, the id's partition tells the topic."""
+        """Returns the topic's consumer to which a message id belongs, or None when that is unknown. The id does not
+        name its topic, but each ledger belongs to one topic. If no message of the ledger came over this socket, the
+        id's partition tells the topic."""
         if len(self._sources) == 1:
             return next(iter(self._sources.values()))
         known = self._sources.get(self._consumer_of_ledger.get(message_id.ledgerId, -1))
@@ -250,8 +254,8 @@ class ConsumerSession(ReceivingSession):
             self._redeliver(self._window.timed_out(now_s - self._options.ack_timeout_ms / 1000))
 
     def _redeliver(self, keys: Iterable[EntryKey]) -> None:
-        """Has entries delivered again now. On subscriptions that keep an order, these are all unacknowledged
-        entries."""
+        """Has entries delivered again now. A subscription that keeps an order delivers all its unacknowledged entries
+        again."""
         positions: dict[int, list[tuple[int, int]]] = {}
         for key in keys:
             entries = positions.setdefault(key.consumer_id, [])

@@ -2,7 +2,7 @@
 
 A message that comes again more often than `maxRedeliverCount` says is not delivered but published to the dead letter
 topic, by a producer of that topic's own code, and acknowledged when it is stored there. Until the topic can be used,
-messages wait; more than `WAITING_MAX` of them come again later.
+messages wait. When `WAITING_MAX` messages wait already, a further one is delivered again later.
 
 Source: ConsumerImpl.processPossibleToDLQ, RetryMessageUtil.
 """
@@ -46,7 +46,7 @@ class DeadLetters:
         stored: Told,
         failed: Told,
     ) -> None:
-        """For each message, either `stored` or `failed` is called."""
+        """Calls `stored` or `failed` with each message when its outcome is known."""
         self._client = client
         self._subscription = subscription
         self._topic = topic

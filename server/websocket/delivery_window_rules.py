@@ -1,7 +1,8 @@
 """Which messages a consumer's peer holds without an answer, and how many more it may get. Pure.
 
 In push mode a message takes one of `window` places until it is acknowledged, negatively acknowledged, or comes again
-for another reason. In pull mode it takes one of the permits that the peer gave, and no answer gives one back.
+for another reason. In pull mode it takes one of the permits that the peer gave, and an answer does not give the permit
+back.
 
 A batch is one entry of the topic, which is acknowledged as a whole. The window remembers which of a batch's messages
 were acknowledged, so that the last of them acknowledges the entry, and none of them is delivered again meanwhile.

@@ -4,8 +4,8 @@ from magnetar.server.topics.client_connection import ClientConnection
 
 
 class InFlightBytes:
-    """A socket whose message exceeds `bytes_max` is not read until messages of other sockets were stored. 0 or less
-    means "no limit"."""
+    """Counts the bytes of all sockets. A socket whose message makes them more than `bytes_max` is not read until they
+    are no more than that again. A `bytes_max` of 0 or less means "no limit"."""
 
     def __init__(self, bytes_max: int) -> None:
         self.total = 0

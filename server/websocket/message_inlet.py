@@ -2,8 +2,8 @@
 wait as messages until the session delivers them.
 
 The inlet stands between the topics and the socket as their `ClientConnection`. While more than `HELD_BYTES_HIGH` bytes
-wait in it, it is not writable, so dispatchers stop sending; permits alone would not bound the memory, because one may
-stand for a batch of megabytes.
+wait in it, it is not writable, so dispatchers stop sending; permits alone would not bound the memory, because one
+permit may stand for a batch of megabytes.
 """
 
 import asyncio
@@ -113,7 +113,7 @@ class MessageInlet:
         self._written_bytes = 0
 
     def wake(self) -> None:
-        """Tells dispatchers that wait for it that there is room again, if there is."""
+        """Calls the dispatchers that wait for room, if the inlet is writable again."""
         while self._waiters and self.is_open:
             if not self.is_writable:
                 if not self._client.is_writable:
@@ -170,7 +170,7 @@ class MessageInlet:
             while self._entries and self.is_open:
                 entry = self._entries[0]
                 opened = await open_in_turns(entry, self._action)
-                # Meanwhile the entry may have been dropped: then it comes again.
+                # If the entry was dropped meanwhile, the topic sends it again.
                 if self._entries and self._entries[0] is entry:
                     self._entries.popleft()
                     self.held_bytes -= len(entry.payload)

@@ -1,8 +1,8 @@
 """One producer of a socket on one topic: a partition, or a topic without partitions.
 
-It keeps what was sent until it is answered. When the topic closes the producer (it is unloaded, moved or fenced), the
-producer comes back by itself and sends unanswered messages again, as the Java client does (ProducerImpl.
-connectionClosed, resendMessages). An error that would only repeat ends the socket.
+The producer keeps each entry until the topic has answered it. When the topic closes the producer (it is unloaded, moved
+or fenced), the producer comes back by itself and sends unanswered messages again, as the Java client does
+(ProducerImpl. connectionClosed, resendMessages). An error that would only repeat ends the socket.
 
     ATTACHED ── CLOSE_PRODUCER ──▶ RETURNING ── add_producer ──▶ ATTACHED
         └────────────── closed, or an error that stays ──────────▶ ENDED
@@ -140,7 +140,8 @@ class PartitionProducer:
         return await topic.add_producer(self._client, command)
 
     def send(self, payload: bytes, answers: list[Answer], first_id: int, last_id: int, now_s: float) -> None:
-        """Takes an entry; it goes to the log at the end of this turn of the event loop, with those before it."""
+        """Takes an entry, which goes to the log at the end of this turn of the event loop, with the entries before
+        it."""
         send = pb.CommandSend(producer_id=self._producer_id, sequence_id=first_id, num_messages=len(answers))
         if last_id != first_id:
             send.highest_sequence_id = last_id
@@ -154,7 +155,7 @@ class PartitionProducer:
     def _flush(self) -> None:
         self._is_scheduled = False
         if self._state is not ProducerState.ATTACHED or not self._unsent:
-            return  # what is pending is sent when the producer is back
+            return  # the pending entries are sent when the producer is back
         unsent, self._unsent = self._unsent, []
         assert self._producer is not None
         self._producer.publish([(sent.send, sent.payload) for sent in unsent])
@@ -188,8 +189,8 @@ class PartitionProducer:
                 return
 
     def disconnected(self) -> None:
-        """Called when the topic closed the producer. The call may be late and concern the producer before this one,
-        which has come back meanwhile: then it has no effect."""
+        """Called when the topic closed the producer: begins to attach a new one. A late call, after the new producer
+        was attached, has no effect."""
         if self._state is ProducerState.ATTACHED and self._producer is not None and self._producer.is_closed:
             self._state, self._producer = ProducerState.RETURNING, None
             log.info("%s: %s comes back", self._client.remote_address, self)

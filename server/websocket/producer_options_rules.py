@@ -28,7 +28,7 @@ class ProducerOptions:
     """The options of a producer's socket."""
 
     producer_name: str = ""
-    """Empty when the broker is to make one."""
+    """Empty when the broker is to make a name."""
     initial_sequence_id: int | None = None
     """The last sequence id that the application has used."""
     hashing_scheme: str = JAVA_STRING_HASH
@@ -44,7 +44,8 @@ class ProducerOptions:
     reading stops until others are answered."""
     compression: pb.CompressionType.ValueType = pb.NONE
     encryption_keys: tuple[pb.EncryptionKeys, ...] = ()
-    """Given by a client that encrypts its messages itself: they are only described, never batched or compressed."""
+    """The keys with which the client itself has encrypted its messages. Such messages only get metadata that describe
+    the encryption; they are never batched or compressed here."""
 
 
 def producer_options(query: Query) -> ProducerOptions:
@@ -69,8 +70,8 @@ def producer_options(query: Query) -> ProducerOptions:
 
 def _encryption_keys(text: str) -> tuple[pb.EncryptionKeys, ...]:
     """Reads `{"name": {"keyValue": base64, "metadata": {…}}}` in base64, with which a client says how it encrypted its
-    messages (ProducerHandler.tryToExtractJsonEncryptionKeys). Names of keys, which Apache's broker encrypts with by a
-    key reader in Java, are refused."""
+    messages (ProducerHandler.tryToExtractJsonEncryptionKeys). A text that only names keys is refused: Apache's broker
+    reads such keys with a key reader in Java, and encrypts the messages itself."""
     if not text:
         return ()
     try:

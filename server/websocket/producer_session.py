@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OPEN_SECONDS_MAX = 10.0
-"""How long a new socket waits for a topic that is not ready, before it is refused."""
+"""How long a new socket waits for a topic that is not ready, before the socket is refused."""
 
 OPEN_PAUSE_SECONDS = 0.1
 
@@ -141,7 +141,7 @@ class ProducerSession:
                 producer.disconnected()
 
     def _of(self, producer_id: int) -> list[PartitionProducer]:
-        """Returns the producer with this id; none for one that was given up meanwhile."""
+        """Returns a list of the producer with this id; an empty list when the producer was given up meanwhile."""
         return self._producers[producer_id : producer_id + 1]
 
     def tick(self, now_s: float) -> None:

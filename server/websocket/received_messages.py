@@ -1,7 +1,8 @@
 """Turns entries, as topics write them for consumers, into single messages: decompressed, and batches unpacked.
 
-A producer decides what an entry opens to, so the size is bounded: a body that is larger than `BODY_BYTES_MAX` after
-decompression counts as damaged. Large bodies are decompressed on a thread, and large batches are unpacked in portions.
+The producer of an entry decides how large it becomes when it is opened, so the size is bounded: a body that is larger
+than `BODY_BYTES_MAX` after decompression counts as damaged. Large bodies are decompressed on a thread, and large
+batches are unpacked in portions.
 
 Source: ConsumerImpl.messageReceived, uncompressPayloadIfNeeded, decryptPayloadIfNeeded,
 receiveIndividualMessagesFromBatch.
@@ -60,22 +61,22 @@ class ReceivedMessage(NamedTuple):
     """0 for a message that is in no batch."""
     metadata: pb.MessageMetadata
     own: Metadata
-    """What the message says about itself: within a batch that is its SingleMessageMetadata."""
+    """The message's own metadata: SingleMessageMetadata within a batch, otherwise the same as `metadata`."""
     value: bytes
     encryption_context: Mapping[str, object] | None = None
     encoded: str = ""
-    """The value in base64, where that was made before because it takes long."""
+    """The value in base64 if it is large and was therefore encoded beforehand; otherwise empty."""
 
     @property
     def messages_of_entry(self) -> int:
-        """Which messages of its entry are to be consumed, as bits."""
+        """The messages of the entry that are to be consumed, as bits."""
         if not self.batch_size:
             return 1
         return mask_of_words(self.entry.ack_set) if self.entry.ack_set else (1 << self.batch_size) - 1
 
     @property
     def size(self) -> int:
-        """About how many bytes it holds."""
+        """About how many bytes the message takes in memory."""
         return len(self.value) + len(self.encoded) + 500
 
     def message_id(self, partition: int) -> str:

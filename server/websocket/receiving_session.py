@@ -1,4 +1,4 @@
-"""What sessions of consumers and readers have in common: their topics, and the way of messages to the peer.
+"""The common part of consumers' and readers' sessions: their topics, and the delivery of messages to the peer.
 
 A topic is allowed as many messages as the peer may get now, and no more, so a socket that asks for nothing or reads
 nothing holds nothing. Where a batch brings more than that, or several topics share the peer, the rest waits in the
@@ -44,7 +44,7 @@ _Type = pb.BaseCommand
 
 
 class ReceivingSession(ABC):
-    """Implements `magnetar.server.websocket.session.Session`, but for `open` and `on_text`."""
+    """Implements `magnetar.server.websocket.session.Session`, except `open` and `on_text`."""
 
     def __init__(self, client: WebSocketClient, action: CryptoFailureAction) -> None:
         self._client = client
@@ -150,7 +150,8 @@ class ReceivingSession(ABC):
         await self._attach(names)
 
     async def _partitions(self, topic: TopicName) -> list[TopicName]:
-        """Returns the topics to consume for a topic that the peer named: itself, or its partitions."""
+        """Returns the topics to consume for a topic that the peer named: its partitions, or the topic if it has
+        none."""
         count = await self._client.broker.service.catalog.partitions_of(topic, may_create=True)
         if count == 0:
             return [topic]
@@ -184,7 +185,7 @@ class ReceivingSession(ABC):
             source.detach()
 
     def _forget(self, source: TopicConsumer) -> None:
-        """Everything of a topic that was not acknowledged comes again, if the topic is still consumed."""
+        """Forgets all unacknowledged messages of a topic. If the topic is still consumed, it delivers them again."""
         self._inlet.drop(source.consumer_id)
         self._chunks.drop(source.consumer_id)
         self._lost(source)
@@ -204,7 +205,7 @@ class ReceivingSession(ABC):
 
     @property
     def _has_ended(self) -> bool:
-        """Whether all topics are terminated and everything of them was acknowledged."""
+        """Whether all topics are terminated and all their messages were acknowledged."""
         return bool(self._sources) and all(source.has_ended for source in self._sources.values())
 
     # --- messages ----------------------------------------------------------------------------------------------------

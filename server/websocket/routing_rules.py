@@ -17,7 +17,7 @@ _NON_NEGATIVE = 0x7FFF_FFFF
 
 
 class Router:
-    """Chooses among `partitions`, which may grow. A topic without partitions counts as one of one partition."""
+    """Chooses among `partitions`, whose number may grow. A topic without partitions counts as one partition."""
 
     def __init__(self, partitions: int, routing: str, hashing_scheme: str, first: int, *, by_batch: bool) -> None:
         """`first` is a random number; `by_batch` says that a partition is kept until `batch_left` is called."""

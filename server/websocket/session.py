@@ -6,7 +6,8 @@ raises QueryFault for parameters that make no sense. `sessions.py` says which cl
 The life of a session, in this order:
 
 1. `open()`, before the upgrade. It asks `client.authorize(...)` first, for every topic, and then attaches its producers
-   or consumers to the topics, with the client as their `ClientConnection`. What it raises becomes an HTTP answer.
+   or consumers to the topics, with the client as their `ClientConnection`. An error that it raises becomes an HTTP
+answer.
 2. `started()`, when the upgrade was answered. Consumers get their first permits here, not before.
 3. `on_text()` for each text of the peer, and `on_command()` for each frame that the topic's code wrote for this client:
    SEND_RECEIPT, SEND_ERROR, CLOSE_PRODUCER, MESSAGE, CLOSE_CONSUMER, ACTIVE_CONSUMER_CHANGE, REACHED_END_OF_TOPIC.
@@ -16,7 +17,7 @@ The life of a session, in this order:
    topic.
 
 A session answers with `client.say(json)`. It holds up its peer with `client.throttle_reading(key)`, and ends the socket
-with `client.close(reason, code)`. Whatever it raises closes its socket and no other.
+with `client.close(reason, code)`. An error that a session raises closes the session's socket and no other.
 """
 
 from collections.abc import Callable, Mapping

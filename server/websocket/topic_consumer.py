@@ -69,7 +69,7 @@ class TopicConsumer:
         self.consumer: Consumer | None = None
         """The consumer on the topic; None while it is not attached."""
         self.has_ended = False
-        """Whether the topic is terminated and everything of it was acknowledged."""
+        """Whether the topic is terminated and all its messages were acknowledged."""
         self._client = client
         self._inlet = inlet
         self._attached = attached
@@ -132,7 +132,8 @@ class TopicConsumer:
             self.consumer.ack(pb.CommandAck(ack_type=pb.CommandAck.Cumulative, message_id=[message_id]))
 
     def redeliver(self, positions: Sequence[tuple[int, int]]) -> None:
-        """Has entries delivered again. On subscriptions that keep an order, these are all unacknowledged entries."""
+        """Has entries delivered again. A subscription that keeps an order delivers all its unacknowledged entries
+        again."""
         if self.consumer is not None:
             ids = [pb.MessageIdData(ledgerId=ledger_id, entryId=entry_id) for ledger_id, entry_id in positions]
             self.consumer.redeliver(pb.CommandRedeliverUnacknowledgedMessages(message_ids=ids))

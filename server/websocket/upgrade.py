@@ -1,5 +1,5 @@
-"""Checks requests for a WebSocket and opens sockets. It checks who asks, for what, whether that is permitted, and
-whether the topic accepts it.
+"""Checks requests for a WebSocket and opens sockets. It checks who asks and for what, whether the peer is permitted,
+and whether the topic accepts the producer or consumer.
 
 Everything that can be refused is refused as an HTTP answer, before the upgrade. Sources:
 AbstractWebSocketHandler.checkAuth, getErrorCode, getErrorMessage; WebSocketHttpServletRequestWrapper for `?token=`.
@@ -99,7 +99,7 @@ class WebSocketService:
         return list(self._sockets)
 
     def named(self, client: WebSocketClient) -> str:
-        """Returns how log lines name what a socket is for."""
+        """Returns the text by which log lines name a socket's purpose."""
         return str(self._sockets.get(client))
 
     def takes(self, raw_path: str) -> bool:
@@ -125,8 +125,8 @@ class WebSocketService:
         return client
 
     async def _open(self, client: WebSocketClient, path: SocketPath) -> None:
-        """Opens the session. If the request is cancelled, the topics' part still runs to its end, so that no topic is
-        left half changed, and is then closed."""
+        """Opens the session. If the request is cancelled, the session's `open` still runs to its end, so that no topic
+        is left half changed, and the session is closed after that."""
         faults: list[Exception] = []
 
         async def opening() -> None:
@@ -149,7 +149,8 @@ class WebSocketService:
             raise _refusal_of(path, faults[0])
 
     async def _principal(self, request: web.BaseRequest) -> Principal | None:
-        """Returns the principal that asks, or None while authentication is off. Raises Refusal 401."""
+        """Returns the principal of the peer, or None while authentication is off. Raises Refusal 401 when the peer's
+        credentials are refused."""
         security = self.broker.security
         if security is None:
             return None

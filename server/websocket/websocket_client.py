@@ -61,7 +61,7 @@ PROTOCOL_VERSION = 20
 
 
 class SocketState(Enum):
-    """The states of a socket. It passes through them in this order, and may skip the second."""
+    """The states of a socket. A socket passes through them in this order, and may skip the second one."""
 
     OPENING = "opening"
     OPEN = "open"
@@ -69,7 +69,7 @@ class SocketState(Enum):
 
 
 class SocketService(Protocol):
-    """What all sockets of a broker share. `upgrade.WebSocketService` is it."""
+    """What all sockets of a broker share. `upgrade.WebSocketService` implements it."""
 
     broker: "Broker"
     settings: "WebSocketSettings"
@@ -81,10 +81,10 @@ class SocketService(Protocol):
         """See `WebSocketClient.authorize`."""
 
     def named(self, client: "WebSocketClient") -> str:
-        """Returns how log lines name what a socket is for."""
+        """Returns the text by which log lines name a socket's purpose."""
 
     def left(self, client: "WebSocketClient") -> None:
-        """The socket has ended."""
+        """Called when the socket has ended."""
 
 
 class WebSocketClient:
@@ -120,8 +120,8 @@ class WebSocketClient:
         self._unsent_seen = 0
 
     async def authorize(self, operation: TopicOperation, topic: TopicName, subscription: str | None = None) -> None:
-        """Returns when the peer is permitted. Raises AuthorizationFault when it is not, TopicNotFound for a tenant that
-        does not exist, and ServiceNotReady when the permissions cannot be read."""
+        """Returns when the peer may do the operation. Raises AuthorizationFault when it may not, TopicNotFound for a
+        tenant that does not exist, and ServiceNotReady when the permissions cannot be read."""
         await self.service.authorize(self, operation, topic, subscription)
 
     # --- ClientConnection --------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class WebSocketClient:
     async def run(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answers the upgrade and serves the socket until it is closed. Raises nothing but CancelledError."""
         limit = self.service.settings.web_socket_max_text_frame_size
-        # aiohttp refuses what is as long as its limit. A compressed text could be a thousand times as long as what the
+        # aiohttp refuses a text as long as its limit. A compressed text could be a thousand times as long as what the
         # peer sent, so compression is not offered.
         socket = web.WebSocketResponse(timeout=CLOSE_SECONDS, compress=False, max_msg_size=limit + 1)
         connection = request.protocol
@@ -344,7 +344,7 @@ class WebSocketClient:
             self._send_now(b"".join(output))
 
     def _send_now(self, data: bytes, *, is_activity: bool = True) -> None:
-        """Hands bytes to the socket. A ping is no activity: a peer that answers none is idle."""
+        """Hands bytes to the socket. `is_activity` is False for pings: a peer that gets nothing else counts as idle."""
         if self._transport is None or self._transport.is_closing():
             return
         if is_activity:
@@ -362,8 +362,8 @@ class WebSocketClient:
             self.close("an error of the server; its log says more")
 
     def _become_closed(self, reason: str) -> bool:
-        """The only place where a socket ends. Removes everything of the socket from topics. Returns False when it has
-        ended before."""
+        """The only place where a socket ends. Removes everything of the socket from topics. Returns False when the
+        socket had ended before."""
         if not self.is_open:
             return False
         log.info("%s: WebSocket closed: %s", self.remote_address, reason)

@@ -37,7 +37,7 @@ class SocketKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SocketPath:
-    """What a path asks for. Either `topics` or `pattern` is there."""
+    """What a path asks for. Either `topics` or `pattern` is set."""
 
     kind: SocketKind
     topics: tuple[TopicName, ...]
@@ -52,7 +52,7 @@ class SocketPath:
 
 
 def is_socket_path(raw_path: str) -> bool:
-    """Returns whether a path, given as it came and still encoded, is that of a socket, sound or not."""
+    """Returns whether a path leads to sockets, even if it is malformed. The path is given as it came, still encoded."""
     return raw_path.startswith(ROOT)
 
 
@@ -73,7 +73,7 @@ def read_path(raw_path: str, query: Mapping[str, str]) -> SocketPath | None:
 
 
 def _without_cluster(rest: list[str]) -> list[str]:
-    """Takes the cluster out of a path of Pulsar 1, whose namespaces this server has as `tenant/namespace`."""
+    """Takes the cluster out of a path of Pulsar 1. This server names such a namespace `tenant/namespace`."""
     if len(rest) < 5:
         raise QueryFault("Invalid topic name format")
     return [*rest[:2], *rest[3:]]

@@ -1,5 +1,5 @@
-"""CONNECT while authentication is on. Only `command_table.commands_of` imports this module, and only then: a broker
-without authentication does not hold it, and what it stands on, in memory.
+"""CONNECT while authentication is on. `command_table.commands_of` imports this module only then, so a broker without
+authentication does not hold the module, and the modules that it imports, in memory.
 
 Source: ServerCnx.handleConnect.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def connect(cnx: "Connection", command: pb.CommandConnect) -> Coroutine[Any, Any, None]:
-    """Judges the client's credentials, and answers CONNECTED when it has got its role."""
+    """Judges the client's credentials, and answers CONNECTED when the client has got its role."""
     security = cnx.broker.security
     assert security is not None, "without authentication `connect.connect` answers"
     cnx.session.begin()

@@ -35,9 +35,9 @@ def refuse_connect(command: pb.CommandConnect, code: pb.ServerError.ValueType, t
 
 
 def answer_connected(cnx: "Connection", command: pb.CommandConnect) -> None:
-    """Answers CONNECTED with the smaller of our protocol version and the client's. Of the FeatureFlags only what exists
-    here is advertised, so that clients use nothing else: not `supports_repl_dedup_by_lid_and_eid`, for example, and not
-    `supports_scalable_topics`."""
+    """Answers CONNECTED with the smaller of our protocol version and the client's. Of the FeatureFlags, only those of
+    features that exist here are set, so that clients use no other feature: not `supports_repl_dedup_by_lid_and_eid`,
+    for example, and not `supports_scalable_topics`."""
     cnx.session.accept(command.client_version, command.protocol_version)
     log.info("%s: connected, %s, protocol %d", cnx.remote_address, cnx.client_version, cnx.protocol_version)
     flags = pb.FeatureFlags(
@@ -49,7 +49,8 @@ def answer_connected(cnx: "Connection", command: pb.CommandConnect) -> None:
 
 
 def auth_response(cnx: "Connection", command: pb.CommandAuthResponse) -> Coroutine[Any, Any, None]:
-    """Judges a renewed credential, as AUTH_CHALLENGE has asked for it. Raises MalformedFrame when nobody has asked."""
+    """Judges the renewed credential for which an AUTH_CHALLENGE has asked. Raises MalformedFrame when none has
+    asked."""
     if cnx.login is None:
         raise MalformedFrame("AUTH_RESPONSE that nothing asked for")
     return cnx.login.respond(command)

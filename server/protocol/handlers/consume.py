@@ -1,4 +1,4 @@
-"""SUBSCRIBE and what a consumer then says: FLOW, ACK, REDELIVER, UNSUBSCRIBE, CLOSE_CONSUMER.
+"""SUBSCRIBE and the commands of a subscribed consumer: FLOW, ACK, REDELIVER, UNSUBSCRIBE, CLOSE_CONSUMER.
 
 Sources: ServerCnx.handleSubscribe, handleFlow, handleAck, handleRedeliverUnacknowledged, handleUnsubscribe,
 handleCloseConsumer.

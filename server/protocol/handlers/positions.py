@@ -25,8 +25,8 @@ def seek(cnx: "Connection", command: pb.CommandSeek) -> Coroutine[Any, Any, None
 
 
 async def _seek(cnx: "Connection", consumer: "Consumer", command: pb.CommandSeek) -> None:
-    """The subscription closes its consumers first (CLOSE_CONSUMER), and SUCCESS comes last. Raises UnknownFault for any
-    failure, as Apache's broker answers UnknownError."""
+    """Moves the subscription, which first closes its consumers (CLOSE_CONSUMER), and answers SUCCESS at the end. Raises
+    UnknownFault for any failure, as Apache's broker answers UnknownError."""
     try:
         await consumer.seek(command)
     except Exception as error:
@@ -56,7 +56,8 @@ def _consumer(cnx: "Connection", consumer_id: int) -> "Consumer":
 
 def consumer_stats(cnx: "Connection", command: pb.CommandConsumerStats) -> None:
     """Answers the figures of a consumer. Raises ConsumerNotFound for a consumer that is unknown or still being created.
-    For an unknown one Java closes the connection, by a fault of its own (ServerCnx.handleConsumerStats)."""
+    For an unknown consumer, Apache's broker closes the connection, which is a fault of that broker
+    (ServerCnx.handleConsumerStats)."""
     consumer = cnx.consumers.get(command.consumer_id)
     if consumer is None:
         raise ConsumerNotFound(f"Consumer {command.consumer_id} not found")

@@ -32,9 +32,9 @@ for each version of a schema, so the delay does not add up."""
 
 
 def get_schema(cnx: "Connection", command: pb.CommandGetSchema) -> Coroutine[Any, Any, None]:
-    """Answers the version of a topic's schema that is asked for, or the newest one. Raises TopicNotFound when there is
-    none, or it was deleted; IncompatibleSchema for a version that is none; MetadataFault when the schema cannot be
-    read."""
+    """Answers the version of a topic's schema that is asked for, or the newest one. Raises TopicNotFound when the topic
+    has no such schema, or the schema was deleted; IncompatibleSchema for a version of fewer than 8 bytes; MetadataFault
+    when the schema cannot be read."""
     name = topic_name(command.topic)
     version: int | None = None
     if command.HasField("schema_version"):
