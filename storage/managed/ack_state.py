@@ -39,10 +39,10 @@ class Extents(Protocol):
         """Returns the ledger's last entry: -1 when it is empty, None when there is no such ledger."""
 
     def next_ledger(self, ledger_id: int) -> int | None:
-        """Returns the first ledger after it that has entries."""
+        """Returns the first ledger after `ledger_id` that has entries, or None when there is none."""
 
     def last_before(self, ledger_id: int) -> Position | None:
-        """Returns the last entry in the ledgers before it."""
+        """Returns the last entry in the ledgers before `ledger_id`, or None when there is none."""
 
 
 class AckRange(NamedTuple):
@@ -220,9 +220,9 @@ class AckState:
         return added
 
     def ack_cumulative(self, ledger_id: int, entry_id: int, ack_set: Sequence[int] | None = None) -> bool:
-        """Acknowledges all entries up to and including this one; with an ack set, all entries before it, and only those
-        of its indexes that the set clears. Returns False, and changes nothing, when everything is acknowledged already
-        or the entry does not exist."""
+        """Acknowledges this entry and all entries before it. With an ack set, only the batch indexes of this entry that
+        the set clears are acknowledged. Returns False, and changes nothing, when everything is acknowledged already or
+        the entry does not exist."""
         last = self._extents.last_entry(ledger_id)
         if last is None:
             return False
@@ -252,8 +252,8 @@ class AckState:
 
     def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
         """Moves the mark-delete back or forth, as a SEEK asks for: the next entry to be consumed is the first one at or
-        after `position`, with an ack set, only those of its indexes that the set names. Everything acknowledged beyond
-        is forgotten."""
+        after `position`. With an ack set, only the batch indexes that the set names are to be consumed of the entry at
+        `position`. All acknowledgements beyond the new mark-delete are forgotten."""
         self.resets += 1
         self._acked.clear()
         self._partial.clear()

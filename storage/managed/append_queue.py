@@ -7,9 +7,9 @@ from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 
 PENDING_ENTRIES_MAX = 100_000
 PENDING_BYTES_MAX = 128 * 1024 * 1024
-"""How many entries and payload bytes may wait while no ledger is open. A group beyond either limit fails, with all that
-wait. The limits are twice what the broker lets clients have unanswered by default, and it stops reading from them
-before that."""
+"""How many entries and payload bytes may wait while no ledger is open. A group that would exceed either limit fails,
+and all waiting groups fail with it. The limits are twice what the broker lets clients have unanswered by default, and
+the broker stops reading from the clients before that."""
 
 
 class AddResult:

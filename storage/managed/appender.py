@@ -366,7 +366,7 @@ class Appender:
 
     def _send_queue(self) -> None:
         for group in self._queue.take():
-            # When a group fills the ledger, `add_entries` puts the ones after it back into the queue.
+            # When a group fills the ledger, `add_entries` puts the groups after it back into the queue.
             self.add_entries(group.payloads, group.done)
 
     async def _finish(self, goal: AppendState) -> None:

@@ -6,7 +6,8 @@ caller waits (`persisted`), and on close. One store operation runs at a time, an
 came meanwhile. How it is stored: docs/CURSORS.md.
 
 Source: ManagedCursorImpl. Two things differ from Apache's: acknowledgements of single batch indexes are stored like all
-others, and the last changes are stored within a second instead of up to a minute later ("When it is stored").
+others, and the last changes are stored within a second instead of up to a minute later (docs/CURSORS.md, "When it is
+stored").
 """
 
 import asyncio
@@ -30,8 +31,8 @@ QUIET_FLUSH_SECONDS = 0.5
 second."""
 
 RETRY_SECONDS = 1.0
-"""The time after which a failed store operation is tried again in the background. A caller that waits makes it try at
-once."""
+"""The time after which a failed store operation is tried again in the background. A caller that waits for the store
+causes an attempt at once."""
 
 IN_DOUBT = -1
 """A stored revision that equals no other: it is unknown whether the stored state is the one in memory."""
@@ -47,9 +48,9 @@ class Cursor(CursorView):
     """One subscription's cursor. `properties` are the subscription's own; `position_properties` came with the last
     mark-delete (snapshots of deduplication, the id of the compacted ledger). All calls are on the loop's thread.
 
-    `on_dirty(cursor)`: there is something for the tick to store. `on_crossed()`: the mark-delete moved to another
-    ledger. `on_fenced(error)`: the cursor's node belongs to somebody else. `trim_ended()` returns when no trim is under
-    way or in doubt; it is awaited before the cursor is moved back.
+    `on_dirty(cursor)` is called when there is something for the tick to store, `on_crossed()` when the mark-delete has
+    moved to another ledger, and `on_fenced(error)` when another owner has taken over the cursor's node. `trim_ended()`
+    returns when no trim is under way or in doubt; it is awaited before the cursor is moved back.
     """
 
     def __init__(
@@ -127,8 +128,8 @@ class Cursor(CursorView):
     # ---- changes
 
     def ack(self, positions: Iterable[tuple[int, int, Sequence[int] | None]]) -> int:
-        """Acknowledges single entries; ack sets are as on the wire. Returns how many entries became acknowledged
-        whole."""
+        """Acknowledges single entries, or the batch indexes that their ack sets clear (PIP-54). Returns how many
+        entries became acknowledged as a whole."""
         acks = self._acks
         revision, ledger_id = acks.revision, acks.mark_delete.ledger_id
         count = acks.ack(positions)
@@ -143,9 +144,9 @@ class Cursor(CursorView):
         ack_set: Sequence[int] | None = None,
         properties: Mapping[str, int] | None = None,
     ) -> bool:
-        """Acknowledges everything up to and including the entry, or, with an ack set, only those of the entry's indexes
-        that the set clears. `properties` replace `position_properties`. Returns False when everything is acknowledged
-        already or there is no such entry."""
+        """Acknowledges the entry and everything before it. With an ack set, only the batch indexes of the entry that
+        the set clears are acknowledged. `properties` replace `position_properties`. Returns False when everything is
+        acknowledged already or there is no such entry."""
         before = self._acks.mark_delete.ledger_id
         if not self._acks.ack_cumulative(ledger_id, entry_id, ack_set):
             return False
@@ -156,8 +157,8 @@ class Cursor(CursorView):
 
     async def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
         """Moves the cursor back or forth: the next entry is the first one at or after `position`, which may be EARLIEST
-        or LATEST, and with an ack set, only those of its indexes that the set names. Returns when the move is durable.
-        If it raises ManagedLedgerError, nothing has moved."""
+        or LATEST. With an ack set, only the batch indexes that the set names are delivered of the entry at `position`.
+        Returns when the move is durable. If it raises ManagedLedgerError, nothing has moved."""
         await self._flush_ended()
         if self._closed:
             raise CursorFault(self.name, "the cursor is closed")

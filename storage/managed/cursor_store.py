@@ -4,11 +4,11 @@
     LEDGER      the node names the ledger, whose last entry holds everything. The position in the node is an old one,
                 for the case that the ledger is lost.
 
-Opening a topic closes the cursor ledgers that it recovers, so a cursor's next change makes a new one. The order of a
-switch is safe to die in at any step: make the ledger; append the position that was stored last, then the new one;
-compare-and-set the node; delete the old ledger. The first entry of Apache's broker combines the old mark-delete with
-the current ranges. If ranges had been stored before, that would say less than what was stored, so then only the new
-position is written (docs/CURSORS.md, "From one cursor ledger to the next").
+Opening a topic closes the cursor ledgers that it recovers, so a cursor's next change makes a new one. A switch to a new
+ledger has four steps, and the process may die after any of them: make the ledger; append the position that was stored
+last, then the new one; compare-and-set the node; delete the old ledger. In Apache's broker the first entry combines the
+old mark-delete with the current ranges. If ranges had been stored before, such an entry would say less than what was
+stored, so in that case only the new position is appended (docs/CURSORS.md, "From one cursor ledger to the next").
 
 If neither the ledger nor a new one takes an entry, the node takes everything, provided that it is small enough.
 

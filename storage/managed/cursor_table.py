@@ -32,7 +32,7 @@ SKIPPED_AT_ONCE = 1_000
 
 
 class CursorTable:
-    """All cursors of one managed ledger. `on_crossed`, `on_fenced` and `trim_ended` are handed to each (see
+    """All cursors of one managed ledger. `on_crossed`, `on_fenced` and `trim_ended` are handed to each cursor (see
     `Cursor`)."""
 
     def __init__(
@@ -58,7 +58,8 @@ class CursorTable:
         self._lock = asyncio.Lock()
         self._non_durable: dict[Cursor, None] = {}
         self.held: list[Position] = []
-        """Positions from which the log is kept, as it is for a cursor; see `ManagedLedger.hold`."""
+        """Positions after which no entry may be deleted, as if a durable cursor stood there; see
+        `ManagedLedger.hold`."""
         self._unsure: dict[str, CursorStore] = {}
         """The stores of cursors whose creation failed. Their nodes may exist nevertheless."""
         self.durable: dict[str, Cursor] = {}
@@ -104,7 +105,7 @@ class CursorTable:
         self.durable[name] = self._cursor(name, acks, store, stored.properties)
 
     async def open(self, name: str, initial: Position, properties: Mapping[str, str]) -> Cursor:
-        """See `ManagedLedger.open_cursor`."""
+        """Does the work of `ManagedLedger.open_cursor`."""
         async with self._lock:
             cursor = self.durable.get(name)
             if cursor is not None:
@@ -129,7 +130,7 @@ class CursorTable:
             return cursor
 
     def new_non_durable(self, start: Position) -> Cursor:
-        """See `ManagedLedger.new_non_durable_cursor`."""
+        """Does the work of `ManagedLedger.new_non_durable_cursor`."""
         acks = AckState(self._ledgers, Position(-1, -1))
         acks.reset(self._ledgers.start_of(start))
         cursor = self._cursor("", acks, None, {})
@@ -157,8 +158,8 @@ class CursorTable:
             cursor.forget_before(ledger_id)
 
     async def skip(self, gap: Gap) -> None:
-        """Makes every cursor acknowledge lost entries (ManagedCursorImpl.skipNonRecoverableLedger). It is done in
-        portions, because a gap may be as long as a ledger."""
+        """Makes every cursor acknowledge lost entries (ManagedCursorImpl.skipNonRecoverableLedger), in portions,
+        because a gap may be as long as a ledger."""
         for cursor in (*self.durable.values(), *self._non_durable):
             lost = 0
             for first, count in cursor.unacked_runs(gap.ledger_id, gap.first, gap.entries):

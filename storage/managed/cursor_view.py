@@ -46,8 +46,8 @@ class CursorView:
         return ack_holes.first_ranges(self._acks, self._ledgers, at_most)
 
     def holes_before(self, position: Position) -> Iterator[tuple[int, BitMap]]:
-        """Yields (ledger, entries in holes): unacknowledged entries before `position` that are followed by acknowledged
-        ones."""
+        """Yields (ledger, its entries in holes), in order. A hole holds unacknowledged entries that are followed by
+        acknowledged ones; entries at or after `position` are left out."""
         return ack_holes.holes(self._acks, self._ledgers, position)
 
     @property

@@ -88,7 +88,7 @@ async def _recover_last(name: str, stored: ListRecord, bookkeeper: BookKeeper, n
     try:
         handle = await bookkeeper.open_ledger(last.ledger_id, recover=True)
     except NoSuchLedger:
-        # Nothing can bring its entries back; Apache's broker goes on without it, too.
+        # Nothing can bring the entries of this ledger back. Apache's broker goes on without such a ledger, too.
         logger.warning("%s: last ledger %d does not exist, dropped from the list", name, last.ledger_id)
         return ledgers
     except LedgerError as error:

@@ -1,5 +1,5 @@
 """Decides when the current ledger is closed, and which closed ledgers are deleted. Pure. `appender` and
-`managed_ledger` carry out the first, `trimmer` the second.
+`managed_ledger` close the ledger, and `trimmer` deletes ledgers.
 
 Sources: ManagedLedgerImpl.currentLedgerIsFull, internalTrimLedgers. Apache's broker checks ledgers only when entries
 are added, so the disk of an idle topic is never freed (github.com/apache/pulsar/issues/9271). Here the tick also closes
@@ -65,8 +65,8 @@ def choose_trim(
     cursors.
 
     Without durable cursors the last ledger stays, even when it is closed, until there is a next one, so that a reader
-    that begins at the earliest message finds the last messages. (ManagedLedgerImpl.internalTrimLedgers never takes the
-    current ledger, which a closed one is until the next is made.)
+    that begins at the earliest message finds the last messages. (ManagedLedgerImpl.internalTrimLedgers never deletes
+    the current ledger, and in Apache's broker a closed ledger is the current one until the next is made.)
 
     Terminating closes the last ledger, but readers without a durable cursor lose nothing: the ledger stays as long as
     it would if it were open and idle (`is_due`).

@@ -94,7 +94,7 @@ class ManagedLedger:
             on_trimmed=self._trimmed,
             on_fenced=appender.fence,
         )
-        # What is called for each message, and what is pure, is reached without a call in between.
+        # Callers reach these methods without a call in between, because they are called for each message or are pure.
         self.cached = self._reader.cached
         self.read = self._reader.read
         self.find_first = self._reader.find_first
@@ -211,7 +211,7 @@ class ManagedLedger:
             self._loop.call_soon(callback, self._fence_error)
 
     async def check_ownership(self) -> None:
-        """See `takeover_watch.Owned`."""
+        """Implements `takeover_watch.Owned.check_ownership`."""
         try:
             await self._lists.check()
         except ManagedLedgerFenced as error:
@@ -291,7 +291,7 @@ class ManagedLedger:
         return release
 
     def activate(self, cursor: Cursor) -> None:
-        """Makes new entries go into the cache from now on, because this cursor is used for reading at the tail."""
+        """Puts new entries into the tail cache from now on, because a consumer reads at the tail with this cursor."""
         self._active.add(cursor)
         self._appender.caching = True
 

@@ -92,8 +92,9 @@ class ManagedLedgerConfig:
 
     @property
     def retention_ms(self) -> int:
-        """The age at which a consumed ledger may be deleted; negative means never. As Pulsar documents its message
-        expiry, a message lives for TTL + retention when the TTL is the shorter one, otherwise for the TTL."""
+        """The age at which a consumed ledger may be deleted; negative means never. A message lives for TTL + retention
+        time when the TTL is shorter than the retention time, otherwise for the TTL, as Pulsar documents its message
+        expiry."""
         retention_ms, ttl_ms = self.retention_time_minutes * 60_000, self.message_ttl_seconds * 1000
         return retention_ms + ttl_ms if ttl_ms < retention_ms else retention_ms
 

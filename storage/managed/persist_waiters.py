@@ -9,7 +9,7 @@ from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 logger = logging.getLogger(__name__)
 
 PersistDone = Callable[[ManagedLedgerError | None], None]
-"""Called with None when the changes are stored, else with the error."""
+"""A callback: gets None when the changes are stored, else the error."""
 
 
 class PersistWaiters:

@@ -8,8 +8,8 @@ from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_handle import ReadHandle
 
 HANDLES_MAX = 1_000
-"""How many handles are kept. One costs its ledger's metadata, some hundred bytes; opening it again costs a metadata
-read."""
+"""How many handles are kept. Each holds its ledger's metadata, some hundred bytes. Opening a dropped handle again costs
+one read from the metadata store."""
 
 
 class ReadHandles:
@@ -43,6 +43,7 @@ class ReadHandles:
     async def _open(self, ledger_id: int) -> ReadHandle:
         handle = await self._bookkeeper.open_ledger(ledger_id, recover=False)
         if not handle.is_closed:
-            # Its owner wrote the list without having closed the ledger; Apache's broker does so when closing fails.
+            # The former owner wrote the list without having closed the ledger, as Apache's broker does when closing
+            # fails.
             handle = await self._bookkeeper.open_ledger(ledger_id, recover=True)
         return handle

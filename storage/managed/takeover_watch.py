@@ -22,7 +22,7 @@ CHECKED_AT_ONCE = 64
 """How many records' versions are asked for in parallel."""
 
 RETRY_SECONDS = 1.0
-"""The time after which a question to the metadata store that failed is repeated, until there is an answer."""
+"""How long the watch waits before it repeats a question to the metadata store that failed, until it gets an answer."""
 
 
 class Owned(Protocol):

@@ -11,11 +11,12 @@ from magnetar.metadata.store import MetadataStore
 
 
 class SupersededError(Exception):
-    """Another owner wrote or deleted the record."""
+    """The record was lost: another owner wrote or deleted it."""
 
 
 class VersionedRecord:
-    """The caller makes one write at a time. Methods raise MetadataError when the store fails."""
+    """One record, and the version at which this owner last wrote or loaded it. The caller makes one write at a time.
+    Methods raise MetadataError when the store fails."""
 
     __slots__ = ("_doubtful", "_store", "_version", "path")
 

@@ -1,8 +1,8 @@
 """The cluster's auditor: it notices lost bookies and marks their ledgers as under-replicated, and it periodically has
 all ledgers checked.
 
-The auditor marks and never heals; that is the replication workers' part. A cluster has one auditor, or two for the
-moment in which one has lost its session and does not know it yet; both mark the same ledgers then, which does no harm.
+The auditor marks ledgers, and the replication workers heal them. A cluster has one auditor. It may have two for a
+moment, when one has lost its session and does not know that yet; both then mark the same ledgers, which does no harm.
 Audits run one after the other, and the long checks of all ledgers run beside them. `lost_bookie_rules`, `repair_rules`
 and `placement_check_rules` decide. Source: Auditor, AuditorBookieCheckTask, AuditorCheckAllLedgersTask and
 AuditorPlacementPolicyCheckTask of BookKeeper 4.17.
@@ -129,7 +129,7 @@ class Auditor:
         """
         await self._await_enabled()
         of_bookie = await ledgers_by_bookie(self._cluster.store, self._cluster.driver, at_once=self._at_once)
-        # The registered bookies are read last: one that came back while the ledgers were read is not lost.
+        # The registered bookies are read last: a bookie that came back while the ledgers were read is not lost.
         registered = (await self._cluster.registry.refresh()).all
         missing: dict[int, list[str]] = {}
         for bookie in sorted(of_bookie.keys() - registered):

@@ -27,8 +27,8 @@ async def current_auditor(store: MetadataStore) -> str | None:
 
 
 class AuditorElection:
-    """One voter. `lead()` is the auditor's work: it is started when the vote becomes the first, and cancelled when the
-    vote's record disappears."""
+    """One voter. `lead()` does the auditor's work. It is started when the vote becomes the first in line, and cancelled
+    when the vote's record disappears."""
 
     def __init__(self, store: MetadataStore, bookie_id: str, lead: Callable[[], Awaitable[None]]) -> None:
         self._store = store
@@ -38,12 +38,12 @@ class AuditorElection:
         self._session_is_over = False
 
     def session_ended(self) -> None:
-        """Called when the ZooKeeper session has expired: the vote went with it and need not be deleted."""
+        """Called when the ZooKeeper session has expired: the vote went with the session and need not be deleted."""
         self._session_is_over = True
 
     async def run(self) -> None:
-        """Takes part in the election until it is cancelled, then deletes its vote. Raises MetadataError and the errors
-        of `lead`."""
+        """Takes part in the election until this call is cancelled, then deletes the vote. Raises MetadataError and the
+        errors of `lead`."""
         try:
             while True:
                 await self._stand()

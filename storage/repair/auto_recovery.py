@@ -1,8 +1,8 @@
 """Auto-recovery in one process: it takes part in the auditor's election and heals ledgers, until it is stopped.
 
-When the ZooKeeper session expires, its vote and its locks go with it. Both parts are cancelled, and begin again in the
-next session. That is safe because each of their steps can be broken off and repeated. Apache's daemon ends its process
-instead. Source: AutoRecoveryMain of BookKeeper 4.17.
+When the ZooKeeper session expires, the process's vote and locks go with it. The election and the replication worker are
+then cancelled, and begin again in the next session. That is safe because each of their steps can be broken off and
+repeated. Apache's daemon ends its process instead. Source: AutoRecoveryMain of BookKeeper 4.17.
 """
 
 import asyncio
@@ -26,7 +26,8 @@ from pulsar_proto.errors import MalformedRecord
 log = logging.getLogger(__name__)
 
 RESTART_SECONDS = 1.0
-"""How long a part that failed waits before it begins again, so that it does not storm a store that is down."""
+"""How long the election or the worker waits after a failure before it begins again, so that a metadata store that is
+down is not flooded with requests."""
 
 
 def wall_clock_ms() -> int:

@@ -1,4 +1,5 @@
-"""Waits for "something changed", without losing a change that comes between a look and the wait that follows it."""
+"""Lets tasks wait until something has changed, without losing a change that comes after a task has looked for work and
+before it waits."""
 
 import asyncio
 from contextlib import suppress

@@ -12,7 +12,7 @@ VOTE = "V_"
 
 
 class VoteStanding(Enum):
-    """What all votes together mean for one voter."""
+    """What a voter has to do, given all votes."""
 
     LEADER = "leader"
     WAITING = "waiting"
@@ -21,7 +21,7 @@ class VoteStanding(Enum):
 
 
 class PlaceInLine(NamedTuple):
-    """Where a vote stands among all."""
+    """The place of one vote among all votes."""
 
     standing: VoteStanding
     watch: str | None = None

@@ -22,8 +22,8 @@ to tasks."""
 async def created_or_undone(create: Coroutine[Any, Any, Created], undo: Callable[[str], Awaitable[None]]) -> Created:
     """Awaits a creation and returns what it created.
 
-    When the caller is cancelled meanwhile, the request may be on its way already. If the request still creates the
-    record, `undo` is called with the record's path.
+    The caller may be cancelled when the request is on its way already. If the request still creates the record, `undo`
+    is called with the record's path.
     """
     creating = asyncio.ensure_future(create)
     try:
@@ -34,7 +34,7 @@ async def created_or_undone(create: Coroutine[Any, Any, Created], undo: Callable
 
 
 def _came_late(undo: Callable[[str], Awaitable[None]], creating: "asyncio.Task[Created]") -> None:
-    """Called when a creation whose caller was cancelled has ended: undoes it if it created a record."""
+    """Called when a creation whose caller was cancelled has ended. Calls `undo` if a record was created."""
     if creating.cancelled() or creating.exception() is not None:
         return
     task = asyncio.ensure_future(_undo(undo, creating.result().path))

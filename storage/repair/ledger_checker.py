@@ -19,14 +19,15 @@ from pulsar_proto.records.ledger_record import LedgerMetadata
 log = logging.getLogger(__name__)
 
 OLDEST_DIGEST = DigestType.CRC32
-"""The digest of ledgers whose records name none, as those of BookKeeper's first versions (bookieRecoveryDigestType)."""
+"""The digest of ledgers whose records name no digest, which are records of BookKeeper's first versions
+(bookieRecoveryDigestType)."""
 
 READS_AT_ONCE = 64
 """How many entries one checker asks for at the same time; further reads wait for their turn."""
 
 BUSY_TRIES = 3
 BUSY_SECONDS = 1.0
-"""A bookie that answers that it is busy, or does not answer in time, is asked BUSY_TRIES times with this pause."""
+"""A bookie that is busy, or does not answer in time, is asked BUSY_TRIES times in all, with this pause in between."""
 
 
 class OpenedLedger(NamedTuple):

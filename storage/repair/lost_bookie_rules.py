@@ -47,8 +47,8 @@ class LostBookies:
         self._delay = delay
 
     def ask(self, now: float) -> None:
-        """Asks for the periodic audit now. The audit is postponed while the delay of a lost bookie is running, because
-        it would mark that bookie's ledgers before the delay is over."""
+        """Asks for the periodic audit now. While the delay of a lost bookie is running, the audit waits for its end;
+        otherwise it would mark that bookie's ledgers too early."""
         if self.due is None:
             self.due = now
 

@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.5
 
 
 class BookieIsUp(Exception):
-    """The bookie is registered, so it runs: it has to be stopped first."""
+    """The bookie is registered, so it is running. It has to be stopped before it can be retired."""
 
 
 @dataclass(slots=True)
@@ -126,9 +126,9 @@ async def decommission(
     """Marks all ledgers of a stopped bookie and waits until auto-recovery has replaced the bookie in all of them.
     Returns how many ledgers there were.
 
-    It needs a replication worker that runs somewhere, Apache's or ours, and waits for as long as that takes.
-    `scanning(done, total)` is called while the ledgers' records are read, `progress(done, total)` at each look
-    afterwards. Raises BookieIsUp, ReplicationDisabled, MetadataError, LedgerError.
+    The work is done by replication workers, Apache's or ours, so at least one must be running in the cluster. This call
+    waits for them without a time limit. `scanning(done, total)` is called while the ledgers' records are read,
+    `progress(done, total)` at each look afterwards. Raises BookieIsUp, ReplicationDisabled, MetadataError, LedgerError.
     """
     if bookie in (await cluster.registry.refresh()).all:
         raise BookieIsUp(f"bookie {bookie} is registered: stop it first, then retire it")

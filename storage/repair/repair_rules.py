@@ -141,7 +141,7 @@ def with_replaced(
 
 
 class NextStep(Enum):
-    """The next step for a ledger that a worker has locked and healed as far as it could."""
+    """What happens next with a ledger that a worker has locked and healed as far as it could."""
 
     DONE = "done"
     AWAIT_WRITER = "await writer"
@@ -182,7 +182,7 @@ def delay_to_check(interval: int, last_ms: int | None, now_ms: int) -> float:
 
 
 class CopyPacer:
-    """Keeps the copying at an average rate of bytes."""
+    """Limits the copying to an average number of bytes per second."""
 
     __slots__ = ("_free_at", "_rate")
 

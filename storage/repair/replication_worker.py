@@ -7,9 +7,9 @@
        lock kept for the grace period, then the          lock kept for a pause that doubles with each
        ledger is recovered, which ends its writer        failure, then released: any worker may try again
 
-The mark is deleted only in the version that it had when the ledger was locked: so a mark that an auditor wrote again
-meanwhile stays. A worker keeps the lock during a pause, so that the other workers do not try the same ledger again and
-again. Source: ReplicationWorker of BookKeeper 4.17.
+The worker deletes the mark only if its version is still the one at the time of the lock. So a mark that an auditor has
+written again meanwhile stays. A worker keeps the lock during a pause, so that other workers do not try the same ledger
+again and again. Source: ReplicationWorker of BookKeeper 4.17.
 """
 
 import asyncio

@@ -56,7 +56,8 @@ class Replicator:
     async def heal(
         self, opened: OpenedLedger, damaged: Sequence[DamagedFragment], *, without: Collection[str] = ()
     ) -> Copied:
-        """Heals those of the damaged fragments that are closed. No copy goes to the bookies of `without`.
+        """Copies the missing entries of those damaged fragments that are closed. No copy goes to the bookies of
+        `without`.
 
         A fragment that fails does not keep the others from being tried; the first LedgerError is raised at the end.
         """

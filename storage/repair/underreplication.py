@@ -38,7 +38,7 @@ class Underreplication:
     """The records below `/ledgers/underreplication` of one metadata store."""
 
     def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int]) -> None:
-        """`now_ms()`: milliseconds since the epoch, by which marks and checks are dated."""
+        """`now_ms()` returns milliseconds since the epoch; marks and checks get this time."""
         self._store = store
         self._now_ms = now_ms
 
