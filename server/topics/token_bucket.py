@@ -1,6 +1,7 @@
-"""A rate as a bucket of tokens that fills by the clock. Rules only.
+"""A rate limit in the form of a bucket of tokens, which fills as time passes. Rules only.
 
-Taking more than there is makes the bucket negative, and the caller then asks how long it must wait. So one large
+A caller may take more tokens than the bucket holds; the number becomes negative then, and the caller asks how long it
+must wait. So one large
 message passes at once, and later messages wait until the bucket has recovered (AsyncTokenBucket)."""
 
 BURST_SECONDS = 1.0

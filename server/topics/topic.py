@@ -158,7 +158,7 @@ class Topic(BaseTopic):
             initial = EARLIEST if command.initialPosition == pb.CommandSubscribe.Earliest else LATEST
             properties = properties_of(command)
             if command.read_compacted and initial == EARLIEST:
-                # Only a cursor at the beginning of a ledger tells later that nothing was acknowledged: open one first.
+                # Open a ledger: only a cursor at the beginning of a ledger shows later that nothing was acknowledged.
                 with storage_faults_told():
                     await self.ledger.open_ledger()
             subscription = await self.create_subscription(name, initial, properties)
@@ -169,15 +169,15 @@ class Topic(BaseTopic):
             try:
                 await subscription.reset_to_time(now_ms() - command.start_message_rollback_duration_sec * 1000)
             except PulsarError as error:
-                # As in PersistentTopic.resetSubscriptionCursor, the consumer then begins where the subscription stands.
+                # As in PersistentTopic.resetSubscriptionCursor, the consumer begins at the subscription's old position.
                 log.warning("%s: not rolled back: %s", subscription, error)
         return subscription
 
     async def _new_reader(self, command: pb.CommandSubscribe) -> Subscription:
         """Creates a subscription that ends with its last consumer. It takes the same lock as the creation of a durable
         subscription, because a name belongs to one subscription only. The subscription begins AT the message that the
-        client names: a client that wants the one after it drops the first one itself. If the client names a message
-        within a batch, it begins at the whole entry."""
+        client names: a client that wants to begin after that message drops the message itself. If the client names a
+        message within a batch, it begins at the whole entry."""
         start = start_asked_by(command) or LATEST
         async with self._changing_cursors:
             existing = self.subscriptions.get(command.subscription)
@@ -248,8 +248,8 @@ class Topic(BaseTopic):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _appended(self) -> None:
-        """Called when the log has confirmed a group of messages. Subscriptions that keep up get it at once; their
-        messages are prepared only once."""
+        """Called when the log has confirmed a group of messages. Subscriptions that keep up send the group at once; its
+        messages are prepared only once for all of them."""
         waiting = [each.dispatcher for each in self.subscriptions.values() if each.consumers]
         if len(waiting) > 1:
             self._memo = MessagesMemo()

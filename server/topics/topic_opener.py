@@ -1,5 +1,5 @@
 """Makes a topic ready for use: opens a persistent topic's ledger with the configuration that its policies ask for, and
-gives a topic of either domain what it needs of the broker.
+gives a topic of either domain the objects of the broker that the topic needs.
 
 Source: BrokerService.createPersistentTopic.
 """
@@ -91,7 +91,7 @@ class TopicOpener:
         except BaseException:
             await topic.close()
             raise
-        await self.refresh_policies(topic)  # policies may have changed meanwhile
+        await self.refresh_policies(topic)  # the policies may have changed while the ledger was opened
         return topic
 
     def equip(self, topic: BaseTopic) -> None:

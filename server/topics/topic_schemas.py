@@ -32,7 +32,7 @@ SCHEMA_NEEDED = (
     "Producers cannot connect or send message without a schema to topics with a schemawhen SchemaValidationEnforced "
     "is enabled"
 )
-"""Apache's text, to the letter."""
+"""This is the text of Apache's broker, unchanged."""
 
 
 class TopicWithSchema(Protocol):
@@ -49,7 +49,8 @@ class TopicWithSchema(Protocol):
 
     @property
     def consumers_with_schema(self) -> int:
-        """How many connected consumers have a schema of their own, rather than taking any."""
+        """How many connected consumers have a schema of their own. Consumers that take any schema (AUTO_CONSUME) do not
+        count."""
 
     @property
     def stored_bytes(self) -> int:

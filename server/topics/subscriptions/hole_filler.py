@@ -3,7 +3,7 @@ that are older than the policy's interval are delivered again to the consumers t
 (`fill_ack_holes_interval_seconds`, off by default). So a message that a client lost does not hold back the mark-delete,
 and with it the backlog, until somebody notices.
 
-Ours, not Apache's. `hole_rules` decides which entries have waited long enough.
+Apache's broker has no such feature. `hole_rules` decides which entries have waited long enough.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class HoleFiller:
         self._watches = {}
         for subscription in self._subscriptions():
             if subscription.dispatcher is not None and subscription.consumers:
-                # After a rewind everything is sent again: what is in a hole then has not been out for long.
+                # After a rewind everything is sent again, so the entries in holes were sent only recently.
                 moved = subscription.cursor.resets, subscription.dispatcher.rewinds
                 before, watch = watches.get(subscription, (moved, HoleWatch()))
                 if before != moved:

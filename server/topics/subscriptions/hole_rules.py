@@ -4,7 +4,7 @@ An entry stays in a hole until it is acknowledged. So an entry that was in a hol
 been there for the whole time. It is therefore enough to look a few times per interval and to remember what each look
 found, as bitmaps.
 
-Pure. Ours, not Apache's: there, holes stay until a client asks for redelivery or leaves.
+Does no I/O. Apache's broker has no such rule: its holes stay until a client asks for redelivery or leaves.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pyroaring import BitMap
 
 LOOKS = 4
-"""How many times per interval `look` is called. So a hole is found at most a fourth of the interval too late."""
+"""How many times per interval `look` is called. So a hole is found too late by at most a fourth of the interval."""
 
 Holes = Mapping[int, BitMap]
 """Ledger -> entries in holes."""

@@ -1,13 +1,13 @@
 """Keeps each key's messages in order on a Key_Shared subscription while consumers come and leave.
 
-Keys are seen by their slots here (`key_shared_rules`). An entry is *out* when it was sent and is not acknowledged. One
-rule is enough for the order: **an entry may be sent to its slot's owner only while nobody else holds entries of that
-slot, and no earlier entry of the slot waits.** An entry that may not be sent yet waits in its slot's queue, in order of
-positions. A slot that one consumer holds and another one owns is draining; that ends with the last acknowledgement of
-its entries, or when the holder leaves. So each entry waits either for a consumer that holds entries of its slot (stats
-can name it), or for permits of its owner.
+This module deals with the slots of keys, not with keys (`key_shared_rules`). An entry is *out* when it was sent and is
+not acknowledged. One rule is enough for the order: **an entry may be sent to its slot's owner only while nobody else
+holds entries of that slot, and no earlier entry of the slot waits.** An entry that may not be sent yet waits in its
+slot's queue, in order of positions. A slot is draining while one consumer holds entries of it and another one owns it;
+that ends when the last of these entries is acknowledged, or when the holder leaves. So each entry waits either for a
+consumer that holds entries of its slot (stats can name it), or for permits of its owner.
 
-Without order (allowOutOfOrderDelivery) the rule does not hold, and the queues are only the entries that could not be
+Without order (allowOutOfOrderDelivery) the rule does not hold, and the queues only hold the entries that could not be
 sent at once.
 
 Pure. Sources: PIP-379, DrainingHashesTracker, MessageRedeliveryController,
@@ -26,11 +26,11 @@ T = TypeVar("T", bound=Hashable)
 
 
 class DrainingSlot(NamedTuple):
-    """A slot that is held by a consumer which does not own it, or does not own it any more."""
+    """A slot whose entries are held by a consumer that does not own the slot, or no longer does."""
 
     slot: int
     entries: int
-    """How many entries its holder has not acknowledged."""
+    """How many entries of the slot its holder has not acknowledged."""
     blocked: int
     """How often an entry had to wait because the slot was draining."""
 
@@ -76,7 +76,7 @@ class KeyOrder(Generic[T]):
         self._reassign()
 
     def remove(self, member: T) -> None:
-        """Removes a member. The caller has given back its entries before."""
+        """Removes a member. The caller gives back the member's entries before."""
         self.selector.remove(member)
         del self.cleared[member]
         self._reassign()
@@ -93,8 +93,8 @@ class KeyOrder(Generic[T]):
     # ---- entries
 
     def route(self, slot: int) -> T | None:
-        """Returns the member that may get an entry of the slot which was never sent or queued; None when the entry has
-        to wait."""
+        """Returns the member that may get a new entry of the slot, one that was never sent or queued. Returns None when
+        such an entry has to wait."""
         if self.ordered:
             if slot in self._draining:
                 self._holds[slot].blocked += 1
@@ -143,7 +143,7 @@ class KeyOrder(Generic[T]):
             return True
         return self._release(slot)
 
-    # ---- what waits
+    # ---- waiting entries
 
     def first(self, able: Iterable[T]) -> Position | None:
         """Returns the first waiting entry that may be sent to one of the members `able`."""
@@ -212,7 +212,7 @@ class KeyOrder(Generic[T]):
             if slot in self._queues:
                 yield self._holds[slot].member
 
-    # ---- inside
+    # ---- helpers
 
     def _free_owner(self, slot: int) -> T | None:
         """Returns the owner of a slot, None while the slot is draining."""
@@ -235,7 +235,7 @@ class KeyOrder(Generic[T]):
             self._offer(slot)
 
     def _dequeue(self, slot: int, position: tuple[int, int]) -> bool:
-        """Takes an entry out of its slot's queue. Returns whether it was there."""
+        """Takes an entry out of its slot's queue. Returns whether the queue held the entry."""
         queue = self._queues.get(slot)
         if queue is None:
             return False

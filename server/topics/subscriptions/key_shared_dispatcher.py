@@ -58,7 +58,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self.order.add(consumer, consumer.name, consumer.hash_ranges)
         self._ranges = None
         super().add(consumer)
-        self._loop.call_soon(self.kick)  # entries of slots that nobody owned may wait for it
+        self._loop.call_soon(self.kick)  # entries of slots that no consumer owned may wait for the newcomer
 
     def remove(self, consumer: Consumer) -> None:
         super().remove(consumer)
@@ -107,8 +107,8 @@ class KeySharedDispatcher(SharedDispatcher):
         return super()._room()
 
     def _entries_max(self) -> int:
-        """Returns how many entries one read may bring. They are more than for other types, because all consumers share
-        the entries of one read."""
+        """Returns how many entries one read may bring. The number is larger than for other types, because all consumers
+        share the entries of one read."""
         return super()._entries_max() * min(SHARED_OUT_MAX, len(self._consumers))
 
     def _look_ahead_max(self) -> int:
@@ -132,7 +132,7 @@ class KeySharedDispatcher(SharedDispatcher):
             if consumer.can_take:
                 able.append(consumer)
             else:
-                consumer.watch_writable()  # what waits in the replay queue may be waiting for it
+                consumer.watch_writable()  # entries in the replay queue may wait for this consumer
         return self.order.first(able)
 
     def _next_replay(self, room: int) -> PlannedRead:

@@ -1,9 +1,9 @@
 """Decides which consumer of a Key_Shared subscription owns a key.
 
-A key is hashed to a slot. There are three ways to say who owns a slot: consistent hashing (a ring of points),
-auto-split ranges (a newcomer takes half of the biggest range), and sticky ranges, which consumers choose themselves. A
-selector only tells the owner of each slot; `key_order_rules.KeyOrder` keeps a key's messages in order while owners
-change.
+A key is hashed to a slot. The slots are given to consumers in one of three ways: by consistent hashing (a ring of
+points), as auto-split ranges (a newcomer takes half of the biggest range), or as sticky ranges, which consumers choose
+themselves. A selector only tells the owner of each slot; `key_order_rules.KeyOrder` keeps a key's messages in order
+while owners change.
 
 Pure. Sources: StickyKeyConsumerSelector, ConsistentHashingStickyKeyConsumerSelector,
 HashRangeAutoSplitStickyKeyConsumerSelector, HashRangeExclusiveStickyKeyConsumerSelector.
@@ -47,7 +47,7 @@ AUTO_SPLIT = KeySharedPolicy()
 
 
 def hash_of(key: bytes) -> int:
-    """Returns 31 bits (Murmur3_32Hash.makeHash: seed 0, the sign bit cleared)."""
+    """Returns the hash of a key, which has 31 bits (Murmur3_32Hash.makeHash: seed 0, the sign bit cleared)."""
     return int(mmh3_32_uintdigest(key, 0) & _NON_NEGATIVE)
 
 
@@ -58,7 +58,8 @@ def ring_slot(key_hash: int) -> int:
 
 
 def range_slot(key_hash: int) -> int:
-    """Returns the slot of a hash for ranges, 1 to 65,535: a hash that falls on slot 0 goes to slot 1."""
+    """Returns the slot of a hash for auto-split and sticky ranges, 1 to 65,535: a hash that falls on slot 0 goes to
+    slot 1."""
     return key_hash % SLOTS or 1
 
 
@@ -201,8 +202,8 @@ class ConsistentHashing(_Boundaries[T]):
 
 
 class Sticky(Selector[T]):
-    """Members say which ranges are theirs; ranges must not overlap. Messages of unclaimed slots wait until a member
-    claims these."""
+    """Each member chooses its ranges; ranges must not overlap. Messages of a slot that no member has chosen wait until
+    one chooses it."""
 
     slot_of = staticmethod(range_slot)
 

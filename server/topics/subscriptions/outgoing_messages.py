@@ -1,4 +1,5 @@
-"""Entries on their way to consumers: their payloads without the broker's metadata, and their unacknowledged messages.
+"""Entries on their way to consumers: their payloads without the broker's metadata, and how many of their messages are
+unacknowledged.
 
 The entries of a run are prepared only once, even if many subscriptions of a topic send the run (`MessagesMemo`).
 """
@@ -70,9 +71,9 @@ class OutgoingMessages:
         """How many messages of each entry are not acknowledged."""
         self.total = sum(self.counts)
         self.ack_sets = ack_sets
-        """Entry -> words for MESSAGE.ack_set, for batches that are acknowledged in part."""
+        """Entry id -> the words of MESSAGE.ack_set, for batches that are acknowledged in part."""
         self.specials = specials
-        """Entry -> what is special about it. The table may name entries that this object does not hold."""
+        """Entry id -> the entry's special traits. The table may name entries that this object does not hold."""
         self._key_hashes: list[int] | None = None
 
     @property
@@ -148,8 +149,8 @@ def messages_of(run: EntryRun, wanted: Sequence[int] | None = None) -> OutgoingM
             count, special = count_and_special(payload)
         except MalformedFrame:
             count, special = 1, None
-        # A client chose the number. Below 1 it would give permits back, and the sums of unacknowledged messages
-        # would not add up.
+        # The number comes from a client. A number below 1 would give permits back and make the sums of
+        # unacknowledged messages wrong.
         counts.append(min(max(1, count), ENTRY_MESSAGES_MAX))
         if special is not None:
             if specials is None:
@@ -176,8 +177,8 @@ class MessagesMemo:
         self._messages: OutgoingMessages | None = None
 
     def messages_of(self, run: EntryRun) -> OutgoingMessages:
-        # For the same run the tail cache hands out the same list, so it is enough to compare identities. The memo
-        # keeps its list alive: no other list can get the same identity meanwhile.
+        # For the same run the tail cache returns the same list, so it is enough to compare identities. The memo keeps
+        # that list alive, so no other list can get the same identity meanwhile.
         if self._entries is run.entries and self._first == run.first_entry_id:
             assert self._messages is not None
             return self._messages

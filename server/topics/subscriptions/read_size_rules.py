@@ -16,14 +16,14 @@ SMOOTHING = 0.9
 
 class EntryAverage:
     """Messages per entry, as an exponential moving average over the groups of entries that were sent; at least 1. The
-    first group sets it, as in Consumer.sendMessages."""
+    first group sets the average, as in Consumer.sendMessages."""
 
     __slots__ = ("is_new", "value")
 
     def __init__(self) -> None:
         self.value = 1.0
         self.is_new = True
-        """Whether nothing was sent yet."""
+        """Whether no group was counted yet."""
 
     def add(self, entries: int, messages: int) -> None:
         """Counts a group that was sent: `entries` > 0 entries with `messages` messages."""

@@ -1,5 +1,5 @@
 """What a Shared subscription remembers about messages that were sent and are not acknowledged: which consumer holds
-them, which are to be sent again, and how often they were.
+them, which of them are to be sent again, and how often each was requested again.
 
 Plain data, no I/O. Ids are kept per ledger, because a run of entries then costs one call into C instead of an object
 per message. Sources: Consumer.pendingAcks, MessageRedeliveryController, InMemoryRedeliveryTracker.
@@ -57,7 +57,7 @@ class PendingAcks:
             bitmap.update(entry_ids)
 
     def get(self, ledger_id: int, entry_id: int) -> int | None:
-        """Returns the entry's count, None when it is not held."""
+        """Returns the entry's count, or None when the entry is not held."""
         bitmap = self._singles.get(ledger_id)
         if bitmap is not None and entry_id in bitmap:
             return 1
@@ -79,7 +79,7 @@ class PendingAcks:
             batches[entry_id] = count
 
     def pop(self, ledger_id: int, entry_id: int) -> int | None:
-        """Removes an entry. Returns its count, None when it was not held."""
+        """Removes an entry. Returns the entry's count, or None when the entry was not held."""
         bitmap = self._singles.get(ledger_id)
         if bitmap is not None and entry_id in bitmap:
             bitmap.remove(entry_id)
@@ -180,10 +180,11 @@ class ReplayQueue:
 
 
 class RedeliveryCounts:
-    """How often each entry was asked for again. Kept in memory only, and erased when the entry is acknowledged.
+    """How often each entry was requested again. The counts are kept in memory only, and erased when the entry is
+    acknowledged.
 
-    The subscription's limit of unacknowledged messages bounds the table, because clients can ask only for entries again
-    that were sent."""
+    The subscription's limit of unacknowledged messages bounds the table, because clients can only request entries again
+    that were sent to them."""
 
     __slots__ = ("_ledgers",)
 
@@ -201,7 +202,8 @@ class RedeliveryCounts:
             del self._ledgers[ledger_id]
 
     def of_ledger(self, ledger_id: int) -> dict[int, int] | None:
-        """Returns entry -> count for the ledger's entries that have one. Callers must not change it."""
+        """Returns entry id -> count for the ledger's entries that have a count, or None. Callers must not change the
+        dictionary."""
         return self._ledgers.get(ledger_id)
 
     def forget(self, ledger_id: int, entry_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Finds the position that a SEEK asks for, or that a new consumer names as its start."""
+"""Determines the position that a SEEK asks for, or that a new consumer names as its start."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

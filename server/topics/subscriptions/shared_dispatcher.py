@@ -1,8 +1,8 @@
 """Shared: consumers take turns, and messages that one consumer does not acknowledge go to another.
 
 Entries in the replay queue go out first, in order of positions. An entry leaves the queue when it is sent or
-acknowledged. When the last consumer leaves, everything but the cursor is forgotten: the next consumer starts at the
-first entry that is not acknowledged.
+acknowledged. When the last consumer leaves, the dispatcher forgets everything, and only the cursor stays: the next
+consumer starts at the first entry that is not acknowledged.
 
 Invariant: every entry before `read_position` that was not acknowledged is pending at exactly one consumer, or in the
 replay queue, or held, or delayed, or a chunk that waits for the consumer which has the other chunks of its message.
@@ -45,7 +45,7 @@ class SharedDispatcher(Dispatcher):
         """Whether the consumers together hold as many messages as policies allow: while it is True, no message is
         sent."""
         self._some_are_blocked = False
-        """Whether some consumer may be blocked. While it is False, an acknowledgement need not look at all
+        """Whether some consumer may be blocked. While this is False, an acknowledgement does not require a look at all
         consumers."""
         self._consumers: RoundRobin[Consumer] = RoundRobin()
         self._chunks = ChunkOwners()
@@ -144,7 +144,7 @@ class SharedDispatcher(Dispatcher):
         return count
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:
-        # Look at all consumers first: what one of them gives back may be sent to another one at once.
+        # Look at all consumers first, because entries that one consumer gives back may be sent to another one at once.
         held = [(each, each.pending.among(ledger_id, entries)) for each in self._consumers if each.pending is not None]
         return sum(
             self.redeliver(consumer, [(ledger_id, entry_id) for entry_id in entry_ids])
@@ -243,7 +243,7 @@ class SharedDispatcher(Dispatcher):
             if self._delays_full and not self._has_replays and self._held is None:
                 self._delays_full = self._delayed.index.is_full
                 return 0 if self._delays_full else entries_max
-            return entries_max  # most of what is read may not be due
+            return entries_max  # most of the entries that are read may not be due
         return entries
 
     def _entries_max(self) -> int:

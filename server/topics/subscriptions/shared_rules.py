@@ -1,8 +1,8 @@
 """Decides whose turn it is on a Shared subscription.
 
 Consumers take turns within the best priority level (0 is best) that has a consumer which can take messages; a lower
-level gets messages only while no better consumer can take any. Each level remembers where its round stands, so a
-consumer that could not take its turn does not shift the turns of the others.
+level gets messages only while no better consumer can take any. Each level remembers whose turn is next, so a consumer
+that could not take its turn does not shift the turns of the others.
 
 Pure. Source: AbstractDispatcherMultipleConsumers.getNextConsumer.
 """
@@ -63,7 +63,7 @@ class RoundRobin(Generic[T]):
 
     def remove(self, taker: T) -> None:
         """Removes a consumer. If it was the next to be served, the consumer after it becomes the next. Raises
-        ValueError when it is not there."""
+        ValueError for an unknown consumer."""
         for index, level in enumerate(self._levels):
             for place, member in enumerate(level.members):
                 if member is not taker:

@@ -1,4 +1,4 @@
-"""Exclusive and Failover: one active consumer gets everything, in order.
+"""Exclusive and Failover: one active consumer gets all messages, in order.
 
 When another consumer of a Failover subscription becomes active, the old one's acknowledgements may still be on their
 way. So sending starts `active_consumer_failover_delay_time_millis` later, at the first entry that is not acknowledged.
@@ -103,7 +103,7 @@ class SingleActiveDispatcher(Dispatcher):
         active = self.active
         assert active is not None
         if self._switching is not None:
-            return 0  # these were read before the switch; the new consumer begins at the first unacknowledged entry
+            return 0  # entries read before the switch; the new consumer begins at the first unacknowledged entry
         count = entries_within(messages.counts, messages.total, 0, active.permits)
         if count:
             active.take(messages, 0, count)
@@ -145,7 +145,7 @@ class SingleActiveDispatcher(Dispatcher):
             return f"consumer {active.name} has no permits"
         return f"consumer {active.name} does not read its connection"
 
-    # --- reading compacted -------------------------------------------------------------------------------------------
+    # --- the compacted log -------------------------------------------------------------------------------------------
 
     def _start(self) -> Position:
         if self.active is not None and isinstance(self._ledger, CompactedView):
@@ -162,7 +162,7 @@ class SingleActiveDispatcher(Dispatcher):
         else:
             self._ledger, self._acks, self._messages_of = view, view, view.messages_of
 
-    # --- who is active -----------------------------------------------------------------------------------------------
+    # --- the active consumer -----------------------------------------------------------------------------------------
 
     def _choose(self) -> bool:
         """Chooses the active consumer. Returns whether the active consumer has changed. A Failover consumer that

@@ -1,8 +1,9 @@
 """Decides which consumer of an Exclusive or Failover subscription gets the messages.
 
-The best priority goes first (0 is best), then the name decides. On a partition the consumer at the partition's index is
-chosen, so that the partitions of a topic spread evenly over the consumers. On other topics a consistent-hash ring
-chooses, so that many topics spread evenly, and few of them move when a consumer comes or leaves.
+The consumers with the best priority (0 is best) come first; within a priority they are sorted by name. On a partition
+the consumer at the partition's index is chosen, so that the partitions of a topic spread evenly over the consumers. On
+other topics a consistent-hash ring chooses, so that many topics spread evenly, and few of them move when a consumer
+comes or leaves.
 
 Pure. Sources: AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer, makeHashRing.
 """
@@ -21,7 +22,7 @@ class Candidate(NamedTuple):
 
     name: str
     priority: int
-    """0 is best."""
+    """The priority level; 0 is best."""
 
 
 def choose_active(

@@ -17,7 +17,7 @@ CONSUMER_NAME_MAX = 256
 
 
 class ConsumerIdentity(NamedTuple):
-    """The part of a consumer that stays the same when its client subscribes again."""
+    """The properties of a consumer that stay the same when its client subscribes again."""
 
     host: str
     name: str
@@ -32,7 +32,7 @@ class SubscribeLimiter:
     def __init__(self, rate: SubscribeRate) -> None:
         """The caller makes sure that `rate.subscribes` is positive."""
         self.rate = rate
-        self._periods: dict[ConsumerIdentity, tuple[float, int]] = {}  # (its end, subscribes in it)
+        self._periods: dict[ConsumerIdentity, tuple[float, int]] = {}  # (end of the period, subscribes in that period)
 
     def admit(self, consumer: ConsumerIdentity, now_s: float) -> bool:
         """Counts an attempt, and returns whether the consumer may subscribe now."""

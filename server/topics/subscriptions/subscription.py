@@ -38,12 +38,12 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 log = logging.getLogger(__name__)
 
 ACK_SET_WORDS_MAX = 1024
-"""Words of 64 messages each. An ack with a longer ack set is ignored: it would only cost the broker memory. The whole
-batch is then delivered again, as without acknowledgement at batch index level. Clients put a thousand messages in a
-batch."""
+"""The longest ack set, in words of 64 messages each. An ack with a longer ack set is ignored, because it would only
+cost the broker memory. The whole batch is then delivered again, as without acknowledgement at batch index level.
+Clients put a thousand messages in a batch."""
 
 RECONNECT_SECONDS = 60.0
-"""After a seek, how long the cursor of a reader is kept until the reader reconnects."""
+"""After a seek, the cursor of a reader is kept for this time, so that the reader can reconnect."""
 
 
 class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
@@ -251,7 +251,7 @@ class Subscription(BaseSubscription):
         ledger_id, entry_id = signed64(message_id.ledgerId), signed64(message_id.entryId)
         ack_set: Sequence[int] | None = message_id.ack_set or None
         if ack_set is not None and bits_set(ack_set) and not self._keeps(ack_set):
-            # The batch has to come again as a whole: only what stands before the entry is acknowledged.
+            # The whole batch must be delivered again, so only the entries before it are acknowledged.
             ledger_id, entry_id = self.topic.ledger.previous_position(Position(ledger_id, entry_id))
             ack_set = None
         self.cursor.ack_cumulative(ledger_id, entry_id, ack_set)
@@ -263,7 +263,7 @@ class Subscription(BaseSubscription):
         for message_id in message_ids:
             ack_set = message_id.ack_set
             if message_id.entryId >= ENTRY_ID_END:
-                continue  # no ledger has such an entry
+                continue  # no ledger has an entry with this id
             if not ack_set:
                 acks.append((message_id.ledgerId, message_id.entryId, None))
             elif self._keeps(ack_set) or not bits_set(ack_set):
@@ -334,7 +334,7 @@ class Subscription(BaseSubscription):
                 await self.topic.delete_cursor(self)
         except Exception:
             if but is not None:
-                but.cnx.close_consumer(but.consumer_id)  # so that its client subscribes again
+                but.cnx.close_consumer(but.consumer_id)  # so that the consumer's client subscribes again
             raise
         finally:
             self._deleting = False

@@ -1,4 +1,4 @@
-"""Applies what a SUBSCRIBE says about the subscription, rather than about the consumer.
+"""Applies those fields of a SUBSCRIBE that concern the subscription, not the consumer.
 
 Sources: PersistentTopic.getDurableSubscription, PersistentSubscription.setReplicated.
 """
@@ -22,7 +22,7 @@ def properties_of(command: pb.CommandSubscribe) -> dict[str, str]:
 
 async def follow(cursor: Cursor, command: pb.CommandSubscribe) -> None:
     """Changes an existing subscription as the command asks. Sets its properties if it has none, and stores whether its
-    state is to be replicated; the flag has no other effect here. Raises PulsarError."""
+    state is to be replicated; that flag is only stored and has no other effect. Raises PulsarError."""
     if not cursor.durable:
         return
     if command.HasField("replicate_subscription_state"):
