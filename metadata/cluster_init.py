@@ -24,7 +24,8 @@ LAYOUT_VALUE = b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:
 
 DEFAULT_BUNDLES = 4
 STANDALONE_TRANSACTION_COORDINATORS = 1
-"""Partitions of the coordinators' topic in Apache's standalone; a cluster set up by Apache's tool has 16."""
+"""The number of partitions of the coordinators' topic in Apache's standalone; a cluster set up by Apache's tool has
+16."""
 
 
 def to_json(value: Any) -> bytes:
@@ -55,7 +56,7 @@ def tenant_value(allowed_clusters: Sequence[str], admin_roles: Sequence[str] = (
 def bundles_data(count: int = DEFAULT_BUNDLES) -> dict[str, Any]:
     """Returns a BundlesData of `count` ranges of equal size, the last of which ends at 0xffffffff.
 
-    Raises ValueError for a count that cannot be.
+    Raises ValueError for an impossible count.
     """
     if not 0 < count <= 2**32 - 1:
         raise ValueError(f"{count} bundles: must be 1 to 2^32-1")
@@ -70,7 +71,7 @@ def policies_value(
     """Returns the Policies of a new namespace.
 
     A namespace that was made by REST also says that schemas are updated automatically; Apache's standalone makes
-    public/default so. One that was made by the cluster's initialisation does not say it.
+    public/default so. A namespace that was made by the cluster's initialisation does not say it.
     """
     policies: dict[str, Any] = {
         "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
@@ -172,7 +173,7 @@ async def initialize_cluster(
         try:
             await store.multi([CreateOp(path, value) for path, value in missing.items()])
         except NodeExistsError:
-            continue  # another server writes them at the same time
+            continue  # another server writes the same records at the same time
         log.info("cluster %s: made %d records", cluster, len(missing))
         return len(missing)
     raise rounds_lost(paths.cluster_path(cluster))

@@ -22,14 +22,14 @@ called again when another writer was faster. An error that it raises ends the up
 async def update_record(
     store: MetadataStore, path: str, change: Change, *, attempts_max: int = ATTEMPTS_MAX
 ) -> Record | None:
-    """Changes one record and returns what it holds then, or None when there is none.
+    """Changes one record. Returns the record as it is after the change, or None when there is no record then.
 
     1. Read the record.
     2. Apply `change` to its value.
     3. If there is nothing to write, return the record as it was read.
     4. If there was no record, create it, with its parents; otherwise write the value, provided that the record has the
        version that was read. On success return what was written.
-    5. Somebody else was faster and made, changed or deleted the record: go back to 1.
+    5. If another writer was faster and made, changed or deleted the record, go back to 1.
     6. After `attempts_max` rounds raise MetadataError.
 
     Raises the errors of `change`, and MetadataError. Source: MetadataUpdateLoop of BookKeeper's client.

@@ -40,7 +40,7 @@ class NotEmptyError(MetadataError):
 
 
 class EphemeralParentError(MetadataError):
-    """create() was asked below an ephemeral record, which ZooKeeper does not allow."""
+    """create() was asked for a record below an ephemeral one, which ZooKeeper does not allow."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "parent is ephemeral")
@@ -58,7 +58,7 @@ class StoreWriteError(MetadataError):
 
 
 class StoreUnavailableError(MetadataError):
-    """A read had no answer within its time, because no server is reachable. A later one may succeed."""
+    """A read had no answer within its time, because no server is reachable. A later read may succeed."""
 
 
 class OutcomeUnknownError(MetadataError):
@@ -69,7 +69,7 @@ class OutcomeUnknownError(MetadataError):
 
 
 class StoreOverloadedError(MetadataError):
-    """As many writes wait as the store's bound allows; this one was not taken."""
+    """The store's bound for waiting writes is reached, and this write was not taken."""
 
 
 class StoreFileError(MetadataError):
@@ -88,7 +88,7 @@ class StoreLockedError(StoreFileError):
 
 
 class StoreForeignError(StoreFileError):
-    """The file is not a metadata store of ours, or of a version that this code does not know."""
+    """The file is not a metadata store of this project, or it has a version that this code does not know."""
 
 
 class StoreDamagedError(StoreFileError):

@@ -49,22 +49,22 @@ def partitioned_topic_path(namespace: str, domain: str, encoded_local: str) -> s
 
 
 def topics_path(namespace: str, domain: str = "persistent") -> str:
-    """The children of this record are the encoded local names of the namespace's topics."""
+    """Returns the path whose children have the encoded local names of the namespace's topics."""
     return f"{MANAGED_LEDGERS}/{namespace}/{domain}"
 
 
 def managed_ledger_path(managed_ledger_name: str) -> str:
-    """`managed_ledger_name` is "tenant/namespace/domain/encoded-local"."""
+    """Returns the path of a managed ledger. Its name is "tenant/namespace/domain/encoded-local"."""
     return f"{MANAGED_LEDGERS}/{managed_ledger_name}"
 
 
 def cursor_path(managed_ledger_name: str, cursor_name: str) -> str:
-    """`cursor_name` is a subscription's name as the user wrote it."""
+    """Returns the path of a cursor. `cursor_name` is a subscription's name as the user wrote it."""
     return f"{MANAGED_LEDGERS}/{managed_ledger_name}/{encode_local(cursor_name)}"
 
 
 def bundle_owner_path(namespace: str, bundle_range: str) -> str:
-    """`bundle_range` is "0x00000000_0x40000000"."""
+    """Returns the path of the record that names a bundle's owner. A bundle's range is as in "0x00000000_0x40000000"."""
     return f"{NAMESPACE_OWNERS}/{namespace}/{bundle_range}"
 
 

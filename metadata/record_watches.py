@@ -56,7 +56,7 @@ class Watches:
             return
         for key, callback in list(callbacks.items()):
             if key not in callbacks:
-                continue  # an earlier callback cancelled it
+                continue  # an earlier callback cancelled this watch
             try:
                 callback(event)
             except Exception:

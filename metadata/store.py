@@ -9,8 +9,8 @@ empty), and a watch stays armed until it is cancelled.
 All calls are made on the event loop's thread. When a change returns without error, it is durable; reads and watches
 never see a change that is not. Changes that are asked for in one turn of the loop happen in the order of the calls.
 
-Paths are "/" or "/name/name"; any other raises ValueError. "." and ".." are no names, so a caller that makes a name of
-what a user typed checks it first.
+Paths are "/" or "/name/name"; any other raises ValueError. "." and ".." are no names, so a caller checks a text that a
+user typed before it makes a name of it.
 """
 
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ from magnetar.metadata.errors import NoNodeError, NotEmptyError
 
 
 class Stat(NamedTuple):
-    """What is known of a record besides its value, as in ZooKeeper's Stat. Times are milliseconds since the epoch."""
+    """The facts about a record besides its value, as in ZooKeeper's Stat. Times are milliseconds since the epoch."""
 
     version: int
     created_ms: int
@@ -40,7 +40,8 @@ class Record(NamedTuple):
 
 
 class Created(NamedTuple):
-    """A record as it was created. The path of a sequential one is the one asked for with `%010d` appended."""
+    """A record as it was created. The path of a sequential record is the path that was asked for, with `%010d`
+    appended."""
 
     path: str
     stat: Stat
@@ -56,7 +57,7 @@ class EventType(Enum):
 
 
 class RecordEvent(NamedTuple):
-    """What a watch is told: something happened to the record at `path`."""
+    """An event that a watch is told of: something happened to the record at `path`."""
 
     type: EventType
     path: str
@@ -107,7 +108,7 @@ class MetadataStore(ABC):
     """A store that keeps the contract in this module's docstring.
 
     Every method may raise StoreClosedError. Every change may also raise StoreOverloadedError, and StoreWriteError when
-    it has not happened but a later one may succeed, as on a full disk. Other errors are named at each method.
+    it has not happened but a later change may succeed, as on a full disk. Other errors are named at each method.
     """
 
     @abstractmethod

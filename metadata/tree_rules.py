@@ -1,8 +1,8 @@
 """The rules of the record tree, without I/O, clock or asyncio.
 
 `Tree` holds the committed records. A `Batch` stages changes on top of the tree or of another batch: it sees its own
-changes, and the tree stays as it was until `Tree.apply`. So what a batch decided can be made durable before anybody
-reads it. ZooKeeper's rules are cited by their Java class where they are not obvious.
+changes, and the tree stays as it was until `Tree.apply`. So the changes of a batch can be made durable before anybody
+reads them. ZooKeeper's rules are cited by their Java class where they are not obvious.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -131,7 +131,7 @@ class Tree:
     def load(self, records: Iterable[tuple[str, RecordNode]]) -> None:
         """Fills a new tree with stored records, which come with each parent before its children.
 
-        Raises NoNodeError with the path of a parent that is not there.
+        Raises NoNodeError with the path of a missing parent.
         """
         parent_path, parent = "", self.root
         for path, node in records:
@@ -203,7 +203,7 @@ class Batch:
     __slots__ = ("_base", "_now_ms", "_owner", "events", "staged")
 
     def __init__(self, base: "Tree | Batch", *, owner: int, now_ms: int) -> None:
-        """`owner` is the id of the session that makes the changes, `now_ms` their time."""
+        """Makes an empty batch. `owner` is the id of the session that makes the changes, `now_ms` their time."""
         self._base = base
         self._owner = owner
         self._now_ms = now_ms
@@ -227,7 +227,7 @@ class Batch:
     ) -> Created:
         """Creates a record as `MetadataStore.create` says.
 
-        Raises NoNodeError, NodeExistsError, EphemeralParentError, and ValueError for a path that cannot be.
+        Raises NoNodeError, NodeExistsError, EphemeralParentError, and ValueError for an impossible path.
         """
         if make_parents:
             return self._all_or_none(lambda inner: inner._create_with_parents(path, value, ephemeral, sequential))

@@ -1,4 +1,4 @@
-"""Draws numbers that are never given twice, ledger ids and broker instances, from sequential records.
+"""Draws ledger ids and broker instances from sequential records. No number is ever given out twice.
 
 Ledger ids are drawn as BookKeeper does (ZkLedgerIdGenerator, LongZkLedgerIdGenerator), so that our programs and Java's
 can share one store. An id is the number of an ephemeral sequential record below `/ledgers/idgen`. Once these 31 bits
@@ -16,7 +16,7 @@ from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.tree_rules import Tree
 
 BLOCK_IDS = 8
-"""Ids that are drawn at once; with the embedded store they share one commit. A restart skips the unused ones."""
+"""How many ids are drawn at once. With the embedded store they share one commit. A restart skips the unused ones."""
 
 SHORT_ID_END = 2**31 - 1
 """Ids from here on come from idgen-long (Java compares with Integer.MAX_VALUE)."""
@@ -40,7 +40,7 @@ async def skip_ledger_ids(store: MetadataStore, held: int, *, root: str = LEDGER
     """Makes ledger ids go on with high bits that nobody has used; returns the next id.
 
     It is above all ids that were given out and above `held`, an id that is in use although these records may not know
-    it. The caller does this before a generator draws. Raises MetadataError.
+    it. The caller calls this before a generator draws ids. Raises MetadataError.
     """
     long_root = f"{root}/idgen-long"
     highs = [held >> LOW_BITS]
@@ -117,7 +117,8 @@ class LedgerIdGenerator:
 
 
 async def broker_instance(store: MetadataStore) -> int:
-    """Draws the number of this run of the broker, the middle of generated producer names as in `standalone-0-2`.
+    """Draws the number of this run of the broker: the number in the middle of generated producer names as
+    `standalone-0-2`.
 
     Its record ends with the session (DistributedIdGenerator). Raises MetadataError.
     """

@@ -1,4 +1,4 @@
-"""Keeps the records in one file of this process, for standalone: durable, and recovered after a crash at any moment.
+"""Keeps the records of a standalone server in one file. The records are durable, and survive a crash at any moment.
 
 Reads are served from memory. All writes of one turn of the loop share one commit, which a thread makes. Writes that
 come while it is under way gather for the next commit. Ephemeral records live in memory only: they end with the process.
@@ -54,14 +54,14 @@ class EmbeddedStore(TreeStore):
         self._no_room: str | None = None
         self._room_timer: asyncio.TimerHandle | None = None
         self.commits = 0
-        """Commits that were made durable since the file was opened."""
+        """How many commits were made durable since the file was opened."""
 
     @classmethod
     async def open(
         cls, path: str | os.PathLike[str], *, clock_ms: Callable[[], int] = wall_clock_ms
     ) -> "EmbeddedStore":
-        """Opens the file without a witness; makes it when there is none. Its folder must exist. `clock_ms` dates the
-        records.
+        """Opens the file without a witness, and makes the file when there is none. Its folder must exist. The function
+        `clock_ms` dates the records.
 
         Raises StoreLockedError, StoreForeignError, StoreDamagedError, or plain StoreFileError for an error of the
         operating system.
@@ -98,8 +98,8 @@ class EmbeddedStore(TreeStore):
     async def begin_witness(self, witness: Witness) -> None:
         """Makes the store tell the witness of every commit from now on, before the commit is acknowledged.
 
-        The witness's folder must exist. There is no effect when the store was started with a witness that fits. Raises
-        StoreFileError.
+        The witness's folder must exist. The call has no effect when the store was started with a witness that fits.
+        Raises StoreFileError.
         """
         try:
             await self._thread.call(self._file.begin_witness, witness)
@@ -108,12 +108,13 @@ class EmbeddedStore(TreeStore):
 
     @property
     def fault(self) -> str | None:
-        """Why nothing more is written until a restart; None while the store writes."""
+        """The reason why nothing more is written until a restart; None while the store writes."""
         return f"metadata file {self._name}: {self._broken}" if self._broken is not None else None
 
     @property
     def hindrance(self) -> str | None:
-        """Why a write would fail now: the fault, or the full disk that the last write met; None when it would not."""
+        """The reason why a write would fail now: the fault, or the full disk that the last write met. None when no such
+        reason is known."""
         return self.fault or self._no_room
 
     def _persist(self, batch: Batch, done: Done) -> None:
@@ -138,7 +139,7 @@ class EmbeddedStore(TreeStore):
             done(lambda: StoreClosedError(self._name, f"writing failed: {in_words(error)}"))
 
     def _judge(self, error: Exception | None) -> None:
-        """Notes what the outcome of a write (None: it succeeded) says about the next one."""
+        """Takes the error of a write (None: the write succeeded), and notes whether the next writes can succeed."""
         if error is None:
             if self._no_room is not None:
                 self._no_room = None
@@ -174,7 +175,7 @@ class EmbeddedStore(TreeStore):
 
 
 class _FileThread:
-    """The thread that does all work on the file, in order. Results are handed over on the loop.
+    """The thread that does all work on the file, in order. It hands the results over on the loop.
 
     A piece of work is several calls to SQLite and to the file system that belong together. So it is one function on
     this thread, and not a chain of calls of aiofiles.
@@ -184,8 +185,8 @@ class _FileThread:
         self._loop = loop
         self._work: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any, Exception | None], None]] | None]
         self._work = queue.SimpleQueue()
-        # The thread is a daemon, so that a process that ends without close() does not hang. The file survives that as
-        # it survives SIGKILL.
+        # The thread is a daemon, so that a process that ends without close() does not hang. The file survives this
+        # end as it survives SIGKILL.
         threading.Thread(target=self._serve, name="metadata-file", daemon=True).start()
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:

@@ -13,5 +13,5 @@ def sync(path: str) -> None:
 
 
 def sync_folder_of(path: str) -> None:
-    """Makes it durable that a file has this name. Raises OSError."""
+    """Makes a file's name in its folder durable. Raises OSError."""
     sync(os.path.dirname(path) or ".")

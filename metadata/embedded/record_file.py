@@ -1,7 +1,7 @@
 """Makes, opens and writes the SQLite file of the embedded store. `magnetar.metadata.embedded.stored_metadata` reads it.
 
     record  path, value, version, created_ms, modified_ms, sequence, crc    persistent records only, also "/"
-    meta    records, digest                                                 how many there must be, and their sum
+    meta    records, digest                                                 how many records, sum of their checksums
             identity, generation                                            see `magnetar.metadata.embedded.witness`
 
 Calls block, and one thread at a time makes them. The write-ahead log is fsynced at each commit (synchronous=FULL), and
@@ -30,8 +30,8 @@ from magnetar.metadata.embedded.witness import IDENTITY_BYTES, Seal, Witness
 from magnetar.metadata.errors import StoreDamagedError
 
 LOG_PAGES_MAX = 128
-"""About how many pages the log may have before it is copied into the file. A start after a crash has to read this
-many."""
+"""About how many pages the log may have before it is copied into the file. A start after a crash has to read
+all of them."""
 CACHE_KIB = 512
 SET_ASIDE = "-set-aside"
 """The suffix of a log's name after the operator accepted the file without its log."""
@@ -77,7 +77,7 @@ class RecordFile:
 
     @classmethod
     def open(cls, stored: StoredMetadata, witness: Witness | None = None) -> "RecordFile":
-        """Opens the file that `read_stored` read with the same witness; creates it if there is none.
+        """Opens the file that `read_stored` read with the same witness; creates the file if there is none.
 
         This is the first change on disk. A witness that has seen no commit so far is told of commits only after
         `begin_witness`. Raises StoreFileError and its subclasses.
@@ -132,8 +132,8 @@ class RecordFile:
     def write(self, change: RowChange) -> None:
         """Makes one durable commit; the witness has seen it when this returns.
 
-        Raises sqlite3.Error when nothing of the commit has happened (but see `is_passing`). Raises OSError when the
-        witness could not be written; the next start may then find the commit.
+        Raises sqlite3.Error when nothing of the commit has happened (an error for which `is_passing` is false leaves
+        that open). Raises OSError when the witness could not be written; the next start may then find the commit.
         """
         if self._logged_pages >= LOG_PAGES_MAX:
             self._checkpoint()
@@ -218,7 +218,7 @@ def _create(path: str) -> None:
         except FileExistsError:
             pass  # another process made it first
         except OSError:
-            os.rename(unfinished, path)  # this file system has no links
+            os.rename(unfinished, path)  # this file system has no hard links
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(unfinished)

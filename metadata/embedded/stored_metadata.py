@@ -132,7 +132,7 @@ def mismatch(stored: StoredMetadata, seen: Seal | None, witness_path: str, log_n
 
 
 def advice(stored: StoredMetadata) -> str:
-    """Returns what an operator can do about a file that does not fit."""
+    """Returns a text that says what an operator can do about a file that does not fit."""
     files = f"Restore {os.path.basename(stored.path)} with its -wal, or the bookie's folders, as they were last"
     if stored.is_new:
         return f"{files}."
@@ -176,8 +176,8 @@ def _best_reading(path: str, database: bytes, wal: bytes | None) -> tuple[Stored
     """Returns the newest sound state of the file, the reason why it is not the last state, and a note about anything
     odd in the log.
 
-    The last state is the file with all whole transactions of its log; the reason is then None. When that is not sound,
-    the file without its log may be. Raises StoreFileError when no state is sound.
+    The last state is the file with all whole transactions of its log; the reason is then None. When that state is not
+    sound, the file without its log may be. Raises StoreFileError when no state is sound.
     """
     log_path = f"{path}-wal"
     log = read_log(wal or b"", PAGE_BYTES)

@@ -1,8 +1,9 @@
 """The asyncio shell around the record tree, shared by the memory and the embedded store.
 
 The writes of one turn of the loop are staged together as one `Batch`. The subclass makes the batch durable as a whole,
-and only then it becomes visible: readers, watchers and the writers themselves never see a change that could still be
-lost. While a batch is on its way, the next writes wait, and are checked against the state that the batch leaves.
+and only then the batch becomes visible: readers, watchers and the writers themselves never see a change that could
+still be lost. While a batch is on its way, the next writes wait, and are checked against the state that the batch
+leaves.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from magnetar.metadata.tree_rules import Batch, Tree, check_path
 log = logging.getLogger(__name__)
 
 WRITES_WAITING_MAX = 65_536
-"""Writes that may wait for a commit; one more is refused with StoreOverloadedError."""
+"""How many writes may wait for a commit. A further write is refused with StoreOverloadedError."""
 
 Result = TypeVar("Result")
 Done = Callable[[Callable[[], MetadataError] | None], None]

@@ -1,11 +1,11 @@
 """The witness: a small file beside the bookie's data that says how far the metadata file had come.
 
 Metadata that goes back in time is dangerous: acknowledged topics are gone, their ledgers would be deleted as garbage
-and their ids given out again. The metadata file alone cannot tell: an old copy of it is whole and fits its own
-checksums, and SQLite drops a damaged end of its log without a word. So the embedded store counts its durable commits
-(`generation`) and has the number written to the witness, durably, before it answers the writers. One commit is under
-way at a time, so a sound file is at the generation of the witness or one ahead of it; in the second case the process
-ended while it made that commit.
+and their ids given out again. The metadata file alone does not show that it is old: an old copy of it is whole and fits
+its own checksums, and SQLite drops a damaged end of its log without a word. So the embedded store counts its durable
+commits (`generation`) and has the number written to the witness, durably, before it answers the writers. One commit is
+under way at a time, so a sound file is at the generation of the witness or one ahead of it; in the second case the
+process ended while it made that commit.
 
 The file holds two slots, which are overwritten in turn, so that a write that a power loss tears leaves the other one
 whole:

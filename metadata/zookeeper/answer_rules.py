@@ -31,7 +31,7 @@ def store_stat(stat: ZkStat) -> Stat:
 
 
 def error_of(rejection: Rejection) -> MetadataError:
-    """Returns the error to raise.
+    """Returns the error that the store raises for a refused request.
 
     The caller makes a BadVersionError itself, because that also needs the version that the record has.
     """

@@ -33,7 +33,7 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True)
 class SessionHooks:
-    """What the client calls on the loop; none may raise or block.
+    """The functions that the client calls on the loop. None of them may raise or block.
 
     `attached` is called first on each new link, ahead of all requests that wait.
     """

@@ -12,7 +12,7 @@ SCHEME = "zk:"
 
 @dataclass(frozen=True, slots=True)
 class ConnectString:
-    """Servers, and the chroot: "" or the path of the record that callers know as "/"."""
+    """The servers, and the chroot: the path of the record that callers know as "/", or "" when there is no chroot."""
 
     servers: tuple[tuple[str, int], ...]
     chroot: str = ""

@@ -23,7 +23,7 @@ AUTH_XID: int = zk.AUTH_XID
 
 ANY_VERSION = -1
 NO_VERSION = -2
-"""A version that no record ever has. A caller's -1 becomes it on the wire, where -1 would mean "any"
+"""A version that no record ever has. A caller's -1 is sent as this version, because on the wire -1 would mean "any"
 (PrepRequestProcessor)."""
 
 PERSISTENT = 0
@@ -36,7 +36,7 @@ ANY_WATCHER = 3
 SEQUENCE_DIGITS = 10
 
 CHILDREN_AT_ONCE = 10_000
-"""Names that are decoded in one turn of the loop, which takes a few milliseconds."""
+"""How many names are decoded in one turn of the loop; this takes a few milliseconds."""
 
 _INT = struct.Struct(">i")
 _TWO_INTS = struct.Struct(">ii")
@@ -64,7 +64,8 @@ class Code(IntEnum):
 
 
 SESSION_GONE = frozenset((Code.CONNECTION_LOSS, Code.SESSION_EXPIRED, Code.SESSION_MOVED))
-"""Codes with which a server refuses a request because the session does not, or no longer, belong to it."""
+"""The codes with which a server refuses a request because the session does not belong to the server, or no longer
+does."""
 
 EVENT_TYPES = {
     zk.WatchEvent.CREATED: EventType.CREATED,
@@ -237,8 +238,8 @@ def remove_watches_body(path: str) -> bytes:
 def set_watches_bodies(
     zxid: int, exact: Iterable[str], recursive: Iterable[str], *, chunk_bytes_max: int
 ) -> Iterator[bytes]:
-    """Gives requests that together arm all these watches. None is longer than `chunk_bytes_max`, as a server refuses
-    frames that are too long."""
+    """Yields requests that together arm all these watches. No request is longer than `chunk_bytes_max`, because a
+    server refuses frames that are too long."""
     chunk: tuple[list[str], list[str]] = ([], [])
     size = 0
     for kind, paths in enumerate((exact, recursive)):
@@ -260,7 +261,7 @@ def _set_watches(zxid: int, exact: list[str], recursive: list[str]) -> bytes:
 
 
 def wire_version(expected: int | None) -> int:
-    """Returns the version to send for the one that a caller expects; None stands for any version."""
+    """Returns the version to send when a caller expects the version `expected`; None stands for any version."""
     if expected is None:
         return ANY_VERSION
     return expected if 0 <= expected < 2**31 else NO_VERSION

@@ -116,7 +116,7 @@ def _judge_delete(found: FoundRecord | None, parent: ZkStat | None, bound: int) 
     if found is not None:
         return WriteVerdict.NOT_APPLIED if found.stat.czxid <= bound else WriteVerdict.UNKNOWN
     if parent is not None and parent.pzxid <= bound:
-        return WriteVerdict.NOT_APPLIED  # no child of the parent went, so there was nothing to delete
+        return WriteVerdict.NOT_APPLIED  # the parent lost no child, so there was nothing to delete
     return WriteVerdict.APPLIED
 
 
@@ -150,7 +150,8 @@ def judge_numbered(op: CreateOp, candidates: Sequence[tuple[str, FoundRecord]], 
 
 
 def stats_after(write: Write, found: dict[str, ZkStat]) -> list[ZkStat | None]:
-    """Returns one Stat for each op, as the lost answer would have had it, computed from the records as they are now."""
+    """Returns the Stats that the lost answer had, one for each op. They are computed from the records as they are
+    now."""
     later_puts: dict[str, int] = {}
     stats: list[ZkStat | None] = []
     for op in reversed(write.ops):

@@ -1,8 +1,8 @@
 """Finds out, after a link was lost, the outcomes of the writes whose answers were lost with it.
 
 The requests of one session happen in the order in which they were sent. So the writes that happened are the first ones
-of those that were sent, up to some point. All are judged from one state, which is read after a `sync`. Only then are
-those that did not happen sent again, in the old order.
+of those that were sent, up to some point. All are judged from one state, which is read after a `sync`. Only then the
+writes that did not happen are sent again, in the old order.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ Finding = Settled | WriteVerdict
 class LostAnswerRecovery:
     """Judges the lost requests of one link.
 
-    Two sequential creates must not be said to have made the same record, so these are judged one after the other.
+    The same record must not be attributed to two sequential creates, so these are judged one after the other.
     """
 
     def __init__(self, probe: Probe) -> None:
@@ -78,7 +78,7 @@ class LostAnswerRecovery:
         if verdict is not WriteVerdict.APPLIED:
             return verdict
         if isinstance(op, DeleteOp) and len(write.ops) > 1:
-            return WriteVerdict.UNKNOWN  # that one record is gone says nothing about the others
+            return WriteVerdict.UNKNOWN  # the loss of one record says nothing about the others
         paths = list({one.path for one in write.ops})
         stats = await asyncio.gather(*(self._stat(path) for path in paths))
         known = {path: stat for path, stat in zip(paths, stats, strict=True) if stat is not None}
@@ -101,7 +101,7 @@ class LostAnswerRecovery:
         if verdict is not WriteVerdict.APPLIED:
             return verdict
         position = next(position for position, one in enumerate(young) if one[0] == path)
-        _, record = young.pop(position)  # so that no other request of ours is said to have made it
+        _, record = young.pop(position)  # so that the record is attributed to no other request of ours
         stats: list[ZkStat | None] = [None] * (len(write.ops) - 1)
         return Settled(path, [*stats, record.stat])
 
@@ -144,9 +144,9 @@ def consistent(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> lis
 
 
 def _one_winner(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
-    """Attributes a record that several equal writes find as they wanted it to the first of them.
+    """When several equal writes find the record as they wanted it, attributes the record to the first of them.
 
-    The others failed. They count as not applied and are sent again, so that the server refuses them.
+    The other writes failed. They count as not applied and are sent again, so that the server refuses them.
     """
     winners: dict[str, Op | None] = {}
     result: list[Finding] = []
@@ -167,7 +167,7 @@ def _one_winner(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> li
 def _never_reordered(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
     """Makes sure that a write is not sent again when a later write of the same records happened, or may have happened.
 
-    The earlier one then happened too, or it failed: its outcome is unknown.
+    The earlier write then happened too, or it failed, so its outcome is unknown.
     """
     touched: set[str] = set()
     result: list[Finding] = []

@@ -9,7 +9,8 @@ from magnetar.metadata.zookeeper.lost_answer_rules import Write
 
 
 class LinkLostError(Exception):
-    """The link to the server was lost while a request was waiting that is not repeated on the next link."""
+    """The link to the server was lost while a request was waiting, and this request is not repeated on the next
+    link."""
 
 
 class Reply(NamedTuple):
@@ -68,13 +69,13 @@ class PendingRequest:
         if not self.future.done():
             self.future.set_result(outcome)
         if self.then is not None and isinstance(outcome, Reply):
-            self.then(outcome)  # also when the caller waits no more
+            self.then(outcome)  # also when the caller no longer waits
 
     def fail(self, error: Exception) -> None:
         if not self.future.done():
             self.future.set_exception(error)
             if self.internal:
-                self.future.exception()  # so that asyncio does not complain when nobody looks at it
+                self.future.exception()  # so that asyncio does not complain when nobody looks at the error
 
 
 def stat_or_none(outcome: RequestOutcome | BaseException) -> ZkStat | None:

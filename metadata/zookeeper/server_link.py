@@ -10,8 +10,8 @@ class ServerLink(asyncio.Protocol):
     """One link.
 
     `received` is called with the bytes that came, `lost` when the other side ended the connection. The owner sets
-    `attached` when the handshake is over; it becomes False if the link is lost before. `gone` completes when the link
-    is lost.
+    `attached` when the handshake is over; it becomes False if the link is lost before that. `gone` completes when the
+    link is lost.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ServerLink(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
         if self.is_gone:
             self._transport.abort()
             return

@@ -19,7 +19,7 @@ from magnetar.metadata.zookeeper.watch_rules import ZkWatches
 log = logging.getLogger(__name__)
 
 SET_WATCHES_BYTES_MAX = 128 << 10
-"""Bytes of paths in one request that arms watches on a new link; more watches take several requests."""
+"""How many bytes of paths one request may have that arms watches on a new link. More watches take several requests."""
 
 
 class ServerWatches:
@@ -59,7 +59,7 @@ class ServerWatches:
             self._watches.happened(RecordEvent(event.type, self._connect.user_path(event.path)))
 
     def disconnected(self) -> None:
-        """Notes the zxid from which on events may be missed."""
+        """Notes the zxid after which the watches may miss events."""
         if self._heard_until is None:
             self._heard_until = self._client.last_zxid
 

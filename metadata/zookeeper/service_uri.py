@@ -28,8 +28,8 @@ class ServiceUri:
     connect: str
     """The connect string of the store in which `/ledgers` is the ledgers' root, such as "h1:2181,h2:2181/chroot"."""
     layout: str = FROM_THE_CLUSTER
-    """The factory of ledger managers that the URI asks for; empty when it takes the one that the cluster's LAYOUT
-    names."""
+    """The factory of ledger managers that the URI asks for; empty when the URI accepts the factory that the cluster's
+    LAYOUT names."""
 
 
 def parse_service_uri(uri: str) -> ServiceUri:

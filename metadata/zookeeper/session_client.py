@@ -1,4 +1,5 @@
-"""The asyncio shell of a ZooKeeper session: it dials, carries bytes and time to the rules, and results to the callers.
+"""The asyncio shell of a ZooKeeper session: it dials, carries bytes and time to the rules, and
+carries results to the callers.
 
 After a lost link, reads are repeated on the next one. Writes are not: `LostAnswerRecovery` first finds out whether they
 happened. Each request has a deadline, each queue a bound, each dial a limit. Requests wait in order while no server is
@@ -44,10 +45,11 @@ FRAME_BYTES_MAX = 0xFFFFF
 """ZooKeeper's jute.maxbuffer. A server cuts the link of a client that sends a longer frame."""
 
 IN_FLIGHT_MAX = 1000
-"""Requests that are sent and not answered at most, as many as ZooKeeper's globalOutstandingLimit; further ones wait."""
+"""How many requests may be sent and not answered: as many as ZooKeeper's globalOutstandingLimit. Further requests
+wait."""
 IN_FLIGHT_BYTES_MAX = 8 << 20
 WAITING_MAX = 65_536
-"""Requests that may wait to be sent; one more is refused with StoreOverloadedError."""
+"""How many requests may wait to be sent. A further one is refused with StoreOverloadedError."""
 
 DIAL_SECONDS_MAX = 6.0
 TICK_SECONDS = 0.25
@@ -143,7 +145,7 @@ class ZkClient:
         return call.future
 
     def follow(self, body: bytes, then: Callable[[Reply], None] | None = None) -> None:
-        """Does the work of `post`, but after all waiting requests."""
+        """Sends a request as `post` does, but after all waiting requests."""
         call = PendingRequest(body, "/", self._loop.create_future(), self._deadline(), internal=True, then=then)
         self._waiting.append(call)
         self._pump()
@@ -181,7 +183,7 @@ class ZkClient:
             link = await self._dial()
             if link is not None:
                 await link.gone
-            # A server that lets us in and cuts us off before any answer counts as a failure too: it must not be
+            # A server that lets us in and cuts us off before any answer counts as a failure too, and must not be
             # stormed.
             failures = 0 if link is not None and link.has_served else failures + 1
             if failures == len(self._servers):
@@ -320,14 +322,15 @@ class ZkClient:
         self._out.clear()
 
     async def _recover(self, link: ServerLink) -> None:
-        """Judges the lost requests, and sends again those that did not happen, in order, ahead of those that wait."""
+        """Judges the lost requests. Those that did not happen are sent again, in order, and before the requests that
+        wait."""
         calls = list(self._lost)
         try:
             findings = await LostAnswerRecovery(self._probe).findings(calls)
         except Exception as error:
             if not isinstance(error, LinkLostError | MetadataError):
                 log.exception("ZooKeeper %s: lost calls cannot be settled", link.name)
-            self._drop(link, f"recovery broke off: {error}")  # without effect when it was the link that broke
+            self._drop(link, f"recovery broke off: {error}")  # this has no effect when the link itself broke
             return
         if link is not self._link:
             return

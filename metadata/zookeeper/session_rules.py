@@ -23,8 +23,8 @@ long."""
 
 PING_PART = 1 / 3
 SILENCE_PART = 2 / 3
-"""Parts of the session's time. After PING_PART without a request a ping is sent; after SILENCE_PART without input the
-link is given up, which leaves the rest of the time for finding another server."""
+"""Fractions of the session's time. After PING_PART without a request a ping is sent; after SILENCE_PART without input
+the link is given up, which leaves the rest of the time for finding another server."""
 
 BACKOFF_FIRST_SECONDS = 0.1
 BACKOFF_SECONDS_MAX = 1.0
@@ -132,7 +132,7 @@ class ZkSession(Generic[CallT]):
         return self._in_flight[0][1] if self._in_flight else None
 
     def calls(self) -> Iterator[CallT]:
-        """Gives the requests that are in flight, in order."""
+        """Returns the requests that are in flight, in order."""
         return (call for _, call in self._in_flight)
 
     def dial(self, now: float) -> bytes:

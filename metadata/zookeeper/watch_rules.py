@@ -1,9 +1,10 @@
-"""Knows which records are watched, which watches the server must have for that, and what its events mean; without I/O.
+"""The rules for watches, without I/O: which records are watched, which watches the server needs for them, and what the
+server's events mean.
 
 The server has two kinds of persistent watches (addWatch, ZooKeeper 3.6). PERSISTENT reports every event of one record.
 PERSISTENT_RECURSIVE reports CREATED, CHANGED and DELETED of a record and all below it, but no CHILDREN_CHANGED; these
-are added here, since a record that came or went changed the list of its parent. The server does not repeat events that
-happened while there was no link; they are derived from the records as they are afterwards.
+events are added here, since a record that came or went changed the list of its parent. The server does not repeat
+events that happened while there was no link; they are derived from the records as they are afterwards.
 """
 
 from collections import Counter
@@ -21,7 +22,7 @@ class ZkWatches:
         self._exact = Watches()
         self._recursive = Watches()
         self._rearmed = Watches()
-        """The recursive watches once more, each by its own path only."""
+        """A second registry of the recursive watches, in which each watches its own path only."""
         self._exact_paths: Counter[str] = Counter()
         self._recursive_paths: Counter[str] = Counter()
         self._there: dict[str, bool] = {}
@@ -83,8 +84,7 @@ class ZkWatches:
             self._recursive.fire((RecordEvent(EventType.CHILDREN_CHANGED, parent_of(event.path)),))
 
     def found(self, path: str, stat: ZkStat | None, bound: int) -> None:
-        """Called with the Stat of a record with an exact watch, as read on a new link. Reports changes after zxid
-        `bound`."""
+        """Takes the Stat of a record with an exact watch, as read on a new link. Reports changes after zxid `bound`."""
         if path not in self._exact_paths:
             return
         was_there = self._there.get(path)

@@ -106,7 +106,8 @@ class ZooKeeperStore(MetadataStore):
         return self._client.is_connected
 
     def on_session(self, callback: SessionCallback) -> CancelWatch:
-        """Calls back on the loop at each change of the session's state; returns the function that ends this.
+        """Calls `callback` on the loop at each change of the session's state. Returns the function that ends these
+        calls.
 
         The callback must not raise or block.
         """
@@ -194,7 +195,7 @@ class ZooKeeperStore(MetadataStore):
         return [None if stat is None else store_stat(stat) for stat in stats]
 
     def watch(self, path: str, callback: WatchCallback, *, recursive: bool = False) -> CancelWatch:
-        self._full(path)  # raises for a path that cannot be, and when the store is closed
+        self._full(path)  # raises for an impossible path, and when the store is closed
         return self._watches.watch(path, callback, recursive)
 
     async def close(self) -> None:

@@ -37,7 +37,8 @@ def sentence_of(error: Exception) -> str | None:
 
     When Spark's error has a Python traceback in it, the sentence is the line with the Python error; an error of this
     project goes before others. For a Java error, the sentence says what failed, and names the innermost cause. Any
-    other error is told by its first line."""
+    other error is told by its first line.
+    """
     if not f"{type(error).__module__}.".startswith(_PACKAGES_WITH_SENTENCES):
         return None
     text = str(error)

@@ -3,7 +3,8 @@ orphans of Spark's connectors.
 
 The published connectors leave durable subscriptions behind, which keep messages for ever: a killed driver leaves all of
 its subscriptions, and a batch read leaves one for each partition. A connector's subscription that nobody is connected
-to and that was idle for long enough is an orphan."""
+to and that was idle for long enough is an orphan.
+"""
 
 import argparse
 import sys
