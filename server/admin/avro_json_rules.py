@@ -2,11 +2,11 @@
 
 The JSON encoding differs from plain JSON where a type is a union: null stands for itself, and any other value is an
 object with one member, which names the branch, as in `{"string": "x"}`. Bytes and fixed types are strings whose
-characters stand for one byte each. As with Java's library, every field of a record is there, a default included, and no
-other.
+characters stand for one byte each. As with Java's library, the text of a record must have all of its fields, even those
+with a default, and no others.
 
-It is ours although fastavro has one, because fastavro takes what Java refuses (a missing field, members that the schema
-does not have, numbers of another kind) or names neither the field nor the reason.
+The encoder is our own although fastavro has one, because fastavro takes what Java refuses (a missing field, members
+that the schema does not have, numbers of another kind) or names neither the field nor the reason.
 
 Sources: the Avro specification 1.11, "JSON Encoding" and "Binary Encoding"; JsonDecoder of Java's library.
 """

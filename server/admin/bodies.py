@@ -1,7 +1,8 @@
 """Reads the JSON bodies of admin calls, as leniently as Jackson does for Apache's broker.
 
 A number may be written as a string, a scalar may be null, and an object may have keys that nobody knows. Every function
-here raises Refusal 400, which names the fault, for a value of another kind; `what` is how it names the value. Pure.
+here raises Refusal 400, which names the fault, for a value of another kind; `what` is the word by which the refusal
+names the value. Pure.
 """
 
 import json
@@ -22,7 +23,7 @@ Kind = TypeVar("Kind", bound=StrEnum)
 
 
 class _Absent:
-    """The class of ABSENT, which is false."""
+    """The class of ABSENT, which counts as false."""
 
     def __bool__(self) -> bool:
         return False

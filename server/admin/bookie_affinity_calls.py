@@ -1,7 +1,7 @@
 """The groups of bookies that the ledgers of a namespace should be written to.
 
-They are stored in the namespace's local policies and shown, but without effect: in a standalone server one bookie has
-all ledgers. Source: NamespacesBase (internalSetBookieAffinityGroup), BookieAffinityGroupData; answers recorded from
+The groups are stored in the namespace's local policies and shown, but have no effect: in a standalone server one bookie
+has all ledgers. Source: NamespacesBase (internalSetBookieAffinityGroup), BookieAffinityGroupData; answers recorded from
 Pulsar 4.0.7.
 """
 

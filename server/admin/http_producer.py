@@ -106,8 +106,8 @@ class HttpProducer:
         self._give_up()
 
     def _give_up(self) -> None:
-        """Called when the topic will send no more answers: it is unknown whether the unanswered messages were
-        stored."""
+        """Called when the topic will send no more answers: gives each unanswered message the outcome CLOSED_MEANWHILE,
+        because it is unknown whether the message was stored."""
         self._answers += [CLOSED_MEANWHILE] * (self._wanted - len(self._answers))
         if self._wanted and not self._answered.done():
             self._answered.set_result(None)

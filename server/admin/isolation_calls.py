@@ -1,6 +1,6 @@
-"""Isolation policies, which say what brokers may serve what namespaces.
+"""Isolation policies, which say which brokers may serve which namespaces.
 
-They are stored and shown, but without effect, since one broker serves all namespaces.
+The policies are stored and shown, but have no effect, since one broker serves all namespaces.
 
 Source: ClustersBase (NamespaceIsolationPolicies), NamespaceIsolationDataImpl, NamespaceIsolationPolicyImpl; answers
 recorded from Pulsar 4.0.7.

@@ -1,7 +1,7 @@
 """The cluster to which clients are to move, for a cluster or a namespace.
 
-Its address is stored and shown. Marking the cluster or the namespace as migrated is refused, because this broker does
-not tell its clients to move.
+The address of that other cluster is stored and shown. Marking the cluster or the namespace as migrated is refused,
+because this broker does not tell its clients to move.
 
 Source: Clusters (updateClusterMigration), NamespacesBase.internalUpdateMigrated; answers recorded from Pulsar 4.0.7.
 """

@@ -196,7 +196,8 @@ async def topics_of_domain(call: Call) -> Answer:
 
 
 async def topics_of_bundle(call: Call) -> Answer:
-    """Answers `/non-persistent/{tenant}/{namespace}/{bundle}`. There is no such call for persistent topics."""
+    """Lists the non-persistent topics of a bundle, for `/non-persistent/{tenant}/{namespace}/{bundle}`. Raises Refusal
+    405 for the domain `persistent`, which has no such call."""
     if call.parts["domain"] == PERSISTENT:
         raise Refusal(405, "GET is not allowed here")
     call.parts = {**call.parts, "bundle": call.parts["topic"]}
@@ -271,7 +272,8 @@ async def _unsubscribe(subscription: "Subscription") -> None:
 
 async def _of_all(call: Call, names: list[str], work: Callable[["Subscription"], Awaitable[None]]) -> None:
     """Does `work` on subscriptions of the users' persistent topics among `names`: on the one that the path names, or on
-    all. A fault keeps the work from no other topic; the first one is raised when all are done."""
+    all. A fault on one topic does not stop the work on the others; the first fault is raised when all topics are
+    done."""
     wanted = call.parts.get("subscription")
     users = [name for name in await without_system_topics(names) if name.startswith(f"{PERSISTENT}://")]
     faults: list[Exception] = []
@@ -279,7 +281,7 @@ async def _of_all(call: Call, names: list[str], work: Callable[["Subscription"],
 
     async def take_turns() -> None:
         for name in left:
-            await asyncio.sleep(0)  # what follows may find everything in memory, and would let nobody else run
+            await asyncio.sleep(0)  # the work may find everything in memory, and then lets no other task run
             try:
                 await one(TopicName.parse(name))
             except Exception as fault:

@@ -82,7 +82,7 @@ async def _delete_topics(service: "BrokerService", namespace: str) -> None:
     for start in range(0, len(users), DELETED_AT_ONCE):
         await asyncio.gather(*(_delete(service, each) for each in users[start : start + DELETED_AT_ONCE]))
     for each in parsed:
-        if is_system_topic(each):  # one of them holds the policies of the others, so they are deleted last
+        if is_system_topic(each):  # deleted last, because one of them holds the policies of other topics
             await _delete(service, each)
 
 

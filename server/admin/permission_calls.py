@@ -83,8 +83,8 @@ async def revoke_on_topics(call: Call) -> Answer:
 
 
 def _calls_of(call: Call) -> list[tuple[Call, dict[str, Any]]]:
-    """Returns for each member of the body a call on its topic and role, and the member. Raises InvalidTopicName,
-    Refusal 400."""
+    """Returns, for each member of the body, a call on the member's topic and role, and the member itself. Raises
+    InvalidTopicName, Refusal 400."""
     members = bodies.present(bodies.parse(call.body))
     if not isinstance(members, list):
         raise Refusal(400, "the body must be a list of objects")
@@ -184,7 +184,7 @@ ROUTES = (
     Route("POST", f"{TOPIC}/permissions/{{role}}", grant_on_topic, TENANT_ADMIN),
     Route("DELETE", f"{TOPIC}/permissions/{{role}}", revoke_on_topic, TENANT_ADMIN),
     # Apache lets an administrator of the topics' tenants make these calls. Here it takes a superuser, because only the
-    # body names the topics, and it is not read before the caller is authorized.
+    # body names the topics, and the body is not read before the caller is authorized.
     Route("POST", "/admin/v2/namespaces/grantPermissionsOnTopics", grant_on_topics, SUPERUSER),
     Route("POST", "/admin/v2/namespaces/revokePermissionsOnTopics", revoke_on_topics, SUPERUSER),
 )

@@ -36,23 +36,24 @@ class PolicyRow:
     """What a policy of a namespace and a policy of a topic have in common."""
 
     path: str
-    """The end of the path of its calls, after the path of the namespace or of the topic."""
+    """The end of the path of the policy's calls, after the path of the namespace or of the topic."""
     key: str
-    """The key of its value in the namespace's record, or in the TopicPolicies of the topic."""
+    """The key of the policy's value in the namespace's record, or in the TopicPolicies of the topic."""
     name: str
-    """Its PolicyName, by which a caller is authorized."""
+    """Java's PolicyName of the policy, by which a caller is authorized."""
     read: Read
     check: Check = shapes.no_check
     method: str = "POST"
-    """The method of the call that sets it."""
+    """The HTTP method of the call that sets the policy."""
     needs_body: bool = False
-    """Whether a call without a body is refused. Otherwise a missing body counts as null."""
+    """Whether a call that sets the policy without a body is refused. Otherwise a missing body counts as null."""
     absent: Answer = EMPTY
-    """The answer of the call that reads it, when it is not set."""
+    """The answer of the call that reads the policy when it is not set."""
     removable: bool = True
-    """Whether there is a call that removes it."""
+    """Whether there is a call that removes the policy."""
     without_effect: str = ""
-    """Why it changes nothing here. The log says so when the policy is set."""
+    """The reason why the policy changes nothing here, which is logged when the policy is set; empty if it has an
+    effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class TopicRow(PolicyRow):
 
 
 def _limit(path: str, key: str, name: str = "MAX_PRODUCERS", **other: Any) -> NamespaceRow:
-    """A limit, which is a number of 0 or more."""
+    """Returns the row of a limit, which is a number of 0 or more."""
     check = not_negative(f"{path} must be 0 or more")
     return NamespaceRow(path, key, name, bodies.integer, check, needs_body=True, **other)
 

@@ -1,8 +1,8 @@
 """Publishing over HTTP: a call brings messages as text, which are encoded by a schema and handed to the topic as a
 client's are. It is answered when all of them are durable.
 
-As on the binary port, the topic's policies decide: who may produce, quotas, rates, schemas, deduplication. Each message
-is answered for itself, so some may be stored and others refused.
+As on the binary port, the topic's policies decide: who may produce, quotas, rates, schemas, deduplication. The answer
+holds an outcome for each message, so some may be stored and others refused.
 
 Sources: Topics, TopicsBase (publishMessages, internalPublishMessages, processPublishMessageResults); exchanges recorded
 from Apache Pulsar 4.0.7. Where Apache stores an empty message for a text that its schema does not take, the message is
@@ -102,7 +102,7 @@ async def publish_to_partition(call: Call) -> Answer:
 
 
 async def _partitions_of(call: Call, name: TopicName) -> int:
-    """Returns the number of partitions, or 0 for a topic without partitions, which may not exist."""
+    """Returns the number of partitions, or 0 for a topic without partitions, which need not exist."""
     catalog = call.broker.service.catalog
     await catalog.check_namespace(name.namespace)
     await check_local_cluster(call, name)

@@ -1,11 +1,11 @@
 """Reads the body of a call that publishes messages, and makes metadata and bytes of each message. Pure.
 
-What is wrong with the body as a whole is a Refusal; what is wrong with one message is that message's fault and keeps no
-other message from being published.
+A fault of the body as a whole raises Refusal. A fault of one message is the outcome of that message only, and the other
+messages are published.
 
-Sources: ProducerMessages, ProducerMessage; TopicsBase.getSchemaData, buildMessage, 4.0.7. Three things are not as
-there: `deliverAt` needs no event time, `deliverAfterMs` counts from the time of publishing, and a message carries the
-version of its schema.
+Sources: ProducerMessages, ProducerMessage; TopicsBase.getSchemaData, buildMessage, 4.0.7. Three things differ from
+Apache's broker: `deliverAt` needs no event time, `deliverAfterMs` counts from the time of publishing, and a message
+carries the version of its schema.
 """
 
 import base64

@@ -12,7 +12,7 @@ from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER, TENANT_ADMIN
 
 NAME = re.compile(r"[-=:.\w]+", re.ASCII)
-"""What names of tenants, clusters and namespaces consist of (NamedEntity)."""
+"""The characters of valid names of tenants, clusters and namespaces (NamedEntity)."""
 
 
 async def list_all(call: Call) -> Answer:

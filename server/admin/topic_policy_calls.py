@@ -150,8 +150,8 @@ async def backlog_quotas(call: Call) -> Answer:
 
 
 def _quota(quotas: BacklogQuotas) -> dict[str, Any]:
-    """Returns the broker's default quota as Apache shows it: for each type with the limits of both
-    (BacklogQuotaManager.getDefaultQuota)."""
+    """Returns the broker's default quota as Apache shows it: one object, shown for each type of quota, which holds the
+    limits of both types (BacklogQuotaManager.getDefaultQuota)."""
     size = quotas.destination_storage.limit
     return {
         "limit": size,

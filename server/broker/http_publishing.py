@@ -31,7 +31,8 @@ class HttpPublishing:
             self.bytes_in_progress -= size_bytes
 
     def first_partition(self, messages: int, partitions: int) -> int:
-        """Returns the partition that the first of so many messages goes to; the next call goes on where they end."""
+        """Returns the partition for the first of so many messages. The next call goes on after the last one's
+        partition."""
         first = self._next_index % partitions
         self._next_index += messages
         return first

@@ -10,12 +10,12 @@ class StoragePart(Protocol):
 
     @property
     def fault(self) -> str | None:
-        """The reason why it will take no writes until a restart; None while there is none."""
+        """The reason why this part takes no writes until a restart; None while there is no such reason."""
 
     @property
     def hindrance(self) -> str | None:
-        """The reason why it takes no writes now: its fault, or a full disk, which may get room again. None while it
-        takes writes."""
+        """The reason why this part takes no writes now: its fault, or a full disk, which may get room again. None while
+        it takes writes."""
 
 
 class WriteReadiness:

@@ -132,8 +132,8 @@ class ServerTls:
 
 
 def version_range(protocols: tuple[str, ...]) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """Returns the lowest and the highest of the versions that are named as Java does. Versions below TLSv1.2 are not
-    offered, even if they are named. Raises SecurityConfigError when no other is named."""
+    """Returns the lowest and the highest of the versions of TLS in `protocols`, which has Java's names. Versions below
+    TLSv1.2 are not offered, even if they are named. Raises SecurityConfigError when no other is named."""
     versions = sorted(VERSIONS[name] for name in protocols if name in VERSIONS) if protocols else VERSIONS.values()
     if not versions:
         raise SecurityConfigError(f"tlsProtocols: expected {' or '.join(VERSIONS)}, not {', '.join(protocols)}")
@@ -141,8 +141,8 @@ def version_range(protocols: tuple[str, ...]) -> tuple[ssl.TLSVersion, ssl.TLSVe
 
 
 def openssl_ciphers(names: tuple[str, ...]) -> str:
-    """Returns OpenSSL's list of ciphers that are named as Java or OpenSSL does. The ciphers of TLS 1.3 are always on,
-    so they are left out."""
+    """Returns a list of ciphers in OpenSSL's format; each of `names` is Java's or OpenSSL's name of a cipher. The
+    ciphers of TLS 1.3 are always on, so they are left out."""
     translated = [_openssl_cipher(name) for name in names if not _is_of_tls_1_3(name)]
     return ":".join(translated) or "DEFAULT"
 
@@ -152,8 +152,8 @@ def _is_of_tls_1_3(name: str) -> bool:
 
 
 def _openssl_cipher(name: str) -> str:
-    """Translates a name of Java's: `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384` is `ECDHE-RSA-AES256-GCM-SHA384`. Any other
-    name is returned as it is."""
+    """Translates Java's name of a cipher to OpenSSL's: `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384` is
+    `ECDHE-RSA-AES256-GCM-SHA384`. Any other name is returned as it is."""
     exchange, found, rest = name.removeprefix("TLS_").partition("_WITH_")
     if not found:
         return name

@@ -246,16 +246,16 @@ class Standalone:
 
 
 def admin_routes() -> "tuple[Route, ...]":
-    """The calls of the web port. The listener asks for them when the first HTTP client connects, on a thread, because
-    their import takes time and memory."""
+    """Returns the calls of the web port. The listener asks for them when the first HTTP client connects, on a thread,
+    because their import takes time and memory."""
     from magnetar.server.admin.routes import ROUTES
 
     return ROUTES
 
 
 def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broker], Upgrades] | None":
-    """Returns what makes the WebSocket service, which is imported when the first HTTP client connects, or None when it
-    is switched off."""
+    """Returns the function that makes the WebSocket service, or None when the service is switched off. Its modules are
+    imported when the first HTTP client connects."""
     if not sockets.web_socket_service_enabled:
         return None
 
@@ -269,7 +269,8 @@ def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broke
 
 
 def make_security(config: ServerConfig, store: MetadataStore, service: BrokerService) -> "Security | None":
-    """Returns None when authentication is off; its modules are then not even imported. Raises SecurityConfigError."""
+    """Returns the broker's security, or None when authentication is off: its modules are then not even imported. Raises
+    SecurityConfigError."""
     settings = config.fill(SecuritySettings)
     if not settings.authentication_enabled:
         return None

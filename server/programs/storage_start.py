@@ -49,8 +49,8 @@ class MetadataSettings:
 async def open_storage(
     config: ServerConfig, folder: Path, urls: Urls, closing: AsyncExitStack
 ) -> tuple[EmbeddedStore, Bookie]:
-    """Opens both; `closing` closes them again. Raises MetadataError, BookieStartError, OSError. If the files themselves
-    are the reason, none of them was changed."""
+    """Opens the metadata and the bookie; `closing` closes them again. Raises MetadataError, BookieStartError, OSError.
+    If the files themselves are the reason, none of them was changed."""
     ledgers = folder / "ledgers"
     bookie_config = config.bookie(journal_directories=(folder / "journal",), ledger_directories=(ledgers,))
     witness = Witness(os.fspath(ledgers / FILE_NAME))

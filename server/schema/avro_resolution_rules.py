@@ -21,9 +21,9 @@ _PROMOTIONS = {
 
 
 STEPS_MAX = 300_000
-"""How many steps one check may take, with however many versions it compares a schema; they take about half a second.
-The bound is needed because clients choose the schemas: when the defaults of records within records are checked, each
-level doubles the steps."""
+"""How many steps one check may take, however many versions it compares; so many steps take about half a second. The
+bound is needed because clients choose the schemas: when the defaults of records within records are checked, each level
+doubles the steps."""
 
 _SYMBOLS_A_STEP = 64
 """How many symbols of an enum are searched in what counts as one step."""
@@ -134,7 +134,8 @@ class _Resolution:
         return None
 
     def _matches(self, writer: AvroSchema, branch: AvroSchema) -> bool:
-        """Whether a record of another name can be read, by a look at its fields and no deeper."""
+        """Whether the reader's `branch` can read a record that has another name. Only the fields of the two are
+        compared, and nothing deeper."""
         return _Shallow(self).fields_match(writer, branch)
 
     # --- aliases -----------------------------------------------------------------------------------------------------
@@ -229,8 +230,8 @@ def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], 
 def _is_valid_default(schema: AvroSchema, value: Any, steps: StepBudget, depth: int = 0) -> bool:
     """Whether a JSON value can be the default of a field of that type. For a union it may be a value of any branch,
     because the Python client makes `["null", "string"]` with a default of "" (Java's validator throws AvroTypeException
-    there, which says neither yes nor no). A default that never ends is refused: it is that of a record which lacks a
-    field whose own default is the record's again."""
+    there, which says neither yes nor no). A default that never ends is refused: that of a record without one of its
+    fields, where the default of the missing field is again such a record."""
     if depth > DEPTH_MAX:
         return False
     depth += 1

@@ -158,7 +158,7 @@ class _Parser:
         return known
 
     def _union(self, tree: list[Any], space: str | None, depth: int) -> AvroSchema:
-        """Source: the constructor of Schema.UnionSchema."""
+        """Parses the branches of a union. Source: the constructor of Schema.UnionSchema."""
         branches = tuple(self.parse(branch, space, depth + 1) for branch in tree)
         seen = set()
         for branch in branches:
@@ -230,7 +230,7 @@ class _Parser:
         )
 
     def _enum(self, tree: dict[str, Any], space: str | None) -> AvroSchema:
-        """Source: the constructor of Schema.EnumSchema."""
+        """Parses the definition of an enum. Source: the constructor of Schema.EnumSchema."""
         schema = self._define(tree, AvroKind.ENUM, space)
         symbols = tree.get("symbols")
         if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
@@ -246,7 +246,7 @@ class _Parser:
         return schema
 
     def _fixed(self, tree: dict[str, Any], space: str | None) -> AvroSchema:
-        """Source: Schema.parse, the constructor of Schema.FixedSchema."""
+        """Parses the definition of a fixed type. Source: Schema.parse, the constructor of Schema.FixedSchema."""
         schema = self._define(tree, AvroKind.FIXED, space)
         size = tree.get("size")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
@@ -256,7 +256,7 @@ class _Parser:
 
 
 def _check_name(name: str) -> None:
-    """Raises AvroParseError for what Schema.validateName refuses."""
+    """Raises AvroParseError for a name that Schema.validateName refuses."""
     if not _NAME.fullmatch(name):
         raise AvroParseError(f"Illegal name: {name!r}")
 

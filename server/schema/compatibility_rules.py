@@ -167,8 +167,8 @@ def _cannot_read(writer: AvroSchema, reader: AvroSchema, strategy: Compatibility
 
 
 def _check_json(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: StepBudget) -> None:
-    """A definition is an Avro schema today, but clients before 2.1 sent JSON schemas; a change from one form to the
-    other is allowed."""
+    """Checks a schema of type JSON. Its definition is an Avro schema today, but clients before 2.1 sent JSON schemas; a
+    change from one form to the other is allowed."""
     is_avro = avro_of(schema) is not None
     if not is_avro and not is_json_schema(schema):
         raise SchemaConflict("Unknown schema format")
@@ -186,7 +186,7 @@ def _check_json(schema: Schema, existing: Sequence[Schema], strategy: Compatibil
 
 
 def _check_protobuf_native(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy) -> None:
-    """Only the root message must stay the same; all other changes are left to protobuf's own rules."""
+    """Checks that the root message stays the same. All other changes are left to protobuf's own rules."""
     if strategy not in _READS_OLD | _READ_BY_OLD:
         raise SchemaConflict("Unknown SchemaCompatibilityStrategy.")
     new = root_message_name(schema.data)

@@ -30,7 +30,7 @@ instead, which is not known when the entry is written."""
 
 
 class SchemaStorageFault(Exception):
-    """The metadata store or a ledger failed, or holds what it should not; the text says which."""
+    """The metadata store or a ledger failed, or holds something invalid; the text says what."""
 
 
 class SchemaRaceLost(Exception):

@@ -16,7 +16,7 @@ from pulsar_proto.text import check_text
 
 class SchemaType(IntEnum):
     """Java's names with the numbers of the wire; the stored numbers are greater by one. Of the types that only clients
-    use, AUTO_CONSUME is here, because consumers announce it."""
+    use, AUTO_CONSUME alone is listed, because consumers announce it."""
 
     NONE = 0
     STRING = 1
@@ -84,7 +84,7 @@ class StoredSchema:
 
 
 class SchemaFault(Exception):
-    """The base of what can be wrong with a client's schema; the text is for the user."""
+    """The base class of the faults that a client's schema may have; the text is for the user."""
 
 
 class InvalidSchema(SchemaFault):

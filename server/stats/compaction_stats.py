@@ -8,7 +8,7 @@ from magnetar.server.compaction.topic_compaction import TopicCompaction
 
 
 def compaction_stats(compaction: TopicCompaction | None) -> dict[str, int]:
-    """Returns the `compaction` of `…/stats`."""
+    """Returns the member `compaction` of the answer to `…/stats`."""
     counters = None if compaction is None else compaction.counters
     return {
         "lastCompactionRemovedEventCount": counters.last_removed if counters else 0,
@@ -19,8 +19,8 @@ def compaction_stats(compaction: TopicCompaction | None) -> dict[str, int]:
 
 
 def compacted_ledger_stats(compaction: TopicCompaction | None) -> dict[str, object]:
-    """Returns the `compactedLedger` of `…/internalStats`: the ledger in use. Its length is known once somebody has read
-    it."""
+    """Returns the member `compactedLedger` of the answer to `…/internalStats`, which describes the compacted ledger in
+    use. Its entries and size are shown as -1 until somebody has read the ledger."""
     opened = None if compaction is None else compaction.opened
     ledger_id = None if compaction is None else compaction.ledger_id
     return {

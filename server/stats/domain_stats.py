@@ -10,7 +10,7 @@ from magnetar.server.topics.topic import Topic
 
 
 def topic_stats(topic: BaseTopic) -> Json:
-    """Returns what `…/stats` answers, but for the fields that only the web layer knows (`ownerBroker`)."""
+    """Returns what `…/stats` answers, except the fields that only the web layer knows (`ownerBroker`)."""
     if isinstance(topic, NonPersistentTopic):
         return non_persistent_topic_stats(topic)
     assert isinstance(topic, Topic)

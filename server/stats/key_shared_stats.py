@@ -14,7 +14,8 @@ DRAINING_SHOWN_MAX = 1_000
 
 
 def of_subscription(dispatcher: Dispatcher | None) -> Json:
-    """Returns the fields that Key_Shared adds to the subscription's stats; nothing for a dispatcher of another type."""
+    """Returns the fields that Key_Shared adds to the subscription's stats; no fields for a dispatcher of another
+    type."""
     if not isinstance(dispatcher, KeySharedDispatcher):
         return {}
     order = dispatcher.order

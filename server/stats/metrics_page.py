@@ -1,4 +1,4 @@
-"""What /metrics answers: Pulsar's names for what exists here, gathered when somebody asks.
+"""The page of /metrics: those of Pulsar's metrics that exist here, gathered when somebody asks.
 
 Nothing is counted for this page alone: a scrape reads the counters of topics, subscriptions and connections. It reads
 many topics in portions, so that clients are served meanwhile. Sources: NamespaceStatsAggregator, TopicStats,
@@ -160,8 +160,8 @@ def _add_authentication(families: MetricFamilies, security: "Security") -> None:
 
 
 async def _add_process(families: MetricFamilies) -> None:
-    """Adds what the Java client library of Prometheus exports about a process. Values that the operating system does
-    not provide are left out."""
+    """Adds the metrics that the Java client library of Prometheus exports about a process. Values that the operating
+    system does not provide are left out."""
     labels = families.labels()
     families.add("process_cpu_seconds_total", labels, time.process_time(), "counter")
     families.add("process_max_fds", labels, resource.getrlimit(resource.RLIMIT_NOFILE)[0])

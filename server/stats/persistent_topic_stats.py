@@ -1,6 +1,6 @@
 """What `…/stats` answers for a persistent topic and its subscriptions.
 
-Field names, their order and the values of what does not exist here are Apache's: TopicStatsImpl and
+Field names, their order, and the values of fields for features that do not exist here are Apache's: TopicStatsImpl and
 SubscriptionStatsImpl, as Pulsar 4.0.7 answers them. Beyond Apache, a subscription has `whyIdle`, one phrase that says
 why it gets nothing at the moment; `entriesInAckHoles`, how many entries are not acknowledged although later ones are;
 and `ackHolesFilledTotal`, how many messages were delivered again because they lay in such a hole for too long.

@@ -169,7 +169,7 @@ async def _body_of(request: web.BaseRequest) -> bytes:
     except TimeoutError:
         raise Refusal(408, f"The body of the request did not come in {BODY_SECONDS_MAX:g} s", closes=True) from None
     except (web.RequestPayloadError, ConnectionError) as error:
-        # The body keeps the error. With its traceback the error would keep the request, which keeps the body: a circle
+        # The body keeps the error. With its traceback the error would keep the request, which keeps the body: a cycle
         # that only the garbage collector would free.
         error.__traceback__ = None
         is_cut_off = isinstance(error, ConnectionError)

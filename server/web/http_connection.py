@@ -6,8 +6,8 @@ a broken header line may hold a token.
 
 `HttpConnection` is a subclass of aiohttp's RequestHandler, because aiohttp has no other place to choose the answer to a
 request that it cannot parse: its own `handle_error` logs the client's bytes and sends them back
-(https://github.com/aio-libs/aiohttp/issues/3287). Nor does aiohttp tell anybody else that the body of the call in
-progress cannot be parsed, for which that call would wait until its deadline.
+(https://github.com/aio-libs/aiohttp/issues/3287). Nor does aiohttp report that the body of the call in progress cannot
+be parsed, so that call would wait for the body until its deadline.
 """
 
 import asyncio
@@ -229,7 +229,7 @@ class HttpConnection(web.RequestHandler):
         latest: Any = self._messages[-1][0] if self._messages else None
         if latest is not None and not isinstance(latest, RawRequestMessage):
             self._is_unreadable = True
-            # The traceback refers to this connection, which refers to the fault: a circle.
+            # The traceback refers to this connection, which refers to the fault: a reference cycle.
             latest.exc.__traceback__ = None
 
     def begins(self, body: StreamReader) -> None:

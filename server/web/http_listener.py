@@ -48,8 +48,8 @@ class WebListener(PortListener):
         settings: WebSettings | None = None,
         load_upgrades: "Callable[[Broker], Upgrades] | None" = None,
     ) -> None:
-        """`load_routes` imports the calls of this port and returns them, and `load_upgrades` what answers requests for
-        WebSockets; both are called on a thread."""
+        """`load_routes` imports the calls of this port and returns them, and `load_upgrades` returns the service that
+        answers requests for WebSockets; both are called on a thread."""
         self._settings = settings or WebSettings()
         super().__init__(self._settings.http_server_accept_queue_size)
         self._broker = broker
@@ -119,7 +119,7 @@ class WebListener(PortListener):
                 door.fail()
 
     def _import(self) -> Any:
-        """Returns the module `http_app`, the router of all routes, and what answers requests for WebSockets or None.
+        """Returns the module `http_app`, the router of all routes, and the service for WebSockets, or None without one.
         Runs on a thread."""
         app = import_module(".http_app", __package__)
         upgrades = None if self._load_upgrades is None else self._load_upgrades(self._broker)

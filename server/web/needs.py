@@ -1,7 +1,8 @@
 """What the caller of a route must be allowed to do, as data. Each route declares its need; `authorization` reads it.
 
 Operations are named as Java's enums name them (TenantOperation, NamespaceOperation, TopicOperation, PolicyName). The
-variable segments of the path (`tenant`, `namespace`, `domain`, `topic`, `subscription`) say what they are done to.
+variable segments of the path (`tenant`, `namespace`, `domain`, `topic`, `subscription`) name the object of the
+operation.
 """
 
 from enum import Enum

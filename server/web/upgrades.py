@@ -39,7 +39,7 @@ class Upgrades(Protocol):
     """Answers requests for an upgrade."""
 
     def takes(self, raw_path: str) -> bool:
-        """Returns whether a path, still encoded, is that of a socket."""
+        """Returns whether a path, still encoded, leads to a socket."""
 
     async def open(self, request: web.BaseRequest) -> OpenedSocket:
         """Judges a request. Raises Refusal. When it is cancelled, it leaves nothing behind."""

@@ -81,7 +81,7 @@ async def _cookies(tool: Tool) -> list[str]:
 
 
 async def bookieinfo(tool: Tool, _: Namespace) -> int:
-    """Asks all bookies at once. One that does not answer is named, and the exit code is then 1."""
+    """Asks all bookies at once. A bookie that does not answer is named, and the exit code is then 1."""
     cluster = await tool.cluster()
     bookies = sorted(cluster.registry.bookies.all)
 

@@ -34,14 +34,14 @@ class LocalLedgers(Protocol):
 
 
 def is_over_replicated(metadata: LedgerMetadata, bookie_id: str) -> bool:
-    """Tells whether the bookie need not hold the ledger. It may need an open one: an ensemble change or a recovery can
-    bring this bookie into the ensemble at any moment."""
+    """Returns whether the bookie need not hold the ledger. The bookie may need an open ledger: an ensemble change or a
+    recovery can bring this bookie into the ensemble at any moment."""
     named = any(bookie_id in bookies for _, bookies in metadata.ensembles)
     return metadata.is_closed and not named
 
 
 class OverReplicatedLedgers:
-    """Looks for such ledgers and gives them up. After `sync`, reads see everything that others have changed
+    """Looks for over-replicated ledgers and gives them up. After `sync`, reads see everything that others have changed
     (`ZooKeeperStore.sync`)."""
 
     def __init__(

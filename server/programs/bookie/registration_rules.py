@@ -4,7 +4,7 @@
 are ephemeral. When the mode changes, the new record is made before the old one is deleted (ZKRegistrationManager), so
 that no client takes the bookie for dead. A record of another session is our own, from before a kill or an expiry, since
 nobody else can have our cookie and our folders. At the path where the record of this session belongs, the bookie waits
-until the old record disappears; at the path where no record belongs, it deletes it."""
+until the old record disappears; at the path where no record belongs, it deletes the old record."""
 
 from enum import Enum
 
