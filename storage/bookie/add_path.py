@@ -1,4 +1,4 @@
-"""The way of an add through the bookie, on the loop's thread: check, write cache, journal, `done` when it is durable.
+"""Takes adds through the bookie, on the loop's thread: check, write cache, journal, and `done` when the add is durable.
 
     add ──► refused? ──► write cache ──► journal's queue ═══ fdatasync, on the journal's thread ═══► committed ──► done
                 │             │
@@ -6,16 +6,16 @@
                 └ no room: the group waits, and begins again at the check
 
 The order is that of BookKeeper's Bookie.addEntry. An entry is in the cache before it is in the journal's queue, and the
-loop takes the checkpoint's mark and swaps the halves of the cache in one step. So all that stands in the journal before
-the mark is in the half that this checkpoint writes, or was written by an earlier one: the mark can never pass an entry
-that the entry logs lack. A ledger's key record goes ahead of its first entries in the same batch, so no entry is ever
-replayed whose ledger has no key.
+loop takes the checkpoint's mark and swaps the halves of the cache in one step. So every entry that stands in the
+journal before the mark is in the half that this checkpoint writes, or was written by an earlier checkpoint. The mark
+can never pass an entry that the entry logs lack. A ledger's key record goes ahead of its first entries in the same
+batch, so no entry is ever replayed whose ledger has no key.
 
 A group of adds stays one tuple all the way; a single entry costs no allocation but its slot in the cache.
 
-While both halves of the cache are full, or the journal's queue is, groups wait in the order of their coming. A group
-that has waited for `dbStorage_maxThrottleTimeMs` fails with ETOOMANYREQUESTS, and so does, at once, one that comes when
-`waiting_adds_max_mb` are waiting.
+While both halves of the cache are full, or the journal's queue is full, groups wait in the order in which they came. A
+group that has waited for `dbStorage_maxThrottleTimeMs` fails with ETOOMANYREQUESTS. When adds of `waiting_adds_max_mb`
+are waiting, further groups fail with that code at once.
 """
 
 import asyncio
@@ -49,8 +49,8 @@ AddDone = Callable[[Sequence[int], int], None]
 """The callback of a group of adds. It is called once, with the entry ids of the group and its result code."""
 
 DELETED_FENCED_MAX = 100_000
-"""How many ledgers that were fenced and then deleted are remembered, so that late writers are refused; beyond it the
-oldest is forgotten. Apache remembers them for 7 days."""
+"""How many ledgers that were fenced and then deleted are remembered, so that late writers are refused; beyond this
+number the oldest one is forgotten. Apache remembers them for 7 days."""
 
 _IDS = struct.Struct(">qq")
 
@@ -179,7 +179,8 @@ class AddPath:
     ) -> None:
         if state is None:
             state = self._states.create(ledger_id, master_key)
-            # Recovery brings back a copy that this bookie gave up; the ledger's old writer is still refused.
+            # A recovering client may bring back a copy that this bookie gave up. A ledger that was fenced before stays
+            # fenced, so that its old writer is still refused.
             state.fenced = ledger_id in self._deleted_fenced
         self._cache.active.put(ledger_id, entry_ids, entries, size)
         if ledger_id in self._read_ahead:

@@ -28,7 +28,7 @@ from pulsar_proto.wire.bookie_wire import BookieError, BookieRc, ReadFlags
 
 log = logging.getLogger(__name__)
 
-_FENCING = int(ReadFlags.FENCING)  # an IntFlag's own & costs half a microsecond
+_FENCING = int(ReadFlags.FENCING)  # as an int, because `&` of an IntFlag costs half a microsecond
 
 
 class Bookie:
@@ -290,11 +290,11 @@ class Bookie:
         await self._checkpointer.checkpoint()
 
     async def collect_garbage(self, compaction_threshold: float | None = None) -> None:
-        """Calls Maintenance.collect_garbage; see there."""
+        """Does the work of `Maintenance.collect_garbage`."""
         await self._maintenance.collect_garbage(compaction_threshold)
 
     async def drop_ledgers(self, ledger_ids: set[int]) -> None:
-        """Calls Maintenance.drop_ledgers; see there."""
+        """Does the work of `Maintenance.drop_ledgers`."""
         await self._maintenance.drop_ledgers(ledger_ids)
 
     async def close(self) -> None:
@@ -354,7 +354,7 @@ class Bookie:
 
     def room_seen(self, usage: DiskUsage) -> None:
         """Turns the bookie read-only when its disk is full. When there is room again, a checkpoint that had failed is
-        tried anew, and the bookie turns writable at a measurement after that one succeeded."""
+        tried again. The bookie turns writable at a later measurement, after that checkpoint has succeeded."""
         self._adds.takes_high_priority = self._rules.takes_high_priority(usage)
         self._allow_spares(self._rules.may_keep_spares(usage))
         if self.mode is BookieMode.WRITABLE and self._rules.is_full(usage):

@@ -15,10 +15,12 @@ class BookieConfig:
     journal_directories: tuple[str, ...]
     """journalDirectories: each has a thread of its own, and a ledger's id says to which journal its adds go."""
     ledger_directories: tuple[str, ...]
-    """ledgerDirectories: a new entry log goes to the one with the most room; the first holds the index and the mark."""
+    """ledgerDirectories: a new entry log goes to the directory with the most room; the first one holds the index and
+    the mark."""
 
     journal_max_size_mb: float = 128
-    """journalMaxSizeMB: beyond this size a journal goes on in a new file. Apache 2048; smaller files go sooner."""
+    """journalMaxSizeMB: beyond this size a journal goes on in a new file. Apache 2048; smaller files are deleted
+    sooner."""
     journal_max_backups: int = 0
     """journalMaxBackups: how many journals older than the mark are kept. Apache 5, which only its tools ever read."""
     journal_reuse_files: bool = True

@@ -202,8 +202,8 @@ class ReplayApplier:
                 self._cache.active.put(ledger_id, ids, group, sum(map(len, group)))
                 self.entries += len(group)
             else:
-                # A ledger's key is durable before its first entry. This one's key record stands before the mark, and
-                # the index does not know the ledger any more, so it was deleted.
+                # A ledger's key is durable before its first entry. The key record of this ledger stands before the
+                # mark, and the index does not know the ledger any more, so the ledger was deleted.
                 self.skipped += len(group)
 
     def _apply_control(self, control: ControlRecord) -> None:

@@ -49,7 +49,8 @@ def collect_stats(
     read_ahead: ReadAheadCache,
     usage: DiskUsage | None,
 ) -> BookieStats:
-    """Reads the counters of a bookie's parts. `usage`: the last measurement of its disks; None before the first."""
+    """Reads the counters of a bookie's parts. `usage` is the last measurement of the bookie's disks, or None before the
+    first one."""
     return BookieStats(
         mode=adds.mode.value,
         ledgers=len(opened.states),

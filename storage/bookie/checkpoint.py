@@ -87,8 +87,8 @@ class Flusher:
         return placed
 
     def _write_index(self, job: FlushJob) -> None:
-        """Writes where the entries are. After a failed write RocksDB takes no other until it is opened anew. Opening it
-        needs room on the disk, too, so that is left to the next attempt; until then reads go on."""
+        """Writes the places of the entries into the index. After a failed write RocksDB takes no other write until the
+        index is opened anew. That needs room on the disk, too, so the next attempt does it; until then reads go on."""
         assert job.placed is not None
         if job.index_failed:
             self._index.reopen()
@@ -122,7 +122,8 @@ class Flusher:
 
 
 class FlushState(Enum):
-    """IDLE -> FLUSHING -> IDLE | RETRYING | FAILED; RETRYING -> FLUSHING. RETRYING waits for room on the disk."""
+    """The states of a `Checkpointer`: IDLE -> FLUSHING -> IDLE | RETRYING | FAILED; RETRYING -> FLUSHING. In RETRYING
+    it waits for room on the disk."""
 
     IDLE = "idle"
     FLUSHING = "flushing"

@@ -1,8 +1,9 @@
 """Makes sure that the folders given to a bookie are its own, that none is missing, and that no other process uses them.
 
 Every journal and ledger folder holds a file VERSION with Apache's cookie (BookKeeper's Cookie, format 5: a line with
-the version, then CookieFormat as protobuf text). All of them must say the same and fit the configuration. A tree of
-folders that was moved as a whole is accepted, and its cookies are rewritten; Apache's bookie refuses that.
+the version, then CookieFormat as protobuf text). All these cookies must name the same bookie and cluster instance, and
+fit the configuration. A tree of folders that was moved as a whole is accepted, and its cookies are rewritten; Apache's
+bookie refuses that.
 """
 
 import fcntl
@@ -153,7 +154,7 @@ class BookieDirectories:
         self._lock(new)
         for directory in new:
             if self._read(directory) is not None:
-                raise DirectoryInUse(directory, None)  # another process made it its own since `claim`
+                raise DirectoryInUse(directory, None)  # another process has taken the folder since `claim`
         self._write(self._found)
 
     def release(self) -> None:

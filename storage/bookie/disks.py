@@ -12,8 +12,8 @@ from magnetar.storage.bookie.bookie_config import BookieConfig
 
 
 class BookieMode(Enum):
-    """The transitions: WRITABLE <-> READ_ONLY; both -> FAILED when a sync failed, after which only a restart helps; all
-    -> CLOSED."""
+    """Whether a bookie takes writes. Transitions: WRITABLE <-> READ_ONLY; both -> FAILED when a sync failed, after
+    which only a restart helps; all -> CLOSED."""
 
     WRITABLE = "writable"
     READ_ONLY = "read-only"
@@ -73,7 +73,7 @@ class DiskSpace:
 
 
 _SPARES_ARE_ONE_IN = 8
-"""An old journal is kept to be written over only while the disk has room for this many more."""
+"""An old journal is kept to be written over only while the disk has room for this many full journal files."""
 
 
 class DiskRules:

@@ -68,8 +68,8 @@ class EntryIndex:
             raise IndexDamaged(f"the index {self._path} cannot be opened: {error}") from None
 
     def reopen(self) -> None:
-        """Closes and opens the index: after a failed write RocksDB takes no other. All durable records are there again.
-        Raises IndexDamaged."""
+        """Closes the index and opens it again, because RocksDB takes no write after a failed one. All durable records
+        are there again. Raises IndexDamaged."""
         with self._lock:
             self._close()
             self._open()
@@ -225,8 +225,9 @@ class EntryIndex:
             raise IndexFailure(str(error)) from None
 
     def _valid(self, cursor: Any) -> bool:
-        """Returns whether the cursor stands on a record; False means that it is at the end. RocksDB also calls a cursor
-        invalid that met damage; only its status tells this from the end. Raises IndexFailure for damage."""
+        """Returns whether the cursor stands on a record; False means that it is at the end. RocksDB calls a cursor
+        invalid at the end and also after damage; only the cursor's status tells the two apart. Raises IndexFailure for
+        damage."""
         if cursor.valid():
             return True
         try:

@@ -31,7 +31,7 @@ FOOTER_END_SIZE = 12
 
 MAX_BLOCK_ENTRIES = 4096
 MAX_BLOCK_GAP = 1024
-"""Ids that are further apart go to different blocks, so that few runs of others lie between the ids of one block."""
+"""Ids that are further apart go to different blocks, so that few other runs lie between the ids of one block."""
 
 _FILE_HEADER = struct.Struct(">4sIQI8x")
 _BLOCK_START = struct.Struct(">4sI")

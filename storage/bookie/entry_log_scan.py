@@ -31,7 +31,7 @@ checkpoint."""
 
 
 class LogLayout(NamedTuple):
-    """What a log holds."""
+    """The ledgers in an entry log, and where its blocks end."""
 
     ledgers: dict[int, int]
     """Ledger -> the size of its blocks in bytes."""

@@ -33,7 +33,7 @@ class EntryLogs:
     """All entry logs of a bookie. Its methods may be called from several threads."""
 
     def __init__(self, directories: Sequence[str], open_limit: int) -> None:
-        """`open_limit`: how many files stay open; beyond it the one that was not read for longest is dropped."""
+        """`open_limit` is how many files stay open; beyond it the file that was not read for longest is dropped."""
         self.directories = tuple(directories)
         self._lock = threading.Lock()
         self._open: LRUCache[int, OpenLog] = LRUCache(open_limit)

@@ -77,7 +77,7 @@ def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | FileFault]:
             yield found
             continued = found.header.kind == jf.BatchKind.CONTINUED
             if continued:
-                break  # what stands behind this batch is of the file's former use
+                break  # the bytes behind this batch are of the file's former use
         if fault is not None:
             # No whole batch follows: the last write was interrupted, unless the journal goes on in the next file.
             yield fault._replace(unfinished=is_last and fault.offset >= jf.FILE_HEADER_SIZE)

@@ -1,4 +1,5 @@
-"""RocksDB's manifest, which names all files of the index but its log: finds an index that is older than the mark.
+"""Reads RocksDB's manifest, which names all files of the index except RocksDB's log, and tells from it whether the
+index is older than the mark.
 
 A manifest only grows until another one with a higher number follows it. So the first bytes of a manifest stay as they
 were for as long as it is there:
@@ -65,7 +66,7 @@ def check_manifest(index: str, known: Manifest) -> None:
 def check_records(index: str) -> None:
     """Raises IndexDamaged when the manifest in use is not made of whole records; the last one may be torn.
 
-    It is checked here because RocksDB 9.8 never returns from opening an index whose manifest ends with a record of a
+    This check exists because RocksDB 9.8 never returns from opening an index whose manifest ends with a record of a
     recyclable kind (5 to 8), which only RocksDB's log may have.
     """
     try:

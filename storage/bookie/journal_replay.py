@@ -314,6 +314,6 @@ def _places(data: FileBytes, journal_id: int, start: int, end: int) -> Iterator[
     pattern = batch_pattern(journal_id)
     while (match := pattern.search(data, start, end)) is not None:
         offset = match.start()
-        del match  # it would keep the file mapped
+        del match  # the match would keep the file mapped
         yield offset
         start = offset + 1

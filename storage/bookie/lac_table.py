@@ -1,8 +1,9 @@
-"""What a bookie knows of each ledger's last add confirmed (LAC), and who waits for it to move. No I/O, no clock.
+"""Keeps what a bookie knows of each ledger's last add confirmed (LAC), and the watches that wait for a higher one. No
+I/O, no clock.
 
 Every entry and every explicit LAC carries a LAC. If a ledger is not in the table, the bookie takes the LAC from the
 ledger's last entry, as with TransientLedgerInfo of BookKeeper 4.17. The table serves readers that follow an open
-ledger. It may forget ledgers: a value that is too low only makes such a reader wait.
+ledger. The table may forget ledgers: a value that is too low only makes such a reader wait.
 
 Every group of adds touches the table. So it is an OrderedDict, which takes a third of the time of cachetools' LRUCache.
 """

@@ -40,7 +40,8 @@ class MaintainedBookie(Protocol):
 
 
 class Maintenance:
-    """The bookie runs `run` as a task for all its life; the other methods may be called at any time."""
+    """Measures the disks of one bookie and collects its garbage. The bookie runs `run` as a task for all its life; the
+    other methods may be called at any time."""
 
     def __init__(
         self,

@@ -97,8 +97,8 @@ class OldJournals:
         return None
 
     def allow_spares(self, has_room: bool) -> bool:
-        """Notes whether the disk has room for spares. Returns True when it has none and there are spares: then the
-        caller has to `release` them."""
+        """Notes whether the disk has room for spares. Returns True when the disk has no room and there are spares: then
+        the caller has to call `release`."""
         self._has_room = has_room
         return not has_room and bool(self._spares())
 

@@ -1,9 +1,9 @@
 """Keeps entries that were read from the logs beyond what was asked for, so that a reader in order seldom needs the
 disk.
 
-It holds runs of consecutive entries; beyond its bound in bytes, the run that was not used for longest goes. All calls
-come from the loop's thread. It is no LRUCache of cachetools, because a run is found by the first ids of its ledger's
-runs, and that index must lose the run at the same time.
+The cache holds runs of consecutive entries; beyond its bound in bytes, the run that was not used for longest is
+dropped. All calls come from the loop's thread. The cache is no LRUCache of cachetools, because a run is found by the
+first ids of its ledger's runs, and that index must lose the run at the same time.
 """
 
 from bisect import bisect_right, insort

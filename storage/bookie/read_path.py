@@ -1,4 +1,4 @@
-"""The way of a read through the bookie: write cache, read-ahead cache, then the entry logs on an executor's thread.
+"""Takes reads through the bookie: write cache, read-ahead cache, then the entry logs on an executor's thread.
 
 While an executor reads the logs, the loop goes on: a checkpoint may move entries from the cache to the logs, an entry
 may be added again, a ledger may be deleted. So the result is compared with the cache once more, and entries that were
@@ -158,8 +158,8 @@ class ReadPath:
         return max(known)
 
     async def _on_disk(self, function: Callable[..., T], ledger_id: int, *args: int) -> T:
-        """Calls a function of the reader on an executor's thread, when a slot is free. A cancelled caller leaves the
-        read under way: its slot is free again when the thread is done, not before."""
+        """Calls a function of the reader on an executor's thread, when a slot is free. When the caller is cancelled,
+        the read goes on, and its slot becomes free only when the thread is done."""
         if self._slots.locked():
             await self._wait_for_slot()
         else:
@@ -209,7 +209,7 @@ class ReadPath:
             future.exception()  # asyncio would log it as never retrieved when the caller was cancelled
 
     async def drain(self) -> None:
-        """Lets the reads that wait for a slot fail, and returns when no read uses the files any more."""
+        """Fails the reads that wait for a slot, and returns when no read uses the files any more."""
         self._is_draining = True
         if self._pending:
             await asyncio.wait(self._pending)

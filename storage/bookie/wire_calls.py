@@ -1,6 +1,6 @@
 """The rarer requests of v3, one function each: long poll, explicit LAC, bookie info, force, list of entries.
 
-They answer as the processors of BookKeeper 4.17 do: LongPollReadEntryProcessorV3, WriteLacProcessorV3,
+The functions answer as the processors of BookKeeper 4.17 do: LongPollReadEntryProcessorV3, WriteLacProcessorV3,
 ReadLacProcessorV3, GetBookieInfoProcessorV3, ForceLedgerProcessorV3 and GetListOfEntriesOfLedgerProcessorV3.
 """
 

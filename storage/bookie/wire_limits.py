@@ -15,21 +15,23 @@ from pulsar_proto.wire import bookie_wire as v2
 from pulsar_proto.wire.packets import PACKET_BYTES_MAX
 
 INFLIGHT_BYTES_MAX = 16 << 20
-"""Bytes of one connection's adds that the bookie has not answered yet."""
+"""How many bytes of one connection's adds may be unanswered."""
 QUEUE_MAX = 10_000
-"""Reads and calls of one connection that wait for their turn. The requests of one socket read may exceed it."""
+"""How many reads and calls of one connection may wait for their turn. The requests of a single socket read may exceed
+this limit."""
 READS_AT_ONCE = 8
-"""Plain and batch reads of one connection that are under way."""
+"""How many plain and batch reads of one connection may be under way."""
 CALLS_AT_ONCE = 16
-"""Fences and v3's rarer calls of one connection that are under way; long polls that wait do not count."""
+"""How many fences and rarer calls of v3 may be under way on one connection; long polls that wait do not count."""
 LONG_POLLS_MAX = 1_000
-"""Long polls of one connection that wait without counting as calls; further ones count."""
+"""How many long polls of one connection may wait without counting as calls; further ones count."""
 READ_CHUNK_BYTES = 1 << 20
-"""How much of a run of reads the bookie is asked for at once."""
+"""How many bytes of a run of reads the connection asks the bookie for at once."""
 BATCH_READ_BYTES_MAX = 5 << 20
 """The longest answer to a batch read (maxBatchReadSize of BookKeeper 4.17)."""
 OUTPUT_HIGH_WATER_BYTES = 4 << 20
-"""Bytes of answers that the peer has not taken; beyond it, neither requests of the peer nor entries for it are read."""
+"""How many bytes of answers may wait for the peer to take them. Beyond this limit the bookie reads neither requests
+from this peer nor entries for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,8 @@ class WireLimits:
     packet_bytes_max: int = PACKET_BYTES_MAX
     """nettyMaxFrameSizeBytes: the longest request, with its length word. A longer one ends the connection."""
     inflight_bytes_max: int = 48 << 20
-    """Bytes of all connections' adds that the bookie has not answered yet. It is below the bound of the bookie's own
-    queue, so that clients are slowed down and not refused."""
+    """How many bytes of all connections' adds may be unanswered. This is below the bound of the bookie's own queue, so
+    that clients are slowed down and not refused."""
     connections_max: int = 4_096
     """How many connections may be open; a further one is closed at once."""
 
@@ -63,8 +65,8 @@ class Pausable(Protocol):
 
 
 class Budget:
-    """The bytes of adds under way, over all connections of a port, and the connections that wait until there are
-    fewer."""
+    """Counts the bytes of unanswered adds over all connections of a port, and keeps the connections that wait until
+    there are fewer."""
 
     __slots__ = ("limit", "used", "waiting")
 

@@ -286,8 +286,8 @@ class WirePeer(asyncio.BufferedProtocol):
         self._answers.append(answer)
         self._answer_bytes += len(answer)
         if self._answer_bytes >= limit.OUTPUT_HIGH_WATER_BYTES:
-            # The transport can only say that it is too much when it has the answers. Reads from memory never give the
-            # loop a turn, so without this flush all of a long run would be read before the transport hears of it.
+            # The transport can ask for a pause only when it has got the answers. Reads from memory never give the loop
+            # a turn, so without this flush all of a long run would be read before the transport could ask.
             self._flush()
 
     def _flush(self) -> None:

@@ -5,9 +5,9 @@ come out. No I/O, no clock.
     works   WireAdds L7 [e1 e2 e3]   WireAdds L9 [e5]       ReadRun L9 e0, count 2    WireAdds L7 [e4]
 
 All adds of one socket read that go to one ledger with one key and flags become one `WireAdds`. That is safe because an
-add passes only adds of other ledgers, and between ledgers no order is promised. It never passes another request that
-the bookie serves: a fence or read that follows an add comes after it, one that precedes the add comes before it. Plain
-reads of consecutive entries become one `ReadRun`, which the bookie can serve with one look-up.
+add overtakes only adds of other ledgers, and no order is promised between ledgers. An add never overtakes another kind
+of request that the bookie serves, and no such request overtakes an add. Plain reads of consecutive entries become one
+`ReadRun`, which the bookie can serve with one look-up.
 
 A connection may speak v3 until its first v2 packet, and only v2 from then on (BookieProtoEncoding.RequestDecoder of
 BookKeeper 4.17). Requests that need no bookie are answered here: wrong versions (the answer echoes the version of the
@@ -331,7 +331,7 @@ class WireSession:
         self._order(works, ReadRun(ledger_id, entry_id, version, txn_id))
 
     def _order(self, works: list[WireWork], work: WireWork) -> None:
-        """Appends a request that later adds must not pass, and closes the open groups."""
+        """Appends a request that later adds must not overtake, and closes the open groups."""
         works.append(work)
         self._groups.clear()
 
