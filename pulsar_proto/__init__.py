@@ -1,6 +1,7 @@
 """Turns bytes into values and back, for every wire and stored format of Pulsar and BookKeeper.
 
-This room holds what both of its inner rooms need: names, ids, errors, checksums and protobuf's own tricks. `wire` is
-what connections carry, `records` what is stored, `pb` the messages that protoc made. Nothing here does I/O or knows a
-clock or chance, and nothing of ours outside of it is imported; everybody else may import it.
+This room holds the code that both of its inner rooms need: names, ids, errors, checksums, and work on protobuf's
+encoding. `wire` has the formats that connections carry, `records` the stored ones, and `pb` the messages that protoc
+made. No code here does I/O, reads a clock or draws random numbers. This room imports no other room of the project, and
+all others may import it.
 """

@@ -2,7 +2,7 @@
 schedule."""
 
 DOUBLINGS_MAX = 30
-"""Keeps the power of two small, however long something has been failing."""
+"""The exponent does not grow beyond this number, however long an action has been failing."""
 
 
 def backoff(failures: int, first: float, longest: float) -> float:

@@ -21,9 +21,10 @@ from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.varint import varint_at
 
 INNOCENT_BYTES = 16 << 10
-"""A message that is no longer than this may consist of the smallest elements: it is parsed in some milliseconds."""
+"""A message up to this length is not checked: it is parsed in some milliseconds even if it consists of the smallest
+elements."""
 ELEMENTS_MAX = 4_096
-"""Elements that a longer message may have, the elements of its inner messages included."""
+"""How many elements a longer message may have, the elements of its inner messages included."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -34,7 +35,7 @@ def check_elements(data: bytes, descriptor: Descriptor, elements_max: int = ELEM
 
 
 def _walk(data: bytes, at: int, end: int, descriptor: Descriptor | None, room: int) -> int:
-    """Returns how many more elements there is room for behind `end`.
+    """Counts the elements up to `end`. Returns how many more elements the message may have behind it.
 
     Bytes that do not decode are not judged here: the parser refuses them afterwards.
     """

@@ -13,10 +13,11 @@ _CLASS_OF_CODE: dict[int, "type[PulsarError]"] = {}
 
 
 class MalformedFrame(Exception):
-    """The peer broke the framing or the encoding. There is no answer to that: its connection is closed, as
-    PulsarDecoder and BookieProtoEncoding do.
+    """The peer broke the framing or the encoding. It gets no answer: its connection is closed, as by PulsarDecoder and
+    BookieProtoEncoding.
 
-    `frames` are the sound (command, rest) pairs that preceded it in the same read; handle them before closing.
+    `frames` are the sound (command, rest) pairs that preceded the bad bytes in the same read. The caller handles these
+    before it closes the connection.
     """
 
     def __init__(self, message: str, frames: Sequence[tuple[bytes, bytes | None]] = ()) -> None:
@@ -40,7 +41,7 @@ class UnknownCommand(Exception):
 
 
 class PulsarError(Exception):
-    """What a client is told with a ServerError code.
+    """An error that a client is told with a ServerError code.
 
     Each code has exactly one subclass; a second one for the same code raises TypeError when it is defined.
     """
@@ -64,7 +65,7 @@ def error_of_code(code: int, message: str) -> PulsarError:
 
 
 class UnknownFault(PulsarError, code=pb.UnknownError):
-    """Anything unforeseen."""
+    """An error that has no code of its own."""
 
 
 class MetadataFault(PulsarError, code=pb.MetadataError):
@@ -72,10 +73,10 @@ class MetadataFault(PulsarError, code=pb.MetadataError):
 
 
 class PersistenceFault(PulsarError, code=pb.PersistenceError):
-    """Storing failed.
+    """The broker failed to store something.
 
-    As a SEND_ERROR it makes a C++ client close its whole connection (ClientConnection::handleSendError), so a producer
-    is better told with CLOSE_PRODUCER.
+    As a SEND_ERROR this error makes a C++ client close its whole connection (ClientConnection::handleSendError), so a
+    producer is better told with CLOSE_PRODUCER.
     """
 
 
@@ -94,7 +95,7 @@ class ConsumerBusy(PulsarError, code=pb.ConsumerBusy):
 class ServiceNotReady(PulsarError, code=pb.ServiceNotReady):
     """The client should try again: the topic is being loaded, fenced or moved.
 
-    In the answer to a lookup it makes a C++ client close its connection.
+    In the answer to a lookup this error makes a C++ client close its connection.
     """
 
 
@@ -155,7 +156,7 @@ class ProducerFenced(PulsarError, code=pb.ProducerFenced):
 
 
 # Codes that nobody here raises or catches by name. A peer's answer may carry one, and it must not change on its way
-# (`error_of_code`): so each gets a class too, named as in ServerError.
+# (`error_of_code`): so each code gets a class too, named as in ServerError.
 for _name, _code in pb.ServerError.items():
     if _code not in _CLASS_OF_CODE:
         type(_name, (PulsarError,), {}, code=_code)

@@ -17,8 +17,8 @@ NON_PERSISTENT = "non-persistent"
 DEFAULT_NAMESPACE = "public/default"
 PARTITION_SUFFIX = "-partition-"
 CACHED_NAMES_MAX = 10_000
-"""Parsed names that are kept for the next parse of the same text. Beyond that the least recently used one is
-dropped."""
+"""How many parsed names are kept for the next parse of the same text. When there are more, the least recently used one
+is dropped."""
 CACHED_CHARACTERS_MAX = 1_024
 """A longer name is parsed but not kept: clients may ask for names of megabytes."""
 
@@ -70,20 +70,21 @@ class NamespaceName:
 
 @dataclass(frozen=True, slots=True)
 class TopicName:
-    """A topic's name in its parts. Two names are equal when their full texts are."""
+    """A topic's name in its parts. Two names are equal when their full texts are equal."""
 
     full: str
-    """`persistent://tenant/namespace/local`: what bundles hash, clients see and listings hold."""
+    """The name in full: `persistent://tenant/namespace/local`. Bundles hash this text, and clients and listings show
+    it."""
     domain: str = field(compare=False)
     tenant: str = field(compare=False)
     namespace_name: str = field(compare=False)
     local_name: str = field(compare=False)
     partition_index: int = field(compare=False)
-    """-1 when the topic is not a partition."""
+    """The number of the partition; -1 when the topic is not a partition."""
 
     @staticmethod
     def parse(text: str) -> "TopicName":
-        """Takes a full name, or the short name of a persistent topic: `tenant/namespace/topic`, or `topic` for one in
+        """Parses a full name, or the short name of a persistent topic: `tenant/namespace/topic`, or `topic` for one in
         public/default.
 
         Raises InvalidTopicName for any other text.
@@ -92,7 +93,7 @@ class TopicName:
 
     @property
     def namespace(self) -> str:
-        """`tenant/namespace`."""
+        """Returns `tenant/namespace`."""
         return f"{self.tenant}/{self.namespace_name}"
 
     @property

@@ -2,8 +2,8 @@
 
 The parser does not check that the strings of a proto2 message are UTF-8: it returns a field that is not UTF-8 as
 `bytes`, in spite of the field's type. `check_text` refuses commands and records with such a value, so later code never
-meets one. What a producer wrote into a message's metadata is stored and sent on as it came; code that looks at a string
-of it takes the string by `raw` or `shown`.
+meets one. What a producer wrote into a message's metadata is stored and sent on as it came; code that looks at such a
+string takes it by `raw` or `shown`.
 """
 
 from collections.abc import Callable, Iterable
@@ -51,7 +51,7 @@ def _each(values: Any) -> Iterable[Any]:
 
 
 def _keys_and_values(mapping: Any) -> Iterable[Any]:
-    """Gives the keys before any value: the value of a key that is not UTF-8 cannot be asked for, so the check has to
+    """Yields all keys before any value: the value of a key that is not UTF-8 cannot be asked for, so the check has to
     fail at the key."""
     return chain(mapping.keys(), mapping.values())
 

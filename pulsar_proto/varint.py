@@ -27,7 +27,7 @@ def varint(value: int) -> bytes:
 def varint_at(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Decodes the varint that begins at `at`; returns its value and where it ends.
 
-    If `end` cuts the varint off, the bytes before `end` count, and it ends there. It never raises.
+    If `end` cuts the varint off, the bytes before `end` count, and the varint ends there. The function never raises.
     """
     value = shift = 0
     while at < end and shift < 70:

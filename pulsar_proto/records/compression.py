@@ -16,7 +16,8 @@ from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 BODY_BYTES_MAX = 32 << 20
-"""Bytes of a decompressed body at most. The peer chose the size that the metadata names, so a larger one is refused."""
+"""The largest body after decompression, in bytes. The peer chose the size in the metadata, so a larger size is
+refused."""
 
 
 def decompress(

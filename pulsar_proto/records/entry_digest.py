@@ -40,9 +40,9 @@ _DIGEST_SIZE = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, 
 
 
 class DigestError(Exception):
-    """An entry is not what was written: it has other ids, is cut off, or its digest does not match.
+    """An entry differs from the entry that was written: it has other ids, is cut off, or its digest does not match.
 
-    Another replica may be sound.
+    Another bookie's copy may be sound.
     """
 
     def __init__(self, ledger_id: int, entry_id: int, reason: str) -> None:

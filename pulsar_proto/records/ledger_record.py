@@ -1,4 +1,4 @@
-"""The metadata of a ledger as BookKeeper keeps it in the metadata store, and the path where it stands.
+"""The metadata of a ledger as BookKeeper keeps it in the metadata store, and the path of its record.
 
 A record is the line `BookieMetadataFormatVersion\\t<N>\\n` and a body: in version 3 a delimited LedgerMetadataFormat,
 in version 2 the same in protobuf's text format without cToken, in version 1 lines of text. A writer keeps the version
@@ -43,8 +43,8 @@ class LedgerState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerMetadata:
-    """What the metadata store knows of one ledger. A copy by `dataclasses.replace` keeps the fields that are unknown
-    here."""
+    """The facts that the metadata store holds about one ledger. A copy by `dataclasses.replace` keeps the fields that
+    are unknown here."""
 
     ledger_id: int
     ensemble_size: int
@@ -53,18 +53,20 @@ class LedgerMetadata:
     ensembles: Ensembles
     state: LedgerState = LedgerState.OPEN
     last_entry_id: int = -1
-    """-1 until the ledger is closed, and for a ledger that was closed without entries."""
+    """The id of the last entry; -1 until the ledger is closed, and for a ledger that was closed without entries."""
     length: int = 0
-    """Payload bytes; 0 until the ledger is closed."""
+    """The sum of the payloads' bytes; 0 until the ledger is closed."""
     digest_type: DigestType | None = DigestType.CRC32C
-    """None when the record has none (version 1), or one that is unknown here; a rewrite keeps that one."""
+    """None when the record has no digest type (version 1), or a type that is unknown here; a rewrite keeps the unknown
+    type."""
     password: bytes | None = b""
     """The password in plain text, as Java stores it; None only in version 1."""
     custom_metadata: Mapping[str, bytes] = field(default_factory=dict)
     ctoken: int | None = 0
-    """A random number at the creation, by which its creator knows the record again; 0 in every later write."""
+    """A random number that the creator writes, to recognise the record as its own; 0 in every later write."""
     ctime: int | None = None
-    """Milliseconds since the epoch. It is usually absent; then the creation time of the record counts."""
+    """The creation time in milliseconds since the epoch. It is usually absent; then the creation time of the record
+    counts."""
     format_version: int = NEWEST_FORMAT
     unknown_fields: bytes = b""
     """Fields of a later version, serialized."""
@@ -97,7 +99,8 @@ class LedgerMetadata:
         return replace(self, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length, ctoken=0)
 
     def serialize(self) -> bytes:
-        """Returns the record in its `format_version`. Raises MalformedRecord for what version 1 has no room for."""
+        """Returns the record in its `format_version`. Raises MalformedRecord when version 1 has no field for a
+        value."""
         head = _MAGIC + str(self.format_version).encode() + b"\n"
         if self.format_version == 1:
             return head + _to_lines(self)

@@ -18,7 +18,8 @@ from pulsar_proto.text import check_text
 _COMPRESSED_MAGIC = b"\x47\x78"
 _COMPRESSED_HEAD = Struct(">2sI")
 _UNCOMPRESSED_MAX = 256 * 1024 * 1024
-"""Bytes. A record that claims to unpack to more is refused. ZooKeeper's own limit for a record is 1 MiB by default."""
+"""A record that claims to hold more bytes than this uncompressed is refused. ZooKeeper's own limit for a record is 1
+MiB by default."""
 
 M = TypeVar("M", pb.ManagedLedgerInfo, pb.ManagedCursorInfo, pb.PositionInfo)
 

@@ -1,4 +1,5 @@
-"""Reads and builds payloads: what follows the command in SEND and MESSAGE, and is stored as the payload of an entry.
+"""Reads and builds payloads. A payload follows the command in SEND and MESSAGE, and is stored as the payload of an
+entry.
 
     [0x0e02 u16 | u32 size | BrokerEntryMetadata]   in stored entries and for clients that want it, never from clients
     [0x0e01 u16 | u32 crc32c]                       a checksum of everything after it
@@ -28,14 +29,14 @@ BatchMessage = tuple[pb.SingleMessageMetadata, bytes]
 """A message of a batch: its metadata in the batch, and its content."""
 
 METADATA_BYTES_MAX = 128 << 10
-"""Bytes of metadata that a message of a batch may have. A parser takes some 10 ms for as much of the smallest
+"""How many bytes of metadata a message of a batch may have. A parser takes some 10 ms for so many bytes of the smallest
 elements."""
 
 INNOCENT_METADATA_BYTES = 1 << 10
-"""An entry's metadata that is no longer than this may consist of the smallest elements. A hundred such entries are sent
-in one turn."""
+"""An entry's metadata up to this length is not checked: it may consist of the smallest elements. A hundred such entries
+are sent in one turn."""
 METADATA_ELEMENTS_MAX = 4_096
-"""Elements that longer metadata of an entry may have: properties, keys, and what is in them."""
+"""How many elements the longer metadata of an entry may have: properties, keys, and the elements inside them."""
 
 MAGIC_CRC32C = 0x0E01
 MAGIC_BROKER_ENTRY_METADATA = 0x0E02
@@ -57,8 +58,8 @@ a value:
     0a 01 58           producer_name "X": here 58 is a letter
     18 d8 01           publish_time 216: here d8 01 is a number
 
-Then the metadata is parsed, which costs time and changes nothing else. So the search may only ever be asked whether a
-field is certainly absent.
+Then the metadata is parsed, which costs time and changes nothing else. So the search can only prove that a field is
+absent.
 """
 
 _unpack_magic_crc_size = _MAGIC_CRC_SIZE.unpack_from
@@ -106,7 +107,8 @@ def broker_entry_metadata(payload: bytes, offset: int = 0) -> pb.BrokerEntryMeta
 
 
 def skip_checksum(payload: bytes, offset: int = 0) -> int:
-    """Returns where metadataSize stands: behind both blocks. Clients below protocol 11 get a payload from here on.
+    """Returns the offset of metadataSize, which follows both blocks. Clients below protocol 11 get a payload from here
+    on.
 
     Raises MalformedFrame for a block that reaches beyond its entry.
     """
@@ -117,7 +119,7 @@ def skip_checksum(payload: bytes, offset: int = 0) -> int:
 def parse_metadata(payload: bytes, offset: int = 0) -> pb.MessageMetadata:
     """Parses the message metadata.
 
-    Raises MalformedFrame when sizes lie, the metadata does not decode, or a required field is missing.
+    Raises MalformedFrame when a size is wrong, the metadata does not decode, or a required field is missing.
     """
     metadata = _metadata(payload, offset)
     if not metadata.IsInitialized():
@@ -129,7 +131,7 @@ def metadata_fault(payload: bytes) -> str | None:
     """Returns why a broker refuses to store a client's payload, or None when it may be stored.
 
     The reason is long metadata with too many elements: parsing it would keep everybody else waiting. Raises
-    MalformedFrame when sizes lie.
+    MalformedFrame when a size is wrong.
     """
     start, end = _metadata_span(payload, 0)
     if end - start <= INNOCENT_METADATA_BYTES:
@@ -144,7 +146,7 @@ def metadata_fault(payload: bytes) -> str | None:
 def message_count(payload: bytes, offset: int = 0) -> int:
     """Returns how many messages the entry holds: num_messages_in_batch, or 1 when that field is absent.
 
-    Raises MalformedFrame when sizes lie or a batch's metadata does not decode.
+    Raises MalformedFrame when a size is wrong or a batch's metadata does not decode.
     """
     try:
         magic, _, size = _unpack_magic_crc_size(payload, offset)
@@ -179,9 +181,10 @@ class Special(NamedTuple):
 
 
 def is_single_and_plain(payload: bytes) -> bool:
-    """Returns whether the payload is certainly one message, no batch and nothing special; it is not parsed for that.
+    """Returns whether the payload is certainly a single message that is not `Special`. The payload is not parsed for
+    that.
 
-    False means that it has to be parsed to know (see `_find_special_tag`).
+    False means that only a parse can tell (see `_find_special_tag`).
     """
     try:
         magic, _, size = _unpack_magic_crc_size(payload)
@@ -192,7 +195,8 @@ def is_single_and_plain(payload: bytes) -> bool:
 
 
 def count_and_special(payload: bytes) -> tuple[int, Special | None]:
-    """Returns `message_count`, and what is special about the entry or None when nothing is. Raises MalformedFrame."""
+    """Returns `message_count`, and the special properties of the entry, or None when there are none. Raises
+    MalformedFrame."""
     metadata = _metadata_at_start(payload)
     deliver_at_ms, marker_type, chunks = metadata.deliver_at_time, metadata.marker_type, metadata.num_chunks_from_msg
     if deliver_at_ms <= 0 and not marker_type and chunks <= 1:
@@ -202,16 +206,16 @@ def count_and_special(payload: bytes) -> tuple[int, Special | None]:
 
 
 def publish_time_of(payload: bytes, offset: int = 0) -> int:
-    """Returns milliseconds since the epoch, by the producer's clock. Raises MalformedFrame."""
+    """Returns the publish time in milliseconds since the epoch, by the producer's clock. Raises MalformedFrame."""
     return _metadata(payload, offset).publish_time
 
 
 def sticky_key_of(payload: bytes) -> bytes | None:
     """Returns the key by which Key_Shared subscriptions choose a consumer (Commands.resolveStickyKey).
 
-    It is the ordering key, else the partition key, else `producer-sequence id`; None when there is not even a producer.
-    The keys of a batch are those of the batch itself. A key that is not UTF-8 counts as the bytes that it is, while
-    Java hashes what its lossy decoder makes of them. Raises MalformedFrame.
+    It is the ordering key, else the partition key, else `producer-sequence id`; None when the metadata names no
+    producer either. The keys of a batch are those of the batch itself. A key that is not UTF-8 counts as the bytes that
+    it is, while Java hashes what its lossy decoder makes of them. Raises MalformedFrame.
     """
     metadata = _metadata_at_start(payload)
     if metadata.HasField("ordering_key"):
@@ -283,16 +287,16 @@ def build_batch(messages: Iterable[BatchMessage]) -> bytes:
 
 
 def split_batch(batch: bytes, count: int) -> Sequence[BatchMessage]:
-    """Returns the `count` messages of a decompressed batch. Raises MalformedFrame when sizes lie or bytes are left
-    over."""
+    """Returns the `count` messages of a decompressed batch. Raises MalformedFrame when a size is wrong or bytes are
+    left over."""
     return list(walk_batch(batch, count))
 
 
 def walk_batch(batch: bytes, count: int) -> Iterator[BatchMessage]:
-    """Gives the messages of `split_batch` one after another.
+    """Yields the messages of `split_batch` one after another.
 
-    It raises MalformedFrame only when it reaches the bad message, so the caller does not know before the end whether
-    the whole batch is sound.
+    The iterator raises MalformedFrame only when it reaches the bad message, so the caller does not know before the end
+    whether the whole batch is sound.
     """
     at = 0
     for index in range(count):

@@ -112,7 +112,8 @@ def check_time_value(time_ms: int) -> bytes:
 
 
 def check_time(value: bytes) -> int | None:
-    """Returns milliseconds since the epoch, or None when there was no check yet. Raises MalformedRecord."""
+    """Returns the time of the last check in milliseconds since the epoch, or None when there was no check yet. Raises
+    MalformedRecord."""
     try:
         message = pb.CheckTimeFormat.FromString(value)
     except DecodeError as error:

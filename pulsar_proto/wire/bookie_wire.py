@@ -19,7 +19,8 @@ LAST_ENTRY = -1
 
 
 class BookieRc(IntEnum):
-    """Return codes of v2. Java's v2 client drops the connection on EUNKNOWNLEDGERSTATE, and on values not listed."""
+    """Return codes of v2. Java's v2 client drops the connection on EUNKNOWNLEDGERSTATE, and on values that are not
+    listed here."""
 
     EOK = 0
     ENOLEDGER = 1
@@ -76,7 +77,8 @@ class OpCode(IntEnum):
 
 
 class AddRequest(NamedTuple):
-    """An add. `version` may be above 2, as in any request: the answer is then EBADVERSION, with the same version."""
+    """A request to add an entry. `version` may be above 2, as in any request: the answer is then EBADVERSION, with the
+    same version."""
 
     version: int
     flags: int
@@ -87,18 +89,18 @@ class AddRequest(NamedTuple):
 
 
 class ReadRequest(NamedTuple):
-    """A read of one entry."""
+    """A request to read one entry."""
 
     version: int
     flags: int
     ledger_id: int
     entry_id: int
     master_key: bytes
-    """Empty unless FENCING is set."""
+    """The ledger's master key; empty unless FENCING is set."""
 
 
 class BatchReadRequest(NamedTuple):
-    """A read of consecutive entries, from `entry_id` on."""
+    """A request to read consecutive entries, from `entry_id` on."""
 
     version: int
     flags: int
@@ -107,7 +109,7 @@ class BatchReadRequest(NamedTuple):
     master_key: bytes
     request_id: int
     max_count: int
-    """Entries at most; 0 or less stands for no limit."""
+    """The largest number of entries; 0 or less stands for no limit."""
     max_size: int
 
 
@@ -132,7 +134,7 @@ class Response(NamedTuple):
     ledger_id: int
     entry_id: int
     request_id: int
-    """The request id of a batch read, else 0."""
+    """The request id of a batch read; 0 in other answers."""
     entries: tuple[bytes, ...]
     """Empty on an error and for an add; one entry for a read; any number of entries for a batch read."""
 

@@ -1,8 +1,8 @@
 """BookKeeper's v3 wire protocol (protobuf): status codes, requests and answers as whole frames.
 
-The messages are those of `pb/bookkeeper.proto`; this module fills what Apache's peers insist on (docs/WIRE_FORMATS.md,
-"Version 3: protobuf"; source: BookkeeperProtocol.proto and PerChannelBookieClient of BookKeeper 4.17, and exchanges
-captured from it):
+The messages are those of `pb/bookkeeper.proto`; this module sets the fields that Apache's peers insist on
+(docs/WIRE_FORMATS.md, "Version 3: protobuf"; source: BookkeeperProtocol.proto and PerChannelBookieClient of BookKeeper
+4.17, and exchanges captured from it):
 
 - A client of 4.17 reads ids and status from the sub-response even on an error, so every answer to a known operation
   carries one. Only START_TLS without TLS and unknown operations are answered by header and status alone.
@@ -23,7 +23,7 @@ from pulsar_proto.varint import varint
 from pulsar_proto.wire.bookie_wire import AddFlags, BookieRc, ReadFlags
 
 HIGH_PRIORITY = 100
-"""What Java's client puts into `priority` where a v2 request has the flag HIGH_PRIORITY."""
+"""The value that Java's client puts into `priority` when a v2 request would have the flag HIGH_PRIORITY."""
 DEFERRED_SYNC = 1
 """The bit of `writeFlags` that asks for an answer before the entry is synced."""
 TOTAL_DISK_CAPACITY = 1
@@ -44,7 +44,8 @@ _READ_FIELD = b"\xa2\x06"
 
 
 def status_of(rc: int) -> pb.StatusCode.ValueType:
-    """Returns the v3 status of the same name. Raises KeyError for a code that v2 does not have: it may not be sent."""
+    """Returns the v3 status of the same name. Raises KeyError for a code that v2 does not have, because it must not be
+    sent."""
     return _STATUS_OF_RC[rc]
 
 
@@ -199,7 +200,7 @@ _HEADER_OFFSET = 2
 
 
 Echo = tuple[bytes, bytes, bytes]
-"""What an answer repeats of its request, as varints: txnId, ledgerId and entryId."""
+"""The numbers that an answer repeats from its request, as varints: txnId, ledgerId and entryId."""
 
 
 UsualAdd = tuple[Echo, bytes, int]
@@ -207,7 +208,7 @@ UsualAdd = tuple[Echo, bytes, int]
 
 
 def usual_add(data: bytes, start: int, stop: int) -> UsualAdd | None:
-    """Reads the add in `data[start:stop]` without protobuf, if it has the usual form; else returns None.
+    """Reads the add in `data[start:stop]` without protobuf. Returns None unless the add has the usual form.
 
     "Usual" is an add with protobuf's order of fields, a master key of 20 bytes, no flags and no priority. One match of
     `_USUAL_ADD` takes a third of the time that pb.Request and its fields take. The expression alone proves nothing: it
@@ -349,7 +350,7 @@ def response_to(request: pb.Request, rc: int) -> pb.Response:
 
 
 def refusal(request: pb.Request, rc: int) -> bytes:
-    """Makes the frame of an error, with the sub-response that a client of that operation looks into."""
+    """Makes the frame of an error, with the sub-response that a client looks into after a request of that kind."""
     response = response_to(request, rc)
     status = response.status
     operation = request.header.operation

@@ -17,7 +17,8 @@ from pulsar_proto.wire.id_list import ID_LISTS, PORTION_BYTES
 _SIZES = Struct(">II").pack
 _TYPE_FIELD = 1
 ID_LIST_BYTES_MAX = 2 * PORTION_BYTES
-"""Bytes of a command with a list of message ids that is parsed as a whole; a longer one comes cut into portions."""
+"""The longest command with a list of message ids that is parsed as a whole, in bytes. A longer one comes cut into
+portions."""
 
 # The number of a command in BaseCommand.Type is the number of its field (PulsarApi.proto). PING and PONG carry nothing,
 # so a missing field does no harm there.

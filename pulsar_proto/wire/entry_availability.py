@@ -13,7 +13,7 @@ from pulsar_proto.errors import MalformedFrame
 
 HEADER_BYTES = 64
 GROUPS_MAX = 200_000
-"""Groups that a peer may announce at most. They must also fit the packet."""
+"""How many groups a peer may announce at most. The groups must also fit into the packet."""
 
 _HEADER = struct.Struct(">ii")
 _GROUP = struct.Struct(">qqii")
@@ -35,7 +35,7 @@ def encode(runs: Iterable[range]) -> bytes:
 
 
 def _joined(runs: Iterable[range]) -> Iterator[range]:
-    """Yields the runs. Runs that follow each other without a gap are joined to one."""
+    """Yields the runs, but joins runs that follow each other without a gap into one."""
     open_run = range(0)
     for run in runs:
         if open_run and run.start == open_run.stop:

@@ -1,7 +1,7 @@
 """Encoders of the two frames that a broker sends once per message: SEND_RECEIPT and the head of MESSAGE.
 
-They are put together by hand, because building and serializing a BaseCommand costs several microseconds; tests hold
-their bytes equal to protobuf's.
+The frames are put together by hand, because building and serializing a BaseCommand costs several microseconds; tests
+hold their bytes equal to protobuf's.
 
 Ids mostly grow by one. A varint has the low seven bits of an id in its first byte, so from frame to frame only that
 byte changes, and all ids of one block (those with the same `id >> 7`) share every other byte of the frame. The receipt

@@ -14,10 +14,10 @@ from pulsar_proto.wire.read_buffer import LENGTH_BYTES, ReadBuffer
 MAX_MESSAGE_SIZE = 5_242_880
 """Pulsar's default of maxMessageSize, in bytes."""
 FRAME_PADDING = 10_240
-"""Bytes that a frame may be longer than the largest message: Commands.MESSAGE_SIZE_FRAME_PADDING, the limit of Netty's
-frame decoder in Java brokers and clients."""
+"""By how many bytes a frame may be longer than the largest message: Commands.MESSAGE_SIZE_FRAME_PADDING, the limit of
+Netty's frame decoder in Java brokers and clients."""
 OWN_READ_BYTES = 65_536
-"""Size of the read buffer of a reader that shares none."""
+"""The size in bytes of the read buffer of a reader that has a buffer of its own."""
 
 Frame = tuple[bytes, bytes | None]
 """(command, what follows it up to the frame's end, or None when nothing does)."""
@@ -27,7 +27,7 @@ _HEAD_BYTES = 8
 
 
 class FrameReader(ReadBuffer):
-    """Cuts what a client's connection reads into frames; `ReadBuffer` says how a read goes."""
+    """Cuts the bytes that a client's connection reads into frames. `ReadBuffer` describes how a read is done."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class FrameReader(ReadBuffer):
     def __init__(
         self, max_frame_size: int = MAX_MESSAGE_SIZE + FRAME_PADDING, scratch: bytearray | None = None
     ) -> None:
-        """`max_frame_size`: bytes, the size word included."""
+        """`max_frame_size` is the length of the longest frame in bytes, the size word included."""
         super().__init__(max_frame_size, bytearray(OWN_READ_BYTES) if scratch is None else scratch)
 
     def received(self, nbytes: int) -> list[Frame]:

@@ -23,11 +23,12 @@ from pulsar_proto.varint import varint, varint_at
 
 PORTION_IDS = 1_000
 PORTION_BYTES = 32 << 10
-"""The limits of a portion, which ends with the id that reaches one of them."""
+"""The limits of a portion in ids and in bytes. A portion ends with the id that reaches one of the limits."""
 LIST_BYTES_MAX = 2 << 20
-"""Bytes of a whole command: twice the fifty thousand ids that a consumer may hold by default, as clients write them."""
+"""The longest command in bytes: room for twice the fifty thousand ids that a consumer may hold by default, as clients
+write these."""
 LEADING_FIELDS_MAX = 4
-"""Fields that may stand before the ids: the consumer's id and, in an ACK, its type. Every portion repeats them."""
+"""How many fields may stand before the ids: the consumer's id and, in an ACK, its type. Every portion repeats them."""
 
 
 class _IdListCommand(NamedTuple):

@@ -16,8 +16,8 @@ PACKET_BYTES_MAX = 5_253_120
 
 
 class PacketReader(ReadBuffer):
-    """Returns the bytes that a bookie connection reads, for the caller to walk over; `ReadBuffer` says how a read is
-    done.
+    """Hands the bytes that a bookie connection reads to the caller, who walks over them. `ReadBuffer` describes how a
+    read is done.
 
     After each `received` the caller says with `keep` where it stopped, before the next read.
     """
@@ -27,7 +27,7 @@ class PacketReader(ReadBuffer):
     HEAD_BYTES = LENGTH_BYTES
 
     def __init__(self, packet_bytes_max: int = PACKET_BYTES_MAX, scratch: bytearray | None = None) -> None:
-        """`packet_bytes_max` counts the length word."""
+        """`packet_bytes_max` is the length of the longest packet in bytes, the length word included."""
         super().__init__(packet_bytes_max, bytearray(READ_BYTES) if scratch is None else scratch)
 
     def received(self, nbytes: int) -> bytes:
@@ -59,7 +59,7 @@ class Packet(NamedTuple):
 
 
 def packets(data: bytes) -> Iterator[Packet]:
-    """Gives the whole packets at the front of `data`, one after another."""
+    """Yields the whole packets at the front of `data`, one after another."""
     start, end = 0, len(data)
     while start + LENGTH_BYTES <= end:
         body = start + LENGTH_BYTES

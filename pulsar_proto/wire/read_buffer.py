@@ -14,7 +14,7 @@ from typing import ClassVar
 from pulsar_proto.wire.long_frame import LongFrame
 
 READ_BYTES = 262_144
-"""Size of the read buffer that all connections of one loop can share; see ReadBuffer."""
+"""The size in bytes of the read buffer that all connections of one loop can share; see ReadBuffer."""
 LENGTH_BYTES = 4
 """Every frame begins with its length, a u32 that does not count itself."""
 
@@ -22,18 +22,19 @@ LENGTH_BYTES = 4
 class ReadBuffer(ABC):
     """Call `get_buffer` before a read from the socket, then the subclass's `received` with the number of bytes.
 
-    Nobody else may run between the two; every selector-based loop keeps to that. So one buffer (`scratch`) can serve
-    all connections of a loop, and an idle connection holds none. Between reads only the beginning of one frame is kept:
-    as bytes when the whole frame fits the scratch, else as a `LongFrame`.
+    No other code may run between these two calls; every selector-based loop keeps to that. So one buffer (`scratch`)
+    can serve all connections of a loop, and an idle connection holds none. Between reads only the beginning of one
+    frame is kept: as bytes when the whole frame fits the scratch, else as a `LongFrame`.
     """
 
     __slots__ = ("_limit", "_long", "_rest", "_view")
 
     HEAD_BYTES: ClassVar[int]
-    """Bytes at the front of a frame that must have come before a long one is begun."""
+    """How many bytes of a frame must have come before a `LongFrame` is begun for it."""
 
     def __init__(self, frame_bytes_max: int, scratch: bytearray) -> None:
-        """`frame_bytes_max` counts the length word."""
+        """`frame_bytes_max` is the length of the longest frame in bytes, the length word included. `scratch` is the
+        buffer for reads, which other readers may share."""
         self._limit = frame_bytes_max - LENGTH_BYTES
         self._view = memoryview(scratch)
         self._rest = b""

@@ -1,6 +1,6 @@
 """Parses SENDs, the command that a broker gets once per message: one by one, or all of one socket read together.
 
-A client's SEND is a BaseCommand whose bytes look so (tags of protobuf above, their values below):
+A client's SEND is a BaseCommand with these bytes (the fields above, their encoding below):
 
     type=6   send, length   CommandSend: producer_id, sequence_id, …
     08 06    32 nn          08 … 10 …
@@ -33,7 +33,8 @@ PLAIN_SEND_PREFIX = b"\x08\x06\x32"
 """How every client begins a SEND: field 1 (type) with the value 6, then the tag of field 6."""
 
 RUN_MAX = 1_000
-"""SENDs of one run at most. A run of that length takes some milliseconds; then other connections have their turn."""
+"""The largest number of SENDs in one run. Such a run takes some milliseconds; then other connections have their
+turn."""
 
 _TYPE_BYTES = 2
 
