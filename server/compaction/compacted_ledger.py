@@ -18,7 +18,7 @@ PLACES_KEPT_MAX = 256
 
 
 class KeptMessage(NamedTuple):
-    """A message that compaction kept, or what it left of a batch."""
+    """A message that compaction kept, or the part of a batch that compaction kept."""
 
     position: Position
     payload: bytes
@@ -52,8 +52,8 @@ class CompactedLedger:
         return self._handle.length
 
     async def read(self, index: int, max_entries: int, max_bytes: int) -> Sequence[KeptMessage]:
-        """Returns entries from the `index`-th on: at least one, however large it is, or none behind the last entry.
-        Raises LedgerError, MalformedRecord."""
+        """Returns entries from the `index`-th on: at least one, even if it is larger than `max_bytes`, or none after
+        the last entry. Raises LedgerError, MalformedRecord."""
         if index >= self.entries:
             return []
         last = min(index + max_entries, self.entries) - 1

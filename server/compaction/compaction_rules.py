@@ -1,14 +1,13 @@
 """Decides what compaction keeps: for each key the last message, unless that message is empty, which deletes the key.
 
 The compactor passes all messages twice, in the same order. On the first pass `see` notes the position of each key's
-last message. On the second pass `kept` says what is left of an entry: all of it, a batch with messages taken out, or
-nothing. Messages without a key are dropped, unless `retain_null_key` is set. Both passes are generators that yield
-where other work of the loop may run, because a batch may be long.
+last message. On the second pass `kept` returns the part of an entry that stays: the whole entry, a batch with messages
+removed, or nothing. Messages without a key are dropped, unless `retain_null_key` is set. Both passes are generators
+that yield where other work of the loop may run, because a batch may be long.
 
-Sources: PublishingOrderCompactor, AbstractTwoPhaseCompactor, RawBatchConverter, 4.0.7. Two things differ, because
-Apache's compactor loses messages there: the chunks of a message are kept or dropped together, and an encrypted batch,
-whose keys only its readers know, is kept as a whole.
-"""
+Sources: PublishingOrderCompactor, AbstractTwoPhaseCompactor, RawBatchConverter, 4.0.7. Two rules differ from Apache's
+compactor, which loses messages in both cases: the chunks of a message are kept or dropped together, and an encrypted
+batch, whose keys only the consumers can read, is kept as a whole."""
 
 from magnetar.server.compaction.stored_entry import BYTES_A_STEP, MESSAGES_A_STEP, ChangedBatch, EntryKind, StoredEntry
 from magnetar.server.process.turns import Steps
@@ -22,7 +21,8 @@ _ENTRY_SHIFT = 32
 
 
 class LatestMessages:
-    """The keys of one compaction run. It takes about 200 bytes for each key that is not deleted."""
+    """The last message of each key, for one compaction run. This table takes about 200 bytes for each key that is not
+    deleted."""
 
     def __init__(self, *, retain_null_key: bool) -> None:
         self._retain_null_key = retain_null_key
@@ -30,17 +30,18 @@ class LatestMessages:
         """Key -> place of its last message, which is ledger, entry and batch index packed into one number
         (`_place`)."""
         self._last_chunks: dict[bytes, int] = {}
-        """uuid of a chunked message -> place of its last chunk."""
+        """The uuid of a chunked message -> the place of its last chunk."""
         self.removed = 0
         """How many messages this run will drop, counted as Java does."""
 
     def __len__(self) -> int:
         return len(self._latest)
 
-    # --- the first look ----------------------------------------------------------------------------------------------
+    # --- the first pass ----------------------------------------------------------------------------------------------
 
     def see(self, position: Position, entry: StoredEntry) -> Steps[None]:
-        """Notes the keys of an entry. An entry that cannot be decoded says nothing about keys; `kept` keeps it."""
+        """Notes the keys of an entry. For an entry that cannot be decoded this notes no key, and `kept` keeps the
+        entry."""
         match entry.kind:
             case EntryKind.MARKER:
                 self.removed += 1
@@ -72,7 +73,7 @@ class LatestMessages:
             self.removed += key in self._latest
             self._latest[key] = place
 
-    # --- the second look ---------------------------------------------------------------------------------------------
+    # --- the second pass ---------------------------------------------------------------------------------------------
 
     def kept(self, position: Position, entry: StoredEntry) -> Steps[bytes | ChangedBatch | None]:
         """Returns the part of the entry that is kept: its unchanged bytes, a batch with fewer messages, or None for
@@ -93,7 +94,7 @@ class LatestMessages:
             return self._retain_null_key
         place = _place(position, 0)
         if _is_chunk(metadata):
-            # When the last chunk was not seen, it may follow behind the end of what is compacted now.
+            # A last chunk that was not seen may come after the end of the part of the log that this run compacts.
             last = self._last_chunks.get(raw(metadata.uuid))
             return last is None or self._latest.get(key) == last
         return self._latest.get(key) == place
@@ -145,24 +146,25 @@ def _is_chunk(metadata: pb.MessageMetadata) -> bool:
 
 
 def remaining_indexes(entry: StoredEntry) -> int | None:
-    """Returns which messages of a batch compaction has left: bit k stands for batch index k. Returns None when it took
-    none out, or when the batch cannot be looked into."""
+    """Returns which messages of a batch compaction has kept, as a number whose bit k stands for batch index k. Returns
+    None when compaction removed none of the messages, or when the batch cannot be decoded."""
     if len(entry.messages) <= 1 or not any(single.compacted_out for single, _ in entry.messages):
         return None
     return int("".join("0" if single.compacted_out else "1" for single, _ in reversed(entry.messages)), 2)
 
 
 def last_batch_index(entry: StoredEntry) -> int:
-    """Returns the batch index of the last message that compaction did not take out of the entry, or -1 when the entry
-    is no batch of several messages or cannot be looked into. Source: ServerCnx.calculateTheLastBatchIndexInBatch."""
+    """Returns the batch index of the last message that compaction did not remove from the entry. Returns -1 when the
+    entry is no batch of several messages or cannot be decoded. Source: ServerCnx.calculateTheLastBatchIndexInBatch."""
     if len(entry.messages) <= 1:
         return -1
     return max((index for index, (single, _) in enumerate(entry.messages) if not single.compacted_out), default=-1)
 
 
 def begins_in_the_past(asked: Position, mark_delete: Position, first: Position, durable: bool) -> bool:
-    """Whether a consumer that asked for the messages from `asked` on begins in the compacted ledger, because that is
-    before the log's `first` message and its cursor has not moved since it was made. The mark-delete position of a
-    durable cursor that has not moved is before the first entry of a ledger; if it is on an entry, the consumer may have
-    acknowledged that entry (PersistentDispatcherSingleActiveConsumer.hasValidMarkDeletePosition)."""
+    """Whether a consumer that asked for the messages from `asked` on begins in the compacted ledger. That is so when
+    `asked` is before the log's `first` message and the consumer's cursor has not moved since it was created. The
+    mark-delete position of a durable cursor that has not moved is before the first entry of a ledger; if it is on an
+    entry, the consumer may have acknowledged that entry
+    (PersistentDispatcherSingleActiveConsumer.hasValidMarkDeletePosition)."""
     return asked < first and mark_delete < first and (not durable or mark_delete.entry_id < 0)

@@ -1,5 +1,4 @@
-"""Compacts one topic's log into a new ledger. `compaction_rules.py` decides what is kept; this is the shell that reads
-and writes.
+"""Compacts one topic's log into a new ledger. `compaction_rules.py` decides what is kept; this module reads and writes.
 
 1. Read all messages up to the present end of the log, to learn each key's last message: first those that the last
    compaction kept, then the log behind them.
@@ -8,9 +7,9 @@ and writes.
    the new ledger is in use.
 4. Delete the old ledger.
 
-`CompactionRun` does the steps 1 and 2, `TopicCompaction` the steps 3 and 4. If the process dies before 3, the old
-ledger stays in use and the new one is garbage; after 3 the old one is garbage. As with Apache's broker, nobody looks
-for such garbage.
+`CompactionRun` does steps 1 and 2, `TopicCompaction` steps 3 and 4. If the process dies before step 3, the old ledger
+stays in use and the new ledger is never deleted; if it dies between steps 3 and 4, the old ledger is never deleted. As
+in Apache's broker, nothing looks for such leftover ledgers.
 
 Sources: AbstractTwoPhaseCompactor, CompactedTopicImpl.
 """
@@ -84,8 +83,8 @@ class CompactionRun:
         self._read_bytes = 0
 
     async def run(self) -> Compacted:
-        """Does the steps 1 and 2. Raises LedgerError, ManagedLedgerError, MalformedRecord, and then leaves no new
-        ledger."""
+        """Does steps 1 and 2. Raises LedgerError, ManagedLedgerError, MalformedRecord; after an error this deletes the
+        new ledger."""
         horizon = EARLIEST if self._old is None else self._old.horizon
         if self._end.entry_id < 0 or self._end <= horizon or self._end < self._log.first_position:
             return Compacted(None, horizon, 0, 0, 0, 0)
@@ -160,7 +159,7 @@ class CompactionRun:
         )
 
     async def _drop(self, handle: WriteHandle) -> None:
-        """Gives up the new ledger after a failure."""
+        """Deletes the new ledger after a failure. If that fails too, logs that the ledger is left behind."""
         await handle.abandon()
         try:
             await self._bookkeeper.delete_ledger(handle.ledger_id)
@@ -180,7 +179,7 @@ class _Writing:
         self._progress = asyncio.Event()
 
     async def add(self, entry: bytes) -> None:
-        """Takes one entry, and waits while too many bytes are not confirmed. Raises LedgerError when an earlier append
+        """Writes one entry, and waits while too many bytes are not confirmed. Raises LedgerError when an earlier append
         failed."""
         self._group.append(entry)
         self._group_bytes += len(entry)

@@ -18,7 +18,7 @@ from pulsar_proto.ids import EARLIEST, Position
 
 
 class CursorPosition(Protocol):
-    """A subscription's cursor, as far as it matters here."""
+    """The properties of a subscription's cursor that this module uses."""
 
     @property
     def mark_delete(self) -> Position: ...
@@ -28,9 +28,9 @@ class CursorPosition(Protocol):
 
 
 async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple[Position, int] | None:
-    """Returns the last message of the compacted ledger as (position, batch index, or -1 when it is no batch). The
-    position is EARLIEST when compaction kept nothing. Returns None when the log has a later message, or when the topic
-    was never compacted. Raises EntryReadFault."""
+    """Returns the last message of the compacted ledger as (position, batch index); the batch index is -1 when the entry
+    is no batch. The position is EARLIEST when compaction kept nothing. Returns None when the log has a later message,
+    or when the topic was never compacted. Raises EntryReadFault."""
     horizon = compaction.horizon
     last = ledger.last_confirmed
     if horizon is None or (last > horizon and last >= ledger.first_position):
@@ -50,7 +50,7 @@ async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple
 
 async def first_kept_at(ledger: ManagedLedger, compaction: TopicCompaction, publish_time_ms: int) -> Position | None:
     """Returns the position of the first message that was published at that time or later, if the log has been trimmed
-    beyond it and only the compacted ledger holds it; else None. Raises EntryReadFault."""
+    beyond that message and only the compacted ledger holds it. Returns None otherwise. Raises EntryReadFault."""
     compacted = await compaction.compacted()
     if compacted is None:
         return None
@@ -62,9 +62,9 @@ async def first_kept_at(ledger: ManagedLedger, compaction: TopicCompaction, publ
 
 
 def mark_delete_seen(asked: Position | None, cursor: CursorPosition, first: Position) -> Position:
-    """Returns the mark-delete position that a consumer is told. The consumer compares it with the last message to know
-    whether there are messages for it. For a consumer that begins in the compacted ledger, before the log's `first`
-    message, this is the position before the one that it asked for; else it is the cursor's own."""
+    """Returns the mark-delete position that the broker reports to a consumer. The consumer compares it with the last
+    message to know whether there are messages for it. For a consumer that begins in the compacted ledger, before the
+    log's `first` message, this is the position before the one that it asked for; else it is the cursor's own."""
     if asked is None or not begins_in_the_past(asked, cursor.mark_delete, first, cursor.durable):
         return cursor.mark_delete
     return Position(asked.ledger_id, asked.entry_id - 1) if asked.entry_id > 0 else EARLIEST

@@ -1,9 +1,8 @@
 """One stored entry as compaction looks at it: its kind, and for a batch the messages in it.
 
-The client that made a batch decides what it unpacks to, so this is bounded: a batch that is too large, has too many
-messages or is not what its metadata says is kept in one piece, like an encrypted one. Large batches are decompressed on
-a thread, and their messages are separated in portions.
-"""
+A client decides how much its batch unpacks to, so unpacking is bounded. A batch that is too large, has too many
+messages or contradicts its metadata is kept in one piece, like an encrypted batch. Large batches are decompressed on a
+thread, and their messages are separated in portions."""
 
 import asyncio
 from collections.abc import Sequence
@@ -38,13 +37,13 @@ BYTES_A_STEP = 64 << 10
 
 class EntryKind(Enum):
     MARKER = "marker"
-    """A broker wrote it for brokers, for instance for a transaction or a replicated subscription."""
+    """An entry that a broker wrote for brokers, for instance for a transaction or a replicated subscription."""
     SINGLE = "single"
     """One message, or a chunk of one."""
     BATCH = "batch"
     """A batch whose messages could be read."""
     OPAQUE = "opaque"
-    """A batch that cannot be looked into, because it is encrypted, damaged or too large."""
+    """A batch whose messages cannot be read, because it is encrypted, damaged or too large."""
     UNREADABLE = "unreadable"
     """An entry whose metadata cannot be decoded."""
 

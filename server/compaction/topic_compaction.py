@@ -35,7 +35,7 @@ LEDGER_PROPERTY = "CompactedTopicLedger"
 ENDED = "The topic was closed, or is compacted no more"
 
 RUNS_AT_ONCE = 4
-"""How many topics the process compacts at the same time; further ones wait for their turn."""
+"""How many topics the process compacts at the same time; further topics wait for their turn."""
 
 
 class AlreadyRunning(Exception):
@@ -76,8 +76,8 @@ class CompactionCounters:
 
 
 class CompactionService:
-    """What the compactions of all topics share. `bury(ids)` deletes ledgers in the background; `turns` is the right to
-    run."""
+    """What the compactions of all topics share. `bury(ids)` deletes ledgers in the background; a run holds `turns`
+    while it works."""
 
     def __init__(
         self,
@@ -112,13 +112,13 @@ class TopicCompaction:
         """Replaced ledgers and holds on the log that a restart may still need, because it is unknown whether the change
         to the new compacted ledger was stored. Each item is a function that ends a hold, with the replaced ledgers."""
         self._changing_cursor = asyncio.Lock()
-        """Held while the cursor is made or deleted."""
+        """Held while the cursor is created or deleted."""
 
-    # --- what is compacted -------------------------------------------------------------------------------------------
+    # --- the compacted ledger ----------------------------------------------------------------------------------------
 
     @property
     def cursor(self) -> Cursor | None:
-        """The cursor `__compaction`; None when the topic's messages were never held for compaction."""
+        """The cursor `__compaction`, or None when the topic has none. `hold_messages` creates it."""
         return self._ledger.cursors.get(COMPACTION_CURSOR)
 
     @property
@@ -129,7 +129,7 @@ class TopicCompaction:
 
     @property
     def batch_bytes_max(self) -> int:
-        """A batch that is larger than this before compression is not looked into."""
+        """The largest size before compression of a batch whose messages compaction reads."""
         return self._service.batch_bytes_max
 
     @property
@@ -151,8 +151,8 @@ class TopicCompaction:
         return self._opened if self._opened is not None and self._opened.ledger_id == self.ledger_id else None
 
     async def compacted(self) -> CompactedLedger | None:
-        """Returns the ledger in use, which is opened first if need be, or None when there is none. Raises
-        EntryReadFault."""
+        """Returns the ledger in use, and opens it first if necessary. Returns None when there is none. Raises
+        EntryReadFault when the ledger cannot be opened."""
         while (ledger_id := self.ledger_id) is not None:
             horizon = self.horizon
             opened = self.opened
@@ -164,7 +164,7 @@ class TopicCompaction:
             except LedgerError as error:
                 if self.ledger_id == ledger_id:
                     raise EntryReadFault(self._name, f"compacted ledger {ledger_id}: {error}") from error
-                continue  # another ledger has taken its place meanwhile
+                continue  # another ledger has replaced this one meanwhile
             if self.ledger_id == ledger_id:
                 self._opened = opened
         return None
@@ -176,7 +176,7 @@ class TopicCompaction:
         return RunStatus(RunState.RUNNING) if self._running is not None else self._status
 
     def trigger(self) -> None:
-        """Begins a run. Raises AlreadyRunning."""
+        """Begins a run. Raises AlreadyRunning when a run is under way."""
         if self._running is not None:
             raise AlreadyRunning
         self._running = asyncio.get_running_loop().create_task(self._run())
@@ -188,7 +188,7 @@ class TopicCompaction:
 
     def check(self, threshold_bytes: int, uncompacted_bytes: Callable[[], int]) -> None:
         """Begins a run if none is under way and more than `threshold_bytes` are not compacted yet. `uncompacted_bytes`
-        is called only when its answer is needed."""
+        is called only when its result is needed."""
         if self._running is None and threshold_bytes > 0:
             backlog = uncompacted_bytes()
             if backlog > threshold_bytes:
@@ -196,7 +196,8 @@ class TopicCompaction:
                 self.trigger()
 
     async def close(self) -> None:
-        """Cancels the run under way, which leaves nothing behind. The ledger in use stays."""
+        """Cancels the run under way, which then deletes its new ledger unless that is in use already. The ledger in use
+        stays."""
         for task in (self._running, self._holding):
             if task is not None:
                 task.cancel()
@@ -208,15 +209,15 @@ class TopicCompaction:
         self._holding = None
 
     async def hold_messages(self) -> None:
-        """Makes the cursor if it is missing: from then on no message is deleted before it was compacted. Raises
-        ManagedLedgerError."""
+        """Creates the cursor if it is missing: from then on no message is deleted from the log before it was compacted.
+        Raises ManagedLedgerError."""
         async with self._changing_cursor:
             await self._ledger.open_cursor(COMPACTION_CURSOR, EARLIEST)
 
     async def give_up(self) -> None:
-        """Ends the topic's compaction: cancels a run, deletes the cursor, so that the log's messages are held no
-        longer, and the compacted ledgers. A later run starts from the beginning. Raises ManagedLedgerError, and then
-        deletes nothing.
+        """Ends the topic's compaction: cancels a run, deletes the cursor, which held the log's messages, and deletes
+        the compacted ledgers. A later run starts from the beginning. Raises ManagedLedgerError when the cursor cannot
+        be deleted; the ledgers stay then.
 
         Source: PersistentTopic.unsubscribe, asyncDeleteCursorWithCleanCompactionLedger (which lets a run end)."""
         async with self._changing_cursor:
@@ -231,7 +232,7 @@ class TopicCompaction:
         log.info("%s: compacted no more, deletes compacted ledgers %s", self._name, ledger_ids)
 
     def hold_messages_soon(self) -> None:
-        """Makes the cursor in the background if it is missing. When that fails, the next run tries it again."""
+        """Creates the cursor in the background if it is missing. When that fails, the next run tries again."""
         if self._holding is None and self.cursor is None:
             self._holding = asyncio.get_running_loop().create_task(self._hold())
 
@@ -290,7 +291,7 @@ class TopicCompaction:
         if result.ledger_id is not None:
             await self._use(result.ledger_id, result.horizon, old)
             with suppress(EntryReadFault):
-                await self.compacted()  # readers will come, and stats say how large it is
+                await self.compacted()  # open the new ledger now, for readers and for stats
             log.info(
                 "%s: compacted up to %s into ledger %d: %d entries, %d messages fewer",
                 self._name,
@@ -314,7 +315,7 @@ class TopicCompaction:
             self._service.bury([ledger_id])
             raise EntryReadFault(self._name, f"the messages up to {horizon} were deleted meanwhile")
         self._unsettled.append((release, [] if old is None else [old.ledger_id]))
-        # If this raises, both ledgers stay, so that either one is there when a restart finds it in use.
+        # If this raises, both ledgers stay, because either of them may be in use after a restart.
         await cursor.persisted()
         settled, self._unsettled = self._unsettled, []
         for release, replaced in settled:

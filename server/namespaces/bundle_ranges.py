@@ -56,8 +56,8 @@ def parse_range(text: str) -> tuple[int, int] | None:
 
 
 def fault_of_range(boundaries: Sequence[str], namespace: str, text: str) -> str | None:
-    """Returns why `text` is not the range of one of the namespace's bundles, or None when it is. The texts are
-    Java's."""
+    """Returns why `text` is not the range of one of the namespace's bundles, or None when it is. The reasons have the
+    wording of Apache's broker."""
     parsed = parse_range(text)
     if parsed is None:
         return f"Invalid bundle range: {text}"

@@ -23,7 +23,8 @@ from pulsar_proto.errors import MetadataFault
 from pulsar_proto.names import TopicName, decode_local, encode_local
 
 CACHED_MAX = 10_000
-"""How many answers are cached, among them "is not partitioned"; the least recently used one leaves first."""
+"""How many answers are cached, including the answer "is not partitioned". A full cache drops the least recently used
+answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,11 @@ class PartitionedTopic:
 
     partitions: int
     deleted: bool = False
-    """The topic is being deleted: its partitions go one by one, and none is created any more."""
+    """Whether the topic is being deleted: its partitions are deleted one by one, and no partition is created any
+    more."""
     properties: Mapping[str, str] | None = None
     unknown: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of the record that this version does not know, which it keeps."""
+    """The record's keys that this version does not know. They are written back unchanged."""
 
     def value(self) -> bytes:
         """Returns the record's bytes."""
@@ -52,7 +54,7 @@ class PartitionedTopics:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._cached: LRUCache[str, PartitionedTopic | None] = LRUCache(CACHED_MAX)
-        """Answers by path. Nothing is cached while no watch is set."""
+        """Answers by path. No answer is cached until `start` has set the watch."""
         self._changes = 0
         """How many changes were seen. An answer that was read while this number grew may be outdated, and is not
         cached."""
@@ -81,7 +83,7 @@ class PartitionedTopics:
         return topic
 
     async def create(self, name: TopicName, partitions: int, properties: Mapping[str, str] | None = None) -> bool:
-        """Makes the record. Returns False when there is one already."""
+        """Creates the record. Returns False when the topic has a record already."""
         path = _path(name)
         try:
             await self._store.create(path, partitioned_topic_value(partitions, properties), make_parents=True)

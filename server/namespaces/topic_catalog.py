@@ -1,4 +1,5 @@
-"""Says which namespaces and topics exist, by their records, and which topics a client may create by using them.
+"""Knows from the metadata records which namespaces and topics exist, and decides which topics are created when a client
+uses them.
 
 A namespace has a record below /admin/policies, a persistent topic one below /managed-ledgers, a partitioned topic one
 below /admin/partitioned-topics. A non-persistent topic exists only while it is loaded.
@@ -48,7 +49,7 @@ class TopicCatalog:
         self._settings = settings
         self._loaded = loaded
 
-    # --- what exists -------------------------------------------------------------------------------------------------
+    # --- existing namespaces and topics ------------------------------------------------------------------------------
 
     async def namespace_exists(self, namespace: str) -> bool:
         with storage_faults_told():
@@ -60,7 +61,8 @@ class TopicCatalog:
             raise TopicNotFound(NAMESPACE_NOT_FOUND)
 
     async def topic_exists(self, name: TopicName) -> bool:
-        """Whether there is a topic that holds messages: for a partitioned topic this is asked of its partitions."""
+        """Whether a topic of this name exists that can hold messages. A partitioned topic itself holds none: ask about
+        its partitions."""
         if name.full in self._loaded():
             return True
         if not name.is_persistent:
@@ -85,9 +87,10 @@ class TopicCatalog:
     # --- partitions --------------------------------------------------------------------------------------------------
 
     async def partitions_of(self, name: TopicName, *, may_create: bool) -> int:
-        """Returns the number of partitions, or 0 for a topic that is not partitioned. A missing topic is created as a
-        partitioned one, if `may_create` is set and its namespace wants that; if the namespace wants a topic without
-        partitions, this returns 0, and PRODUCER or SUBSCRIBE will create it. Raises TopicNotFound, NotAllowed."""
+        """Returns the number of partitions, or 0 for a topic that is not partitioned. If the topic is missing,
+        `may_create` is set and the namespace wants partitioned topics, this creates the topic with its partitions. If
+        the namespace wants topics without partitions, this returns 0, and PRODUCER or SUBSCRIBE will create the topic.
+        Raises TopicNotFound, NotAllowed."""
         await self.check_namespace(name.namespace)
         with storage_faults_told():
             known = await self.partitioned.get(name)
@@ -116,7 +119,7 @@ class TopicCatalog:
     async def create_partitioned(
         self, name: TopicName, partitions: int, properties: Mapping[str, str] | None = None
     ) -> bool:
-        """Creates a partitioned topic with its partitions. Returns False when there is one already."""
+        """Creates a partitioned topic with its partitions. Returns False when the partitioned topic exists already."""
         with storage_faults_told():
             if not await self.partitioned.create(name, partitions, properties):
                 return False
@@ -136,13 +139,14 @@ class TopicCatalog:
         with contextlib.suppress(NodeExistsError):
             await self._metadata.create(paths.managed_ledger_path(name.managed_ledger_name), make_parents=True)
 
-    # --- what may be created -----------------------------------------------------------------------------------------
+    # --- permission to create ----------------------------------------------------------------------------------------
 
     async def may_create(self, name: TopicName) -> bool:
-        """Whether a client that uses a missing topic thereby creates it. Never in a namespace that is missing or being
-        deleted. Else a partition is created if its partitioned topic is not being deleted, and a system topic always;
-        for other topics the namespace decides. Raises NotAllowed for a name that no topic may have: that of a
-        partitioned topic, or that of a partition which the partitioned topic does not have (PIP-414)."""
+        """Whether a missing topic is created when a client uses it. Returns False in a namespace that is missing or
+        being deleted. In other namespaces, returns True for a system topic, and for a partition of an existing
+        partitioned topic unless that is being deleted; for all other topics the namespace's rules decide. Raises
+        NotAllowed for a name that no topic may have: that of a partitioned topic, or that of a partition which the
+        partitioned topic does not have (PIP-414)."""
         with storage_faults_told():
             base = await self.partitioned.get(name.base)
             record = await self._policies.namespaces.get(name.namespace)

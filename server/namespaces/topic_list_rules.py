@@ -1,9 +1,8 @@
 """Filters and hashes lists of topics, for clients that subscribe by a pattern.
 
-A pattern comes from a client and Python's matcher backtracks, so the cost of matching is estimated before, and bounded.
-When a pattern would cost too much, the list is not filtered; that is a legal answer, after which the client filters by
-itself. Source: TopicList (pulsar-common).
-"""
+A pattern comes from a client and Python's matcher backtracks, so the cost of matching is estimated beforehand and
+bounded. When a pattern would cost too much, the list is not filtered; that is a legal answer, after which the client
+filters by itself. Source: TopicList (pulsar-common)."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ the power of the pattern's repeats, times the number of ways through the pattern
 NAME_COST_MAX = 400_000
 """The most that matching one name may cost: some milliseconds, in which nothing else can run."""
 STEP_COST = 100_000
-"""After names of this cost other work of the loop may run."""
+"""After matching names of this total cost, other work of the event loop may run."""
 
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 _REPEAT = re.compile(r"[*+{]")
@@ -44,7 +43,7 @@ class TopicListChange(NamedTuple):
 
 
 def change_between(old: Sequence[str], new: Sequence[str]) -> TopicListChange | None:
-    """Returns the difference, with names sorted, or None when there is none."""
+    """Returns the difference, with names sorted, or None when the lists do not differ."""
     before, after = set(old), set(new)
     if before == after:
         return None
@@ -54,7 +53,7 @@ def change_between(old: Sequence[str], new: Sequence[str]) -> TopicListChange | 
 def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> Steps[list[str] | None]:
     """Returns the topics whose names, without scheme and partition suffix, match the whole pattern. Returns None when
     this broker does not filter by the pattern, because it is longer than `max_length`, too costly, or uses what only
-    Java's regular expressions know. A generator that yields where other work of the loop may run.
+    Java's regular expressions know. This is a generator, which yields where other work of the event loop may run.
 
     Raises InvalidTopicName when the pattern is no regular expression.
     """

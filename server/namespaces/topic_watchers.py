@@ -37,13 +37,13 @@ class Watcher:
     def __init__(self, namespace: str, pattern: str, max_length: int, tell: Tell) -> None:
         self.namespace = namespace
         self.pattern = without_scheme(pattern)
-        """The pattern without its scheme, which does not count for the pattern's length here, unlike in
-        GET_TOPICS_OF_NAMESPACE."""
+        """The pattern without its scheme. The limit `max_length` applies to the pattern without the scheme here, but
+        with it in GET_TOPICS_OF_NAMESPACE."""
         self.max_length = max_length
         self.tell = tell
         self.topics: list[str] = []
         self.is_told = False
-        """Whether the client has its first list, so that it is told of changes."""
+        """Whether the client has received its first list. Only then is it told of changes."""
 
     async def matching(self, topics: Sequence[str]) -> list[str]:
         """Returns those of the topics that match the pattern. Raises InvalidTopicName, and NotAllowed when the broker
@@ -108,7 +108,7 @@ class TopicWatchers:
         return watcher.topics
 
     def remove(self, watcher: Watcher) -> None:
-        """Removes a watcher; it may have been removed before."""
+        """Removes a watcher. Has no effect when the watcher was removed before."""
         watched = self._namespaces.get(watcher.namespace)
         if watched is None:
             return

@@ -1,11 +1,11 @@
-"""Keeps the policies of single topics in the namespace's topic `__change_events`, as Apache's brokers do: the last
-event that names a topic says what holds for it, and compaction keeps that event.
+"""Keeps the policies of single topics in the namespace's topic `__change_events`, as Apache's brokers do. The last
+event that names a topic holds the topic's current policies, and compaction keeps that event.
 
 The broker that has loaded a namespace's `__change_events` owns the policies of the namespace's topics. It reads all
 events when a topic of the namespace is first used, and from then on every change goes through it.
 
-This room stands below the room of topics, so it names what it needs of them in two Protocols, `EventTopics` and
-`EventLog`; `topics/policy_event_topics.py` implements them.
+This room stands below the room of topics, so it declares the methods of topics that it needs in two Protocols,
+`EventTopics` and `EventLog`; `topics/policy_event_topics.py` implements them.
 
 Sources: SystemTopicBasedTopicPoliciesService (initPolicesCache, refreshTopicPoliciesCache, sendTopicPolicyEvent).
 """
@@ -40,7 +40,7 @@ class EventLog(Protocol):
         """Yields (position for logs, payload) from the oldest message to the newest one. Raises PulsarError."""
 
     async def append(self, payload: bytes) -> None:
-        """Appends a message, and returns once it is stored. Raises PulsarError."""
+        """Appends a message, and returns once the message is stored. Raises PulsarError when it cannot be stored."""
 
 
 class EventTopics(Protocol):
@@ -214,8 +214,8 @@ class ChangeEvents(TopicPoliciesService):
 
     async def _writing_version(self, name: TopicName) -> int:
         """Returns the version of the schema that events are written with: the newest registered one if it has a field
-        for every policy that this broker knows, so that fields of a later broker stay; else the version of ours, which
-        is registered if it is not yet."""
+        for every policy that this broker knows, so that fields of a later broker stay; else the version of this
+        broker's own schema, which is registered if necessary."""
         latest = await self._schemas.latest(name.schema_id)
         if latest is not None and latest.schema.type is SchemaType.AVRO:
             try:

@@ -1,8 +1,8 @@
 """The policies that hold for one topic: each is taken from the topic's own policies, else from its namespace's record,
 else from broker.conf.
 
-A value that is null or missing on one level is inherited from the next. The records come in as JSON; nothing here does
-I/O.
+A value that is null or missing on one level is inherited from the next. Callers pass the records as JSON; this module
+does no I/O.
 
 Sources: AbstractTopic.updateTopicPolicy and updateTopicPolicyByNamespacePolicy, HierarchyTopicPolicies.
 """
@@ -42,7 +42,7 @@ FILL_ACK_HOLES_DIGITS_MAX = 9
 @dataclass(frozen=True, slots=True)
 class EffectivePolicies:
     """The policies of one topic. The object is immutable: a changed policy makes a new one. For limits, 0 means that
-    there is none, unless the field says otherwise."""
+    there is no limit, unless the field says otherwise."""
 
     message_ttl_in_seconds: int = 0
     """With 0, messages do not expire."""
@@ -157,7 +157,8 @@ def of_broker(settings: TopicSettings) -> EffectivePolicies:
 
 
 def _or_full(strategy: str) -> str:
-    """UNDEFINED in broker.conf means FULL (ServiceConfiguration.getSchemaCompatibilityStrategy)."""
+    """Returns the strategy, but FULL for UNDEFINED, which means FULL in broker.conf
+    (ServiceConfiguration.getSchemaCompatibilityStrategy)."""
     return "FULL" if strategy == "UNDEFINED" else strategy
 
 
@@ -168,7 +169,7 @@ def _default_backlog_bytes(settings: TopicSettings) -> int:
 
 def with_namespace(base: EffectivePolicies, namespace: Json, cluster: str) -> EffectivePolicies:
     """Returns `base` changed by a namespace's record (/admin/policies/{tenant}/{namespace}). The record has rates for
-    each cluster; those of `cluster` are taken."""
+    each cluster; this uses those of `cluster`."""
     if not namespace:
         return base
     changes = _scalars(namespace, NAMESPACE_SCALARS)
@@ -302,7 +303,7 @@ _AUTO_UPDATE_STRATEGIES = {
     "ForwardTransitive": "FORWARD_TRANSITIVE",
     "FullTransitive": "FULL_TRANSITIVE",
 }
-"""An older key of the namespace's record names the strategies like this
+"""Maps the names of strategies in an older key of the namespace's record to today's names
 (SchemaCompatibilityStrategy.fromAutoUpdatePolicy)."""
 
 

@@ -233,12 +233,13 @@ NEVER_NULL: Final[Mapping[str, Any]] = {
     "subscriptionPolicies": {},
     "subscriptionTypesEnabled": [],
 }
-"""Fields that a new TopicPolicies object in Java has set, and their values: an event must not leave them null."""
+"""The fields that are set in a new TopicPolicies object in Java, with their values. An event must not leave these
+fields null."""
 
 
 def policy_names(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Returns the names of the fields of TopicPolicies in a schema of PulsarEvent, or none when the schema is another
-    one."""
+    """Returns the names of the fields of TopicPolicies in a schema of PulsarEvent, or an empty set when the schema is
+    not one of PulsarEvent."""
     event = _member(schema, "topicPoliciesEvent")
     policies = _member(event, "policies") if event else None
     return frozenset(field["name"] for field in policies["fields"]) if policies else frozenset()

@@ -1,10 +1,10 @@
 """Decides whether events may be decoded by a schema that somebody registered for `__change_events`. Does no I/O.
 
 Any client that may produce to that topic may register a schema for it. fastavro follows a schema by recursion on the C
-stack and has no bound: with a schema that contains itself a short message overflows the stack, which ends the process,
-and with an array of values that take no bytes a short message can ask for 2**63 of them. So both are refused here,
-before fastavro sees the schema; then every value that it decodes has taken at least one byte of the message.
-"""
+stack, without a bound. With a schema that contains itself, a short message overflows the stack, which ends the process.
+With an array of values that take no bytes, a short message can ask for 2**63 values. So this module refuses both kinds
+of schemas before fastavro sees them. With any other schema, every value that fastavro decodes takes at least one byte
+of the message."""
 
 from typing import Any
 

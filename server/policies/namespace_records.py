@@ -1,8 +1,8 @@
 """The records of namespaces, /admin/policies/{tenant}/{namespace}: they are cached, watched, and changed by
 compare-and-set.
 
-The JSON is that of Apache's class Policies. A change leaves all other keys as they are, also keys that this version
-does not know.
+The JSON is that of Apache's class Policies. A change leaves all other keys of the record as they are, including keys
+that this version does not know.
 
 Sources: NamespaceResources, PoliciesUtil.
 """
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 A_NAMESPACE = "the record of a namespace"
 
 NamespaceChange = Callable[[dict[str, Any]], None]
-"""A function that changes the record's JSON in place. It runs again on the newer record when another writer was faster.
-If it raises, nothing is changed."""
+"""A function that changes the record's JSON in place. When another writer was faster, the function is called again with
+the newer record. If it raises, the record stays unchanged."""
 
 
 class NamespaceNotFound(Exception):
-    """There is no namespace of that name."""
+    """Raised when there is no namespace of that name."""
 
 
 class NamespaceRecords:

@@ -1,4 +1,4 @@
-"""Policies as topics see them: the current ones, resolved from broker.conf, namespace records and topic policies."""
+"""The current policies of topics and namespaces, resolved from broker.conf, namespace records and topic policies."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -72,7 +72,8 @@ class Policies:
         return known
 
     def auto_topic_creation(self, namespace: Mapping[str, Any] | None) -> AutoTopicCreation:
-        """Says whether missing topics are created in a namespace, whose record is given, and with how many partitions
+        """Returns whether missing topics are created in a namespace and with how many partitions. `namespace` is the
+        namespace's record
         (BrokerService.isAllowAutoTopicCreationAsync)."""
         override = (namespace or {}).get("autoTopicCreationOverride")
         if override:
@@ -95,8 +96,8 @@ class Policies:
 
 
 def is_exempt(name: TopicName) -> bool:
-    """Whether the topic belongs to the system itself: if policies stopped or deleted it, the broker would break
-    (BrokerService.isSystemTopic)."""
+    """Whether users' policies do not apply to the topic, because it belongs to the system itself: if policies stopped
+    or deleted it, the broker would break (BrokerService.isSystemTopic)."""
     return name.namespace == SYSTEM_NAMESPACE or is_system_topic(name)
 
 

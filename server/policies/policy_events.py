@@ -23,7 +23,7 @@ from pulsar_proto.records.compression import decompress
 from pulsar_proto.records.payload import body, build_payload, parse_metadata
 
 FAULT_CHARACTERS = 300
-"""How much of the library's reason an error text repeats; the reason may hold the whole schema."""
+"""How many characters of fastavro's error message an error text repeats. The message may hold the whole schema."""
 
 EVENT_BYTES_MAX = 256 << 10
 """The largest event that is decoded, in bytes before compression. Events of brokers have a few hundred bytes."""
@@ -38,7 +38,7 @@ class PolicyEvent(NamedTuple):
     key: str
     """The key of the topic whose policies the event sets; see `key_of`."""
     policies: dict[str, Any] | None
-    """None when the event deletes the policies."""
+    """The topic's policies; None when the event deletes them."""
 
 
 def key_of(topic: TopicName, *, is_global: bool) -> str:

@@ -1,5 +1,5 @@
-"""The small values that policies consist of: quotas, rates and the like. Each is read from Apache's JSON, which has the
-same keys in a namespace's record and in topic policies.
+"""The small values that policies consist of: quotas, rates and the like. Each value is read from Apache's JSON, which
+has the same keys in a namespace's record and in topic policies.
 
 Sources: BacklogQuotaImpl, DispatchRateImpl, PublishRate, SubscribeRate, InactiveTopicPolicies, PersistencePolicies
 (pulsar-common and pulsar-client-admin-api).
@@ -31,8 +31,8 @@ class InactiveTopicDeleteMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BacklogQuota:
-    """A backlog quota. Its `limit` is in bytes for the quota `destination_storage`, in seconds for `message_age`. There
-    is no limit when it is negative, and for an age also when it is 0."""
+    """A backlog quota. Its `limit` is in bytes for the quota `destination_storage`, in seconds for `message_age`. A
+    negative limit means no limit; for an age, 0 means no limit too."""
 
     limit: int = UNLIMITED
     policy: BacklogAction = BacklogAction.PRODUCER_REQUEST_HOLD
@@ -51,7 +51,7 @@ class DispatchRate:
     bytes: int = UNLIMITED
     period_seconds: int = 1
     relative_to_publish_rate: bool = False
-    """The limits are added to the rate at which messages are published to the topic."""
+    """Whether the limits are added to the rate at which messages are published to the topic."""
 
     @property
     def is_limited(self) -> bool:
@@ -126,11 +126,12 @@ class Persistence:
     write_quorum: int
     ack_quorum: int
     mark_delete_rate: float
-    """How often in a second a subscription's acknowledgements are stored at most; 0 or less means no limit."""
+    """The most times a second that a subscription's acknowledgements are stored; 0 or less means no limit."""
 
     @classmethod
     def of(cls, value: Json) -> Self | None:
-        """Returns None when the quorums are missing, zero (which in Java means "not set") or impossible together."""
+        """Reads the policy from JSON. Returns None when the quorums are missing, zero (which in Java means "not set")
+        or contradict each other."""
         ensemble, write, ack = (
             value.get(key) or 0 for key in ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
         )

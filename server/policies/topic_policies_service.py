@@ -1,5 +1,5 @@
-"""The interface of the service that keeps the policies of single topics, and the stand-in for when topics can have
-none.
+"""The interface of the service that keeps the policies of single topics, and the class that stands in for it when
+topics can have no policies of their own.
 
 A topic's policies are a JSON object with the keys of Apache's TopicPolicies. They belong to the topic's base name and
 hold for all of its partitions. A topic can have two such objects: a local one, and a global one that is meant for all
@@ -16,7 +16,8 @@ from pulsar_proto.errors import NotAllowed
 from pulsar_proto.names import TopicName
 
 TopicPoliciesChange = Callable[[dict[str, Any]], None]
-"""A function that changes the policies that it is given in place. If it raises, nothing is changed."""
+"""A function that gets a topic's policies and changes them in place. If the function raises, the policies stay
+unchanged."""
 
 
 class TopicPoliciesService(ABC):
@@ -41,13 +42,13 @@ class TopicPoliciesService(ABC):
         """Deletes the topic's local and global policies; a topic without policies is no error. Raises PulsarError."""
 
     def forget(self, namespace: str) -> None:
-        """Drops the loaded policies of a namespace. Called when the namespace was deleted, or the topic that holds the
-        policies."""
+        """Drops the loaded policies of a namespace. Called when the namespace was deleted, or when the topic that holds
+        the policies was deleted."""
         return
 
     def merged(self, topic: TopicName) -> Mapping[str, Any]:
-        """Returns the policies that hold: for each key the local value, or the global one when the local one is
-        empty."""
+        """Returns the policies that hold for the topic: for each key the local value, or the global value when the
+        local one is empty."""
         local, common = self.get(topic), self.get(topic, is_global=True)
         if not common:
             return local
@@ -55,7 +56,7 @@ class TopicPoliciesService(ABC):
 
 
 class TopicPoliciesDisabled(TopicPoliciesService):
-    """Stands in when broker.conf says topicLevelPoliciesEnabled=false: no topic has policies of its own."""
+    """The service when broker.conf says topicLevelPoliciesEnabled=false: no topic has policies of its own."""
 
     async def load(self, namespace: str) -> None:
         return

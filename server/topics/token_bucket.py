@@ -1,8 +1,8 @@
 """A rate limit in the form of a bucket of tokens, which fills as time passes. Rules only.
 
 A caller may take more tokens than the bucket holds; the number becomes negative then, and the caller asks how long it
-must wait. So one large
-message passes at once, and later messages wait until the bucket has recovered (AsyncTokenBucket)."""
+must wait. So one large message passes at once, and later messages wait until the bucket has recovered
+(AsyncTokenBucket)."""
 
 BURST_SECONDS = 1.0
 """The capacity of the bucket: the tokens that flow in during this time."""

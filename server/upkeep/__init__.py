@@ -1,5 +1,5 @@
 """The periodic work on topics: messages and subscriptions expire, backlogs are cut, unused topics are deleted,
 deduplication takes snapshots, compaction begins; and clients that lost a permission are disconnected.
 
-It may use the topics, policies, settings and `security`; only the program that builds a broker uses it.
+This room may use the topics, policies, settings and `security`; only the program that builds a broker uses this room.
 """

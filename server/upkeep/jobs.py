@@ -61,7 +61,7 @@ def jobs_of(settings: UpkeepSettings, service: Deleter) -> list[Job[BaseTopic]]:
 def persistent(
     visit: Callable[[Topic, int], Awaitable[None] | None],
 ) -> Callable[[BaseTopic, int], Awaitable[None] | None]:
-    """Wraps a visit so that it passes over non-persistent topics, and topics that are being closed."""
+    """Wraps a visit so that it skips non-persistent topics, and topics that are being closed."""
 
     def visit_persistent(topic: BaseTopic, now_ms: int) -> Awaitable[None] | None:
         return visit(topic, now_ms) if isinstance(topic, Topic) and topic.is_open else None
@@ -90,7 +90,7 @@ async def _expire_messages(topic: Topic, ttl_seconds: float, now_ms: int) -> Non
 
 
 def expire_subscriptions(topic: BaseTopic, now_ms: int) -> Awaitable[None] | None:
-    """Deletes durable subscriptions to which nobody has been connected for the topic's expiration time."""
+    """Deletes durable subscriptions to which no consumer has been connected for the topic's expiration time."""
     minutes = topic.policies.subscription_expiration_time_minutes
     if minutes <= 0 or not topic.is_open:
         return None
@@ -115,8 +115,9 @@ def snapshot_deduplication(topic: Topic, now_ms: int) -> None:
 
 
 def compact_if_due(topic: Topic, now_ms: int) -> None:
-    """Begins a compaction when more bytes than the threshold were written since the last one. Before the first one the
-    topic's backlog counts, or all that the topic holds when it has no durable subscription."""
+    """Begins a compaction when more bytes than the threshold were written since the last one. Before the first
+    compaction the size of the topic's backlog is compared, or the size of the whole log if the topic has no durable
+    subscription."""
     compaction, threshold = topic.compaction, topic.policies.compaction_threshold
     if compaction is None or threshold <= 0:
         return
@@ -143,8 +144,9 @@ def check_quotas(topic: Topic, now_ms: int) -> Awaitable[None] | None:
 
 
 async def _check_quotas(topic: Topic, now_ms: int) -> None:
-    """Enforces the backlog quotas of a topic. When the topic exceeds a quota, this cuts the backlog if that is the
-    quota's action. Otherwise it closes the topic's producers, and `topic.quota` refuses new ones."""
+    """Enforces the backlog quotas of a topic. When the topic exceeds a quota whose action is to cut the backlog, this
+    function cuts the backlog. For other actions it closes the topic's producers, and `topic.quota` refuses new
+    producers."""
     quotas = topic.policies.backlog_quotas
     age_s = 0.0
     if quotas.message_age.limit > 0:
@@ -187,11 +189,11 @@ async def _cut(topic: Topic, excess: Excess, now_ms: int) -> None:
             log.warning("%s: %d messages skipped for the backlog quota (%s)", subscription, cut, excess.kind.value)
 
 
-# --- what is not used any more ----------------------------------------------------------------------------------------
+# --- unused topics ----------------------------------------------------------------------------------------------------
 
 
 def delete_inactive(topic: BaseTopic, service: Deleter, now_s: float) -> Awaitable[None] | None:
-    """Deletes a topic that nobody has used for as long as its policy says."""
+    """Deletes a topic that has not been in use for the time that its policy sets."""
     rule = topic.policies.inactive_topic_policies
     if not topic.is_open or inactivity.is_active(topic.use(), rule.delete_mode):
         topic.last_active_s = now_s

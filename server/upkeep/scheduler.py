@@ -1,10 +1,9 @@
-"""Runs the jobs that visit all topics once in a while, by one timer.
+"""Runs the jobs that visit all topics at intervals. One timer serves all jobs.
 
 A job visits one topic after the other, and other work of the loop gets its turn in between. The next round of a job
 begins only after the last one has ended. An error of a visit affects only that topic. When a visit takes longer than
 VISIT_SECONDS, the round goes on with the other topics; the slow visit is not cancelled, because it may be changing the
-topic, and until it ends the job passes over that topic.
-"""
+topic. Until that visit ends, the job skips the topic."""
 
 import asyncio
 import logging
@@ -32,7 +31,7 @@ class Job(NamedTuple, Generic[T]):
 
 
 class Scheduler(Generic[T]):
-    """Call `start` once, and `close` at the end. `topics()` returns the topics that a round visits."""
+    """Runs the jobs. Call `start` once, and `close` at the end. `topics()` returns the topics that a round visits."""
 
     def __init__(
         self,
