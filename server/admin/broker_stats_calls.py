@@ -87,7 +87,7 @@ async def topics(call: Call) -> Answer:
 
 
 def topic_summary(stats: Json) -> Json:
-    """Returns what this call shows of a topic's own statistics. Pure."""
+    """Returns the part of a topic's own statistics that this call shows. Pure."""
     subscriptions = {
         name: {"consumers": [_of(each, CONSUMER) for each in held["consumers"]], **_of(held, SUBSCRIPTION)}
         for name, held in stats["subscriptions"].items()

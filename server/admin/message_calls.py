@@ -156,8 +156,8 @@ def _count(payload: bytes, offset: int) -> int:
 
 async def unreadable(call: Call) -> Answer:
     """Reads the topic to its end and answers with the entries that every bookie has lost; it does not skip them. If
-    that takes longer than SCAN_SECONDS, the answer is not `complete`, and the client goes on with a call whose
-    parameter `after` is what was `scanned` last."""
+    that takes longer than SCAN_SECONDS, the answer is not `complete`. The client then calls again, with the parameter
+    `after` set to the answer's `scanned`."""
     if not topic_of(call).is_persistent:
         raise Refusal(405, "Non-persistent topics store nothing")
     await refuse_partitioned(call, "Ask for the unreadable entries of a topic partition")

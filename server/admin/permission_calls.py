@@ -67,8 +67,8 @@ async def grant_on_topic(call: Call) -> Answer:
 
 
 async def grant_on_topics(call: Call) -> Answer:
-    """Grants what the body lists as `{topic, role, actions}`; the topics may be of any namespaces. The first fault ends
-    the call, and what was granted before stays."""
+    """Grants each `{topic, role, actions}` that the body lists; the topics may be of any namespaces. The first fault
+    ends the call, and the grants before it stay."""
     for each, given in _calls_of(call):
         each.body = json.dumps(given.get("actions")).encode()
         await grant_on_topic(each)
@@ -76,7 +76,8 @@ async def grant_on_topics(call: Call) -> Answer:
 
 
 async def revoke_on_topics(call: Call) -> Answer:
-    """Revokes what the body lists as `{topic, role}`, like `grant_on_topics`."""
+    """Revokes the permissions of each `{topic, role}` that the body lists. Faults end the call as in
+    `grant_on_topics`."""
     for each, _ in _calls_of(call):
         await revoke_on_topic(each)
     return NO_CONTENT

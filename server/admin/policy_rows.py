@@ -28,7 +28,7 @@ NOTHING_TO_PAUSE_FOR = "acknowledgements are stored however many ranges they are
 NOTHING_OFFLOADED = "this broker does not offload: all messages stay in its own ledgers"
 
 Applied = Callable[[EffectivePolicies], Answer]
-"""Returns what is in force as the answer to a call."""
+"""A function that returns the policy in force, as the answer to a call."""
 
 
 @dataclass(frozen=True, slots=True)

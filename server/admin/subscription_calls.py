@@ -88,7 +88,7 @@ async def refuse_partitioned(call: Call, reason: str) -> None:
         raise Refusal(405, reason)
 
 
-# --- what there is ----------------------------------------------------------------------------------------------------
+# --- listing, creating, deleting --------------------------------------------------------------------------------------
 
 
 async def list_all(call: Call) -> Answer:
@@ -299,7 +299,7 @@ async def expire_to_position(call: Call) -> Answer:
     return NO_CONTENT
 
 
-# --- reading what calls say -------------------------------------------------------------------------------------------
+# --- reading requests -------------------------------------------------------------------------------------------------
 
 
 def number_of(call: Call, part: str, most: int) -> int:

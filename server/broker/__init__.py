@@ -1,5 +1,5 @@
 """What a broker is, as one object that the client port, the web port and the statistics share.
 
-It may use topics, namespaces, security and the addresses of the ports. Ports, statistics and programs use it; it knows
-nothing of connections, commands or HTTP.
+This room may use topics, namespaces, security and the addresses of the ports. Ports, statistics and programs use this
+room, which knows nothing of connections, commands or HTTP.
 """

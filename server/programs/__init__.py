@@ -1,4 +1,5 @@
-"""The programs: what a command runs until it is told to stop, built from settings, wired, started and stopped again.
+"""The programs, which commands run until they are told to stop. They are built from settings, wired, started and
+stopped here.
 
 `standalone` is broker, bookie and metadata in one process, `bookie/` a bookie of a cluster, `autorecovery` the healer
 of lost copies, and `bk/` the operator's tool. This room may use every other room but the commands, and only they use

@@ -235,7 +235,8 @@ class Connection(asyncio.BufferedProtocol):
         return await asyncio.shield(self._liveness)
 
     def close(self, reason: str, level: int = logging.INFO) -> None:
-        """Closes after what was written is delivered. `tick` cuts off a peer that does not take it in time."""
+        """Closes the connection when the written output is delivered. `tick` cuts off a peer that does not take this
+        output in time."""
         if not self.is_open:
             return
         self._output.flush()

@@ -19,7 +19,7 @@ JOIN_BELOW_BYTES = 64 << 10
 
 
 class Output:
-    """Owns the writing side of a transport, and decides nothing but what the water marks say."""
+    """Owns the writing side of a transport. Its only decisions are those of the water marks."""
 
     __slots__ = (
         "_chunks",

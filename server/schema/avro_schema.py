@@ -299,8 +299,8 @@ def pretty(schema: AvroSchema) -> str:
 
 def _to_json(schema: AvroSchema, space: str | None, seen: set[str], full: bool) -> Any:
     """Returns the schema as JSON. `space` is the namespace of the type around; types in `seen` were written before, so
-    only their name is written. Without `full`, what does not count for equality is left out, and unknown keys are
-    sorted."""
+    only their name is written. Without `full`, the parts that do not count for equality are left out, and unknown keys
+    are sorted."""
     props = schema.props if full else dict(sorted(schema.props.items()))
     if schema.kind is AvroKind.PRIMITIVE:
         return {"type": schema.name, **props} if props else schema.name

@@ -1,4 +1,5 @@
-"""Decides whether a schema may follow the older ones of a topic, by strategy and type; and whether it is one of them.
+"""Decides whether a schema may follow the older ones of a topic, by strategy and type; and whether it equals one of
+them.
 
 The error texts are Java's, because applications show them. Sources: SchemaRegistryServiceImpl,
 AvroSchemaBasedCompatibilityCheck, JsonSchemaCompatibilityCheck, KeyValueSchemaCompatibilityCheck,
@@ -52,8 +53,8 @@ _OF_LATEST_FOR_CONSUMERS = frozenset(
 
 
 def version_of(schema: Schema, versions: Sequence[StoredSchema]) -> int | None:
-    """Returns the version that is this schema, or None. Avro definitions are compared as schemas, others by their
-    bytes."""
+    """Returns the version whose schema equals this one, or None. Avro definitions are compared as schemas, others by
+    their bytes."""
     of_type = [stored for stored in versions if stored.schema.type is schema.type]
     for stored in of_type:
         if _same_definition(stored.schema, schema):

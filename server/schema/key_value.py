@@ -1,4 +1,5 @@
-"""Key-value schemas: the definition holds those of key and value, and the properties say of which types these are.
+"""Key-value schemas: the definition holds the definitions of key and value, and the properties name the types of the
+two.
 
     i32 size | key's definition | i32 size | value's definition        big-endian; a size of -1 stands for an empty one
 

@@ -113,7 +113,8 @@ class SchemaRegistry:
         await self._judge(schema_id, schema, versions, check)
 
     async def check_consumer(self, schema_id: str, schema: Schema, strategy: CompatibilityStrategy) -> None:
-        """Raises InvalidSchema or SchemaConflict when a consumer with this schema cannot read what is stored."""
+        """Raises InvalidSchema or SchemaConflict when a consumer with this schema cannot read data of the stored
+        versions."""
         await _validate(schema)
         if strategy is not CompatibilityStrategy.ALWAYS_COMPATIBLE:
             versions = await self.versions(schema_id)
@@ -125,8 +126,9 @@ class SchemaRegistry:
     async def put(
         self, schema_id: str, schema: Schema, strategy: CompatibilityStrategy, *, may_add: bool = True
     ) -> int:
-        """Returns the version that is this schema; a new schema is added. Raises InvalidSchema, or SchemaConflict when
-        the schema may not follow the versions that are there, or when it is new and `may_add` is not set."""
+        """Returns the version whose schema equals this one; a new schema is added as a version. Raises InvalidSchema,
+        or SchemaConflict when the schema may not follow the versions that are there, or when it is new and `may_add` is
+        not set."""
         await _validate(schema)
 
         async def put(locator: Locator | None) -> int:

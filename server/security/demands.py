@@ -16,7 +16,7 @@ class Open:
     """Everybody may do it, even without a role."""
 
     why: str
-    """The reason why that is right, for readers of the table."""
+    """The reason why everybody may do it, for readers of the table."""
 
 
 class Superuser(NamedTuple):

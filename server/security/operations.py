@@ -22,12 +22,12 @@ _EITHER = frozenset({AuthAction.PRODUCE, AuthAction.CONSUME})
 _PRODUCE = frozenset({AuthAction.PRODUCE})
 _CONSUME = frozenset({AuthAction.CONSUME})
 _ADMIN: frozenset[AuthAction] = frozenset()
-"""No grant covers it: only the tenant's administrators and superusers may."""
+"""The grants of an operation that no grant covers: only the tenant's administrators and superusers may do it."""
 
 
 class Operation(Enum):
-    """What can be done. A member's value holds the grants of which the role needs one, and a number, because Enum takes
-    members with equal values for the same one."""
+    """The base of the enums of operations. A member's value holds the grants, of which the role needs one, and a
+    number: without the number, Enum would take members with equal grants for the same member."""
 
     @property
     def grants(self) -> frozenset[AuthAction]:
@@ -36,7 +36,7 @@ class Operation(Enum):
 
 
 class TopicOperation(Operation):
-    """What can be done with a topic."""
+    """The operations on a topic."""
 
     LOOKUP = 1, _EITHER
     GET_STATS = 2, _EITHER
@@ -64,7 +64,7 @@ class TopicOperation(Operation):
 
 
 class NamespaceOperation(Operation):
-    """What can be done with a namespace."""
+    """The operations on a namespace."""
 
     GET_TOPIC = 1, _EITHER
     GET_TOPICS = 2, _EITHER

@@ -14,8 +14,8 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The role in which a connection or an HTTP call acts. Behind a proxy there are two, and both must be allowed what
-    is asked."""
+    """The role in which a connection or an HTTP call acts. Behind a proxy there are two roles, and both need the
+    permission."""
 
     role: str
     original: str = ""

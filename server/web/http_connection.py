@@ -1,4 +1,4 @@
-"""The connections of the web port: their seats, their deadlines, and the answers to what is not HTTP.
+"""The connections of the web port: their seats, their deadlines, and the answers to bytes that are not HTTP.
 
 A client has HEAD_SECONDS_MAX to send a whole head, counted from when it connected or from the head's first byte, and
 IDLE_SECONDS_MAX between two calls, because waiting costs the client nothing. What it sent is never logged or sent back:
@@ -223,9 +223,9 @@ class HttpConnection(web.RequestHandler):
         if self._is_unreadable:
             return
         super().data_received(data)
-        # aiohttp puts what it could not parse behind the call in progress. When it is that call's body which could not
-        # be parsed, nobody tells the call, and it would wait for the rest of the body until its deadline. aiohttp has
-        # no public method for it, so the queue is looked at here.
+        # aiohttp queues unreadable bytes behind the call in progress. When they are that call's body,
+        # aiohttp does not tell the call, which would wait for the rest of the body until its deadline. aiohttp has no
+        # public method that tells this, so its queue is looked at here.
         latest: Any = self._messages[-1][0] if self._messages else None
         if latest is not None and not isinstance(latest, RawRequestMessage):
             self._is_unreadable = True
@@ -254,9 +254,9 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Returns the answer to what is not a request, and to a call that failed. It overrides aiohttp's own answer,
-        which would log what the client sent and send it back. Raises ConnectionError, which makes aiohttp close the
-        connection, when a part of the answer was sent before the call failed."""
+        """Returns the answer to bytes that are no request, and to a call that failed. It overrides aiohttp's own
+        answer, which would log what the client sent and send it back. Raises ConnectionError, which makes aiohttp close
+        the connection, when a part of the answer was sent before the call failed."""
         if request.writer.output_size > 0:
             raise ConnectionError("the answer breaks off")
         if status >= 500:

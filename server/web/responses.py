@@ -30,7 +30,7 @@ class InParts(web.StreamResponse):
 
 
 async def answered(answer: Answer) -> web.StreamResponse:
-    """Returns the response for what a handler returned. Raises TypeError for what JSON cannot hold."""
+    """Returns the response for a handler's answer. Raises TypeError for an answer that JSON cannot hold."""
     if isinstance(answer, Text) and isinstance(answer.body, list):
         return InParts(answer.body, {"Content-Type": answer.content_type, **answer.headers})
     if isinstance(answer, Text):
@@ -43,7 +43,7 @@ async def answered(answer: Answer) -> web.StreamResponse:
 
 
 def refused(refusal: Refusal) -> web.Response:
-    """Returns the response for a refusal; one that `closes` ends the connection as well."""
+    """Returns the response for a refusal. If the refusal `closes`, the response ends the connection as well."""
     response = web.Response(
         status=refusal.status,
         body=orjson.dumps({"reason": refusal.reason}),

@@ -1,8 +1,8 @@
 """The common part of consumers' and readers' sessions: their topics, and the delivery of messages to the peer.
 
-A topic is allowed as many messages as the peer may get now, and no more, so a socket that asks for nothing or reads
-nothing holds nothing. Where a batch brings more than that, or several topics share the peer, the rest waits in the
-inlet. All steps are done together once in a turn of the event loop (`_pump`): acknowledgements go to the topics,
+A topic is allowed as many messages as the peer may get now, and no more, so no messages wait here for a socket that
+asks for nothing or reads nothing. Where a batch brings more than that, or several topics share the peer, the rest waits
+in the inlet. All steps are done together once in a turn of the event loop (`_pump`): acknowledgements go to the topics,
 messages to the peer, and permits to the topics.
 
 Sources: ConsumerHandler, ReaderHandler, MultiTopicsConsumerImpl.

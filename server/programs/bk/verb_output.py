@@ -33,8 +33,8 @@ class ToolOutput:
 
 
 class ToolProgress:
-    """Shows on stderr how far a long verb has come. `update` may be called as often as one likes. `what` is in the
-    plural, as in "ledgers"."""
+    """Shows on stderr how far a long verb has come. `update` may be called as often as one likes. `what` names the
+    counted things in the plural, as in "ledgers"."""
 
     def __init__(self, what: str) -> None:
         self._what = what

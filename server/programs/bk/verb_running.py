@@ -1,4 +1,4 @@
-"""Runs one verb of `magnetar bk`: reads the configuration, connects, and tells faults in one sentence and an exit
+"""Runs one verb of `magnetar bk`: reads the configuration, connects, and reports faults by one sentence and an exit
 code."""
 
 import argparse
