@@ -314,7 +314,7 @@ class AddPath:
                 future.set_result(None)
             else:
                 future.set_exception(BookieError(BookieRc(rc), f"the fence of ledger {ledger_id} is not durable"))
-                future.exception()  # asyncio would log it as never retrieved when all waiters were cancelled
+                future.exception()  # so that asyncio does not log it when all waiters were cancelled
 
         state.fenced = True
         self._states.changed.add(ledger_id)

@@ -187,7 +187,7 @@ class Checkpointer:
         return True
 
     def retry(self) -> None:
-        """Tries a flush again that had failed for want of room."""
+        """Tries again a flush that failed because the disk had no room."""
         if self.state is FlushState.RETRYING:
             assert self._job is not None
             self._run(self._job)
@@ -259,7 +259,7 @@ class Checkpointer:
 
 
 def _is_no_room(error: Exception) -> bool:
-    """Returns whether a flush failed only for want of room; RocksDB's errors tell that in their text only."""
+    """Returns whether a flush failed only because the disk had no room; RocksDB's errors say so only in their text."""
     if isinstance(error, OSError):
         return is_no_room(error)
     return isinstance(error, IndexFailure | IndexDamaged) and "No space left on device" in str(error)

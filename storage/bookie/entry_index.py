@@ -183,7 +183,7 @@ class EntryIndex:
         return any(run.is_of(block) for run in self.overlapping(ledger_id, block.first, block.last))
 
     def move_blocks(self, moves: Iterable[tuple[int, IndexRun, IndexRun]]) -> None:
-        """Points the runs of blocks to copies of these blocks, durably. `moves`: (ledger id, block, its copy)."""
+        """Points the runs of blocks to copies of these blocks, durably. `moves` holds (ledger id, block, its copy)."""
         batch = WriteBatch(raw_mode=True)
         for ledger_id, old, new in moves:
             for run in self.overlapping(ledger_id, old.first, old.last):

@@ -65,7 +65,7 @@ def check_files(
     """Checks all files of a bookie's folders and yields a finding for each damaged place; `seen` is filled on the way.
     Raises OSError.
 
-    It may run beside a bookie: an entry log that compaction deletes meanwhile is no finding.
+    The bookie may run meanwhile: an entry log that compaction deletes during the check is no finding.
     """
     folders = [folder for folder in (*journals, *ledgers) if os.path.isdir(folder)]
     yield from (

@@ -1,8 +1,9 @@
 """Reads a bookie's files for people: yields every whole record with its place, and every place that is damaged.
 
-It changes nothing, and works beside a running bookie. Unlike replay and garbage collection it does not stop at damage,
-but searches for the next whole record after it. A record at the very end that a crash left unfinished, or that the
-bookie is just writing, is no damage. Neither are the bytes that a reused journal file still holds of its former use."""
+This module changes nothing, and the bookie may run meanwhile. Unlike replay and garbage collection, an inspection does
+not stop at damage, but searches for the next whole record after it. A record at the very end that a crash left
+unfinished, or that the bookie is just writing, is no damage. Neither are the bytes that a reused journal file still
+holds of its former use."""
 
 import os
 from collections.abc import Iterator, Sequence

@@ -8,9 +8,9 @@ form the next batch. So no timer is needed: a lone add waits for nobody, and the
 batches grow. One batch is written at a time, and the next one only after the sync of this one has returned. Replay
 relies on that: a whole batch proves that every batch before it was durable (`journal_replay`).
 
-A batch that fails for want of room is cut off again: its groups fail, and the journal goes on. Any other failure of a
-write or a sync leaves the content of the file unknown, since the kernel may have dropped pages. The journal is dead
-then, and every group from then on fails. Only a restart helps, which reads the file again.
+A batch that fails because the disk has no room is cut off again: its groups fail, and the journal goes on. Any other
+failure of a write or a sync leaves the content of the file unknown, since the kernel may have dropped pages. The
+journal is dead then, and every group from then on fails. Only a restart helps, which reads the file again.
 
 A new file may be an old one that is written over (`old_journals`). Its old content does no harm: see
 docs/DATA_FILES.md, "Written over".

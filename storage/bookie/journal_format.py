@@ -86,8 +86,8 @@ class Salt(NamedTuple):
 
 
 class ControlRecord(NamedTuple):
-    """A change of a ledger's state. `data`: the master key of a LEDGER_KEY, the packet of an EXPLICIT_LAC, empty for a
-    FENCE. Readers skip other kinds, which later versions may write."""
+    """A change of a ledger's state. `data` is the master key of a LEDGER_KEY, the packet of an EXPLICIT_LAC, empty for
+    a FENCE. Readers skip other kinds, which later versions may write."""
 
     ledger_id: int
     kind: int
@@ -100,7 +100,7 @@ def salt_of_bits(bits: int) -> Salt:
 
 
 def file_header(journal_id: int, first_sequence: int, salt_bits: int) -> bytes:
-    """Returns the header of a file. `salt_bits`: a random number of SALT_BITS bits."""
+    """Returns the header of a file. `salt_bits` is a random number of SALT_BITS bits."""
     version = salt_bits >> 32 << 8 | FILE_VERSION
     head = _FILE_HEADER.pack(FILE_MAGIC, version, journal_id, first_sequence, salt_bits & 0xFFFFFFFF)
     return 2 * (head + _U32.pack(crc32c(head)))

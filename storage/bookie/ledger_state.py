@@ -2,9 +2,9 @@
 fenced, and the explicit LAC that its writer left.
 
 A ledger is *in limbo* (Apache's name: LedgerStorage.setLimboState) when a part of the journal was given up that may
-have held its entries, its fence or its key. It takes only recovery's adds, and a missing entry with others behind it is
-no proof that the ledger ends there. If its key is unknown, the first client that fences or recovers it brings the key,
-just as BookKeeper's bookies take the key of the first client that names a ledger.
+have held its entries, its fence or its key. Such a ledger takes only recovery's adds, and a missing entry with others
+behind it is no proof that the ledger ends there. If its key is unknown, the first client that fences or recovers it
+brings the key, just as BookKeeper's bookies take the key of the first client that names a ledger.
 
 The states of all ledgers are in memory, as in BookKeeper's LedgerMetadataIndex, so that an add is decided at once. A
 change is written to the journal when it happens, and to the index at the next checkpoint.

@@ -206,7 +206,7 @@ class ReadPath:
         self._slots.release()
         self._pending.discard(future)
         if not future.cancelled():
-            future.exception()  # asyncio would log it as never retrieved when the caller was cancelled
+            future.exception()  # so that asyncio does not log it when the caller was cancelled
 
     async def drain(self) -> None:
         """Fails the reads that wait for a slot, and returns when no read uses the files any more."""

@@ -115,7 +115,7 @@ class FenceRead(NamedTuple):
     master_key: bytes
     version: int
     txn_id: int | None
-    """None in v2."""
+    """The txnId of the request in v3; None in v2."""
 
 
 WireWork = WireAdds | ReadRun | FenceRead | v2.BatchReadRequest | pb.Request | bytes
@@ -380,7 +380,7 @@ def read_refusal(run: ReadRun, offset: int, rc: int) -> bytes:
 
 
 def fence_answer(fence: FenceRead, rc: int, entry: bytes | None) -> bytes:
-    """Returns the answer to a fencing read. It carries no maxLAC, as Apache's bookie's do not."""
+    """Returns the answer to a fencing read. It carries no maxLAC, as in Apache's bookie."""
     if fence.txn_id is None:
         return v2.read_response(rc, fence.ledger_id, fence.entry_id, entry or b"", fence.version)
     return v3.read_response(rc, fence.txn_id, fence.ledger_id, fence.entry_id, entry)

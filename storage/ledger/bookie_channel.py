@@ -38,8 +38,8 @@ class BookieChannel(Protocol):
 
     async def read_entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
         """Returns stored entries from `first_entry_id` on without a gap: at least one, fewer than asked for at a limit,
-        at the end or before an unreadable entry. It may return entries beyond the LAC: the caller clips. Raises
-        BookieError when the first entry cannot be read."""
+        at the end or before an unreadable entry. The answer may hold entries beyond the LAC, which the caller has to
+        leave out. Raises BookieError when the first entry cannot be read."""
 
 
 class LacAnswer(NamedTuple):

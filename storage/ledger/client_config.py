@@ -12,8 +12,8 @@ class LedgerConfig:
     """
 
     add_entry_timeout_sec: float = 30.0
-    """addEntryTimeoutSec: a bookie that leaves an add unanswered for this long is replaced. It may take up to a quarter
-    longer until that is noticed."""
+    """addEntryTimeoutSec: a bookie that leaves an add unanswered for this long is replaced. The client may notice this
+    up to a quarter of the time later."""
 
     read_entry_timeout_sec: float = 30.0
     """readEntryTimeoutSec: when a bookie leaves a read unanswered for this long, the next replica is asked."""
@@ -55,7 +55,7 @@ class LedgerConfig:
     """How many entries recovery reads ahead. The reads beyond the end of the ledger find nothing."""
 
     recovery_adds_max: int = 256
-    """How many entries recovery has copied that are not confirmed yet. It stops reading ahead at this number."""
+    """How many entries may be copied by recovery and not confirmed yet. Recovery stops reading ahead at this number."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

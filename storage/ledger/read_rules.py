@@ -91,6 +91,6 @@ def most_telling_failure(failures: Sequence[LedgerError]) -> LedgerError:
 
 
 def demotes(error: LedgerError) -> bool:
-    """Whether the bookie should be asked last after this error. That is not so if the bookie was only busy or only
-    lacks the entry."""
+    """Whether the bookie should be asked last after this error. Returns False if the bookie was only busy or only lacks
+    the entry."""
     return not isinstance(error, (*_NOTHING_THERE, BookieOverloaded))

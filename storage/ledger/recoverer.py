@@ -6,9 +6,9 @@ docs/LEDGERS.md, "Fencing and recovery".
 
 Two choices differ from Apache's client and look the same from outside:
 
-- Entries are copied as they were read, byte for byte. Apache's client packs them again with its own LAC. That may count
-  entries as confirmed that so far stand only in ensembles which it has not written down (NoDirtyReads of the TLA+
-  model).
+- Entries are copied as they were read, byte for byte. Apache's client packs them again with its own LAC. This LAC may
+  count entries as confirmed that so far stand only in ensembles which that client has not written into the metadata yet
+  (NoDirtyReads of the TLA+ model).
 - The length of a ledger in which nothing had to be copied is read from its last entry. Apache's client takes it from
   the header that named the LAC. That header may belong to a later entry, and there is none when only the lower bound
   for the LAC applies.

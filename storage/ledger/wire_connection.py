@@ -71,7 +71,7 @@ class BookieConnection(asyncio.BufferedProtocol):
     # --- asyncio's calls ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass of it
         self._last_heard = self._loop.time()
         self.is_open = True
 
@@ -213,7 +213,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             raise
         finally:
             self._calls.pop(request_id, None)
-            del outcome  # it keeps its error, whose traceback keeps this frame and so the connection
+            del outcome  # the future keeps its error, whose traceback keeps this frame and so the connection
 
     # --- answers -----------------------------------------------------------------------------------------------------
 

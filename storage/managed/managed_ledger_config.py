@@ -7,7 +7,7 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ManagedLedgerConfig:
-    """One managed ledger's settings and, marked "process", those of the factory.
+    """The settings of one managed ledger, and those of the factory, which are marked "process".
 
     Defaults are those of broker.conf of Pulsar 4.0, except for the quorums, which are standalone's. Raises ValueError
     that names the field when a value is out of bounds.

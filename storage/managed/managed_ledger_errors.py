@@ -100,6 +100,6 @@ class NoSuchCursor(ManagedLedgerError):
 
 
 class CursorFault(ManagedLedgerError):
-    """The cursor's position could not be stored. It stays in memory, and storing it is tried again."""
+    """The cursor's position could not be stored. The position stays in memory, and storing it is tried again."""
 
     retriable = True

@@ -115,7 +115,7 @@ def with_replaced(
     metadata: LedgerMetadata, first: int, changes: Mapping[int, tuple[str, str]]
 ) -> LedgerMetadata | None:
     """Returns the ledger's record after the fragment that begins at `first` was copied, or None when the record names
-    the new members already. `changes`: index in the ensemble -> (old member, new member).
+    the new members already. `changes` maps an index in the ensemble to (old member, new member).
 
     Raises MetadataVersion when somebody else changed the fragment meanwhile: the fragment does not exist any more,
     another bookie replaced the old member, or the new member has another index in the ensemble. The copies are useless
