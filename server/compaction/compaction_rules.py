@@ -32,7 +32,7 @@ class LatestMessages:
         self._last_chunks: dict[bytes, int] = {}
         """The uuid of a chunked message -> the place of its last chunk."""
         self.removed = 0
-        """How many messages this run will drop, counted as Java does."""
+        """How many messages this run will drop. The count follows Apache's rules."""
 
     def __len__(self) -> int:
         return len(self._latest)

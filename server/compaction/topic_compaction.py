@@ -1,7 +1,7 @@
 """One topic's compaction: the compacted ledger in use, and the run under way.
 
-The cursor `__compaction` says which ledger is in use, by a property, and how far that ledger reaches, by its
-mark-delete position. Both are stored in one write, so if the process dies at any moment, either the old or the new
+A property of the cursor `__compaction` names the ledger in use, and the cursor's mark-delete position says how far that
+ledger reaches. Both are stored in one write, so if the process dies at any moment, either the old or the new
 ledger is in use, and that one is complete.
 
 Sources: PersistentTopic.triggerCompaction, compactionStatus, checkCompaction; PulsarCompactorSubscription.
@@ -76,8 +76,8 @@ class CompactionCounters:
 
 
 class CompactionService:
-    """What the compactions of all topics share. `bury(ids)` deletes ledgers in the background; a run holds `turns`
-    while it works."""
+    """The objects and limits that the compactions of all topics share. `bury(ids)` deletes ledgers in the background; a
+    run holds `turns` while it works."""
 
     def __init__(
         self,

@@ -127,7 +127,7 @@ class TopicCatalog:
         return True
 
     async def create_missing_partitions(self, name: TopicName, partitions: int) -> None:
-        """Creates the records of partitions that are missing; a partition is loaded when somebody uses it."""
+        """Creates the records of partitions that are missing. A partition is loaded on its first use."""
         if not name.is_persistent:
             return
         for start in range(0, partitions, CREATED_AT_ONCE):

@@ -80,7 +80,7 @@ class EffectivePolicies:
     max_unacked_messages_per_consumer: int = 50_000
     max_unacked_messages_per_subscription: int = 200_000
     max_message_size: int = 0
-    """The largest message in bytes, if that is less than what the connection allows; 0: only the connection's limit
+    """The largest message in bytes, if this limit is below the connection's. With 0, only the connection's limit
     holds."""
 
     publish_rate: PublishRate = NO_PUBLISH_RATE

@@ -63,8 +63,8 @@ class NamespaceRecords:
             task.cancel()
 
     def cached(self, namespace: str) -> dict[str, Any] | None:
-        """Returns the cached record, which the caller must not change, or None when nobody has asked for this namespace
-        or it is gone."""
+        """Returns the cached record, which the caller must not change, or None when the record is not cached: it was
+        never asked for, or the namespace is gone."""
         return self._parsed.get(namespace)
 
     async def get(self, namespace: str) -> dict[str, Any] | None:
@@ -82,7 +82,7 @@ class NamespaceRecords:
 
     async def update(self, namespace: str, change: NamespaceChange) -> dict[str, Any]:
         """Applies `change` to the record and returns once it is stored and cached. Raises NamespaceNotFound,
-        MetadataError, and what `change` raises."""
+        MetadataError, and the exceptions of `change`."""
         path = paths.policies_path(namespace)
         value: dict[str, Any] = {}
 

@@ -17,7 +17,7 @@ Json = Mapping[str, Any]
 
 
 class BacklogAction(StrEnum):
-    """What the broker does when a topic reaches a backlog quota (BacklogQuota.RetentionPolicy)."""
+    """The action of the broker when a topic reaches a backlog quota (BacklogQuota.RetentionPolicy)."""
 
     PRODUCER_REQUEST_HOLD = "producer_request_hold"
     PRODUCER_EXCEPTION = "producer_exception"

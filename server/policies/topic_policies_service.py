@@ -35,7 +35,7 @@ class TopicPoliciesService(ABC):
     @abstractmethod
     async def update(self, topic: TopicName, change: TopicPoliciesChange, *, is_global: bool = False) -> None:
         """Applies `change` to the topic's policies. Returns once they are stored and `get` shows them. Raises
-        PulsarError, and what `change` raises."""
+        PulsarError, and the exceptions of `change`."""
 
     @abstractmethod
     async def delete(self, topic: TopicName) -> None:

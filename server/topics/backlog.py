@@ -1,5 +1,5 @@
-"""What an administrator and the clock do to a subscription's backlog (skip, clear, expire), and how the messages in the
-log are looked up.
+"""Skips, clears and expires a subscription's backlog, for an administrator or by the clock, and finds messages in the
+log.
 
 All functions work on positions. A skipped entry is acknowledged in the cursor, so it is never delivered again. Counts
 are counts of entries, as in Apache: a batch counts as one.
@@ -61,13 +61,14 @@ async def clear(subscription: Subscription) -> int:
 
 
 async def expire_upto(subscription: Subscription, position: Position) -> int:
-    """Acknowledges everything up to and including `position`. Returns how many entries that was. Raises PulsarError."""
+    """Acknowledges all entries up to and including `position`. Returns how many entries that was. Raises PulsarError
+    when the acknowledgements cannot be stored."""
     return await _expire(subscription, position, NOTHING)
 
 
 async def expire_older(subscription: Subscription, seconds: float, now_ms: int) -> int:
-    """Acknowledges what was published more than `seconds` ago, except messages whose delivery time is yet to come.
-    Returns how many entries that was. Raises PulsarError."""
+    """Acknowledges the messages that were published more than `seconds` ago, except those whose delivery time is yet to
+    come. Returns how many entries that was. Raises PulsarError."""
     topic, cursor = subscription.topic, subscription.cursor
     with storage_faults_told():
         last = await last_published_before(topic.ledger, cursor.mark_delete, now_ms - int(seconds * 1000))
@@ -95,7 +96,7 @@ async def _expire(subscription: Subscription, position: Position, kept: EntriesB
 def acknowledge_upto(
     ledger: ManagedLedger, cursor: Cursor, position: Position, kept: EntriesByLedger = NOTHING
 ) -> None:
-    """Acknowledges everything up to and including `position`, except the entries `kept`. Entries before the first kept
+    """Acknowledges all entries up to and including `position`, except the entries `kept`. Entries before the first kept
     one are acknowledged by moving the mark-delete position, later ones one by one."""
     first = min((Position(each, entries[0]) for each, entries in kept.items() if entries), default=None)
     if first is None or first > position:
@@ -203,7 +204,8 @@ async def examine(topic: PersistentSubscriptionTopic, number: int, *, from_end: 
 
 
 async def message_at(topic: PersistentSubscriptionTopic, position: Position) -> StoredMessage | None:
-    """Returns the entry at exactly that position; None when there is none, or none any more. Raises PulsarError."""
+    """Returns the entry at exactly that position; None when the log has no such entry, or no longer has it. Raises
+    PulsarError."""
     ledger = topic.ledger
     if position <= EARLIEST or ledger.is_after_last(position):
         return None

@@ -1,4 +1,4 @@
-"""What persistent and non-persistent topics have in common: names, policies, producers, and who may subscribe.
+"""The base of persistent and non-persistent topics: names, policies, producers, and the admission of consumers.
 
 Source: AbstractTopic.
 """
@@ -151,9 +151,9 @@ class BaseTopic(ABC):
     # --- producers and consumers -------------------------------------------------------------------------------------
 
     async def add_producer(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
-        """Admits a producer: checks quotas, encryption and schema, makes the initial subscription, and waits for its
-        turn, in the order of Apache's ServerCnx.handleProducer. For WaitForExclusive the first answer, "not ready", is
-        written here. Raises PulsarError."""
+        """Admits a producer: checks quotas, encryption and schema, creates the initial subscription, and waits for the
+        producer's turn, in the order of Apache's ServerCnx.handleProducer. For WaitForExclusive the first answer, "not
+        ready", is written here. Raises PulsarError."""
         self.check_takes_producers()
         if self.policies.encryption_required and not command.encrypted:
             raise MetadataFault(f"Encryption is required in {self.name.full}")
@@ -183,10 +183,11 @@ class BaseTopic(ABC):
 
     @abstractmethod
     async def make_subscription(self, name: str) -> None:
-        """Makes a durable subscription from the first message on. Raises PulsarError."""
+        """Creates a durable subscription that begins at the first message. Raises PulsarError."""
 
     async def admit_schema_of(self, command: pb.CommandSubscribe) -> None:
-        """Adds a consumer's schema to the topic, or checks it, before the subscription is made. Raises PulsarError."""
+        """Adds a consumer's schema to the topic, or checks the schema, before the subscription is created. Raises
+        PulsarError."""
         if self.schemas is not None and command.HasField("schema"):
             await self.schemas.admit_consumer(self, command.schema)
 

@@ -1,4 +1,4 @@
-"""What a topic may do with a client's connection. The connection implements it; topics never see sockets."""
+"""The methods of a client's connection that topics use. The connection implements them; topics never see sockets."""
 
 from collections.abc import Callable
 from typing import Protocol

@@ -28,7 +28,7 @@ class Deleter(Protocol):
     """The interface of `BrokerService` that the jobs use."""
 
     async def delete_unused(self, topic: BaseTopic) -> None:
-        """Deletes a topic that nobody uses. Raises PulsarError."""
+        """Deletes a topic that is not in use. Raises PulsarError."""
 
 
 def jobs_of(settings: UpkeepSettings, service: Deleter) -> list[Job[BaseTopic]]:
@@ -74,7 +74,7 @@ def persistent(
 
 def expire_messages(topic: Topic, now_ms: int) -> Awaitable[None] | None:
     """Skips the messages that are older than the topic's time to live, in all durable subscriptions. The cursors of
-    readers stay, so readers can still read what is retained."""
+    readers are not moved, so readers can still read retained messages."""
     ttl = topic.policies.message_ttl_in_seconds
     if ttl <= 0 or not any(each.cursor.durable and each.cursor.backlog for each in topic.subscriptions.values()):
         return None

@@ -27,7 +27,7 @@ class NonPersistentTopics:
         new_producer_name: Callable[[], str],
         prepare: Callable[[NonPersistentTopic], None],
     ) -> None:
-        """`prepare(topic)` equips a new topic with what the broker gives to each of its topics."""
+        """`prepare(topic)` gives a new topic the broker's objects that each topic needs."""
         self.by_name: dict[str, NonPersistentTopic] = {}
         """The loaded topics, by full name."""
         self._settings = settings

@@ -132,7 +132,8 @@ class NonPersistentTopic(BaseTopic):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def send(self, payloads: list[bytes]) -> None:
-        """Gives the messages to every subscription. A consumer that cannot take them now does not get them."""
+        """Gives the messages to every subscription. A consumer that cannot take the messages now does not get them
+        later either."""
         subscriptions = list(self.subscriptions.values())
         sizes = [_messages_in(payload) for payload in payloads]
         if not subscriptions:

@@ -22,7 +22,7 @@ class DedupVerdict(Enum):
     NEW = "new"
     DUPLICATE = "duplicate"
     UNKNOWN = "unknown"
-    """The same message is on its way to the log, and nobody knows yet whether it will be stored."""
+    """The same message is on its way to the log, and it is not known yet whether that copy will be stored."""
 
 
 class DedupTable:

@@ -4,10 +4,10 @@ To turn deduplication on, the switch opens a cursor and reads a part of the log;
 cursor. Both take time and may fail. So one task at a time works until deduplication is as the policy wants it, and
 upkeep starts that task again after a failure.
 
-When deduplication is turned on, some messages are already on their way to the log and nobody has counted them. So the
-table of sequence ids is filled in two steps. Messages that are sent from now on are judged and counted at once. For the
-messages that were sent before, the switch waits until they are answered; then it reads them back from the log, together
-with all older messages after the snapshot. Producers that connect meanwhile are told to try again.
+When deduplication is turned on, some messages are already on their way to the log and no sequence ids were noted for
+them. So the table of sequence ids is filled in two steps. Messages that are sent from now on are judged and counted at
+once. For the messages that were sent before, the switch waits until they are answered; then it reads them back from the
+log, together with all older messages after the snapshot. Producers that connect meanwhile are told to try again.
 
 Source: MessageDeduplication.checkStatus.
 """
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class DedupSwitch:
-    """The switch of one topic. `wanted` is what the policy says."""
+    """The switch of one topic. `wanted` is the state that the policy asks for."""
 
     def __init__(
         self, topic_name: str, ledger: ManagedLedger, settings: TopicSettings, publishing: TopicProducers

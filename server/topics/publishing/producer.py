@@ -1,4 +1,4 @@
-"""One producer: its SENDs go to the topic's log in groups, and the receipts of a group leave in one write.
+"""One producer: its SENDs go to the topic's log in groups, and the receipts of a group are written at once.
 
 A group is all SENDs of this producer in one socket read. The connection has verified checksums and sizes before, so the
 only object that this module creates for each message is a tuple of the message's sequence ids.

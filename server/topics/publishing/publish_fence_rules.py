@@ -28,7 +28,8 @@ class FenceState(Enum):
 
 
 class PublishFence:
-    """The fence of one topic. TopicProducers does what the states ask for, and reports what happens."""
+    """The fence of one topic. TopicProducers acts as the state requires, and reports the outcomes with the methods of
+    this class."""
 
     __slots__ = ("_failures", "_tries", "reason", "state")
 

@@ -1,4 +1,4 @@
-"""What the subscriptions of both domains share: their consumers, the rules for admitting a consumer, and the counters
+"""The base of the subscriptions of both domains: their consumers, the rules for admitting a consumer, and the counters
 of all consumers together."""
 
 import logging
@@ -168,7 +168,7 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
-        """Sends the listed messages again; without a list, everything that the consumer holds."""
+        """Sends the listed messages again, or all messages that the consumer holds if `message_ids` is empty."""
 
     @abstractmethod
     async def seek(self, command: pb.CommandSeek) -> None:

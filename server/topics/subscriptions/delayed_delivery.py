@@ -24,7 +24,8 @@ AT_ONCE_MAX = 5_000
 """How many messages leave the index before the event loop runs other tasks."""
 
 LOOK_SECONDS_MAX = 60.0
-"""The longest timer. A timer ends early to look at the clock again, because somebody may set the clock meanwhile."""
+"""The longest timer. Timers for later messages end after this time and look at the clock again, because the clock may
+have been set meanwhile."""
 
 
 class DelayingDispatcher(Protocol):

@@ -1,9 +1,9 @@
 """Decides how fast messages may be sent, by a rate of messages and a rate of bytes, for a topic or a subscription.
 
-A dispatcher asks how many messages it may send now, reads no more than that, and reports what it sent. A batch or a
-large message may exceed the rate; the dispatcher then waits until the average is within the rate again.
+A dispatcher asks how many messages it may send now, reads no more than that, and reports the messages that it sent. A
+batch or a large message may exceed the rate; the dispatcher then waits until the average is within the rate again.
 
-Pure. Sources: DispatchRateLimiter, AbstractBaseDispatcher.acquirePermitsForDeliveredMessages.
+Does no I/O. Sources: DispatchRateLimiter, AbstractBaseDispatcher.acquirePermitsForDeliveredMessages.
 """
 
 from collections.abc import Callable
@@ -25,8 +25,8 @@ class Throttle:
     __slots__ = ("_bytes", "_messages", "_more", "_rate")
 
     def __init__(self, rate: PerSecond, now_s: float, more: Callable[[], PerSecond] | None = None) -> None:
-        """A new throttle is full, as after a second of silence. `more()` returns what is to be added to the rate now;
-        rates that are relative to the publish rate need it."""
+        """A new throttle is full, as after a second of silence. `more()` returns a rate that is added to this one now;
+        rates that are relative to the publish rate use it."""
         self._rate = rate
         self._more = more
         self._messages = TokenBucket(rate.messages, now_s) if rate.messages > 0 else None

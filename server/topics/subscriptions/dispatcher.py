@@ -4,10 +4,10 @@ One invariant holds: while a consumer can take messages and there are messages f
 pending. Everything that may make that condition true calls `kick`: a confirmed append, permits, a connection that takes
 bytes again, a consumer that comes or leaves, a redelivery.
 
-`kick` sends what is in memory at once, without a task. For entries that must be read first, `kick` starts one task,
-which reads, sends and reads again until consumers or data run out; so a subscription has at most one read in flight.
-When permits run out in the middle of a read, the entries that were read and not sent are held. They come from one read
-at most, and are sent first next time.
+`kick` sends entries that are in memory at once, without a task. For entries that must be read first, `kick` starts one
+task, which reads, sends and reads again until consumers or data run out; so a subscription has at most one read in
+flight. When permits run out in the middle of a read, the entries that were read and not sent are held. They come from
+one read at most, and are sent first next time.
 
 The dispatcher asks whether an entry is acknowledged when it sends the entry, not when it reads it.
 
@@ -94,7 +94,7 @@ class Dispatcher(ABC):
     def remove(self, consumer: Consumer) -> None: ...
 
     def set_policies(self, policies: EffectivePolicies) -> None:
-        """Applies the policies that hold from now on. Also called once before the first consumer comes."""
+        """Applies the policies that hold from now on. Also called once before the first consumer connects."""
         self._throttles = self._limits()
         self._end_throttling()
         self.kick()
@@ -193,7 +193,7 @@ class Dispatcher(ABC):
         return self._held is None and self.read_position > self._ledger.last_confirmed
 
     def why_idle(self) -> str:
-        """Returns one phrase for stats that says why the subscription gets nothing now."""
+        """Returns one phrase for stats that says why the subscription's consumers get no messages now."""
         if self._is_closed:
             return "closed"
         if self._failure:

@@ -10,7 +10,7 @@ consumer that holds entries of its slot (stats can name it), or for permits of i
 Without order (allowOutOfOrderDelivery) the rule does not hold, and the queues only hold the entries that could not be
 sent at once.
 
-Pure. Sources: PIP-379, DrainingHashesTracker, MessageRedeliveryController,
+Does no I/O. Sources: PIP-379, DrainingHashesTracker, MessageRedeliveryController,
 PersistentStickyKeyDispatcherMultipleConsumers. Unlike Apache's broker, this class notes the holder of a slot when it
 sends an entry, so the holder does not depend on the history of assignments."""
 

@@ -5,7 +5,7 @@ points), as auto-split ranges (a newcomer takes half of the biggest range), or a
 themselves. A selector only tells the owner of each slot; `key_order_rules.KeyOrder` keeps a key's messages in order
 while owners change.
 
-Pure. Sources: StickyKeyConsumerSelector, ConsistentHashingStickyKeyConsumerSelector,
+Does no I/O. Sources: StickyKeyConsumerSelector, ConsistentHashingStickyKeyConsumerSelector,
 HashRangeAutoSplitStickyKeyConsumerSelector, HashRangeExclusiveStickyKeyConsumerSelector.
 """
 

@@ -4,7 +4,7 @@ Permits count messages, reads count entries, and an entry may be a batch. So the
 number of messages in the entries that were sent lately. This estimate only decides the size of reads; sent messages are
 counted exactly.
 
-Pure. Sources: AbstractPersistentDispatcherMultipleConsumers.calculateToRead, Consumer.avgMessagesPerEntry.
+Does no I/O. Sources: AbstractPersistentDispatcherMultipleConsumers.calculateToRead, Consumer.avgMessagesPerEntry.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a Shared subscription remembers about messages that were sent and are not acknowledged: which consumer holds
+"""The memory of a Shared subscription for messages that were sent and are not acknowledged: which consumer holds
 them, which of them are to be sent again, and how often each was requested again.
 
 Plain data, no I/O. Ids are kept per ledger, because a run of entries then costs one call into C instead of an object

@@ -4,7 +4,7 @@ Consumers take turns within the best priority level (0 is best) that has a consu
 level gets messages only while no better consumer can take any. Each level remembers whose turn is next, so a consumer
 that could not take its turn does not shift the turns of the others.
 
-Pure. Source: AbstractDispatcherMultipleConsumers.getNextConsumer.
+Does no I/O. Source: AbstractDispatcherMultipleConsumers.getNextConsumer.
 """
 
 from bisect import bisect_left

@@ -5,7 +5,7 @@ the consumer at the partition's index is chosen, so that the partitions of a top
 other topics a consistent-hash ring chooses, so that many topics spread evenly, and few of them move when a consumer
 comes or leaves.
 
-Pure. Sources: AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer, makeHashRing.
+Does no I/O. Sources: AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer, makeHashRing.
 """
 
 from collections.abc import Sequence

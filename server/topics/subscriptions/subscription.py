@@ -246,8 +246,8 @@ class Subscription(BaseSubscription):
     # --- acknowledgements --------------------------------------------------------------------------------------------
 
     def ack_cumulative(self, consumer: Consumer, message_id: pb.MessageIdData) -> None:
-        """Acknowledges everything up to and including `message_id`; if `message_id` names a batch with an ack set, only
-        the batch indexes that the set clears."""
+        """Acknowledges all messages up to and including `message_id`; if `message_id` names a batch with an ack set,
+        only the batch indexes that the set clears."""
         ledger_id, entry_id = signed64(message_id.ledgerId), signed64(message_id.entryId)
         ack_set: Sequence[int] | None = message_id.ack_set or None
         if ack_set is not None and bits_set(ack_set) and not self._keeps(ack_set):
@@ -306,7 +306,7 @@ class Subscription(BaseSubscription):
             self.messages_filled += self.dispatcher.fill(ledger_id, entries)
 
     def tell_end_if_reached(self) -> None:
-        """Sends REACHED_END_OF_TOPIC once the topic is terminated and everything is acknowledged."""
+        """Sends REACHED_END_OF_TOPIC if the topic is terminated and all messages are acknowledged."""
         if self.topic.is_terminated and self.consumers and self.cursor.backlog == 0:
             for consumer in self.consumers:
                 consumer.tell_end()
