@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 
 class NotText(DecodeError):
-    """A string is not UTF-8; the message names the field."""
+    """A string is not UTF-8; the error's text names the field."""
 
 
 def raw(value: str | bytes) -> bytes:

@@ -61,7 +61,7 @@ IDENTIFY = "UPDATE meta SET identity = ?, generation = ?"
 
 
 class RecordFile:
-    """The file, open and locked. `open` makes sure that it still holds what `read_stored` read of it."""
+    """The file, open and locked. `open` makes sure that the file still holds what `read_stored` has read."""
 
     def __init__(
         self, path: str, connection: sqlite3.Connection, inode: tuple[int, int], seal: Seal, witness: Witness | None
@@ -216,7 +216,7 @@ def _create(path: str) -> None:
         try:
             os.link(unfinished, path)  # never replaces a file, as a rename would
         except FileExistsError:
-            pass  # another process made it first
+            pass  # another process made the file first
         except OSError:
             os.rename(unfinished, path)  # this file system has no hard links
     finally:

@@ -26,7 +26,7 @@ from magnetar.metadata.errors import (
 from magnetar.metadata.tree_rules import Tree
 
 APPLICATION_ID = 0x4D474E54
-"""SQLite's application id, by which the file is known as ours: "MGNT"."""
+"""SQLite's application id, which marks a file of this store: "MGNT"."""
 LAYOUT_VERSION = 2
 LAYOUT_WITHOUT_SEAL = 1
 """The first layout, which has neither identity nor generation. A file of it is upgraded when it is opened."""

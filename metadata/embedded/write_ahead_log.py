@@ -86,7 +86,7 @@ def _damage_at(wal: bytes, frames: Frames, sound: int, frame_bytes: int, salts: 
         and _commits(frames[sound + 1 : sound + 2], salts)
         and _follows(wal, frames, sound + 1, frame_bytes, words)
     ):
-        return offset  # it is not a frame of an older log: only its head is damaged, as the next one fits its checksum
+        return offset  # no frame of an older log: only its head is damaged, as the next frame fits its checksum
     rest = _commits(frames[sound:], salts)
     torn_transaction_only = sum(rest) == 0 or (sum(rest) == 1 and rest[-1])
     return None if torn_transaction_only else offset

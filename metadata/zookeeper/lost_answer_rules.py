@@ -6,9 +6,9 @@ will: a server refuses requests that still arrive on an older link of the sessio
 Was the record changed since? Its zxids say whether it was changed after the last answer that came on the lost link
 (`bound`). Every write whose answer was lost is later than that.
 
-Was it changed by us? An ephemeral record names its owner. For others, version and value tell: a create or a put that
-must not be mistaken for another client's carries a value that nobody else writes, as BookKeeper's ledger records do
-with their cToken. When neither tells, the verdict is UNKNOWN.
+Was it changed by us? An ephemeral record names its owner. For other records, version and value tell: a create or a put
+that must not be mistaken for another client's carries a value that nobody else writes, as BookKeeper's ledger records
+do with their cToken. When neither tells, the verdict is UNKNOWN.
 
 In two cases the verdict may be wrong: a record that we made and that another client deleted before we looked counts as
 never made, and a record that is gone counts as deleted by us.

@@ -132,7 +132,7 @@ class ZkClient:
         return call.future
 
     def post(self, body: bytes, then: Callable[[Reply], None] | None = None) -> "asyncio.Future[RequestOutcome]":
-        """Sends a request at once, and on this link only; it fails with LinkLostError when the link is lost.
+        """Sends a request at once, and on this link only. The future fails with LinkLostError when the link is lost.
 
         `then` is called with the answer, in order with the events that the server sends. Nobody needs to await the
         future.

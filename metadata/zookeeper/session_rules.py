@@ -113,8 +113,8 @@ class ZkSession(Generic[CallT]):
         self.session_id = 0
         self.password = NO_PASSWORD
         self.last_zxid = 0
-        """The client has seen all changes up to this one: their events were delivered, and all requests answered since
-        then are later."""
+        """The zxid up to which the client has seen all changes: the events of these changes were delivered, and all
+        requests that were answered since then are later."""
         self._in_flight: deque[tuple[int, CallT]] = deque()
         self._in_flight_bytes: deque[int] = deque()
         self.in_flight_bytes = 0

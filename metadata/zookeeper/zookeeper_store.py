@@ -4,9 +4,9 @@ Beyond the contract (`magnetar.metadata.store`):
 
 - A lost connection is repaired without the caller, and `on_session` reports it.
 - A change whose answer was lost is not repeated blindly. The store finds out whether it happened, and raises
-  OutcomeUnknownError when the records do not tell. A caller whose create or put must not be taken for somebody else's
-  writes a value that nobody else writes. A record that another client deletes while the answer is lost may be made a
-  second time.
+  OutcomeUnknownError when the records do not tell. When a create or put must not be mistaken for another client's, the
+  caller writes a value that nobody else writes. A record that another client deletes while the answer is lost may be
+  made a second time.
 - After a reconnect an exact watch hears what it missed. A recursive one hears CHANGED of its own path, which stands for
   any change at or below it.
 - Ephemeral records end with their session. Their owners make them again on NEW_SESSION, after they have asked `owns`.

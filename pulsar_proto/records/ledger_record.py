@@ -29,8 +29,8 @@ _DELIMITER_BYTES_MAX = 5
 """Bytes of the varint before a delimited message: five bytes hold any size that a record may have."""
 
 Ensembles = tuple[tuple[int, tuple[str, ...]], ...]
-"""(first entry id, bookie ids) of each ensemble, in rising order; the first one starts at entry 0. The order of the
-bookies decides which of them hold an entry."""
+"""The pair (first entry id, bookie ids) of each ensemble, in rising order; the first ensemble starts at entry 0. The
+order of the bookies decides which of them hold an entry."""
 
 
 class LedgerState(IntEnum):

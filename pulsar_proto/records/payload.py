@@ -69,7 +69,7 @@ _parse_single = pb.SingleMessageMetadata.FromString
 
 
 def verify_checksum(payload: bytes) -> bool:
-    """Returns whether a client's payload agrees with its CRC-32C. A payload without a checksum is sound too."""
+    """Returns whether a client's payload agrees with its CRC-32C. A payload without a checksum counts as sound."""
     try:
         magic, stored = _unpack_magic_word(payload)
     except struct_error:

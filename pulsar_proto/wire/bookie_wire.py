@@ -15,7 +15,7 @@ from pulsar_proto.errors import MalformedFrame
 CURRENT_VERSION = 2
 MASTER_KEY_SIZE = 20
 LAST_ENTRY = -1
-"""The entry id in a read that asks for the entry with the highest id. The answer repeats the -1."""
+"""The entry id of a read request that asks for the entry with the highest id. The answer repeats the -1."""
 
 
 class BookieRc(IntEnum):

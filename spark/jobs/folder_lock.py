@@ -15,8 +15,8 @@ class FolderInUse(ValueError):
 
 
 def hold_folder(folder: Path) -> None:
-    """Locks a folder, which it creates if need be, until `release_folders`. Raises FolderInUse. On a file system
-    without locks it has no effect."""
+    """Locks a folder until `release_folders` is called; creates the folder if need be. Raises FolderInUse when another
+    run holds the lock. On a file system without locks the call has no effect."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = (folder / LOCK_FILE).open("ab")
     try:

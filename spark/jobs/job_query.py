@@ -39,8 +39,8 @@ def trigger(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def ends_now(arguments: argparse.Namespace) -> dict[str, Bound]:
-    """Returns the positions that an available-now run has to reach: the last message of each partition as of now. It is
-    empty for an endless run."""
+    """Returns the positions that an available-now run has to reach: the last message of each partition as of now. For
+    an endless run the result is empty."""
     if arguments.trigger != AVAILABLE_NOW:
         return {}
     planner = Planner(read_options(source_options(arguments), streaming=True))
@@ -51,8 +51,8 @@ def ends_now(arguments: argparse.Namespace) -> dict[str, Bound]:
 
 
 def check_reached(arguments: argparse.Namespace, ends: Mapping[str, Bound], outcome: JobOutcome) -> None:
-    """Checks that the checkpoint has reached the `ends`. Partitions that it has not reached become a problem of the
-    outcome."""
+    """Checks that the checkpoint has reached the `ends`. Each partition whose end it has not reached becomes a problem
+    of the outcome."""
     if ends:
         committed = Checkpoint(arguments.checkpoint).committed()
         if not committed and arguments.starting == LATEST:

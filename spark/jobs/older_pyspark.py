@@ -10,7 +10,7 @@ IN_SQL = ("count_if", "nullif", "timestamp_micros", "timestamp_millis", "unix_mi
 
 
 def add_missing_functions() -> None:
-    """Adds to `pyspark.sql.functions` what is missing there. From pyspark 3.5 on nothing is."""
+    """Adds the missing functions to `pyspark.sql.functions`. From pyspark 3.5 on none is missing."""
     for name in IN_SQL:
         if not hasattr(F, name):
             setattr(F, name, _called(name))

@@ -97,7 +97,7 @@ class CtrlC:
 
 
 class QueryProgress:
-    """Tells what a streaming query does, and counts in `read` the rows that it has read."""
+    """Tells what a streaming query does, and counts in `read` the rows that the query has read."""
 
     def __init__(self, teller: Teller) -> None:
         self.read = 0

@@ -206,8 +206,8 @@ class Planner:
         return ends
 
     def _messages_per_entry(self, name: str, wanted: Range) -> int:
-        """Returns how many messages the range's first entry has. It converts a limit, which counts messages, to the
-        entries that ledgers count."""
+        """Returns how many messages the range's first entry has. By this number the planner converts a limit, which
+        counts messages, to entries, which ledgers count."""
         reader = PartitionReader(self.client, name, wanted.after, self._settings)
         try:
             block = reader.read_block(time.monotonic() + SAMPLE_SECONDS)

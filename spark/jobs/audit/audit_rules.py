@@ -91,8 +91,8 @@ def rows_of(topic: str, stats: Stats, internal: Stats, now_ms: int, older_than_h
 
 def is_orphan(name: str, consumers: int, idle_hours: float, older_than_hours: float) -> bool:
     """Returns whether a subscription was left behind by a connector: nobody is connected to it, and it was idle for
-    long enough. One that was idle for an unknown time counts only with `--older-than 0`, because the subscription of a
-    job that waits for its restart looks the same."""
+    long enough. A subscription that was idle for an unknown time counts only with `--older-than 0`, because the
+    subscription of a job that waits for its restart looks the same."""
     is_old = older_than_hours == 0 or (idle_hours != UNKNOWN and idle_hours >= older_than_hours)
     return ORPHAN_NAME.fullmatch(name) is not None and not consumers and is_old
 

@@ -25,14 +25,14 @@ ID = re.compile(r"\d+:\d+(:\d+)?")
 PIECE_BYTES = 32 * 1024 * 1024
 PIECE_MESSAGES = 100_000
 PIECE_SECONDS = 3
-"""The limits of a piece of a range. With --rate, a piece takes at most PIECE_SECONDS. A piece is one Spark job and one
-line of progress."""
+"""The limits of a piece of a range; a piece is one Spark job and one line of progress. With --rate, a piece takes at
+most PIECE_SECONDS."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeEdge:
     """Where a range begins or ends: a time in milliseconds since the epoch, or an id for each partition. An id under ""
-    is for the only partition. With neither the range is open there."""
+    is for the only partition. When neither is given, the range has no limit at that end."""
 
     time: int | None = None
     ids: Mapping[str, str] | None = None

@@ -54,7 +54,7 @@ class DeltaTable:
         return [] if found is None else data_files(found, self._path)
 
     def compact(self, spark: SparkSession) -> int:
-        """Merges small files. Those that were replaced stay for readers of older versions as long as the table's
+        """Merges small files. The replaced files stay for readers of older versions as long as the table's
         settings say, by default a week."""
         found = self._existing()
         if found is None:

@@ -35,8 +35,8 @@ CLOSED_BY_BROKER = (pb.BaseCommand.CLOSE_CONSUMER, pb.BaseCommand.CLOSE_PRODUCER
 
 
 class Disconnected(ConnectionError):
-    """The broker closed the connection, or it broke. It is unknown whether the broker has carried out the requests
-    under way."""
+    """The broker closed the connection, or the connection broke. It is unknown whether the broker has carried out the
+    requests under way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,9 @@ class NamedSubscription:
         return self._client.persist(lambda: last_message_id(self._consumer(topic, latest), CONSUMER_ID)[1])
 
     def acknowledge(self, topic: str, upto: Bound) -> None:
-        """Acknowledges all messages up to and including `upto`; it returns when the broker has stored that. A bound
-        inside a batch acknowledges what lies before that batch. Raises ConsumerBusy when another query uses the
-        subscription."""
+        """Acknowledges all messages up to and including `upto`; the call returns when the broker has stored the
+        acknowledgement. A bound inside a batch acknowledges what lies before that batch. Raises ConsumerBusy when
+        another query uses the subscription."""
         if upto.is_before_all:
             return
         message_id = wire_id(upto if upto.batch_index == WHOLE_ENTRY else Bound(upto.ledger, upto.entry - 1))

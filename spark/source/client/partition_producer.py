@@ -199,7 +199,7 @@ class PartitionProducer:
             raise SendFailed(f"{self.topic}: {error}") from error
 
     def _connect(self) -> None:
-        self.close()  # the last attempt may have left a connection that broke while it sent again
+        self.close()  # the last attempt may have left a broken connection
         connection = self._connection = while_busy(self._open, BUSY_SECONDS)
         if self._name:
             while self._pending and self._pending[0][1] <= self.last_sequence_id:

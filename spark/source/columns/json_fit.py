@@ -19,8 +19,8 @@ _FAMILIES = {
 
 
 def misfit(columns: Mapping[str, Any], topic: Mapping[str, Any]) -> str:
-    """Returns a sentence that says what does not fit, or an empty text when everything does. It does not look into
-    nested records."""
+    """Returns a sentence that says what does not fit, or an empty text when everything does. The function does not look
+    into nested records."""
     known = {field["name"]: field for field in topic["fields"]}
     given = {field["name"]: field for field in columns["fields"]}
     for name, field in given.items():

@@ -192,7 +192,7 @@ class _Walk:
         tags = self._buffer.octets[at].astype(np.int64)
         if tags.max() > 127:
             second = self._buffer.octets[at + 1].astype(np.int64)
-            second[second == 0] = 255  # a tag with needless bytes; 255 makes its number too large, so it becomes odd
+            second[second == 0] = 255  # a tag with needless bytes: with 255 the message becomes odd
             tags = np.where(tags > 127, tags & 127 | second << 7, tags)
         first = int(tags[0])
         if (tags == first).all():
@@ -204,8 +204,8 @@ class _Walk:
         return after
 
     def _field(self, tag: int, rows: Ints | None, at: Ints, stops: Ints) -> Ints:
-        """Notes a field that was asked for, and returns where the next one begins; for an odd message that is beyond
-        its end. The first two bytes of a longer tag give a tag above 2^14."""
+        """Notes a field that was asked for, and returns where the next field begins. For an odd message that place is
+        beyond the message's end. The first two bytes of a longer tag give a tag above 2^14."""
         field, kind = tag >> 3, tag & 7
         at = at + (1 if tag < 128 else 2)
         if tag >= 1 << 14 or field == 0 or kind not in (_VARINT, _FIXED64, _BYTES, _FIXED32):
@@ -258,7 +258,7 @@ def varints(buffer: Buffer, at: Ints) -> tuple[Ints, Ints, Bools | None]:
     ends = ~words & _TOP_BITS
     is_long = ends == 0
     ends[is_long] = _LAST_BIT
-    last = ends & (~ends + _ONE)  # its lowest bit: the top bit of the last byte
+    last = ends & (~ends + _ONE)  # the lowest bit in `ends`: the top bit of the varint's last byte
     sizes = (np.frexp(last.astype(np.float64))[1] >> 3).astype(np.int64)
     numbers = words & (last | (last - _ONE)) & _LOW_BITS
     for low, high, shift in _SQUEEZES:
