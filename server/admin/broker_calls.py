@@ -1,4 +1,4 @@
-"""What the broker says about itself: health, readiness, version, the list of brokers, configuration, metrics.
+"""The calls about the broker itself: health, readiness, version, the list of brokers, configuration, metrics.
 
 Sources: BrokersBase, MetricsServlet; answers recorded from Pulsar 4.0.7, which labels even plain words as JSON.
 """

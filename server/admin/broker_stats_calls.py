@@ -32,7 +32,7 @@ MAXRSS_UNITS_PER_MB = 1 << 20 if sys.platform == "darwin" else 1 << 10
 LOAD_MANAGER = "org.apache.pulsar.broker.loadbalance.NoopLoadManager"
 """The load manager of an Apache broker that has all topics to itself."""
 NOT_MEASURED: Json = {"usage": -1.0, "limit": -1.0}
-"""What Java's ResourceUsage is before anything was measured."""
+"""The value of Java's ResourceUsage before anything was measured."""
 
 PUBLISHER = (
     "msgRateIn", "msgThroughputIn", "averageMsgSize", "address", "producerId", "producerName", "connectedSince",

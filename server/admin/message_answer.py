@@ -1,4 +1,4 @@
-"""One stored message as the answer to a call: its content as the body, everything else as headers.
+"""Makes the answer to a call from one stored message: its content is the body, everything else is in headers.
 
 A batch is answered as a whole. Clients take it apart, because `X-Pulsar-num-batch-message` says how many messages it
 has.

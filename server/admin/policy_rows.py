@@ -33,7 +33,7 @@ Applied = Callable[[EffectivePolicies], Answer]
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """What a policy of a namespace and a policy of a topic have in common."""
+    """The fields that rows of namespaces' policies and of topics' policies have in common."""
 
     path: str
     """The end of the path of the policy's calls, after the path of the namespace or of the topic."""
@@ -65,7 +65,7 @@ class NamespaceRow(PolicyRow):
     mirrors: str = ""
     """Another key that always holds the same value: Apache stores the topics' dispatch rate under two keys."""
     unset: Any = None
-    """What the record holds when the policy is not set; None stands for a missing key."""
+    """The value in the record when the policy is not set; None stands for a missing key."""
     missing: str = NOT_FOUND
     """The text of the refusal of a change when the namespace does not exist."""
 

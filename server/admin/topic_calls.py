@@ -42,7 +42,7 @@ async def loaded(call: Call) -> "Topic":
 
 
 async def loaded_of_any_domain(call: Call) -> "BaseTopic":
-    """Like `loaded`, but for a topic of either domain."""
+    """Loads the call's topic, of either domain, and returns it. Raises TopicNotFound when it does not exist."""
     name = topic_of(call)
     if name.is_persistent:
         return await loaded(call)

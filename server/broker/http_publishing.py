@@ -1,4 +1,5 @@
-"""What the calls of the web port that publish messages share: a budget of memory, and whose turn it is."""
+"""The state that the publishing calls of the web port share: a budget of memory, a lock for long bodies, and the next
+partition."""
 
 import asyncio
 from collections.abc import Iterator

@@ -28,7 +28,7 @@ START_FAULTS = (ConfigError, ClusterError, IdentityError, MetadataError, Malform
 
 @dataclass(frozen=True, slots=True)
 class AutoRecoveryOptions:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     conf: Path | None = None
     overrides: dict[str, str] = field(default_factory=dict)

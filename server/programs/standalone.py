@@ -78,7 +78,7 @@ START_FAULTS = (
 
 @dataclass(frozen=True, slots=True)
 class StandaloneOptions:
-    """What the command line asks for. None means that the configuration file decides, or else the default."""
+    """The options of the command line. None means that the configuration file decides, or else the default."""
 
     data_dir: Path
     host: str | None = None

@@ -68,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         self.remote_address = ""
         self.remote_ip = ""
         self.principal: Principal | None = None
-        """Who the peer is. None until the login has ended, and always while authentication is off."""
+        """The principal of the peer. None until the login has ended, and always while authentication is off."""
         self.login: Login | None = None
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(limits.max_frame_size, traffic.read_scratch)

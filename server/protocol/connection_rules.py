@@ -43,7 +43,7 @@ class ConnectionState(Enum):
 
 
 class CommandVerdict(Enum):
-    """What the shell must do with a command."""
+    """The action that the shell must take on a command."""
 
     HANDLE = "handle"
     IGNORE = "ignore"
@@ -162,7 +162,7 @@ class Session:
 
 
 class KeepAliveAction(Enum):
-    """What the shell must do for the keep-alive."""
+    """The action that the shell must take for the keep-alive."""
 
     NOTHING = "nothing"
     PING = "ping"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SECONDS_MAX = 20.0
-"""How long judging one credential may take."""
+"""The longest time that judging one credential may take."""
 
 
 class Login:

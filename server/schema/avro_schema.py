@@ -68,7 +68,7 @@ class AvroField:
 
 @dataclass(slots=True, eq=False)
 class AvroSchema:
-    """One type. A record may contain itself, so schemas are compared by `same_schema`, never by ==."""
+    """A type. A record may contain itself, so schemas are compared by `same_schema`, never by ==."""
 
     kind: AvroKind
     name: str

@@ -46,10 +46,10 @@ thread."""
 READS_AT_ONCE = 32
 """How many versions are read at the same time."""
 FORCE_DELETED = -1
-"""What `delete_storage` returns in place of a tombstone's version."""
+"""The result of `delete_storage`, in place of a tombstone's version."""
 
 NO_VERSION = -1
-"""What `find_version` returns when no version has the definition."""
+"""The result of `find_version` when no version has the definition."""
 
 
 class SchemaRegistry:

@@ -1,4 +1,4 @@
-"""What a schema is: its type, its definition and its properties, and how commands and stored records hold it.
+"""A schema, with its type, definition and properties, and its form in commands and stored records.
 
 Sources: SchemaType, SchemaData, SchemaInfo; the message Schema of PulsarApi.proto; SchemaStorageFormat.proto.
 """

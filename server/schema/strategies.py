@@ -4,8 +4,8 @@ from enum import Enum
 
 
 class CompatibilityStrategy(Enum):
-    """Which older versions must be compatible with a new one, and in which direction. UNDEFINED stands for the
-    strategy of the next level: that of the namespace, then that of the broker."""
+    """A strategy: which older versions must be compatible with a new one, and in which direction. UNDEFINED stands for
+    the strategy of the next level: that of the namespace, then that of the broker."""
 
     UNDEFINED = "UNDEFINED"
     ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"

@@ -8,7 +8,7 @@ from enum import Enum, StrEnum
 
 
 class AuthAction(StrEnum):
-    """What a namespace or a topic may grant to a role (AuthAction)."""
+    """The actions that a namespace or a topic may grant to a role (AuthAction)."""
 
     PRODUCE = "produce"
     CONSUME = "consume"

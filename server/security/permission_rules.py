@@ -1,4 +1,4 @@
-"""What the policies of a namespace grant to roles: pure rules.
+"""The permissions that the policies of a namespace grant to roles: pure rules.
 
 Sources: PulsarAuthorizationProvider.checkPermission, canConsumeAsync, checkWildcardPermission.
 """

@@ -1,11 +1,11 @@
-"""Who a peer is: the identity behind its credentials, and the roles that it acts in."""
+"""The identity behind a peer's credentials, and the roles in which the peer acts."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 
 class Identity(NamedTuple):
-    """What a provider returns for credentials that it accepts."""
+    """The identity that a provider returns for credentials that it accepts."""
 
     role: str
     expires_at_s: float | None = None

@@ -17,7 +17,7 @@ IdentityT = TypeVar("IdentityT", Identity, Identity | None)
 
 
 class Provider(Protocol):
-    """One authentication method."""
+    """The interface of an authentication method."""
 
     method: str
 

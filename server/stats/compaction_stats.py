@@ -1,4 +1,4 @@
-"""What stats and metrics say about a topic's compaction. The names are those of CompactionStatsImpl,
+"""The stats and metrics of a topic's compaction. The names are those of CompactionStatsImpl,
 PersistentTopicInternalStats and CompactorMXBeanImpl, as Pulsar 4.0.7 answers them.
 """
 

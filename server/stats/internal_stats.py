@@ -1,4 +1,4 @@
-"""What `…/internalStats` answers for a persistent topic: its managed ledger and its cursors.
+"""The answer to `…/internalStats` for a persistent topic: its managed ledger and its cursors.
 
 Field names and their order are Apache's: ManagedLedgerInternalStats and CursorStats, as Pulsar 4.0.7 answers them.
 Beyond Apache: `ackHoles` of a cursor are the entries that are not acknowledged although later ones are; `unreadable`

@@ -1,5 +1,5 @@
-"""What stats say of a Key_Shared subscription and its consumers beyond the other types: which keys each consumer owns,
-and which consumers make others wait.
+"""The stats that only a Key_Shared subscription and its consumers have: which keys each consumer owns, and which
+consumers make others wait.
 
 Field names are those of SubscriptionStatsImpl, ConsumerStatsImpl and DrainingHashImpl (PIP-379).
 """

@@ -1,4 +1,4 @@
-"""What `…/stats` and `…/internalStats` answer for a non-persistent topic.
+"""The answers to `…/stats` and `…/internalStats` for a non-persistent topic.
 
 Field names and their order are Apache's: NonPersistentTopicStatsImpl, as Pulsar 4.0.7 answers it. In addition to the
 fields of a persistent topic, the answer has `msgDropRate`."""
@@ -98,7 +98,7 @@ NO_CURSOR: Json = {
     "subscriptionHavePendingRead": False,
     "subscriptionHavePendingReplayRead": False,
 }
-"""What Apache shows for each subscription: an empty CursorStats."""
+"""The empty CursorStats that Apache shows for each subscription."""
 
 
 def non_persistent_internal_stats(topic: NonPersistentTopic) -> Json:

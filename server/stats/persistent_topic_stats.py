@@ -1,4 +1,4 @@
-"""What `…/stats` answers for a persistent topic and its subscriptions.
+"""The answer to `…/stats` for a persistent topic and its subscriptions.
 
 Field names, their order, and the values of fields for features that do not exist here are Apache's: TopicStatsImpl and
 SubscriptionStatsImpl, as Pulsar 4.0.7 answers them. Beyond Apache, a subscription has `whyIdle`, one phrase that says

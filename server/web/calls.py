@@ -1,4 +1,4 @@
-"""What all calls of the web port share: the request as their handlers see it, the answers, refusals and routes."""
+"""The types that all calls of the web port share: the request as handlers see it, answers, refusals and routes."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field

@@ -35,7 +35,7 @@ NOT_LOADED = (
     b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
     b"Connection: close\r\n\r\n%b"
 ) % (len(_REASON), _REASON)
-"""What a client gets when the import failed. It is written out here because aiohttp is what may be missing."""
+"""The answer to a client when the import failed. It is written out here because aiohttp itself may be missing."""
 
 
 class WebListener(PortListener):
@@ -136,7 +136,7 @@ class _Door(asyncio.Protocol):
 
     def __init__(self, doors: "dict[_Door, None]", arrived: "Callable[[_Door], None]") -> None:
         self.is_refused = False
-        """Set before the connection is made, which is then closed at once."""
+        """Whether the connection is to be closed as soon as it is made. The flag is set before that."""
         self._doors = doors
         self._arrived = arrived
         self._transport: asyncio.Transport | None = None

@@ -1,4 +1,4 @@
-"""What the caller of a route must be allowed to do, as data. Each route declares its need; `authorization` reads it.
+"""The permissions that the callers of routes need, as data. Each route declares its need; `authorization` reads it.
 
 Operations are named as Java's enums name them (TenantOperation, NamespaceOperation, TopicOperation, PolicyName). The
 variable segments of the path (`tenant`, `namespace`, `domain`, `topic`, `subscription`) name the object of the
@@ -24,7 +24,7 @@ class Scope(Enum):
 
 
 class Need(NamedTuple):
-    """What the caller of a route must be allowed to do."""
+    """The permission that the caller of a route needs."""
 
     scope: Scope
     operation: str = ""

@@ -25,7 +25,7 @@ from pulsar_proto.errors import PulsarError
 log = logging.getLogger(__name__)
 
 OPEN_SECONDS_MAX = 30.0
-"""How long it may take until a socket is opened or refused."""
+"""The longest time until a socket is opened or refused."""
 
 
 class OpenedSocket(Protocol):

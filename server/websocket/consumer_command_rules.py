@@ -31,9 +31,9 @@ class Verb(Enum):
 class ConsumerCommand(NamedTuple):
     verb: Verb
     message_id: pb.MessageIdData | None = None
-    """Set for ACK and NACK."""
+    """The message that an ACK or NACK names; None in other commands."""
     permits: int = 0
-    """Set for PERMIT; at least 0."""
+    """The number of messages that a PERMIT asks for, at least 0; 0 in other commands."""
 
 
 _VERBS = {verb.value: verb for verb in Verb}

@@ -1,4 +1,4 @@
-"""Which messages a consumer's peer holds without an answer, and how many more it may get. Pure.
+"""Counts which messages a consumer's peer holds without an answer, and how many more the peer may get. Pure.
 
 In push mode a message takes one of `window` places until it is acknowledged, negatively acknowledged, or comes again
 for another reason. In pull mode it takes one of the permits that the peer gave, and an answer does not give the permit

@@ -1,4 +1,4 @@
-"""One producer of a socket on one topic: a partition, or a topic without partitions.
+"""The producer of a socket on one topic, which is a partition or a topic without partitions.
 
 The producer keeps each entry until the topic has answered it. When the topic closes the producer (it is unloaded, moved
 or fenced), the producer comes back by itself and sends unanswered messages again, as the Java client does

@@ -51,7 +51,7 @@ class StoredEntry(NamedTuple):
 
 
 class ReceivedMessage(NamedTuple):
-    """One message that is ready to be delivered."""
+    """A message that is ready to be delivered."""
 
     entry: StoredEntry
     """The entry of the message, without its payload."""

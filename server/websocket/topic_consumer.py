@@ -1,5 +1,4 @@
-"""One topic of a consumer's or reader's socket: the consumer on that topic, and its reconnection when the topic closes
-it.
+"""The consumer of a consumer's or reader's socket on one topic, and its reconnection when the topic closes it.
 
 A topic that is unloaded, or moves its subscription, closes its consumers. Java's client inside Apache's WebSocket
 service then subscribes again, with growing delays, and so does this class. Source: ConsumerImpl.connectionFailed,

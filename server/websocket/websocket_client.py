@@ -69,7 +69,7 @@ class SocketState(Enum):
 
 
 class SocketService(Protocol):
-    """What all sockets of a broker share. `upgrade.WebSocketService` implements it."""
+    """The interface of the service that all sockets of a broker share. `upgrade.WebSocketService` implements it."""
 
     broker: "Broker"
     settings: "WebSocketSettings"
@@ -95,12 +95,12 @@ class WebSocketClient:
         self.service = service
         self.broker = service.broker
         self.principal = principal
-        """Who the peer is; None while authentication is off."""
+        """The principal of the peer; None while authentication is off."""
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None
         self.remote_address = f"/{f'[{peer[0]}]' if ':' in peer[0] else peer[0]}:{peer[1]}" if peer else "/unknown"
         self.state = SocketState.OPENING
         self.session: Session
-        """Set by the service before anything else is done with the client."""
+        """The session of the client. The service sets it before anything else is done with the client."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._socket: web.WebSocketResponse | None = None

@@ -28,7 +28,7 @@ class QueryFault(Exception):
 
 
 class SocketKind(Enum):
-    """What a socket is for."""
+    """The purpose of a socket."""
 
     PRODUCER = "producer"
     CONSUMER = "consumer"
@@ -37,7 +37,7 @@ class SocketKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SocketPath:
-    """What a path asks for. Either `topics` or `pattern` is set."""
+    """The content of a socket's path. Either `topics` or `pattern` is set."""
 
     kind: SocketKind
     topics: tuple[TopicName, ...]

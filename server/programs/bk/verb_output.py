@@ -1,4 +1,4 @@
-"""What `magnetar bk` prints: results on stdout as text or JSON lines, progress and questions on stderr."""
+"""The output of `magnetar bk`: results on stdout as text or JSON lines, progress and questions on stderr."""
 
 import json
 import sys

@@ -53,7 +53,7 @@ FAULTS = (
 
 
 class Tool:
-    """What a verb works with: settings, output, and connections, which are made when they are first asked for."""
+    """Gives a verb its settings, output, and connections, which are made when they are first asked for."""
 
     def __init__(self, arguments: argparse.Namespace, stack: AsyncExitStack) -> None:
         self.out = ToolOutput(as_json=arguments.json)

@@ -34,7 +34,7 @@ Page = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 
 class RunningBookie(Protocol):
-    """What the pages need to know of the running bookie."""
+    """The interface of the running bookie that the pages use."""
 
     bookie: Bookie
     wire: BookieWireServer

@@ -1,4 +1,4 @@
-"""Who a bookie is: its id in the records of ledgers, and the address that clients connect to.
+"""The identity of a bookie: its id in the records of ledgers, and the address that clients connect to.
 
 Source: BookieImpl.getBookieAddress and BookieImpl.getBookieId of BookKeeper 4.17."""
 

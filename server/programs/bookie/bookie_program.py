@@ -70,7 +70,7 @@ START_FAULTS = (
 
 @dataclass(frozen=True, slots=True)
 class BookieOptions:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     conf: Path | None = None
     overrides: dict[str, str] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class BookieApp:
 
     @property
     def registered_as(self) -> Wanted | None:
-        """What the cluster's records say of this bookie, or None while it is not registered."""
+        """The mode in which the cluster's records list this bookie, or None while it is not registered."""
         return self._registration.registered_as if self._registration is not None else None
 
     @property

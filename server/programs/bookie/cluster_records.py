@@ -1,5 +1,5 @@
-"""What a bookie reads and writes in its cluster's metadata when it starts: the cluster's instance id, and its
-cookie."""
+"""The records that a bookie reads and writes in its cluster's metadata when it starts: the cluster's instance id, and
+the bookie's cookie."""
 
 from magnetar.metadata import paths
 from magnetar.metadata.errors import NodeExistsError

@@ -45,7 +45,7 @@ class Registration:
 
     @property
     def registered_as(self) -> Wanted | None:
-        """What the cluster's records say of this bookie, as far as this process knows."""
+        """The mode in which the cluster's records list this bookie, as far as this process knows; None for none."""
         return self._registered_as
 
     @property

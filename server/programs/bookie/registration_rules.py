@@ -15,7 +15,7 @@ class Wanted(Enum):
 
 
 class SeenRecord(Enum):
-    """What a bookie found at one of the two paths: no record, or one of this or of a former session."""
+    """A bookie's finding at one of the two paths: no record, or a record of this or of a former session."""
 
     ABSENT = "absent"
     OURS = "ours"
