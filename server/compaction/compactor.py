@@ -1,7 +1,7 @@
 """Compacts one topic's log into a new ledger. `compaction_rules.py` decides what is kept; this module reads and writes.
 
 1. Read all messages up to the present end of the log, to learn each key's last message: first those that the last
-   compaction kept, then the log behind them.
+   compaction kept, then the log after them.
 2. Read them again, write those that are kept to a new ledger in the log's order, and close it.
 3. Move the cursor `__compaction` to that end of the log, with the new ledger's id as a property. Once that is stored,
    the new ledger is in use.
@@ -159,7 +159,7 @@ class CompactionRun:
         )
 
     async def _drop(self, handle: WriteHandle) -> None:
-        """Deletes the new ledger after a failure. If that fails too, logs that the ledger is left behind."""
+        """Deletes the new ledger after a failure. If that fails too, logs that the ledger remains."""
         await handle.abandon()
         try:
             await self._bookkeeper.delete_ledger(handle.ledger_id)

@@ -32,7 +32,7 @@ class StoredMessage(NamedTuple):
 
 
 EntriesByLedger = Mapping[int, BitMap]
-"""Ledger -> entries that must not expire, because they wait for their delivery time."""
+"""Maps a ledger's id to the entries that must not expire, because they wait for their delivery time."""
 
 NOTHING: EntriesByLedger = {}
 
@@ -174,8 +174,8 @@ def last_of_ledger(ledger: ManagedLedger, ledger_id: int) -> Position:
 
 
 async def last_published_before(ledger: ManagedLedger, after: Position, time_ms: int) -> Position | None:
-    """Returns the last entry behind `after` that was published before `time_ms`; None when there is none. Raises
-    ManagedLedgerError."""
+    """Returns the last entry after the position `after` that was published before `time_ms`; None when there is none.
+    Raises ManagedLedgerError."""
     first = await ledger.find_first(lambda payload: published_at(payload, time_ms) >= time_ms, after)
     last = ledger.previous_position(first)
     return last if last > after else None

@@ -106,8 +106,8 @@ class DedupTable:
         return {name: self._persisted[name] for name in names}
 
     def replay(self, stored: Iterable[tuple[str, int]], now_s: float) -> None:
-        """Takes in the content of a snapshot, or of the log after it: pairs of (name, highest sequence id), oldest
-        first. All these producers count as having left at `now_s`."""
+        """Adds the content of a snapshot, or of the log after the snapshot, to the table: pairs of (name, highest
+        sequence id), oldest first. All these producers count as having left at `now_s`."""
         for name, highest in stored:
             if highest > self._pushed.get(name, -1):
                 self._pushed[name] = highest

@@ -34,7 +34,7 @@ all producers, so a fast topic must not take one after the other."""
 
 REPLAY_ENTRIES = 1_000
 REPLAY_BYTES = 5 * 1024 * 1024
-"""The largest single read while the log behind the snapshot is replayed."""
+"""The largest single read while the log after the snapshot is replayed."""
 
 CANNOT_TELL = "Cannot determine whether the message is a duplicate at this time"
 
@@ -51,15 +51,15 @@ class Deduplication:
         self._entries_interval = settings.broker_deduplication_entries_interval
         self._inactivity_s = settings.broker_deduplication_producer_inactivity_timeout_minutes * 60
         self._known_upto = cursor.mark_delete
-        """The last position that the table takes into account, provided that it is complete."""
+        """The last position that the table takes into account, provided that the table is complete."""
         self.is_complete = False
-        """Whether `replay` has taken in the log behind the snapshot. Until then no snapshot is taken."""
+        """Whether `replay` has read the log after the snapshot into the table. Until then no snapshot is taken."""
         self._entries_since_snapshot = 0
         self._snapshot_s = 0.0
         self._counted_s = -SNAPSHOT_PAUSE_SECONDS
         """When the last snapshot was taken because of the number of entries."""
         self._release: Callable[[], None] | None = None
-        """Ends the hold on the log behind the last stored snapshot. The function is set while a newer snapshot is being
+        """Ends the hold on the log after the last stored snapshot. The function is set while a newer snapshot is being
         stored: if that fails, a restart has to replay the part of the log that is held."""
 
     @classmethod

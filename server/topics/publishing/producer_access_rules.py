@@ -40,7 +40,7 @@ class ProducerAccess(Generic[T]):
 
     def __init__(self, epoch: int | None) -> None:
         self.epoch = epoch
-        """The epoch that is stored with the topic; None until there was an exclusive producer."""
+        """The epoch that is stored with the topic; None as long as the topic has never had an exclusive producer."""
         self.exclusive_name: str | None = None
         """The name of the exclusive producer, if there is one."""
         self.waiting: list[T] = []

@@ -45,7 +45,7 @@ class PublishFence:
 
     @property
     def is_storage_down(self) -> bool:
-        """Whether applications should learn of the failure. It is False while the next try is likely to succeed."""
+        """Whether applications should learn of the failure. False while the next try is likely to succeed."""
         return self.state is not FenceState.OPEN and (self._failures > 1 or self._tries > 0)
 
     @property

@@ -25,7 +25,7 @@ class TopicWithBacklog(Protocol):
 
     @property
     def backlog_size(self) -> int:
-        """Estimated bytes behind the slowest durable subscription."""
+        """The estimated size of the slowest durable subscription's backlog, in bytes."""
 
 
 class QuotaGate:
@@ -46,7 +46,7 @@ class QuotaGate:
         return 0.0 if published_ms is None else (time_ms - published_ms) / 1000
 
     def check(self) -> None:
-        """Called before a producer is made. Raises QuotaExceededHold or QuotaExceeded when the topic is over a quota
+        """Called before a producer is created. Raises QuotaExceededHold or QuotaExceeded when the topic is over a quota
         that stops producers."""
         quotas = self._topic.policies.backlog_quotas
         if quotas.destination_storage.limit < 0 and self.excess is None:

@@ -143,7 +143,7 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     def forget_if_left(self) -> None:
-        """Ends a subscription that lives only as long as its consumers, if it has none."""
+        """Ends the subscription if it exists only as long as it has consumers, and has none now."""
 
     def disconnect_all(self, but: Consumer | None = None) -> None:
         """Detaches every consumer except `but`, and sends CLOSE_CONSUMER to each detached one."""

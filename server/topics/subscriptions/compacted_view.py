@@ -57,7 +57,7 @@ class CompactedView:
         cursor: Cursor,
         sought: Position | None = None,
     ) -> None:
-        """`name` is the subscription's name, for errors; `sought` is the target of its last seek."""
+        """`name` is the subscription's name, for errors; `sought` is the target of the subscription's last seek."""
         self._sought = sought
         self._name = name
         self._ledger = ledger

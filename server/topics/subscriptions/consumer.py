@@ -192,7 +192,7 @@ class Consumer:
 
     def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
         """Delivers all unacknowledged messages again, or only the listed ones. For the types that keep the order, a
-        list means all messages, too (PersistentDispatcherSingleActiveConsumer.redeliverUnacknowledgedMessages)."""
+        list also means all messages (PersistentDispatcherSingleActiveConsumer.redeliverUnacknowledgedMessages)."""
         if self.is_closed:
             return
         if self.epoch is not None and command.HasField("consumer_epoch"):

@@ -169,7 +169,7 @@ class DelayIndex:
         index = bisect_left(last_times, due_ms)
         if index == len(last_times):
             if not last_times or len(self._segments[-1].times) >= SEGMENT_ENTRIES_MAX:
-                # A new time is mostly the largest so far: it begins a new segment instead of splitting a full one.
+                # A new time is mostly the largest so far. It then begins a new segment instead of splitting a full one.
                 self._segments.append(_Segment(array("q", (due_ms,)), array("Q", (place,))))
                 last_times.append(due_ms)
                 return

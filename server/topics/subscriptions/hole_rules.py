@@ -16,7 +16,7 @@ LOOKS = 4
 """How many times per interval `look` is called. So a hole is found too late by at most a fourth of the interval."""
 
 Holes = Mapping[int, BitMap]
-"""Ledger -> entries in holes."""
+"""Maps a ledger's id to the entries of that ledger that are in holes."""
 
 
 class HoleWatch:

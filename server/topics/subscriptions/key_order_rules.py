@@ -57,15 +57,15 @@ class KeyOrder(Generic[T]):
         """How many draining slots each member has released."""
         self.cleared_total = 0
         self._slots: dict[int, dict[int, int]] = {}
-        """Ledger -> entry -> slot, for all entries that are out or wait."""
+        """Ledger id -> entry id -> slot, for all entries that are out or wait."""
         self._queues: dict[int, list[tuple[int, int]]] = {}
         """Slot -> positions of the entries that wait, in order."""
         self._holds: dict[int, _Hold[T]] = {}
         """Slot -> its holder, for all slots that have entries out."""
         self._draining: set[int] = set()
         self._heads: dict[T, list[tuple[int, int, int]]] = {}
-        """Member -> a heap of (ledger, entry, slot). It holds the first entry of each slot's queue, provided that this
-        entry may be sent to the member. Outdated items are dropped when they come to the top."""
+        """Member -> a heap of (ledger, entry, slot). The heap holds the first entry of each slot's queue, provided that
+        this entry may be sent to the member. Outdated items are dropped when they come to the top of the heap."""
 
     # ---- members
 

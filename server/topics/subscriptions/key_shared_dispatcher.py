@@ -1,7 +1,7 @@
 """Key_Shared: each key's messages go to one consumer, in order.
 
-Every entry that is read goes to the consumer that owns its key, or waits in the replay queue. It waits because that
-consumer takes nothing now, or because an earlier entry of the key waits, or because another consumer still holds
+Every entry that is read goes to the consumer that owns its key, or waits in the replay queue. An entry waits because
+that consumer takes nothing now, because an earlier entry of the key waits, or because another consumer still holds
 entries of the key (`key_order_rules` decides). Reading goes on past the entries that wait, for consumers of other keys,
 until as many wait as the look-ahead limits allow.
 

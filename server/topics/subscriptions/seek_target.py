@@ -8,8 +8,8 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 
 def position_of(message_id: pb.MessageIdData) -> Position:
-    """Returns the position that a message id of a client stands for. Latest is recognised by the ledger alone, because
-    the C++ client keeps 48 bits of the entry id (NonDurableCursorImpl does the same)."""
+    """Returns the position that a message id of a client stands for. LATEST is recognised by the ledger id alone,
+    because the C++ client keeps only 48 bits of the entry id (NonDurableCursorImpl does the same)."""
     position = Position(signed64(message_id.ledgerId), signed64(message_id.entryId))
     if position.ledger_id == LATEST.ledger_id:
         return LATEST

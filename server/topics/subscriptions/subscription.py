@@ -96,7 +96,7 @@ class Subscription(BaseSubscription):
         """How many messages were delivered again because they lay in holes for too long."""
         self._seeking: asyncio.Future[None] | None = None
         self._sought: Position | None = None
-        """The target of the last seek. It may be before the first message that is still stored."""
+        """The target of the last seek. This position may be before the first message that is still stored."""
         self._deleting = False
         self.expired = ExpiryCounters()
         self._source = DispatchSource(
@@ -216,8 +216,8 @@ class Subscription(BaseSubscription):
         asyncio.get_running_loop().call_soon(self.tell_end_if_reached)
 
     def _dispatcher_for(self, consumer: Consumer) -> Dispatcher:
-        """Returns the present dispatcher if it is of the consumer's type, else a new one. It is replaced only while no
-        consumer is connected: `_check_admits` sees to that."""
+        """Returns the present dispatcher if it is of the consumer's type, else a new one. A dispatcher is replaced only
+        while no consumer is connected: `_check_admits` sees to that."""
         dispatcher = self.dispatcher
         if dispatcher is not None:
             same_policy = not isinstance(dispatcher, KeySharedDispatcher) or dispatcher.policy == consumer.key_shared
