@@ -175,9 +175,9 @@ class Topic(BaseTopic):
 
     async def _new_reader(self, command: pb.CommandSubscribe) -> Subscription:
         """Creates a subscription that ends with its last consumer. This takes the same lock as the creation of a
-        durable subscription, because only one subscription can have a name. The subscription begins AT the message that
-        the client names: a client that wants to begin after that message drops the message itself. If the client names
-        a message within a batch, the subscription begins at the whole entry."""
+        durable subscription, because each name belongs to only one subscription. The subscription begins AT the message
+        that the client names: a client that wants to begin after that message drops the message itself. If the client
+        names a message within a batch, the subscription begins at the whole entry."""
         start = start_asked_by(command) or LATEST
         async with self._changing_cursors:
             existing = self.subscriptions.get(command.subscription)

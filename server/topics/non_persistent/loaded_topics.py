@@ -27,7 +27,7 @@ class NonPersistentTopics:
         new_producer_name: Callable[[], str],
         prepare: Callable[[NonPersistentTopic], None],
     ) -> None:
-        """`prepare(topic)` gives a new topic the broker's objects that each topic needs."""
+        """`prepare(topic)` gives a new topic the objects of the broker that it needs."""
         self.by_name: dict[str, NonPersistentTopic] = {}
         """The loaded topics, by full name."""
         self._settings = settings

@@ -147,8 +147,8 @@ def _part(messages: OutgoingMessages, indexes: Sequence[int]) -> OutgoingMessage
 
 
 def give(consumer: Consumer, messages: OutgoingMessages) -> int:
-    """Sends a consumer as many entries as it has permits for, in one write. Returns how many messages it did not
-    get."""
+    """Sends a consumer as many entries as it has permits for, in one write. Returns how many messages the consumer did
+    not get."""
     count = entries_within(messages.counts, messages.total, 0, consumer.permits)
     taken = 0
     if count:

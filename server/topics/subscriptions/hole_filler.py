@@ -1,7 +1,7 @@
 """Fills holes without any client's help. A hole is an unacknowledged entry with an acknowledged entry after it. Holes
 that are older than the policy's interval are delivered again to the consumers that are connected
-(`fill_ack_holes_interval_seconds`, off by default). So a message that a client lost does not hold back the mark-delete
-position, and keep the backlog from shrinking, until somebody notices.
+(`fill_ack_holes_interval_seconds`, off by default). Without this, a message that a client lost holds back the
+mark-delete position, and keeps the backlog from shrinking, until somebody notices.
 
 Apache's broker has no such feature. `hole_rules` decides which entries have waited long enough.
 """
