@@ -34,7 +34,7 @@ def encode_local(text: str) -> str:
 
 
 def decode_local(text: str) -> str:
-    """Does the reverse of `encode_local`."""
+    """Decodes a local name that `encode_local` has encoded."""
     return unquote_plus(text)
 
 

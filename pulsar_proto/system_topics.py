@@ -1,4 +1,4 @@
-"""Which topics are the system's own. Source: SystemTopicNames (pulsar-common)."""
+"""Says which topics are Pulsar's own. Source: SystemTopicNames (pulsar-common)."""
 
 from pulsar_proto.names import TopicName
 

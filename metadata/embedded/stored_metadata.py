@@ -40,7 +40,7 @@ _FORMAT_VERSIONS = slice(18, 20)
 """Two bytes of a database's header: both are 2 when it has a write-ahead log, and 1 when it has none."""
 
 opened_here: set[tuple[int, int]] = set()
-"""(device, inode) of the files that stores of this process have open.
+"""The pairs (device, inode) of the files that stores of this process have open.
 
 When a process closes any descriptor of a file, POSIX gives up all its locks on that file. So a file in this set must
 not even be opened for a look.

@@ -28,8 +28,8 @@ Done = Callable[[Callable[[], MetadataError] | None], None]
 """How `_persist` reports the end: it passes None, or a function that makes the error. Each writer gets an error of its
 own, since an exception cannot be raised in several tasks."""
 WriteOutcome = tuple["asyncio.Future[Any]", Any, Exception | None]
-"""(the writer's future, result, error). An error, too, is reported only after the commit, because it may come from
-another change of the same batch."""
+"""A tuple (the writer's future, result, error). An error, too, is reported only after the commit, because it may come
+from another change of the same batch."""
 
 
 def wall_clock_ms() -> int:

@@ -27,7 +27,7 @@ from pulsar_proto.checksum import crc32c
 FILE_NAME = "metadataWitness"
 IDENTITY_BYTES = 16
 SLOT_BYTES = 4096
-"""Bytes of a slot. Each has a page for itself, the largest unit that a torn write may damage."""
+"""The size of a slot in bytes. Each slot has a page for itself, the largest unit that a torn write may damage."""
 SLOTS = 2
 
 _SLOT = struct.Struct(f">4sI{IDENTITY_BYTES}sQ")

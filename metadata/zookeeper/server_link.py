@@ -7,7 +7,7 @@ from typing import cast
 
 
 class ServerLink(asyncio.Protocol):
-    """One link.
+    """One connection to a server.
 
     `received` is called with the bytes that came, `lost` when the other side ended the connection. The owner sets
     `attached` when the handshake is over; it becomes False if the link is lost before that. `gone` completes when the

@@ -18,8 +18,8 @@ from magnetar.metadata.zookeeper import jute_codec as zk_codec
 from pulsar_proto.backoff import backoff
 
 REPLY_BYTES_MAX = 64 << 20
-"""A longer reply counts as a damaged stream. The limit is far above that of requests, because lists of children are
-long."""
+"""A longer reply counts as a damaged stream. The limit is far above the limit of requests, because lists of children
+are long."""
 
 PING_PART = 1 / 3
 SILENCE_PART = 2 / 3

@@ -60,7 +60,7 @@ def _decompress(compression: pb.CompressionType.ValueType, body: bytes, size: in
 
 
 def compress(compression: pb.CompressionType.ValueType, plain: bytes) -> bytes:
-    """Does the reverse of `decompress`."""
+    """Returns the body compressed by the codec; see `decompress`."""
     match compression:
         case pb.NONE:
             return plain

@@ -259,7 +259,8 @@ def _metadata(payload: bytes, offset: int) -> pb.MessageMetadata:
 
 
 def _metadata_at_start(payload: bytes) -> pb.MessageMetadata:
-    """Does the work of `_metadata`, faster for payloads that begin with a checksum, as clients send them."""
+    """Parses the metadata as `_metadata` does, but faster for payloads that begin with a checksum, as clients send
+    them."""
     try:
         magic, _, size = _unpack_magic_crc_size(payload)
         if magic == MAGIC_CRC32C and 10 + size <= len(payload):

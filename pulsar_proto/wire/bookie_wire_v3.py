@@ -204,7 +204,7 @@ Echo = tuple[bytes, bytes, bytes]
 
 
 UsualAdd = tuple[Echo, bytes, int]
-"""(echo, master key, offset of the entry, which reaches to the end of the packet)"""
+"""A tuple (echo, master key, offset of the entry). The entry reaches to the end of the packet."""
 
 
 def usual_add(data: bytes, start: int, stop: int) -> UsualAdd | None:

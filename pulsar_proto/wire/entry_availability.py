@@ -20,7 +20,7 @@ _GROUP = struct.Struct(">qqii")
 _SEQUENCE_MAX = (1 << 31) - 1
 
 Group = tuple[int, int, int, int]
-"""(first start, last start, entries in a sequence, distance between starts)"""
+"""A tuple (first start, last start, entries in a sequence, distance between starts)."""
 
 
 def encode(runs: Iterable[range]) -> bytes:

@@ -32,7 +32,7 @@ _SIZES = Struct(">II").pack
 _NO_BLOCK = -(2**64)
 
 Receipt = tuple[int, int | None]
-"""(sequence_id, highest_sequence_id or None), as the SEND had them."""
+"""The pair (sequence_id, highest_sequence_id or None), as the SEND had them."""
 
 
 def _block(value: int) -> tuple[tuple[bytes, ...], bytes]:

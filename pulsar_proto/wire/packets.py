@@ -55,7 +55,7 @@ class Packet(NamedTuple):
 
     body: bytes
     end: int
-    """Where the next packet begins."""
+    """The offset at which the next packet begins."""
 
 
 def packets(data: bytes) -> Iterator[Packet]:

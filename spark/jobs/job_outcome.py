@@ -13,7 +13,7 @@ class JobFailed(Exception):
 
 @dataclass
 class JobOutcome:
-    """What the job prints at its end. `problems` has a sentence for each check that failed."""
+    """The results that the job prints at its end. `problems` has a sentence for each check that failed."""
 
     job: str
     read: int = 0

@@ -151,8 +151,8 @@ class ReadOptions:
     permits: int
     read_compacted: bool
     raw_columns: bool
-    """Whether there are columns for what a copy of a message needs besides: its bytes, the version of its schema, its
-    ordering key."""
+    """Whether there are columns for the further things that a copy of a message needs: its bytes, the version of its
+    schema, its ordering key."""
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:

@@ -99,7 +99,7 @@ class Planner:
 
     def check_schema(self, name: str, known: bytes | None) -> None:
         """Checks the schema of a topic that appeared while a query runs. `known` is the schema that the query began
-        with. Raises ValueError when the new topic's schema is neither that one nor the one that the other topics have
+        with. Raises ValueError when the new topic's schema is neither `known` nor the schema that the other topics have
         by now: all of its values would be bad."""
         if self._options.different_schemas:
             return

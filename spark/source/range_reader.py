@@ -45,7 +45,7 @@ ODD_SHARE = 8
 
 @dataclass
 class ReadTask(InputPartition):
-    """What one Spark task reads. It holds strings only, because Spark pickles it."""
+    """The range that one Spark task reads. The object holds strings only, because Spark pickles it."""
 
     topic: str
     after: str

@@ -86,7 +86,7 @@ class Pace:
         self._written = 0
 
     def is_due(self) -> bool:
-        """Called after each message. When it returns True, the caller flushes and then calls `wait`."""
+        """The caller asks this after each message. If the answer is True, the caller flushes and then calls `wait`."""
         self._written += 1
         return self._per_second > 0 and self._written % self._step == 0
 

@@ -15,7 +15,7 @@ _is_of_spark = re.compile(r".*[/\\](pyspark\.zip|py4j-[^/\\]*\.zip|spark-core_[^
 
 
 def relieve_worker() -> None:
-    """Called at the end of a task, when all modules are imported that the worker's next task needs."""
+    """A task calls this at its end, when all modules are imported that the worker's next task needs."""
     _forget_spark_archives()
     _freeze_once()
 

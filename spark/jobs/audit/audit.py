@@ -156,7 +156,8 @@ class Audit:
                 yield from rows_of(topic, stats, internal, self.now, self._arguments.older_than)
 
     def _namespaces(self) -> list[str]:
-        """Returns the namespaces that were named, those of tenants that were named, or all."""
+        """Returns the namespaces that the options name, and those of the tenants that the options name. Returns all
+        namespaces when the options name none."""
         found: list[str] = []
         for name in self._given or self._admin.call("GET", "tenants") or []:
             if name.count("/") > 1:

@@ -1,4 +1,4 @@
-"""What an audit concludes from a topic's `stats` and `internalStats`.
+"""The rules by which an audit judges a topic's `stats` and `internalStats`.
 
 A cursor's numbers are checked against the ledgers: every entry behind its mark-delete position is in its backlog, or
 was acknowledged out of order.

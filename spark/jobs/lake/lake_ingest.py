@@ -144,7 +144,8 @@ class Ingest:
         self._committed_before = checkpoint.committed() if arguments.check == "run" else {}
 
     def batch(self, whole: DataFrame, number: int) -> None:
-        """Called by Spark with each micro-batch: parks the messages that do not fit, and writes the rest."""
+        """Spark calls this with each micro-batch. The method parks the messages that do not fit, and writes the
+        rest."""
         if CORRUPT not in whole.columns:
             self._write(self._shape(whole), number)
         else:

@@ -36,7 +36,7 @@ class CopyFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One copy, and where it comes from. `version` is that of the schema which the value was written with."""
+    """One copy, and where it comes from. `version` is the version of the schema with which the value was written."""
 
     message: OutgoingMessage
     ledger: int
@@ -118,7 +118,7 @@ def _named(row: dict[str, Any], found: pb.MessageIdData) -> str:
 
 
 class CopySchemas:
-    """Knows the schemas of copies. A transformed value has the target's schema, or the source's if the target has none.
+    """Finds the schemas of copies. A transformed value has the target's schema, or the source's if the target has none.
     Any other value has the schema that it was written with."""
 
     def __init__(self, client: PulsarClient) -> None:
@@ -184,8 +184,8 @@ class CopyProducers:
         return copy.sequence > producer.last_sequence_id
 
     def _producer(self, partition: str, copy: Copy) -> PartitionProducer:
-        """Returns a new producer. One for parked messages has no schema, because the park topic takes values of any
-        schema."""
+        """Returns a new producer. A producer for parked messages has no schema, because the park topic takes values of
+        any schema."""
         name = f"replay-{self.run_id}-{copy.ledger}-{copy.version.hex()}{'-parked' if copy.parked else ''}"
         schema = None
         if not copy.parked:

@@ -178,8 +178,8 @@ class ReplayRanges:
         return Extent({name: Range(start, planner.last(name)) for name, start in starts.items()})
 
     def _dead_letter_topics(self, topic: str, subscription: str) -> list[str]:
-        """Returns the dead-letter topics that exist. Java's clients name one after the topic, those of C++ and Python
-        one after each partition."""
+        """Returns the dead-letter topics that exist. Java's clients name one dead-letter topic after the topic, clients
+        of C++ and Python name one after each partition."""
         assert self._planner is not None
         client = self._planner.client
         found: list[str] = []

@@ -1,4 +1,4 @@
-"""Where the latest rows are kept: versions of a Parquet folder, a Delta table, an Iceberg table.
+"""The stores of the latest rows: versions of a Parquet folder, a Delta table, an Iceberg table.
 
 Beside the rows a table remembers its deleted keys and the changes that deleted them, so that an older message which
 comes late, or again, does not bring the row back. Applying the same changes twice changes nothing, so a repeated batch

@@ -1,7 +1,9 @@
-"""The latest row of each key, from keyed topics or change streams, as a table that deletes what was deleted.
+"""Makes a table of the latest row of each key from keyed topics or change streams. A delete in the topic removes the
+row.
 
-Each micro-batch is reduced to the last change of each key, and those of them that are younger than the table's row are
-applied. So the outcome depends on the messages alone, and not on which batches they are in or how often they come.
+Each micro-batch is reduced to the last change of each key. The job applies those changes that are younger than the
+table's row of the key. So the outcome depends on the messages alone, and not on which batches they are in or how often
+they come.
 """
 
 import time
@@ -128,7 +130,8 @@ class SnapshotJob:
         self._outcome = outcome
 
     def batch(self, frame: DataFrame, number: int) -> None:
-        """Called by Spark with each micro-batch: applies its changes, and parks messages that are no changes."""
+        """Spark calls this with each micro-batch. The method applies the batch's changes, and parks messages that are
+        no changes."""
         rows = changes(frame, self._arguments).persist()
         winners = self._winners(rows.where(F.col(REASON).isNull() & F.col(KEY).isNotNull())).persist()
         try:

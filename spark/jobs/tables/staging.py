@@ -31,8 +31,8 @@ def spark_schema(spark: SparkSession, schema: pa.Schema, staging: Path) -> Struc
 
 @contextmanager
 def staged(rows: DataFrame, folder: Path) -> Iterator[pds.Dataset]:
-    """Gives the rows as a dataset of Parquet files, which are removed when the block ends. All of its columns are
-    nullable, because later batches may have nulls in them."""
+    """A context manager: gives the rows as a dataset of Parquet files, which are removed when the block ends. All of
+    the dataset's columns are nullable, because later batches may have nulls in them."""
     rows.write.mode("overwrite").parquet(str(folder))
     try:
         found = pds.dataset(str(folder), format="parquet").schema

@@ -158,7 +158,7 @@ class WindowJob:
         self._states.meta(self._checkpoint.committed_batch())  # raises now when other rules made the state
 
     def batch(self, frame: DataFrame, number: int) -> None:
-        """Called by Spark with each micro-batch. Every output is written under the batch's number, so that a repeated
+        """Spark calls this with each micro-batch. Every output is written under the batch's number, so that a repeated
         batch writes the same again."""
         before = self._states.meta(number - 1)
         rows = self._rules.rows(frame).persist()

@@ -64,8 +64,8 @@ class RowRules:
         window_rules.measured(wide.drop(*INTERNAL), self._shape)
 
     def _wide(self, frame: DataFrame) -> DataFrame:
-        """Returns each message as it came (MESSAGE), its columns, and those of its JSON. When both have a column of one
-        name, it is that of the JSON."""
+        """Returns each message as it came (MESSAGE), its columns, and those of its JSON. When both have a column of the
+        same name, the JSON's column is taken."""
         wide = frame.withColumn(MESSAGE, F.struct(*(f"`{name}`" for name in frame.columns)))
         if not self._record:
             return wide

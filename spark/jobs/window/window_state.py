@@ -19,19 +19,19 @@ FOLDER = "magnetar-windows"
 
 @dataclass(frozen=True, slots=True)
 class WindowMeta:
-    """What is stored beside a batch's open windows. The counts are over all batches up to this one."""
+    """The facts that are stored beside a batch's open windows. The counts are over all batches up to this one."""
 
     rules: str = ""
     """How windows are made: see `WindowShape.rules`."""
     watermark_ms: int | None = None
-    """None before the first row."""
+    """The watermark in milliseconds; None before the first row."""
     on_time: int = 0
     late: int = 0
     parked: int = 0
     placed: int = 0
-    """On-time rows, counted once for each of their windows."""
+    """The number of on-time rows. A row counts once for each of its windows."""
     closed: int = 0
-    """On-time rows in closed windows, counted once for each of these windows."""
+    """The number of on-time rows in closed windows. A row counts once for each of these windows."""
     closed_windows: int = 0
 
 

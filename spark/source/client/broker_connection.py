@@ -116,7 +116,7 @@ class BrokerConnection:
 
     @property
     def reads_blocks(self) -> bool:
-        """Whether `block` was called. After that no other method may wait for an answer."""
+        """Returns whether `block` was called. After that call no other method may wait for an answer."""
         return self._inbox is not None
 
     def block(self, deadline: float) -> tuple[Buffer, Ints] | None:

@@ -39,7 +39,7 @@ class BatchBuilder:
 
     @property
     def wants_ids(self) -> bool:
-        """Whether the query asks for message ids, which cost time to make."""
+        """Returns whether the query asks for message ids, which cost time to make."""
         return MESSAGE_ID in self._names
 
     def batch(self, rows: RowColumns) -> pa.RecordBatch:

@@ -53,7 +53,8 @@ class BadValue(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BadValues:
-    """What to do with bad values. `corrupt_column` is the name of a binary column for their bytes, or empty."""
+    """The treatment of bad values in a query. `corrupt_column` is the name of a binary column for their bytes, or
+    empty."""
 
     mode: BadValueMode = BadValueMode.PERMISSIVE
     corrupt_column: str = ""

@@ -65,13 +65,13 @@ class EntryBlock:
     ledgers: Ints
     entries: Ints
     starts: Ints
-    """Where the payload begins, with its checksum."""
+    """The offset at which each entry's payload begins, with its checksum."""
     bodies: Ints
-    """Where the body begins, behind the metadata."""
+    """The offset at which each entry's body begins, behind the metadata."""
     stops: Ints
     metadata: Scan
     odd: Bools
-    """Which entries are odd. What `bodies` and `metadata` say of these must not be used."""
+    """Says which entries are odd. The items of `bodies` and `metadata` for odd entries must not be used."""
 
     def __len__(self) -> int:
         return len(self.ledgers)

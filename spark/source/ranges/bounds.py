@@ -1,5 +1,5 @@
-"""Where a message stands in a topic partition (`Bound`), ranges of messages, and how users, checkpoints and columns
-spell message ids.
+"""Places in a topic partition (`Bound`), ranges of messages, and the forms in which users, checkpoints and columns
+write message ids.
 
 Bounds are compared as triples (ledger, entry, batch index). An id without a batch index stands for its whole entry.
 """
