@@ -56,7 +56,7 @@ URL_SCHEMES = {
     "brokerServiceUrl": ("broker service url, example: pulsar://pulsar.example.com:6650", "pulsar"),
     "brokerServiceUrlTls": ("broker service tls url, example: pulsar+ssl://pulsar.example.com:6651", "pulsar+ssl"),
 }
-"""For each URL of ClusterData: how a refusal describes it, and its scheme."""
+"""The URLs of ClusterData, each with the words by which a refusal describes it, and with its scheme."""
 _URL = re.compile(r"(?P<scheme>[a-z+]+)://[^/\s,]+(,[^/\s,]+)*/?")
 
 

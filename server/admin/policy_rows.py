@@ -80,8 +80,8 @@ class TopicRow(PolicyRow):
     """Returns the answer to `?applied=true` when the topic has no value of its own. Without this function the parameter
     is ignored."""
     keys: Mapping[str, str] | None = None
-    """Set for a policy that is stored under several keys: the members of the value, each with its key. Then `key` is
-    not used."""
+    """The members of the value, each with its key, for a policy that is stored under several keys; otherwise None. With
+    `keys`, `key` is not used."""
 
 
 def _limit(path: str, key: str, name: str = "MAX_PRODUCERS", **other: Any) -> NamespaceRow:

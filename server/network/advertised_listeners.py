@@ -22,7 +22,7 @@ class ListenerSettings:
     """Each has the form `name:pulsar://host:port`. A name may come once for each of the schemes pulsar, pulsar+ssl,
     http and https."""
     internal_listener_name: str = ""
-    """Empty for the first of the advertised listeners."""
+    """The name of the internal listener; empty for the first of the advertised listeners."""
     advertised_address: str = ""
 
     def __post_init__(self) -> None:

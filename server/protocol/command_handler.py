@@ -33,9 +33,9 @@ class CommandHandler(NamedTuple):
     """The name of the command's field in BaseCommand."""
     run: RunCommand
     refuse: RefuseCommand | None = error_answer
-    """None for a command that has no answer at all."""
+    """Makes the frame of a refusal; None for a command that has no answer at all."""
     answer: AnswerCommand | None = None
-    """None when the work of `run` sends the answer itself."""
+    """Sends the answer after `run`; None when the work of `run` sends the answer itself."""
     changes_state: bool = False
     """True for a request that, once begun, runs to its end even if the connection is lost, so that no topic is left
     half changed."""

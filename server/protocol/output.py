@@ -70,12 +70,13 @@ class Output:
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that the peer has not taken: the chunks of this turn, and what is in the transport's buffer."""
+        """The number of bytes that the peer has not taken: those of this turn's chunks and of the transport's
+        buffer."""
         return self._pending_bytes + self._transport.get_write_buffer_size()
 
     @property
     def taken_bytes(self) -> int:
-        """Bytes that the kernel has taken from the transport since the beginning. It grows while the peer reads."""
+        """The number of bytes that the kernel has taken from the transport so far. It grows while the peer reads."""
         return self._handed_bytes - self._transport.get_write_buffer_size()
 
     def idle_since(self, now_s: float) -> float:

@@ -22,7 +22,7 @@ from pulsar_proto.pb import managed_ledger_pb2 as records
 log = logging.getLogger(__name__)
 
 LEDGERS_SHOWN_MAX = 100
-"""For how many of the newest versions `sizes` returns the sizes."""
+"""The number of versions, the newest ones, of which `sizes` returns the sizes."""
 
 NO_POSITION = -1
 """Each version's ledger entry lists the versions before it; the entry of the first version lists its own position

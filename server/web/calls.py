@@ -100,7 +100,7 @@ class Route(NamedTuple):
     handler: Handler
     needs: Need
     is_urgent: bool = False
-    """Set for lookups and health checks, which do not wait behind other calls."""
+    """True for lookups and health checks, which do not wait behind other calls."""
 
 
 STATUS_OF: dict[type[PulsarError], int] = {

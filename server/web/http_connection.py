@@ -154,8 +154,8 @@ class HttpConnection(web.RequestHandler):
         self._deadline: asyncio.TimerHandle | None = None
         """Closes the connection when the head does not come in time."""
         self._socket: HttpSocket | None = None
-        """Set once the connection is a WebSocket. From then on the received bytes are its frames, which aiohttp's
-        parser takes."""
+        """The WebSocket that the connection has become, or None. The bytes that a WebSocket receives are its frames,
+        which aiohttp's parser takes."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

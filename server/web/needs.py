@@ -30,7 +30,8 @@ class Need(NamedTuple):
     operation: str = ""
     """The name of a member of the scope's enum in Java; for policies a PolicyName."""
     write: bool = False
-    """For policies only: True asks for PolicyOperation.WRITE, False for READ."""
+    """The operation on a policy: True asks for PolicyOperation.WRITE, False for READ. It has no meaning in other
+    scopes."""
 
 
 EVERYBODY: Final = Need(Scope.EVERYBODY)

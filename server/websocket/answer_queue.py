@@ -16,7 +16,7 @@ class Answer:
     def __init__(self) -> None:
         self.context: str | None = None
         self.size_bytes = 0
-        """Bytes of the message that waits to be stored."""
+        """The size of the message that waits to be stored."""
         self.text: bytes | None = None
 
 
@@ -29,7 +29,7 @@ class AnswerQueue:
         self._say = say
         self._answers: deque[Answer] = deque()
         self.size_bytes = 0
-        """Bytes of the messages that wait to be stored."""
+        """The size of all messages that wait to be stored."""
 
     def __len__(self) -> int:
         return len(self._answers)

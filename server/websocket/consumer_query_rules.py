@@ -53,7 +53,7 @@ class ConsumerOptions:
     pulls: bool
     """Whether messages are sent only for permits."""
     name: str
-    """Empty for a generated name."""
+    """The consumer's name; empty when the session is to generate a name."""
     priority_level: int
     ack_timeout_ms: int
     """After this time an unacknowledged message is delivered again; 0 means "never"."""
@@ -61,7 +61,7 @@ class ConsumerOptions:
     max_redeliver_count: int
     """0 means that there is no dead letter topic."""
     dead_letter_topic: TopicName | None
-    """None means `{topic}-{subscription}-DLQ`."""
+    """The dead letter topic that the query names; None means `{topic}-{subscription}-DLQ`."""
     crypto_failure_action: CryptoFailureAction
 
     @property
@@ -76,7 +76,7 @@ class ReaderOptions:
     """The options of a reader's socket."""
 
     name: str
-    """Empty when the peer gave none."""
+    """The reader's name; empty when the peer gave none."""
     window: int
     start: pb.MessageIdData
     """The message after which the reader begins, or earliest or latest."""

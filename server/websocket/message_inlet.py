@@ -48,9 +48,9 @@ class MessageInlet:
         self._entries: deque[StoredEntry] = deque()
         self._opening: asyncio.Task[None] | None = None
         self._written_bytes = 0
-        """Bytes that topics wrote and that the session has not got yet."""
+        """The number of bytes that topics wrote and that the session has not got yet."""
         self.held_bytes = 0
-        """Bytes of entries and messages that wait here."""
+        """The size of all entries and messages that wait here."""
         self._waiters: list[Callable[[], None]] = []
 
     # --- ClientConnection --------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ BATCH_MESSAGES_MAX = 1 << 16
 """A batch that claims more messages counts as damaged."""
 
 ENCODED_A_STEP = 3 * 85 << 10
-"""Bytes that are encoded in one go: a multiple of 3, so that only the last part is padded."""
+"""The number of bytes that are encoded in one go. It is a multiple of 3, so that only the last part is padded."""
 
 MESSAGES_A_STEP = 128
 """How many messages of a batch are unpacked before other tasks of the loop may run."""

@@ -252,7 +252,7 @@ class WebSocketClient:
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that the peer has not taken."""
+        """The number of bytes that the peer has not taken."""
         return self._output_bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
 
     def cut_off(self, reason: str) -> None:

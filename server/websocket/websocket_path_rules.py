@@ -41,11 +41,11 @@ class SocketPath:
 
     kind: SocketKind
     topics: tuple[TopicName, ...]
-    """In the order in which the path names them, each once."""
+    """The topics in the order in which the path names them, without repetitions."""
     pattern: str = ""
     """A regular expression of topics, as `topicsPattern` gives it."""
     subscription: str = ""
-    """Empty for producers and readers."""
+    """The subscription of a consumer; empty for producers and readers."""
 
     def __str__(self) -> str:
         return f"{self.kind.value} of {self.pattern or ', '.join(map(str, self.topics))}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 PROGRESS_SECONDS = 2.0
-"""Seconds between two lines of progress. On a terminal, one line is rewritten five times a second instead."""
+"""The seconds between two lines of progress. On a terminal, a single line is rewritten five times a second instead."""
 TERMINAL_SECONDS = 0.2
 
 

@@ -23,12 +23,12 @@ VERSION_BYTES = 8
 
 FIRST_VERSION_THAT_KEEPS_ANSWERS = 16
 """Java clients before 2.8, which speak older versions, recycle the object of a schema's answer as soon as they have
-read it (PulsarDecoder). A thread that has asked, and does not wait for the answer yet when it comes, finds the object
-empty and keeps that empty schema: apache/pulsar issue 8429. The published Spark connector 2.4.2 met this in one answer
-of 700."""
+read it (PulsarDecoder). If the answer comes before the thread that asked begins to wait for it, the thread finds the
+object empty and keeps that empty schema: apache/pulsar issue 8429. The published Spark connector 2.4.2 met this in one
+answer of 700."""
 ANSWER_DELAY_S = 0.05
-"""By how much the answer to these clients is delayed, so that the thread that asked waits for it by then. They ask once
-for each version of a schema, so the delay does not add up."""
+"""The delay of the answer to these clients. When it is over, the thread that asked already waits for the answer. They
+ask once for each version of a schema, so the delay does not add up."""
 
 
 def get_schema(cnx: "Connection", command: pb.CommandGetSchema) -> Coroutine[Any, Any, None]:
