@@ -151,7 +151,7 @@ class RecordFile:
                     connection.execute("ROLLBACK")
             raise
         self._seal = seal
-        self._logged_pages += 2 + (len(change.upserts) + len(change.deletes)) // 2  # neighbours share pages
+        self._logged_pages += 2 + (len(change.upserts) + len(change.deletes)) // 2  # neighbouring rows share pages
         if self._witness is not None:
             self._witness.save(seal)
 

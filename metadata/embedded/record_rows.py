@@ -91,7 +91,7 @@ def load_tree(path: str, rows: Iterable[Row]) -> tuple[Tree, RecordTotals]:
         nonlocal records, digest
         for record_path, value, version, created_ms, modified_ms, sequence, crc in rows:
             if created_ms == modified_ms:
-                modified_ms = created_ms  # the same object: most records never change, and one number is enough
+                modified_ms = created_ms  # share one object: most records never change
             if not isinstance(record_path, str) or not isinstance(value, bytes):
                 raise StoreDamagedError(path, f"is damaged: no record can be {record_path!r}")
             node = RecordNode(value, version, created_ms, modified_ms, sequence=sequence)

@@ -275,7 +275,7 @@ def faults_named(path: str) -> Iterator[None]:
     except OSError as error:
         name = error.filename if isinstance(error.filename, str) else path
         raise StoreFileError(name, f"cannot be used: {error.strerror or error}") from error
-    except (ValueError, TypeError, struct.error) as error:  # columns of types that were never written
+    except (ValueError, TypeError, struct.error) as error:  # a column has a type that was never written
         raise StoreDamagedError(path, f"is damaged: {error}") from error
     except sqlite3.Error as error:
         raise _named(path, error) from error

@@ -45,7 +45,7 @@ class Seal(NamedTuple):
 
 
 class WitnessDamagedError(StoreFileError):
-    """Neither slot of the witness is whole. `path` is that of the witness."""
+    """Neither slot of the witness is whole. `path` is the path of the witness."""
 
 
 class Witness:

@@ -26,7 +26,7 @@ _MAGIC = b"BookieMetadataFormatVersion\t"
 _V1_IN_RECOVERY = -102
 _SHORT_ID_LIMIT = 2**31 - 1
 _DELIMITER_BYTES_MAX = 5
-"""The longest varint before a delimited message: five bytes hold any size that a record may have."""
+"""The longest varint before a delimited message, in bytes: five hold any size that a record may have."""
 
 Ensembles = tuple[tuple[int, tuple[str, ...]], ...]
 """The pair (first entry id, bookie ids) of each ensemble, in rising order; the first ensemble starts at entry 0. The

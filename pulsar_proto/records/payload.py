@@ -214,8 +214,8 @@ def sticky_key_of(payload: bytes) -> bytes | None:
     """Returns the key by which Key_Shared subscriptions choose a consumer (Commands.resolveStickyKey).
 
     It is the ordering key, else the partition key, else `producer-sequence id`; None when the metadata names no
-    producer either. The keys of a batch are those of the batch itself. A key that is not UTF-8 counts as the bytes that
-    it is, while Java hashes what its lossy decoder makes of them. Raises MalformedFrame.
+    producer either. The keys of a batch are those of the batch itself. A key that is not UTF-8 is returned as its
+    bytes, while Java hashes the text that its lossy decoder makes of them. Raises MalformedFrame.
     """
     metadata = _metadata_at_start(payload)
     if metadata.HasField("ordering_key"):

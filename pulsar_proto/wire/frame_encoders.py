@@ -204,7 +204,7 @@ class MessageFramer:
             if entry_id >> 7 != self._entry_block or ledger_id != self._ledger_id:
                 self._prepare(ledger_id, entry_id)
                 size = -1
-            if len(payload) != size:  # many payloads are as long as the one before
+            if len(payload) != size:  # many payloads have the length of the payload before them
                 size = len(payload)
                 begin = _SIZES(self._command_size + 4 + size, self._command_size) + self._head
             append(begin + self._entry_table[entry_id & 127] + self._tail)

@@ -20,7 +20,7 @@ OWN_READ_BYTES = 65_536
 """The size in bytes of the read buffer of a reader that has a buffer of its own."""
 
 Frame = tuple[bytes, bytes | None]
-"""The pair (command, rest): the rest follows the command up to the frame's end; None stands for no rest.."""
+"""The pair (command, rest): the rest follows the command up to the frame's end; None stands for no rest."""
 
 _SIZES = Struct(">II")
 _HEAD_BYTES = 8

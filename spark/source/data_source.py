@@ -278,7 +278,7 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
             for name, bound in done.items():
                 try:
                     self._subscription.acknowledge(name, bound)
-                except TopicNotFound:  # gone with its subscription; `latestOffset` decides whether that is an error
+                except TopicNotFound:  # `latestOffset` decides whether the loss of the topic is an error
                     self._subscription.forget(name)
 
     def stop(self) -> None:

@@ -93,7 +93,7 @@ def _debezium(frame: DataFrame, values: list[str], arguments: Namespace) -> Data
     assert isinstance(fields, StructType)
     op, before, after = (F.col(f"_change.{name}") for name in ("op", "before", "after"))
     is_json = not isinstance(frame.schema["value"].dataType, StructType) if "value" in values else False
-    if arguments.json_schema and is_json:  # a tombstone's row is its key alone, and so may be that of a delete
+    if arguments.json_schema and is_json:  # a tombstone's row is only its key, as a delete's row may be
         key = F.col("_message_key")
         payload = F.coalesce(F.get_json_object(key, "$.payload"), key)
         before = F.coalesce(before, F.from_json(payload, arguments.json_schema))

@@ -18,7 +18,7 @@ from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.tables.staging import spark_schema, staged, streamed
 from magnetar.spark.jobs.tables.table_rules import check_partitioning
 
-warnings.filterwarnings("ignore", "Delete operation did not match any records")  # new keys replace no rows
+warnings.filterwarnings("ignore", "Delete operation did not match any records")  # usual for new keys
 
 SLICE_BYTES = 256 * 1024 * 1024
 """At most this much of a batch is in the driver's memory at a time."""

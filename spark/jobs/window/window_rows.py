@@ -27,7 +27,7 @@ EVENT_TIME = "coalesce(__eventTime, __publishTime)"
 MESSAGE_KEY = (
     "if(is_valid_utf8(string(__key)), string(__key), base64(__key))"
     if hasattr(F, "is_valid_utf8")
-    else "if(encode(decode(__key, 'UTF-8'), 'UTF-8') = __key, string(__key), base64(__key))"  # pyspark 3
+    else "if(encode(decode(__key, 'UTF-8'), 'UTF-8') = __key, string(__key), base64(__key))"  # for pyspark 3
 )
 INTERNAL = (MESSAGE, CORRUPT, "__broken")
 TIME_OF = "try_add(cast((\n{}\n) as timestamp), interval '0' second)"

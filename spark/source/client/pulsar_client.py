@@ -136,7 +136,8 @@ class PulsarClient:
         return found.partitions
 
     def partitions(self, topic: str, *, create: bool = False) -> list[str]:
-        """Returns the full names to read from or write to: those of the partitions, or the topic's own."""
+        """Returns the full names to read from or write to: the names of the partitions, or the topic's own name when it
+        has none."""
         name = TopicName.parse(topic)
         count = self.partition_count(name.full, create=create)
         return [name.partition(index).full for index in range(count)] if count else [name.full]

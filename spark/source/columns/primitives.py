@@ -75,7 +75,7 @@ def _scaled(multiply: int, divide: int, arrow: pa.DataType, storage: pa.DataType
         numbers, mask, bad = _numbers(values, ">i8")
         native = numbers.astype(np.int64)
         beyond = ~mask & ((native < -most) | (native > most))
-        if beyond.any():  # one such value must not stop the queries of everybody
+        if beyond.any():  # one such value must not stop all queries
             bad, mask = sorted([*bad, *np.flatnonzero(beyond).tolist()]), mask | beyond
         native = np.where(mask, 0, native) * multiply // divide
         return pa.array(native, mask=mask).cast(storage).cast(arrow), bad

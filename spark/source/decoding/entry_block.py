@@ -169,7 +169,7 @@ def _entries(buffer: Buffer, ledgers: Ints, entries: Ints, starts: Ints, stops: 
     heads = buffer.sizes_at(starts)
     bodies = starts + 10 + buffer.sizes_at(starts + 6)
     odd = (heads >> 16 != MAGIC_CRC32C) | (bodies > stops) | (starts + 10 > stops)
-    bodies = np.where(odd, starts, bodies)  # an empty range: nothing is scanned where the sizes cannot be relied on
+    bodies = np.where(odd, starts, bodies)  # empty ranges: metadata with wrong sizes is not scanned
     data, stored = buffer.data, buffer.sizes_at(starts + 2)
     checked = [data[start:stop] for start, stop in zip((starts + 6).tolist(), stops.tolist(), strict=True)]
     odd |= np.fromiter(map(crc32c_of, checked), np.int64, len(checked)) != stored

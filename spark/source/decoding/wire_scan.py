@@ -47,7 +47,7 @@ _SQUEEZES = tuple(  # see `varints`
 
 
 class Buffer:
-    """Bytes, and views of them as numbers. `size` is that of the content, without the padding."""
+    """Bytes, and views of them as numbers. `size` is the size of the content, without the padding."""
 
     __slots__ = ("big_words", "data", "octets", "size", "words")
 

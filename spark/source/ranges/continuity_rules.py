@@ -66,7 +66,7 @@ class Continuity:
         if not count:
             return
         self.entry(ledgers[0], entries[0])
-        if ledgers[0] == ledgers[-1] and entries[-1] - entries[0] == count - 1:  # no gap, because they ascend
+        if ledgers[0] == ledgers[-1] and entries[-1] - entries[0] == count - 1:  # the ids ascend, so there is no gap
             self._last = Bound(ledgers[-1], entries[-1])
             return
         for ledger, entry in zip(ledgers[1:], entries[1:], strict=True):
