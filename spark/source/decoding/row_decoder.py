@@ -188,9 +188,8 @@ class RowDecoder:
                 self._chunks[metadata.uuid] = _Chunks(message_id, [body])
             return
         known = self._chunks.get(metadata.uuid)
-        if known is None or metadata.chunk_id < len(
-            known.parts
-        ):  # the message began before the range, or the chunk came twice
+        if known is None or metadata.chunk_id < len(known.parts):
+            # the message began before the range, or the chunk came twice
             self.skipped_chunks += known is None
             return
         if metadata.chunk_id > len(known.parts):
