@@ -35,7 +35,8 @@ def check_elements(data: bytes, descriptor: Descriptor, elements_max: int = ELEM
 
 
 def _walk(data: bytes, at: int, end: int, descriptor: Descriptor | None, room: int) -> int:
-    """Counts the elements up to `end`. Returns how many more elements the message may have behind it.
+    """Subtracts the number of elements from `at` to `end` from `room` and returns the rest: how many elements the
+    message may still have after `end`. Raises MalformedFrame when there are more than `room`.
 
     Bytes that do not decode are not judged here: the parser refuses them afterwards.
     """

@@ -52,7 +52,7 @@ class TopicSettings:
     broker_publisher_throttling_max_byte_rate: int = 0
 
     broker_deduplication_max_number_of_producers: int = 10_000
-    """How many producer names a snapshot holds, and how many are remembered of producers that have left."""
+    """How many producer names a snapshot holds, and how many producers that have left are remembered."""
     broker_deduplication_entries_interval: int = 1_000
     """The number of entries after which a snapshot is taken; at least 1."""
     broker_deduplication_producer_inactivity_timeout_minutes: int = 360

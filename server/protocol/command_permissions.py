@@ -1,4 +1,4 @@
-"""The permission that each command of the client protocol needs, and a table of handlers that stand behind it.
+"""The permission that each command of the client protocol needs, and handlers that are called only when it is given.
 
 `guarded` builds its table from `COMMANDS`, so a command without a rule cannot be handled. Texts are those of Apache's
 broker, because client libraries show them.

@@ -244,8 +244,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
 
     def peer_certificate(self) -> Mapping[str, Any] | None:
-        """Returns the client's certificate as `SSLObject.getpeercert` shows it, which the handshake has verified; None
-        without TLS, and for a client without a certificate."""
+        """Returns the client's certificate in the form of `SSLObject.getpeercert`; the handshake has verified it.
+        Returns None without TLS, and for a client without a certificate."""
         certificate: Mapping[str, Any] | None = self._transport.get_extra_info("peercert")
         return certificate
 

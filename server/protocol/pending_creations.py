@@ -78,7 +78,7 @@ class PendingCreations:
             creation.abandon()
 
     def abandon_all(self) -> None:
-        """Called when the connection is closed. Each creation is forgotten only when it ends."""
+        """Called when the connection is closed: abandons all creations. Each of them stays pending until it ends."""
         for creation in self._by_id.values():
             creation.abandon()
 

@@ -5,7 +5,7 @@ must wait. So one large message passes at once, and later messages wait until th
 (AsyncTokenBucket)."""
 
 BURST_SECONDS = 1.0
-"""The capacity of the bucket: the tokens that flow in during this time."""
+"""The capacity of a bucket, in seconds: it holds as many tokens as flow in during this time."""
 
 
 class TokenBucket:

@@ -64,11 +64,11 @@ class Status(NamedTuple):
 
 
 NO_CONTENT: Final = Status(204)
-"""The answer to most calls that change something, and to those that read some of the policies, when they are not
-set."""
+"""The answer to most calls that change something. A call that reads a policy which is not set is answered with EMPTY,
+but for some of the policies with this."""
 
 EMPTY: Final = Status(200)
-"""The answer to a call that reads a policy, for most of the policies, when it is not set."""
+"""The answer to a call that reads a policy which is not set; some of the policies answer NO_CONTENT instead."""
 
 
 class Refusal(Exception):

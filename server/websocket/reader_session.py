@@ -30,7 +30,7 @@ class ReaderSession(ReceivingSession):
         self._left = self._options.window
         """How many messages the peer may get now."""
         self._read: dict[int, pb.MessageIdData] = {}
-        """By consumer id, the last message that the peer got since `tick` last told the topic what was read."""
+        """The last message that the peer got, by consumer id. `tick` tells the topics of them, and empties this."""
 
     async def open(self) -> None:
         await self._consume([self._topic])

@@ -44,7 +44,8 @@ class Teller:
             self._print(f"batch {number}: {rows:,} messages in {seconds:.1f} s{rate}, {total:,} in all")
 
     def passing(self, sentence: str) -> None:
-        """Shows a sentence that is true for the moment only: on a terminal, in a line that the next one replaces."""
+        """Shows a sentence that is true only for the moment; the next line replaces it. Does nothing without a
+        terminal."""
         if self._is_terminal:
             seconds = time.monotonic() - self._began
             print(f"{ERASE_LINE}{sentence}, {seconds:.0f} s since the start", end="", file=sys.stderr, flush=True)

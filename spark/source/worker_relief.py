@@ -15,7 +15,8 @@ _is_of_spark = re.compile(r".*[/\\](pyspark\.zip|py4j-[^/\\]*\.zip|spark-core_[^
 
 
 def relieve_worker() -> None:
-    """A task calls this at its end, when all modules are imported that the worker's next task needs."""
+    """Spares the worker the costs that the module describes. A task calls this at its end, when the modules that the
+    worker's next task needs are imported."""
     _forget_spark_archives()
     _freeze_once()
 

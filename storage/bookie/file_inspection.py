@@ -88,7 +88,7 @@ def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | FileFault]:
 
 def _identity(file: str) -> tuple[int, int] | None:
     """Returns an identity that distinguishes this file from a later one of the same name, or None when there is no
-    file. A file is renamed before it is written over."""
+    file. Device and inode suffice, because a file that is used again is renamed first."""
     try:
         status = os.stat(file)
     except FileNotFoundError:

@@ -179,8 +179,8 @@ class Journal:
     def _write(self, groups: list[JournalGroup]) -> None:
         """Writes and syncs one batch. Raises OSError.
 
-        As long as bytes of the file's former use follow, zeros fill the batch's last page, so that the kernel need not
-        read it from the disk first. The next batch begins within those zeros:
+        When bytes of the file's former use follow the batch, zeros fill the rest of its last page. The page is then
+        written as a whole, so the kernel need not read it from the disk first. The next batch overwrites these zeros:
 
             │ batch 7 ......│ batch 8 .... 0000│ former use ...        after batch 8
             │ batch 7 ......│ batch 8 ....│ batch 9 ... 00000000│      after batch 9

@@ -166,10 +166,10 @@ class JournalReplay:
             self.end = JournalPosition(journal_id, offset, sequence)
 
     def _check_mark_reached(self, data: FileBytes, salt: Salt) -> None:
-        """Reports damage when the mark points to a place of the file with no batch before it and none after it.
+        """Reports damage when no batch begins at the mark and none ends there.
 
-        A file that was written over is longer than its batches, so its length does not tell whether it once reached as
-        far as the mark. If no batch follows the mark, a batch must end at the mark.
+        A mark with no batch behind it is the end of the journal, so a batch must end there. The file's length cannot
+        show this: a file that is used again may be longer than its batches.
         """
         mark = self._mark
         if mark is None or self.end != mark or mark.offset <= FILE_HEADER_SIZE:

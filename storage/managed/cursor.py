@@ -191,8 +191,8 @@ class Cursor(CursorView):
                 self._start_flush()
 
     def _become(self, moved: AckState) -> None:
-        """Makes the stored position the current one. Applies deletions of ledgers that happened meanwhile; drops
-        acknowledgements that came meanwhile."""
+        """Makes `moved` the current state, once it is stored. If ledgers were deleted while it was being stored,
+        forgets their acknowledgements. Drops acknowledgements that came during that time."""
         before = self._acks
         moved.resets = before.resets + 1
         moved.revision = before.revision + 1
@@ -203,7 +203,8 @@ class Cursor(CursorView):
         self._release(None)
 
     def forget_before(self, ledger_id: int) -> None:
-        """Called when the ledgers before `ledger_id` were deleted: updates the acknowledgements."""
+        """Called when the ledgers before `ledger_id` were deleted: forgets their acknowledgements, which may move the
+        mark-delete (`AckState.forget_before`)."""
         before, revision = self._acks.mark_delete.ledger_id, self._acks.revision
         self._acks.forget_before(ledger_id)
         if self._acks.revision != revision:

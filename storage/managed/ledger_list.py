@@ -165,8 +165,8 @@ class LedgerList:
         return max(0, self.rank(upto) - self.rank(after))
 
     def size_after(self, position: Position) -> int:
-        """Returns an estimate of the payload bytes after `position`: the bytes of the ledgers after it, and of its own
-        ledger a share by the number of entries."""
+        """Returns an estimate of the payload bytes after `position`: all bytes of the later ledgers, and a share of the
+        bytes of its own ledger, in proportion to the entries after `position`."""
         total = self.current_size if position.ledger_id < self.current_id else 0
         for info in reversed(self._infos):
             if info.ledger_id < position.ledger_id:

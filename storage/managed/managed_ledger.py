@@ -369,9 +369,9 @@ class ManagedLedger:
             self._loop.call_soon(callback, error)
 
     def _trim_passed(self) -> None:
-        """Trims the ledgers that every durable cursor has passed. Without durable cursors, ledgers wait for `maintain`,
-        as in Apache's broker, which trims at a rollover, before the next ledger exists, and then at each retention
-        check."""
+        """Trims the ledgers that every durable cursor has passed. Has no effect without durable cursors: ledgers then
+        wait for `maintain`. In Apache's broker they wait for the retention check, too: its trim at a rollover comes
+        before the next ledger exists."""
         if self._cursors.slowest is not None:
             self._trimmer.request()
 

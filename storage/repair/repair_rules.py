@@ -151,8 +151,8 @@ class NextStep(Enum):
 
 
 def fragments_naming(fragments: Sequence[LedgerFragment], bookies: Collection[str]) -> list[DamagedFragment]:
-    """Returns the fragments that name any of the bookies, as if these had lost their copies: an operator wants them
-    replaced, whether they have them or not."""
+    """Returns the fragments that name any of the bookies. The bookies' copies are reported as missing even if they
+    exist, because an operator wants the bookies replaced."""
     named = [
         DamagedFragment(fragment, {i: one for i, one in enumerate(fragment.members) if one in bookies})
         for fragment in fragments

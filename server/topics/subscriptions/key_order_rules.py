@@ -207,7 +207,7 @@ class KeyOrder(Generic[T]):
         return len(self._draining)
 
     def holders_waited_for(self) -> Iterator[T]:
-        """Yields the members that hold slots for which entries wait."""
+        """For each draining slot for which entries wait, yields the member that still holds the slot."""
         for slot in self._draining:
             if slot in self._queues:
                 yield self._holds[slot].member

@@ -86,9 +86,9 @@ def _ids(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The range of each partition. When it was given by times, messages are also chosen by publish time, in
-    milliseconds from `since` to before `before`: when the clocks of producers differ, messages are not in the order of
-    their times."""
+    """The range of each partition. If the user gave times, a message in a range counts only if its publish time, in
+    milliseconds, is at least `since` and less than `before`. The ranges alone do not ensure this: when the clocks of
+    producers differ, messages are not in the order of their times."""
 
     ranges: Mapping[str, Range]
     since: int | None = None

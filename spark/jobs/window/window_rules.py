@@ -40,8 +40,8 @@ class Aggregate:
 
     @property
     def parts(self) -> list[tuple[str, str]]:
-        """Returns the values that are kept while a window is open: functions with their column. An average needs sum
-        and count."""
+        """Returns the values that are kept while a window is open, as (function, column) pairs. An average is kept as a
+        sum and a count."""
         if self.column == "*":
             return []
         return [(part, self.column) for part in (("sum", "count") if self.function == "avg" else (self.function,))]
