@@ -173,7 +173,8 @@ class RecordFile:
                 raise
 
     def close(self) -> None:
-        """Copies the log into the file, removes it, and closes both. On a full disk the log stays for the next open."""
+        """Closes the file and the witness. SQLite first copies the log into the file and removes the log; on a full
+        disk the log stays for the next open."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
         opened_here.discard(self._inode)

@@ -165,9 +165,10 @@ def _one_winner(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> li
 
 
 def _never_reordered(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
-    """Makes sure that a write is not sent again when a later write of the same records happened, or may have happened.
+    """Replaces NOT_APPLIED by UNKNOWN for a write when a later write of the same records happened or may have happened,
+    so that the earlier one is not sent again behind it.
 
-    The earlier write then happened too, or it failed, so its outcome is unknown.
+    The server did the writes in order: it also did the earlier one, or refused it.
     """
     touched: set[str] = set()
     result: list[Finding] = []

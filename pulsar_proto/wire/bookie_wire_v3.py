@@ -350,7 +350,8 @@ def response_to(request: pb.Request, rc: int) -> pb.Response:
 
 
 def refusal(request: pb.Request, rc: int) -> bytes:
-    """Makes the frame of an error, with the sub-response that a client looks into after a request of that kind."""
+    """Makes the frame of an error response. It includes the sub-response for the request's operation, because clients
+    read the status there."""
     response = response_to(request, rc)
     status = response.status
     operation = request.header.operation

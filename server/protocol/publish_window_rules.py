@@ -54,7 +54,8 @@ class PublishWindow:
 
     @property
     def may_be_full(self) -> bool:
-        """Whether the window, by its upper bounds, has to be settled now."""
+        """Whether the caller has to call `settle` now: the count, which is an upper bound until then, has reached the
+        limit, or too many groups are unsettled."""
         return 0 < self._max_count <= self.unanswered_count or len(self._groups) > UNSETTLED_GROUPS_MAX
 
     @property

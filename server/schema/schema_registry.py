@@ -36,8 +36,8 @@ CACHE_BYTES_MAX = 16 << 20
 """The size of the cache of versions; the least recently used ones leave it first."""
 
 VERSIONS_MAX = 10_000
-"""The most versions of one schema id, as one record lists them, at 60 bytes each. Further ones are refused until the
-schema is deleted with its storage."""
+"""How many versions one schema id may have. One record lists all of them, with 60 bytes for each. Further versions are
+refused until the schema is deleted with its storage."""
 
 ON_THE_LOOP_BYTES = 32 << 10
 """Definitions up to this size together are compared on the loop, which takes a millisecond or two; larger ones on a

@@ -64,11 +64,11 @@ class Status(NamedTuple):
 
 
 NO_CONTENT: Final = Status(204)
-"""The answer to most calls that change something. A call that reads a policy which is not set is answered with EMPTY,
-but for some of the policies with this."""
+"""The answer to most calls that change something. For some of the policies it is also the answer to a call that reads
+the policy when it is not set; for the others that is EMPTY."""
 
 EMPTY: Final = Status(200)
-"""The answer to a call that reads a policy which is not set; some of the policies answer NO_CONTENT instead."""
+"""The answer to a call that reads a policy when it is not set; for some of the policies it is NO_CONTENT instead."""
 
 
 class Refusal(Exception):

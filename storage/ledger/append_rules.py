@@ -40,8 +40,8 @@ from magnetar.storage.ledger.overload_rules import is_overload
 from magnetar.storage.ledger.quorum_rules import check_sizes, held_ids
 
 ANSWER_TICKS = 4
-"""A send that is unanswered for this many whole ticks has timed out. The shell makes this many ticks within its
-deadline."""
+"""A send times out when it is unanswered for this many whole ticks. The shell ticks this many times in the time that
+`add_entry_timeout_sec` allows."""
 
 
 class Phase(Enum):

@@ -61,8 +61,8 @@ class WrittenState(NamedTuple):
 
 
 class StoredBefore(NamedTuple):
-    """The state that was stored last. A new ledger begins with it, and parts carry it for the case that one of them is
-    the last entry after a crash."""
+    """The state that was stored last. It is the first entry of a new ledger. When the next state is stored in parts,
+    each part carries this `position`, because after a crash a part may be the ledger's last entry."""
 
     position: Position
     properties: Mapping[str, int]

@@ -159,8 +159,8 @@ class Deduplication:
             self.let_go()
 
     def let_go(self) -> None:
-        """Ends the hold on the log, if there is one. Called when the snapshot is stored or deduplication is turned
-        off."""
+        """Lets the log delete again the entries that a snapshot made it keep (`ManagedLedger.hold`). Called when the
+        snapshot is stored or deduplication is turned off."""
         if self._release is not None:
             release, self._release = self._release, None
             release()

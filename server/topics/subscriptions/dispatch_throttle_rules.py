@@ -25,8 +25,8 @@ class Throttle:
     __slots__ = ("_bytes", "_messages", "_more", "_rate")
 
     def __init__(self, rate: PerSecond, now_s: float, more: Callable[[], PerSecond] | None = None) -> None:
-        """A new throttle is full, as after a second of silence. `more()` is asked again and again, and what it returns
-        is added to `rate`: a limit that is relative to the publish rate passes a function that returns that rate."""
+        """A new throttle is full, as after a second of silence. `messages_now` calls `more()` and adds what it returns
+        to `rate`: for a limit that is relative to the publish rate, `more()` returns the publish rate."""
         self._rate = rate
         self._more = more
         self._messages = TokenBucket(rate.messages, now_s) if rate.messages > 0 else None

@@ -28,7 +28,8 @@ many permits to get past it. An ack set cannot describe more messages, either (`
 
 
 class AckView(Protocol):
-    """The methods of a cursor that sending uses. `magnetar.storage.managed.cursor.Cursor` has them."""
+    """The methods of a cursor that dispatchers use when they send entries. `magnetar.storage.managed.cursor.Cursor` has
+    them."""
 
     def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]: ...
 

@@ -123,8 +123,8 @@ class SharedDispatcher(Dispatcher):
             self.kick()
 
     def redeliver(self, consumer: Consumer, positions: Iterable[tuple[int, int]] | None) -> int:
-        """Sends entries that `consumer` holds again, with a higher redelivery count: those in `positions`, or all for
-        None. Returns how many messages these have."""
+        """Takes entries back from `consumer` and sends them again, with a higher redelivery count: those in
+        `positions`, or all that it holds when that is None. Returns how many messages these entries have."""
         pending = consumer.pending
         assert pending is not None
         before = pending.messages
