@@ -1,6 +1,6 @@
-"""The metadata of a cluster: versioned, watched records in a tree, and the paths of these records.
+"""The metadata of a cluster: records in a tree, which have versions and can be watched, and the paths of these records.
 
-`store` is the contract that every implementation keeps. There are two: `embedded` (one file of this process, or its
-memory) and `zookeeper` (an ensemble that is shared with others). This room uses `pulsar_proto`; storage, server and the
-public face use it.
+`store` is the contract that every implementation keeps. There are two implementations: `embedded` (one file, or the
+memory, of this process) and `zookeeper` (an ensemble that is shared with other processes). This package uses
+`pulsar_proto`; the packages `storage` and `server` and the public API use this package.
 """

@@ -2,8 +2,8 @@
 
 JSON values are written as Jackson writes them: compact, with the keys in the order that a real server's records have
 (tests/vectors/cluster_records.json). A new cluster has its own record, the tenants `public` and `pulsar`, the
-namespaces `public/default` and `pulsar/system`, the topic of the transaction coordinators, and BookKeeper's `/ledgers`.
-Source: PulsarClusterMetadataSetup, PulsarStandalone, and BookKeeperAdmin.initNewCluster.
+namespaces `public/default` and `pulsar/system`, the partitioned topic that assigns the transaction coordinators, and
+BookKeeper's `/ledgers`. Source: PulsarClusterMetadataSetup, PulsarStandalone, and BookKeeperAdmin.initNewCluster.
 """
 
 import json
@@ -24,7 +24,7 @@ LAYOUT_VALUE = b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:
 
 DEFAULT_BUNDLES = 4
 STANDALONE_TRANSACTION_COORDINATORS = 1
-"""The number of partitions of the coordinators' topic in Apache's standalone; a cluster set up by Apache's tool has
+"""The number of partitions of the coordinators' topic in Apache's standalone; a cluster that Apache's tool sets up has
 16."""
 
 
@@ -56,7 +56,7 @@ def tenant_value(allowed_clusters: Sequence[str], admin_roles: Sequence[str] = (
 def bundles_data(count: int = DEFAULT_BUNDLES) -> dict[str, Any]:
     """Returns a BundlesData of `count` ranges of equal size, the last of which ends at 0xffffffff.
 
-    Raises ValueError for an impossible count.
+    Raises ValueError if no namespace can have `count` bundles.
     """
     if not 0 < count <= 2**32 - 1:
         raise ValueError(f"{count} bundles: must be 1 to 2^32-1")
@@ -70,8 +70,9 @@ def policies_value(
 ) -> bytes:
     """Returns the Policies of a new namespace.
 
-    A namespace that was made by REST also says that schemas are updated automatically; Apache's standalone makes
-    public/default so. A namespace that was made by the cluster's initialisation does not say it.
+    With `auto_update_schema` the policies also have the key `is_allow_auto_update_schema`. They have the key for a
+    namespace that was made by REST and for public/default of Apache's standalone; the cluster's initialisation makes
+    namespaces without the key.
     """
     policies: dict[str, Any] = {
         "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
@@ -126,7 +127,7 @@ def cluster_records(
     instance_id: str,
     transaction_coordinators: int = STANDALONE_TRANSACTION_COORDINATORS,
 ) -> dict[str, bytes]:
-    """Returns all records of a new cluster by their paths, without the empty parents that these need."""
+    """Returns all records of a new cluster by their paths. The empty parents of these records are left out."""
     namespace, domain, topic = "pulsar/system", "persistent", "transaction_coordinator_assign"
     return {
         paths.LEDGERS_ROOT: b"",
@@ -156,8 +157,8 @@ async def initialize_cluster(
 ) -> int:
     """Writes those records of a new cluster that are missing, in one atomic change, and leaves the others as they are.
 
-    The id of the instance is a new one unless it is given. Returns how many records were missing: 0 on every start but
-    the first, and then nothing is written. Raises MetadataError.
+    The id of the instance is drawn anew unless the caller gives one. Returns how many records were missing. On every
+    start but the first this is 0, and nothing is written. Raises MetadataError when the store fails.
     """
     wanted = cluster_records(
         cluster,
@@ -201,10 +202,10 @@ async def publish_cluster_urls(
     broker_service_url_tls: str = "",
     web_service_url_tls: str = "",
 ) -> None:
-    """Puts the addresses of this server into the cluster's record, as Apache's standalone does at each start.
+    """Writes the addresses of this server to the cluster's record. Apache's standalone does so at each start.
 
-    The key of an empty address is removed; other keys stay as they are. Nothing is written when the record says all
-    this already. Raises MetadataError.
+    The key of an empty address is removed; other keys stay as they are. Nothing is written when the record has these
+    addresses already. Raises MetadataError when the store fails.
     """
     urls = {
         "brokerServiceUrl": broker_service_url,

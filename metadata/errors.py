@@ -1,4 +1,5 @@
-"""Errors of every metadata store, named after ZooKeeper's KeeperException.Code where that has a code for them."""
+"""The errors of all metadata stores. An error for which ZooKeeper's KeeperException.Code has a code is named after that
+code."""
 
 
 class MetadataError(Exception):
@@ -10,21 +11,21 @@ class MetadataError(Exception):
 
 
 class NoNodeError(MetadataError):
-    """The record does not exist, or create() was called for a record without a parent."""
+    """The record does not exist. create() raises this error when the parent does not exist."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "no such record")
 
 
 class NodeExistsError(MetadataError):
-    """create() found a record there already."""
+    """create() was called for a path that has a record already."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "record exists already")
 
 
 class BadVersionError(MetadataError):
-    """The record's version is not the expected one: somebody else wrote it."""
+    """The record's version is not the expected one, because another writer has changed the record."""
 
     def __init__(self, path: str, expected: int, actual: int) -> None:
         super().__init__(path, f"expected version {expected}, found {actual}")
@@ -64,7 +65,7 @@ class StoreUnavailableError(MetadataError):
 class OutcomeUnknownError(MetadataError):
     """The answer to a change was lost, and the records do not tell whether the change happened.
 
-    The store does not repeat it. The caller has to read and to decide.
+    The store does not repeat the change. The caller has to read the records and to decide.
     """
 
 
@@ -75,7 +76,7 @@ class StoreOverloadedError(MetadataError):
 class StoreFileError(MetadataError):
     """The store cannot use its file. Nothing in the file was changed.
 
-    `path` is the file's name, not a record's; `reason` is the message without it.
+    `path` is the path of the file, not of a record; `reason` is the message without the path.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -84,7 +85,7 @@ class StoreFileError(MetadataError):
 
 
 class StoreLockedError(StoreFileError):
-    """Another process, or another store of this one, has the file open."""
+    """Another process, or another store of this process, has the file open."""
 
 
 class StoreForeignError(StoreFileError):
@@ -92,7 +93,7 @@ class StoreForeignError(StoreFileError):
 
 
 class StoreDamagedError(StoreFileError):
-    """The file does not hold what was written to it."""
+    """The file is damaged: its content is not what was written."""
 
 
 class StoreMismatchError(StoreFileError):

@@ -1,9 +1,9 @@
 """The paths at which Java's brokers and bookies keep their records.
 
-Names come as they are in the store: `namespace` is "tenant/namespace", and a topic's local part is encoded as
-`pulsar_proto.names.encode_local` does. The paths of single ledgers are in `pulsar_proto.records.ledger_record`. Source:
-NamespaceResources, ClusterResources and TopicResources, MetaStoreImpl, BookkeeperSchemaStorage and OwnershipCache of
-Pulsar; BookKeeperConstants.
+Arguments are names in the form that the store has: `namespace` is "tenant/namespace", and a topic's local part is
+encoded by `pulsar_proto.names.encode_local`. The paths of single ledgers are in `pulsar_proto.records.ledger_record`.
+Source: NamespaceResources, ClusterResources and TopicResources, MetaStoreImpl, BookkeeperSchemaStorage and
+OwnershipCache of Pulsar; BookKeeperConstants.
 """
 
 from pulsar_proto.names import encode_local
@@ -18,6 +18,9 @@ NAMESPACE_OWNERS = "/namespace"
 PRODUCER_NAME_COUNTER = "/counters/producer-name"
 SCHEMAS = "/schemas"
 RESOURCE_GROUPS = "/admin/resourcegroups"
+FLAGS = "/admin/flags"
+CONFIGURATION = "/admin/configuration"
+"""The configuration that brokers change while they run: a JSON object of texts by key."""
 BOOKIE_RACKS = "/bookies"
 
 LEDGERS_ROOT = ledger_record.LEDGERS_ROOT
@@ -64,7 +67,8 @@ def cursor_path(managed_ledger_name: str, cursor_name: str) -> str:
 
 
 def bundle_owner_path(namespace: str, bundle_range: str) -> str:
-    """Returns the path of the record that names a bundle's owner. A bundle's range is as in "0x00000000_0x40000000"."""
+    """Returns the path of the record that names a bundle's owner. A bundle's range has the form
+    "0x00000000_0x40000000"."""
     return f"{NAMESPACE_OWNERS}/{namespace}/{bundle_range}"
 
 

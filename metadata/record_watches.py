@@ -24,7 +24,7 @@ class Watches:
     def add(self, path: str, callback: WatchCallback, recursive: bool) -> CancelWatch:
         """Adds a callback; returns the function that removes it.
 
-        That function may be called at any time, also twice, also from within a callback.
+        The returned function may be called at any time, also twice, and also from within a callback.
         """
         registry = self._recursive if recursive else self._exact
         key = object()
@@ -38,7 +38,7 @@ class Watches:
         return cancel
 
     def fire(self, events: Iterable[RecordEvent]) -> None:
-        """Calls everybody who watches the records of these events. A callback that raises is logged."""
+        """Calls the callbacks that watch the records of these events. An exception of a callback is logged."""
         for event in events:
             self._call(self._exact, event.path, event)
             if self._recursive:

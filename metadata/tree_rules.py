@@ -1,8 +1,9 @@
 """The rules of the record tree, without I/O, clock or asyncio.
 
-`Tree` holds the committed records. A `Batch` stages changes on top of the tree or of another batch: it sees its own
-changes, and the tree stays as it was until `Tree.apply`. So the changes of a batch can be made durable before anybody
-reads them. ZooKeeper's rules are cited by their Java class where they are not obvious.
+`Tree` holds the committed records. A `Batch` stages changes on top of the tree or of another batch: the methods of the
+batch see the staged changes, and the tree stays unchanged until `Tree.apply`. This allows a store to make the changes
+of a batch durable before any caller reads them. ZooKeeper's rules are cited by their Java class where they are not
+obvious.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,14 +15,15 @@ from magnetar.metadata.store import CheckOp, Created, CreateOp, DeleteOp, EventT
 Result = TypeVar("Result")
 
 PERSISTENT = 0
-"""The `owner` of a record that outlives its session. The ids of sessions are greater."""
+"""The `owner` of a record that outlives its session. The ids of sessions are greater than this number."""
 
 
 class RecordNode:
     """One record of the tree.
 
-    `sequence` counts the children that were ever created, and numbers the sequential ones (ZooKeeper's stored cversion,
-    PrepRequestProcessor). A copy in a batch has no `children`, only their number: the tree's own node keeps them.
+    `sequence` counts the children that were ever created; it is the number of the next sequential child (ZooKeeper's
+    stored cversion, PrepRequestProcessor). A copy in a batch has no `children`, only their number: the tree's own node
+    keeps them.
     """
 
     __slots__ = ("child_count", "children", "created_ms", "modified_ms", "owner", "sequence", "value", "version")
@@ -46,7 +48,8 @@ class RecordNode:
         self.children: dict[str, RecordNode] | None = None
 
     def stat(self) -> Stat:
-        return Stat(self.version, self.created_ms, self.modified_ms, self.owner != PERSISTENT, self.child_count)
+        is_ephemeral = self.owner != PERSISTENT
+        return Stat(self.version, self.created_ms, self.modified_ms, is_ephemeral, self.child_count, self.owner)
 
     def staged_copy(self) -> "RecordNode":
         """Returns a copy for a batch, without children."""
@@ -68,7 +71,7 @@ class RecordNode:
 
 
 Staged = dict[str, RecordNode | None]
-"""Changed records by path; None stands for a deleted one."""
+"""Changed records by path. None stands for a deleted record."""
 
 
 def check_path(path: str) -> None:
@@ -122,14 +125,14 @@ class Tree:
         return node
 
     def get(self, path: str) -> RecordNode:
-        """Returns the record. Raises NoNodeError when there is none."""
+        """Returns the record. Raises NoNodeError when the record does not exist."""
         node = self.find(path)
         if node is None:
             raise NoNodeError(path)
         return node
 
     def load(self, records: Iterable[tuple[str, RecordNode]]) -> None:
-        """Fills a new tree with stored records, which come with each parent before its children.
+        """Fills a new tree with stored records. In `records` each parent must come before its children.
 
         Raises NoNodeError with the path of a missing parent.
         """
@@ -149,8 +152,8 @@ class Tree:
             self.size += 1
 
     def apply(self, staged: Staged) -> None:
-        """Makes the changes of a batch the committed state. The batch must have been staged on the tree as it is
-        now."""
+        """Makes the changes of a batch the committed state. The batch must have been staged on the present state of the
+        tree."""
         paths = sorted(staged)  # parents come first: a parent's path is the beginning of its child's
         for path in paths:
             node = staged[path]
@@ -225,9 +228,9 @@ class Batch:
         sequential: bool = False,
         make_parents: bool = False,
     ) -> Created:
-        """Creates a record as `MetadataStore.create` says.
+        """Creates a record; the arguments are those of `MetadataStore.create`.
 
-        Raises NoNodeError, NodeExistsError, EphemeralParentError, and ValueError for an impossible path.
+        Raises the errors of `MetadataStore.create`, and ValueError for an impossible path.
         """
         if make_parents:
             return self._all_or_none(lambda inner: inner._create_with_parents(path, value, ephemeral, sequential))
@@ -261,7 +264,8 @@ class Batch:
         return self.create(path, value, ephemeral=ephemeral, sequential=sequential)
 
     def put(self, path: str, value: bytes, expected_version: int | None = None) -> Stat:
-        """Overwrites a record. Raises NoNodeError, BadVersionError."""
+        """Overwrites a record. Raises NoNodeError when the record does not exist, and BadVersionError when it has
+        another version."""
         node = self._staged_copy(path, self._expect(path, expected_version))
         node.value = bytes(value)
         node.version += 1
@@ -270,8 +274,8 @@ class Batch:
         return node.stat()
 
     def delete(self, path: str, expected_version: int | None = None) -> None:
-        """Deletes a record. Raises NoNodeError, BadVersionError, and NotEmptyError, also for "/", which always
-        stays."""
+        """Deletes a record. Raises NoNodeError, BadVersionError, and NotEmptyError. "/" cannot be deleted and always
+        raises NotEmptyError."""
         node = self._expect(path, expected_version)
         if node.child_count or path == "/":
             raise NotEmptyError(path)
@@ -299,7 +303,7 @@ class Batch:
         return None
 
     def _all_or_none(self, change: Callable[["Batch"], Result]) -> Result:
-        """Runs `change` on a separate batch, and takes over its staged changes unless `change` raises."""
+        """Runs `change` on a separate batch, and takes over the staged changes of that batch unless `change` raises."""
         inner = Batch(self, owner=self._owner, now_ms=self._now_ms)
         result = change(inner)
         self.staged.update(inner.staged)

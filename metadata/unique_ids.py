@@ -1,9 +1,9 @@
 """Draws ledger ids and broker instances from sequential records. No number is ever given out twice.
 
-Ledger ids are drawn as BookKeeper does (ZkLedgerIdGenerator, LongZkLedgerIdGenerator), so that our programs and Java's
-can share one store. An id is the number of an ephemeral sequential record below `/ledgers/idgen`. Once these 31 bits
-are used up, the high bits come from `/ledgers/idgen-long/HOB-…` and the low bits from a record below that. An id is
-never reused; ids that were drawn and not used are skipped.
+Ledger ids are drawn as BookKeeper does (ZkLedgerIdGenerator, LongZkLedgerIdGenerator), so that Magnetar's and Java's
+programs can share one store. An id is the number of an ephemeral sequential record below `/ledgers/idgen`. Once the 31
+bits of these numbers are used up, the high bits come from `/ledgers/idgen-long/HOB-…` and the low bits from a record
+below the HOB record. No id is given out twice; ids that were drawn and not used are skipped.
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.tree_rules import Tree
 
 BLOCK_IDS = 8
-"""How many ids are drawn at once. With the embedded store they share one commit. A restart skips the unused ones."""
+"""How many ids are drawn at once. With the embedded store they share one commit. After a restart, the unused ids are
+skipped."""
 
 SHORT_ID_END = 2**31 - 1
 """Ids from here on come from idgen-long (Java compares with Integer.MAX_VALUE)."""
@@ -37,10 +38,10 @@ def ledger_ids_end(tree: Tree, root: str = LEDGERS_ROOT) -> int:
 
 
 async def skip_ledger_ids(store: MetadataStore, held: int, *, root: str = LEDGERS_ROOT) -> int:
-    """Makes ledger ids go on with high bits that nobody has used; returns the next id.
+    """Makes the next ledger ids begin with high bits that nobody has used. Returns the next id.
 
-    It is above all ids that were given out and above `held`, an id that is in use although these records may not know
-    it. The caller calls this before a generator draws ids. Raises MetadataError.
+    The next id is above all ids that were given out, and above `held`, an id that is in use although these records may
+    not show this. Must be called before a generator draws ids. Raises MetadataError when the store fails.
     """
     long_root = f"{root}/idgen-long"
     highs = [held >> LOW_BITS]
@@ -71,7 +72,7 @@ class LedgerIdGenerator:
         self._drawing = asyncio.Lock()
 
     async def next_id(self) -> int:
-        """Returns an id that nobody else gets. Raises MetadataError."""
+        """Returns an id that nobody else gets. Raises MetadataError when the store fails."""
         while not self._drawn:
             async with self._drawing:
                 if not self._drawn:
@@ -117,10 +118,11 @@ class LedgerIdGenerator:
 
 
 async def broker_instance(store: MetadataStore) -> int:
-    """Draws the number of this run of the broker: the number in the middle of generated producer names as
+    """Draws the number of this run of the broker, which generated producer names have in the middle: the 0 in
     `standalone-0-2`.
 
-    Its record ends with the session (DistributedIdGenerator). Raises MetadataError.
+    The record with this number ends with the session (DistributedIdGenerator). Raises MetadataError when the store
+    fails.
     """
     prefix = f"{PRODUCER_NAME_COUNTER}/-"
     created = await store.create(prefix, ephemeral=True, sequential=True, make_parents=True)

@@ -1,21 +1,22 @@
 """Keeps the records of a standalone server in one file. The records are durable, and survive a crash at any moment.
 
 Reads are served from memory. All writes of one turn of the loop share one commit, which a thread makes. Writes that
-come while it is under way gather for the next commit. Ephemeral records live in memory only: they end with the process.
+arrive during a commit are gathered for the next commit. Ephemeral records are in memory only, and end with the process.
+A second small file, the witness, counts the commits, so that the store notices a file that went back in time
+(`metadata.embedded.witness`).
 """
 
 import asyncio
 import logging
 import os
-import queue
 import sqlite3
-import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
 
+from magnetar.metadata.embedded.file_format import RecordTotals, RowChange
+from magnetar.metadata.embedded.file_thread import FileThread
 from magnetar.metadata.embedded.record_file import RecordFile, is_passing
-from magnetar.metadata.embedded.record_rows import RecordTotals, RowChange, plan_change
+from magnetar.metadata.embedded.record_rows import RECORDS, plan_change
 from magnetar.metadata.embedded.stored_metadata import StoredMetadata, in_words, read_stored
 from magnetar.metadata.embedded.tree_store import Done, TreeStore, wall_clock_ms
 from magnetar.metadata.embedded.witness import Witness
@@ -25,9 +26,6 @@ from magnetar.metadata.tree_rules import Batch, Tree
 
 log = logging.getLogger(__name__)
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 _ROOM_LOOK_SECONDS = 1.0
 
 SESSION = 1
@@ -35,14 +33,14 @@ SESSION = 1
 
 
 class EmbeddedStore(TreeStore):
-    """A store on a file; it is made by `open`, or by `read` and `start`.
+    """A store on a file. Callers make one by `open`, or by `read` and then `start`.
 
     While the disk has no room, writes fail with StoreWriteError and reads go on. After any other fault of the disk,
     writes fail with StoreClosedError until a restart, and `fault` says why.
     """
 
     def __init__(
-        self, file: RecordFile, thread: "_FileThread", tree: Tree, totals: RecordTotals, clock_ms: Callable[[], int]
+        self, file: RecordFile, thread: FileThread, tree: Tree, totals: RecordTotals, clock_ms: Callable[[], int]
     ) -> None:
         super().__init__(file.path, tree, Watches(), SESSION, clock_ms)
         self._file = file
@@ -50,7 +48,7 @@ class EmbeddedStore(TreeStore):
         self._totals = totals
         self._broken: str | None = None
         self.on_fault: Callable[[], None] = lambda: None
-        """The owner of the store may set this; it is called once, on the loop, when `fault` is set."""
+        """A callback that the owner of the store may set. It is called once, on the loop, when `fault` is set."""
         self._no_room: str | None = None
         self._room_timer: asyncio.TimerHandle | None = None
         self.commits = 0
@@ -60,34 +58,38 @@ class EmbeddedStore(TreeStore):
     async def open(
         cls, path: str | os.PathLike[str], *, clock_ms: Callable[[], int] = wall_clock_ms
     ) -> "EmbeddedStore":
-        """Opens the file without a witness, and makes the file when there is none. Its folder must exist. The function
-        `clock_ms` dates the records.
+        """Opens the file without a witness, and creates the file if there is none. The folder of the file must exist.
+        The function `clock_ms` dates the records.
 
-        Raises StoreLockedError, StoreForeignError, StoreDamagedError, or plain StoreFileError for an error of the
-        operating system.
+        Raises StoreLockedError when the file is in use, StoreForeignError when the file has another format,
+        StoreDamagedError when its content is damaged, or plain StoreFileError for an error of the operating system.
         """
         return await cls.start(await cls.read(path), clock_ms=clock_ms)
 
     @staticmethod
     async def read(
         path: str | os.PathLike[str], witness: Witness | None = None, accepted_generation: int | None = None
-    ) -> StoredMetadata:
+    ) -> StoredMetadata[Tree]:
         """Reads the file and compares it with the witness; see `read_stored`. Nothing on disk is changed."""
-        thread = _FileThread(asyncio.get_running_loop())
+        thread = FileThread(asyncio.get_running_loop())
         try:
-            return await thread.call(read_stored, os.fspath(path), witness, accepted_generation)
+            return await thread.call(read_stored, os.fspath(path), witness, accepted_generation, RECORDS)
         finally:
             thread.stop()
 
     @classmethod
     async def start(
-        cls, stored: StoredMetadata, witness: Witness | None = None, *, clock_ms: Callable[[], int] = wall_clock_ms
+        cls,
+        stored: StoredMetadata[Tree],
+        witness: Witness | None = None,
+        *,
+        clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> "EmbeddedStore":
         """Opens the file, as `read` returned it, for writing. Unless the file fits the witness, the caller must call
         `begin_witness` after it has corrected everything that contradicts the file. Raises StoreFileError and its
         subclasses.
         """
-        thread = _FileThread(asyncio.get_running_loop())
+        thread = FileThread(asyncio.get_running_loop())
         try:
             file = await thread.call(RecordFile.open, stored, witness)
         except BaseException:
@@ -99,7 +101,7 @@ class EmbeddedStore(TreeStore):
         """Makes the store tell the witness of every commit from now on, before the commit is acknowledged.
 
         The witness's folder must exist. The call has no effect when the store was started with a witness that fits.
-        Raises StoreFileError.
+        Raises StoreFileError when the witness cannot be written.
         """
         try:
             await self._thread.call(self._file.begin_witness, witness)
@@ -108,7 +110,7 @@ class EmbeddedStore(TreeStore):
 
     @property
     def fault(self) -> str | None:
-        """The reason why nothing more is written until a restart; None while the store writes."""
+        """The reason why the store writes nothing more until a restart, or None while the store writes."""
         return f"metadata file {self._name}: {self._broken}" if self._broken is not None else None
 
     @property
@@ -139,7 +141,7 @@ class EmbeddedStore(TreeStore):
             done(lambda: StoreClosedError(self._name, f"writing failed: {in_words(error)}"))
 
     def _judge(self, error: Exception | None) -> None:
-        """Takes the error of a write (None: the write succeeded), and notes whether the next writes can succeed."""
+        """Notes, from the error of a write or None for a successful write, whether the next writes can succeed."""
         if error is None:
             if self._no_room is not None:
                 self._no_room = None
@@ -172,57 +174,3 @@ class EmbeddedStore(TreeStore):
             self._room_timer.cancel()
         await self._thread.call(self._file.close)
         self._thread.stop()
-
-
-class _FileThread:
-    """The thread that does all work on the file, in order. It hands the results over on the loop.
-
-    A piece of work is several calls to SQLite and to the file system that belong together. So it is one function on
-    this thread, and not a chain of calls of aiofiles.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._work: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any, Exception | None], None]] | None]
-        self._work = queue.SimpleQueue()
-        # The thread is a daemon, so that a process that ends without close() does not hang. The file survives this
-        # end as it survives SIGKILL.
-        threading.Thread(target=self._serve, name="metadata-file", daemon=True).start()
-
-    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
-        """Runs `work` on the thread; then `done` is called on the loop with the result and the error."""
-        self._work.put((work, done))
-
-    async def call(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls `work` on the thread; returns its result or raises its error."""
-        future: asyncio.Future[T] = self._loop.create_future()
-
-        def done(result: Any, error: Exception | None) -> None:
-            if future.cancelled():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
-        self.run(partial(work, *args, **kwargs), done)
-        return await future
-
-    def stop(self) -> None:
-        """Ends the thread after all submitted work is done."""
-        self._work.put(None)
-
-    def _serve(self) -> None:
-        while (task := self._work.get()) is not None:
-            work, done = task
-            result: Any = None
-            fault: Exception | None = None
-            try:
-                result = work()
-            except Exception as error:
-                fault = error
-            try:
-                self._loop.call_soon_threadsafe(done, result, fault)
-            except RuntimeError:
-                return  # the loop is closed, and nobody waits for a result any more
-            del task, work, done, result, fault  # nothing of a batch stays alive while the thread is idle

@@ -9,9 +9,9 @@ from magnetar.metadata.tree_rules import Batch, Tree
 
 
 class MemoryStore(TreeStore):
-    """The first session on a new tree; `session()` opens further ones, as other servers would.
+    """The first session on a new tree. `session()` opens further sessions, which stand for other servers.
 
-    A write takes one turn of the loop, as in every store, so that no caller relies on faster writes.
+    A write takes one turn of the loop, so that no caller relies on writes that are faster than those of other stores.
     """
 
     def __init__(self, *, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
@@ -30,4 +30,4 @@ class MemoryStore(TreeStore):
         done(None)
 
     async def _release(self) -> None:
-        """Does nothing: there is neither file nor thread."""
+        """Does nothing, because this store has neither a file nor a thread."""

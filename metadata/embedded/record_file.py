@@ -1,8 +1,8 @@
 """Makes, opens and writes the SQLite file of the embedded store. `magnetar.metadata.embedded.stored_metadata` reads it.
 
-    record  path, value, version, created_ms, modified_ms, sequence, crc    persistent records only, also "/"
-    meta    records, digest                                                 how many records, sum of their checksums
-            identity, generation                                            see `magnetar.metadata.embedded.witness`
+    record  path, …, crc                a row for each record; the format of the file names the columns
+    meta    records, digest             number of records, sum of their checksums
+            identity, generation        see `magnetar.metadata.embedded.witness`
 
 Calls block, and one thread at a time makes them. The write-ahead log is fsynced at each commit (synchronous=FULL), and
 the file is locked for as long as it is open.
@@ -12,12 +12,11 @@ import contextlib
 import os
 import secrets
 import sqlite3
+from typing import Any
 
+from magnetar.metadata.embedded.file_format import META, FileFormat, RowChange
 from magnetar.metadata.embedded.file_sync import sync, sync_folder_of
-from magnetar.metadata.embedded.record_rows import ROOT, RowChange, row_of
 from magnetar.metadata.embedded.stored_metadata import (
-    APPLICATION_ID,
-    LAYOUT_VERSION,
     PAGE_BYTES,
     StoredMetadata,
     check_owner,
@@ -34,71 +33,61 @@ LOG_PAGES_MAX = 128
 all of them."""
 CACHE_KIB = 512
 SET_ASIDE = "-set-aside"
-"""The suffix of a log's name after the operator accepted the file without its log."""
+"""The suffix that a log's name gets after the operator has accepted the file without its log."""
 
-LAYOUT = """
-CREATE TABLE record (
-    path TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, created_ms INTEGER NOT NULL,
-    modified_ms INTEGER NOT NULL, sequence INTEGER NOT NULL, crc INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE meta (
-    id INTEGER PRIMARY KEY CHECK (id = 0), records INTEGER NOT NULL, digest INTEGER NOT NULL,
-    identity BLOB NOT NULL DEFAULT x'', generation INTEGER NOT NULL DEFAULT 0
-);
-"""
-UPGRADE = f"""
-BEGIN;
-ALTER TABLE meta ADD COLUMN identity BLOB NOT NULL DEFAULT x'';
-ALTER TABLE meta ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
-PRAGMA user_version = {LAYOUT_VERSION};
-COMMIT;
-"""
-
-UPSERT = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?, ?)"
 DELETE = "DELETE FROM record WHERE path = ?"
 COUNT = "UPDATE meta SET records = ?, digest = ?, generation = ?"
 IDENTIFY = "UPDATE meta SET identity = ?, generation = ?"
 
 
 class RecordFile:
-    """The file, open and locked. `open` makes sure that the file still holds what `read_stored` has read."""
+    """The SQLite file while it is open and locked. `open` verifies that the file still has the content that
+    `read_stored` has read."""
 
     def __init__(
-        self, path: str, connection: sqlite3.Connection, inode: tuple[int, int], seal: Seal, witness: Witness | None
+        self,
+        stored: StoredMetadata[Any],
+        connection: sqlite3.Connection,
+        inode: tuple[int, int],
+        seal: Seal,
+        witness: Witness | None,
     ) -> None:
-        self.path = path
+        self.path = stored.path
+        self._upsert = stored.format.upsert
         self._connection = connection
         self._inode = inode
         self._seal = seal
         self._witness = witness
-        """The witness that is told of each commit; None while commits are not counted."""
+        """The witness, which gets the number of each commit; None while commits are not counted."""
         self._logged_pages = 0
         """About how many pages the log has."""
 
     @classmethod
-    def open(cls, stored: StoredMetadata, witness: Witness | None = None) -> "RecordFile":
-        """Opens the file that `read_stored` read with the same witness; creates the file if there is none.
+    def open(cls, stored: StoredMetadata[Any], witness: Witness | None = None) -> "RecordFile":
+        """Opens the file that `read_stored` has read, or creates the file if there is none. `witness` must be the one
+        that `read_stored` got.
 
-        This is the first change on disk. A witness that has seen no commit so far is told of commits only after
-        `begin_witness`. Raises StoreFileError and its subclasses.
+        This is the first change on disk. A witness that has no commit so far gets the numbers of commits only after
+        `begin_witness`. Raises StoreFileError and its subclasses when the file cannot be used.
         """
-        path = stored.path
+        path, file_format = stored.path, stored.format
         with faults_named(path):
             if stored.is_new:
-                _create(path)
+                _create(path, file_format)
             elif stored.image:
                 _go_on_from(stored)
             connection = _connect(path)
             try:
-                # This takes the lock: when a log is in use, an exclusive reader locks the whole file.
+                # This statement takes the lock: when a log is in use, an exclusive reader locks the whole file.
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-                layout = check_owner(path, connection)
+                layout = check_owner(path, connection, file_format)
                 _configure(connection)
-                totals, seal = read_meta(connection, layout)
+                totals, seal = read_meta(connection, layout, file_format)
                 if (totals, seal) != (stored.totals, stored.seal):
                     raise StoreDamagedError(path, "was changed by another process since it was read")
-                if layout != LAYOUT_VERSION:
-                    connection.executescript(UPGRADE)
+                if layout != file_format.version:
+                    upgrade = f"{file_format.upgrades[layout]} PRAGMA user_version = {file_format.version};"
+                    connection.executescript(f"BEGIN; {upgrade} COMMIT;")
                 told = None if stored.is_unwitnessed or stored.is_accepted else witness
                 if told is not None:
                     # After SIGKILL the last commit may be in the kernel's memory only. It has to be durable before the
@@ -107,7 +96,7 @@ class RecordFile:
                         sync(f"{path}-wal")
                     told.save(seal)
                 status = os.stat(path)
-                file = cls(path, connection, (status.st_dev, status.st_ino), seal, told)
+                file = cls(stored, connection, (status.st_dev, status.st_ino), seal, told)
             except BaseException:
                 connection.close()
                 raise
@@ -117,9 +106,10 @@ class RecordFile:
     def begin_witness(self, witness: Witness) -> None:
         """Makes the store tell the witness of each commit from now on. Has no effect when it does so already.
 
-        The identity is drawn anew. A file that the operator accepted by its generation gets the next one, so that the
-        operator's word holds only once. A file that was never witnessed stays at generation 0, so that a start that is
-        killed here can be repeated. Raises OSError, sqlite3.Error.
+        The identity is drawn anew. A file that the operator accepted by its generation gets the next generation, so
+        that the acceptance is valid only once. A file that was never witnessed stays at generation 0, so that a start
+        that is killed here can be repeated. Raises OSError when the witness, and sqlite3.Error when the file cannot be
+        written.
         """
         if self._witness is None:
             generation = self._seal.generation
@@ -132,8 +122,9 @@ class RecordFile:
     def write(self, change: RowChange) -> None:
         """Makes one durable commit; the witness has seen it when this returns.
 
-        Raises sqlite3.Error when nothing of the commit has happened (an error for which `is_passing` is false leaves
-        that open). Raises OSError when the witness could not be written; the next start may then find the commit.
+        Raises sqlite3.Error when the commit failed. Nothing of the commit has happened if `is_passing` is true for the
+        error; otherwise this is unknown. Raises OSError when the witness could not be written; the next start may then
+        find the commit.
         """
         if self._logged_pages >= LOG_PAGES_MAX:
             self._checkpoint()
@@ -141,7 +132,7 @@ class RecordFile:
         seal = self._seal if self._witness is None else self._seal._replace(generation=self._seal.generation + 1)
         try:
             connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(UPSERT, change.upserts)
+            connection.executemany(self._upsert, change.upserts)
             connection.executemany(DELETE, change.deletes)
             connection.execute(COUNT, (*change.totals, seal.generation))
             connection.execute("COMMIT")
@@ -156,14 +147,16 @@ class RecordFile:
             self._witness.save(seal)
 
     def try_to_write(self) -> None:
-        """Makes a commit that changes nothing, to see whether there is room for one. Raises sqlite3.Error."""
+        """Makes a commit that changes nothing, to find out whether the disk has room. Raises sqlite3.Error when the
+        commit fails."""
         self._connection.execute("UPDATE meta SET id = id")
 
     def _checkpoint(self) -> None:
         """Copies the log into the file. When there is no room for that, the log goes on growing.
 
-        SQLite would do this by itself, but then it hides a failed sync (sqlite3WalDefaultHook): the log would be
-        written over although the file may not hold its pages. Raises sqlite3.Error.
+        SQLite's automatic checkpoint is not used, because it hides a failed sync (sqlite3WalDefaultHook): SQLite would
+        then overwrite the log although the file may not have the log's pages. Raises sqlite3.Error for a failure other
+        than a lack of room.
         """
         try:
             self._connection.execute("PRAGMA wal_checkpoint")
@@ -183,9 +176,10 @@ class RecordFile:
 
 
 def is_passing(error: Exception) -> bool:
-    """Returns whether a write failed only because there is no space, so that a later one may succeed.
+    """Returns whether a write failed only because the disk has no space, so that a later write may succeed.
 
-    After any other fault (fsync, read, damage) nobody knows what the disk holds, so nothing more may be promised.
+    After any other fault (fsync, read, damage) the content of the disk is unknown, so no further write may be
+    acknowledged.
     """
     return isinstance(error, sqlite3.Error) and error_name(error) in ("SQLITE_FULL", "SQLITE_IOERR_WRITE")
 
@@ -207,15 +201,16 @@ def _configure(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA {setting}")
 
 
-def _create(path: str) -> None:
-    """Makes the file under another name and then gives it its own name, so that a crash never leaves half a store."""
+def _create(path: str, file_format: FileFormat[Any]) -> None:
+    """Makes the file under a temporary name and then gives the file its final name, so that a crash never leaves half a
+    store."""
     unfinished = f"{path}.new-{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(unfinished)
     try:
-        _write_empty(unfinished)
+        _write_empty(unfinished, file_format)
         try:
-            os.link(unfinished, path)  # never replaces a file, as a rename would
+            os.link(unfinished, path)  # a link never replaces a file; a rename would
         except FileExistsError:
             pass  # another process made the file first
         except OSError:
@@ -226,11 +221,11 @@ def _create(path: str) -> None:
     sync_folder_of(path)
 
 
-def _go_on_from(stored: StoredMetadata) -> None:
+def _go_on_from(stored: StoredMetadata[Any]) -> None:
     """Replaces the file by the state that the operator accepted.
 
     The log is set aside, because SQLite would restore rejected changes from it. A crash in between leaves a file that
-    the next start refuses, as it refused the former one.
+    the next start refuses, too.
     """
     path, fresh = stored.path, f"{stored.path}.new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -245,16 +240,18 @@ def _go_on_from(stored: StoredMetadata) -> None:
     sync_folder_of(path)
 
 
-def _write_empty(path: str) -> None:
+def _write_empty(path: str, file_format: FileFormat[Any]) -> None:
     connection = _connect(path)
     try:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.executescript(
-            f"BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LAYOUT_VERSION}; {LAYOUT}"
+            f"BEGIN; PRAGMA application_id = {file_format.application_id}; "
+            f"PRAGMA user_version = {file_format.version}; {file_format.table} {META}"
         )
-        row = row_of("/", ROOT)
-        connection.execute(UPSERT, row)
-        connection.execute("INSERT INTO meta (id, records, digest) VALUES (0, 1, ?)", row[-1:])
+        rows = list(file_format.first_rows)
+        connection.executemany(file_format.upsert, rows)
+        digest = sum(row[-1] for row in rows)
+        connection.execute("INSERT INTO meta (id, records, digest) VALUES (0, ?, ?)", (len(rows), digest))
         connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = WAL")
     finally:

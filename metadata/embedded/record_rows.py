@@ -1,15 +1,17 @@
-"""The rows in the file of the embedded store: their checksums, which rows a commit writes, and how rows become a tree.
+"""Computes the rows in the file of the embedded store with their checksums, plans which rows a commit writes, and
+builds the tree from rows.
 
 The module does no I/O itself; rows are handed in. SQLite has no checksums of its own, and a metadata record that is
 quietly lost would have its ledgers deleted as garbage. So each row has a `crc`, the CRC-32 of its other columns, and
-the file has a `digest`, the sum of all of them.
+the file has a `digest`, the sum of the checksums of all rows.
 """
 
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any
 
+from magnetar.metadata.embedded.file_format import FileFormat, RecordTotals, RowChange
 from magnetar.metadata.errors import NoNodeError, StoreDamagedError
 from magnetar.metadata.tree_rules import PERSISTENT, RecordNode, Staged, Tree
 
@@ -19,23 +21,8 @@ Row = tuple[str, bytes, int, int, int, int, int]
 """The columns of the table `record`: path, value, version, created_ms, modified_ms, sequence, crc."""
 
 
-class RecordTotals(NamedTuple):
-    """How many records the file holds, and the sum of their checksums."""
-
-    records: int
-    digest: int
-
-
 ROOT = RecordNode(b"", 0, 0, 0)
 """The only record of a new store, "/"."""
-
-
-class RowChange(NamedTuple):
-    """The content of one commit: rows to insert or replace, paths of rows to delete, and the totals after it."""
-
-    upserts: list[Row]
-    deletes: list[tuple[str]]
-    totals: RecordTotals
 
 
 def row_crc(path: str, node: RecordNode) -> int:
@@ -55,10 +42,10 @@ def plan_change(tree: Tree, staged: Staged, totals: RecordTotals) -> RowChange |
     """Returns what must be written so that the file follows the tree to `staged`; None when no persistent record
     changes.
 
-    Ephemeral records are never written, as they end with the process at the latest.
+    Ephemeral records are never written, because they end with the process at the latest.
     """
-    upserts: list[Row] = []
-    deletes: list[tuple[str]] = []
+    upserts: list[tuple[Any, ...]] = []
+    deletes: list[tuple[Any]] = []
     records, digest = totals
     for path, node in staged.items():
         old = _persistent_row(path, tree.find(path))
@@ -79,10 +66,11 @@ def plan_change(tree: Tree, staged: Staged, totals: RecordTotals) -> RowChange |
     return RowChange(upserts, deletes, RecordTotals(records, digest))
 
 
-def load_tree(path: str, rows: Iterable[Row]) -> tuple[Tree, RecordTotals]:
+def load_tree(path: str, rows: Iterable[tuple[Any, ...]]) -> tuple[Tree, RecordTotals]:
     """Builds the tree of all rows, which come by ascending path; returns the tree and the totals of the rows.
 
-    `path` is the file's, for messages. Raises StoreDamagedError.
+    `path` is the path of the file, for messages. Raises StoreDamagedError when a checksum, the order or a parent is
+    wrong.
     """
     tree = Tree()
     records = digest = 0
@@ -91,7 +79,7 @@ def load_tree(path: str, rows: Iterable[Row]) -> tuple[Tree, RecordTotals]:
         nonlocal records, digest
         for record_path, value, version, created_ms, modified_ms, sequence, crc in rows:
             if created_ms == modified_ms:
-                modified_ms = created_ms  # share one object: most records never change
+                modified_ms = created_ms  # one object serves both fields, because most records never change
             if not isinstance(record_path, str) or not isinstance(value, bytes):
                 raise StoreDamagedError(path, f"is damaged: no record can be {record_path!r}")
             node = RecordNode(value, version, created_ms, modified_ms, sequence=sequence)
@@ -106,3 +94,32 @@ def load_tree(path: str, rows: Iterable[Row]) -> tuple[Tree, RecordTotals]:
     except NoNodeError as error:
         raise StoreDamagedError(path, f"is damaged: record {error.path} is lost") from error
     return tree, RecordTotals(records, digest)
+
+
+RECORDS = FileFormat(
+    application_id=0x4D474E54,  # "MGNT"
+    version=2,
+    table="""
+CREATE TABLE record (
+    path TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, created_ms INTEGER NOT NULL,
+    modified_ms INTEGER NOT NULL, sequence INTEGER NOT NULL, crc INTEGER NOT NULL
+) WITHOUT ROWID;
+""",
+    columns=7,
+    first_rows=(row_of("/", ROOT),),
+    load=load_tree,
+    holder="what the bookie holds",
+    restore=", or the bookie's folders,",
+    acceptance=(
+        "then the metadata of that generation counts, what was recorded after it is lost, and the ledgers that only "
+        "the bookie knows are kept"
+    ),
+    upgrades={
+        # The first layout has neither identity nor generation.
+        1: """
+ALTER TABLE meta ADD COLUMN identity BLOB NOT NULL DEFAULT x'';
+ALTER TABLE meta ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
+"""
+    },
+)
+"""The format of a standalone server's records."""

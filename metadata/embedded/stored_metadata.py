@@ -1,8 +1,10 @@
-"""Reads a metadata file from its bytes and compares it with its witness, before anything on disk is changed.
+"""Reads a metadata file from its bytes and compares the file with its witness (a small file that counts the commits;
+see `witness`), before anything on disk is changed.
 
-SQLite itself cannot be used for that: when it opens a database that was not closed, it recovers it, and when it closes
-the database, it copies the log into it. So the file and the whole transactions of its log are put together in memory,
-and SQLite reads that copy. A start that is refused leaves both files as they were.
+SQLite cannot do this with the files themselves: when SQLite opens a database that was not closed, it recovers the
+database, and when SQLite closes a database, it copies the log into the file. Therefore this module puts the file and
+the whole transactions of the log together in memory, and SQLite reads this copy. A start that is refused leaves the
+file and the log as they were.
 """
 
 import contextlib
@@ -11,9 +13,10 @@ import os
 import sqlite3
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple
 
-from magnetar.metadata.embedded.record_rows import ROOT, RecordTotals, load_tree, row_crc
+from magnetar.metadata.embedded.file_format import FileFormat, RecordTotals, TreeT
+from magnetar.metadata.embedded.record_rows import RECORDS
 from magnetar.metadata.embedded.witness import Seal, Witness, WitnessDamagedError
 from magnetar.metadata.embedded.write_ahead_log import WriteAheadLog, read_log
 from magnetar.metadata.errors import (
@@ -23,14 +26,10 @@ from magnetar.metadata.errors import (
     StoreLockedError,
     StoreMismatchError,
 )
-from magnetar.metadata.tree_rules import Tree
 
-APPLICATION_ID = 0x4D474E54
-"""SQLite's application id, which marks a file of this store: "MGNT"."""
-LAYOUT_VERSION = 2
-LAYOUT_WITHOUT_SEAL = 1
-"""The first layout, which has neither identity nor generation. A file of it is upgraded when it is opened."""
 PAGE_BYTES = 4096
+LAYOUT_WITHOUT_SEAL = 1
+"""The first layout of a standalone server's file, in which `meta` has neither identity nor generation."""
 
 ACCEPT_KEY = "acceptMetadataGeneration"
 
@@ -42,16 +41,16 @@ _FORMAT_VERSIONS = slice(18, 20)
 opened_here: set[tuple[int, int]] = set()
 """The pairs (device, inode) of the files that stores of this process have open.
 
-When a process closes any descriptor of a file, POSIX gives up all its locks on that file. So a file in this set must
-not even be opened for a look.
+When a process closes any descriptor of a file, POSIX gives up all its locks on that file. Therefore a file in this set
+must not be opened again, not even for reading.
 """
 
 
-class StoredMetadata(NamedTuple):
-    """The content of a metadata file, which is sound in itself."""
+class StoredMetadata(NamedTuple, Generic[TreeT]):
+    """The content of a metadata file after all checks that need no other file."""
 
     path: str
-    tree: Tree
+    tree: TreeT
     totals: RecordTotals
     layout: int
     """The version of the layout; 0 when there is no file yet."""
@@ -60,9 +59,11 @@ class StoredMetadata(NamedTuple):
     """The content that is to replace the file and its log; empty when nothing has to be replaced."""
     is_unwitnessed: bool = False
     """Whether no commit of the file was witnessed, because the file is new, has the first layout, or its first start
-    broke off. The caller has to decide by the ledgers' ids whether the file is older than the bookie's data."""
+    broke off. The caller has to compare the ledgers' ids to find out whether the file is older than the bookie's
+    data."""
     is_accepted: bool = False
     """Whether the file does not fit its witness or its log, but the operator accepted it nevertheless."""
+    format: FileFormat[Any] = RECORDS
 
     @property
     def is_new(self) -> bool:
@@ -73,8 +74,10 @@ class StoredMetadata(NamedTuple):
         return not self.is_new and accepted_generation == self.seal.generation
 
 
-def read_stored(path: str, witness: Witness | None = None, accepted_generation: int | None = None) -> StoredMetadata:
-    """Reads the file and compares it with the witness; changes nothing.
+def read_stored(
+    path: str, witness: Witness | None, accepted_generation: int | None, file_format: FileFormat[TreeT]
+) -> StoredMetadata[TreeT]:
+    """Reads the file and compares it with the witness. Nothing on disk is changed.
 
     A file of the `accepted_generation` is accepted even if it contradicts the witness or the end of its log. Raises
     StoreMismatchError, StoreDamagedError and the other subclasses of StoreFileError.
@@ -82,10 +85,11 @@ def read_stored(path: str, witness: Witness | None = None, accepted_generation: 
     with faults_named(path):
         files = _read_files(path)
         if files is None:
-            stored = StoredMetadata(path, Tree(), RecordTotals(1, row_crc("/", ROOT)), 0, Seal(b"", 0), b"")
+            tree, totals = file_format.load(path, file_format.first_rows)
+            stored = StoredMetadata(path, tree, totals, 0, Seal(b"", 0), b"", format=file_format)
             fault, log_note = None, ""
         else:
-            stored, fault, log_note = _best_reading(path, *files)
+            stored, fault, log_note = _best_reading(path, *files, file_format)
     seen = None
     if witness is not None:
         try:
@@ -102,7 +106,7 @@ def read_stored(path: str, witness: Witness | None = None, accepted_generation: 
     raise type(fault)(fault.path, f"{fault.reason}. {advice(stored)}")
 
 
-def mismatch(stored: StoredMetadata, seen: Seal | None, witness_path: str, log_note: str = "") -> str | None:
+def mismatch(stored: StoredMetadata[Any], seen: Seal | None, witness_path: str, log_note: str = "") -> str | None:
     """Returns why a file and its witness cannot be from the same time, or None when they can. `log_note` describes
     anything odd about the file's log.
     """
@@ -118,28 +122,25 @@ def mismatch(stored: StoredMetadata, seen: Seal | None, witness_path: str, log_n
         return f"is missing, and {witness_path} has seen its generation {seen.generation}"
     if mine.generation < seen.generation:
         return (
-            f"is older than what the bookie holds: it is at generation {mine.generation}, and {witness_path} has seen "
+            f"is older than {stored.format.holder}: it is at generation {mine.generation}, and {witness_path} has seen "
             f"generation {seen.generation}{log_note}"
         )
     if mine.identity != seen.identity:
         return f"is not the file that {witness_path} has seen, but another server's or of another history"
     if mine.generation > seen.generation + 1:
         return (
-            f"is newer than what the bookie holds: it is at generation {mine.generation}, and {witness_path} has seen "
+            f"is newer than {stored.format.holder}: it is at generation {mine.generation}, and {witness_path} has seen "
             f"generation {seen.generation} only: is {folder} an old copy?"
         )
     return None
 
 
-def advice(stored: StoredMetadata) -> str:
+def advice(stored: StoredMetadata[Any]) -> str:
     """Returns a text that says what an operator can do about a file that does not fit."""
-    files = f"Restore {os.path.basename(stored.path)} with its -wal, or the bookie's folders, as they were last"
+    files = f"Restore {os.path.basename(stored.path)} with its -wal{stored.format.restore} as they were last"
     if stored.is_new:
         return f"{files}."
-    return (
-        f"{files}; or start once with {ACCEPT_KEY}={stored.seal.generation}: then the metadata of that generation "
-        "counts, what was recorded after it is lost, and the ledgers that only the bookie knows are kept."
-    )
+    return f"{files}; or start once with {ACCEPT_KEY}={stored.seal.generation}: {stored.format.acceptance}."
 
 
 def _read_files(path: str) -> tuple[bytes, bytes | None] | None:
@@ -160,7 +161,7 @@ def _read_files(path: str) -> tuple[bytes, bytes | None] | None:
     with open(fd, "rb") as file:
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _LOCK_BYTES, _LOCK_OFFSET)
-        except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: systems differ
+        except (BlockingIOError, PermissionError):  # some systems raise EAGAIN, others EACCES
             raise StoreLockedError(path, "is in use by another process") from None
         database = file.read()
         if not database:
@@ -172,12 +173,14 @@ def _read_files(path: str) -> tuple[bytes, bytes | None] | None:
             return database, None
 
 
-def _best_reading(path: str, database: bytes, wal: bytes | None) -> tuple[StoredMetadata, StoreFileError | None, str]:
-    """Returns the newest sound state of the file, the reason why it is not the last state, and a note about anything
-    odd in the log.
+def _best_reading(
+    path: str, database: bytes, wal: bytes | None, file_format: FileFormat[TreeT]
+) -> tuple[StoredMetadata[TreeT], StoreFileError | None, str]:
+    """Returns the newest sound state of the file, the reason why this state is not the last one, and a note about
+    anything odd in the log.
 
-    The last state is the file with all whole transactions of its log; the reason is then None. When that state is not
-    sound, the file without its log may be. Raises StoreFileError when no state is sound.
+    The last state is the file with all whole transactions of its log; for this state the reason is None. When the last
+    state is not sound, the file without its log is tried. Raises StoreFileError when no state is sound.
     """
     log_path = f"{path}-wal"
     log = read_log(wal or b"", PAGE_BYTES)
@@ -186,13 +189,13 @@ def _best_reading(path: str, database: bytes, wal: bytes | None) -> tuple[Stored
         fault = StoreDamagedError(log_path, f"is damaged at offset {log.damage}, before its last transaction")
     try:
         with faults_named(path):
-            return _load(path, _image(database, wal or b"", log)), fault, _log_note(log_path, wal, log)
+            return _load(path, _image(database, wal or b"", log), file_format), fault, _log_note(log_path, wal, log)
     except StoreFileError as error:
         fault = fault or error
         if not log.pages:
             raise
     with contextlib.suppress(StoreFileError, sqlite3.Error, ValueError, TypeError):
-        return _load(path, _image(database, b"", read_log(b"", PAGE_BYTES))), fault, ""
+        return _load(path, _image(database, b"", read_log(b"", PAGE_BYTES)), file_format), fault, ""
     raise fault
 
 
@@ -217,38 +220,40 @@ def _log_note(log_path: str, wal: bytes | None, log: WriteAheadLog) -> str:
     return f"; {log_path} holds no whole transaction from offset {log.end} on" if log.end < len(wal) else ""
 
 
-def _load(path: str, image: bytearray) -> StoredMetadata:
-    """Reads the records of a database. Raises StoreFileError, sqlite3.Error, ValueError, TypeError for damage."""
+def _load(path: str, image: bytearray, file_format: FileFormat[TreeT]) -> StoredMetadata[TreeT]:
+    """Reads the records of a database. Raises StoreFileError, sqlite3.Error, ValueError or TypeError for a damaged
+    database."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     with contextlib.closing(connection):
         connection.deserialize(image)
         connection.execute("PRAGMA cell_size_check = ON")
-        layout = check_owner(path, connection)
+        layout = check_owner(path, connection, file_format)
         with contextlib.closing(connection.execute("SELECT * FROM record ORDER BY path")) as rows:
-            tree, totals = load_tree(path, rows)
-        counted, seal = read_meta(connection, layout)
-        # Damage that no row shows, as in the list of free pages, would make a later write go to a wrong page.
+            tree, totals = file_format.load(path, rows)
+        counted, seal = read_meta(connection, layout, file_format)
+        # Damage outside of the rows, for instance in the list of free pages, would make a later write go to a wrong
+        # page.
         finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if counted != totals:
         raise StoreDamagedError(path, f"is damaged: it holds {totals}, and {counted} was written")
     if finding != "ok":
         raise StoreDamagedError(path, f"is damaged: {finding}")
-    return StoredMetadata(path, tree, totals, layout, seal, image)
+    return StoredMetadata(path, tree, totals, layout, seal, image, format=file_format)
 
 
-def check_owner(path: str, connection: sqlite3.Connection) -> int:
-    """Returns the version of the file's layout. Raises StoreForeignError for a file that is not ours."""
-    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+def check_owner(path: str, connection: sqlite3.Connection, file_format: FileFormat[Any]) -> int:
+    """Returns the version of the file's layout. Raises StoreForeignError for a file that is not of this format."""
+    if connection.execute("PRAGMA application_id").fetchone()[0] != file_format.application_id:
         raise StoreForeignError(path, "is not a metadata store")
     layout: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    if not LAYOUT_WITHOUT_SEAL <= layout <= LAYOUT_VERSION:
-        raise StoreForeignError(path, f"has layout version {layout}; this server knows {LAYOUT_VERSION}")
+    if layout != file_format.version and layout not in file_format.upgrades:
+        raise StoreForeignError(path, f"has layout version {layout}; this server knows {file_format.version}")
     return layout
 
 
-def read_meta(connection: sqlite3.Connection, layout: int) -> tuple[RecordTotals, Seal]:
+def read_meta(connection: sqlite3.Connection, layout: int, file_format: FileFormat[Any]) -> tuple[RecordTotals, Seal]:
     """Returns the totals and the seal that the last commit wrote."""
-    if layout == LAYOUT_WITHOUT_SEAL:
+    if file_format is RECORDS and layout == LAYOUT_WITHOUT_SEAL:
         return RecordTotals(*connection.execute("SELECT records, digest FROM meta").fetchone()), Seal(b"", 0)
     records, digest, identity, generation = connection.execute(
         "SELECT records, digest, identity, generation FROM meta"

@@ -1,9 +1,10 @@
-"""The asyncio shell around the record tree, shared by the memory and the embedded store.
+"""The asyncio part of the memory store and of the embedded store; the rules of the record tree are in
+`metadata.tree_rules`.
 
 The writes of one turn of the loop are staged together as one `Batch`. The subclass makes the batch durable as a whole,
 and only then the batch becomes visible: readers, watchers and the writers themselves never see a change that could
-still be lost. While a batch is on its way, the next writes wait, and are checked against the state that the batch
-leaves.
+still be lost. While a batch is being made durable, the next writes wait; they are checked against the state after that
+batch.
 """
 
 import asyncio
@@ -15,7 +16,16 @@ from typing import Any, TypeVar
 
 from magnetar.metadata.errors import MetadataError, StoreClosedError, StoreOverloadedError, StoreWriteError
 from magnetar.metadata.record_watches import Watches
-from magnetar.metadata.store import CancelWatch, Created, MetadataStore, Op, Record, Stat, WatchCallback
+from magnetar.metadata.store import (
+    CancelWatch,
+    Created,
+    MetadataStore,
+    Op,
+    Record,
+    SessionCallback,
+    Stat,
+    WatchCallback,
+)
 from magnetar.metadata.tree_rules import Batch, Tree, check_path
 
 log = logging.getLogger(__name__)
@@ -25,11 +35,11 @@ WRITES_WAITING_MAX = 65_536
 
 Result = TypeVar("Result")
 Done = Callable[[Callable[[], MetadataError] | None], None]
-"""How `_persist` reports the end: it passes None, or a function that makes the error. Each writer gets an error of its
-own, since an exception cannot be raised in several tasks."""
+"""The function by which `_persist` reports its end: the argument is None for success, or a function that makes the
+error. Each writer gets an error of its own, since an exception cannot be raised in several tasks."""
 WriteOutcome = tuple["asyncio.Future[Any]", Any, Exception | None]
-"""A tuple (the writer's future, result, error). An error, too, is reported only after the commit, because it may come
-from another change of the same batch."""
+"""A tuple (the writer's future, result, error). An error, too, is reported only after the commit, because another
+change of the same batch may be its cause."""
 
 
 def wall_clock_ms() -> int:
@@ -109,7 +119,7 @@ class TreeStore(MetadataStore):
         return cancel
 
     async def close(self) -> None:
-        """Waits for the writes that were accepted, then ends the session."""
+        """Waits until the writes that were accepted are done, and ends the session."""
         if self._closed is not None:
             await asyncio.shield(self._closed)
             return
@@ -124,11 +134,23 @@ class TreeStore(MetadataStore):
         finally:
             self._closed.set_result(None)
 
+    @property
+    def session_id(self) -> int:
+        return self._session
+
+    @property
+    def is_connected(self) -> bool:
+        return self._closed is None
+
+    def on_session(self, callback: SessionCallback) -> CancelWatch:
+        """Never calls `callback`, because the session lasts as long as the store."""
+        return lambda: None
+
     @abstractmethod
     def _persist(self, batch: Batch, done: Done) -> None:
         """Makes the batch durable, all or nothing, and calls `done` on the loop, at once or later.
 
-        The tree still holds the state before the batch.
+        During the call the tree still has the state before the batch.
         """
 
     @abstractmethod
@@ -170,7 +192,8 @@ class TreeStore(MetadataStore):
         try:
             self._persist(batch, lambda make_error: self._finish(batch, outcomes, make_error))
         except Exception as error:
-            # This is a bug of ours. Nothing of the batch was taken; the writes after it must not wait for ever.
+            # This is a bug in Magnetar. Nothing of the batch was taken, and the writes after the batch must not wait
+            # for ever.
             log.exception("metadata store %s: a change could not be prepared", self._name)
             reason = f"the change could not be prepared: {error!r}"
             self._finish(batch, outcomes, lambda: StoreWriteError(self._name, reason))

@@ -1,19 +1,20 @@
-"""The witness: a small file beside the bookie's data that says how far the metadata file had come.
+"""The witness: a small file beside the bookie's data that has the number of commits that were made to the metadata
+file.
 
 Metadata that goes back in time is dangerous: acknowledged topics are gone, their ledgers would be deleted as garbage
-and their ids given out again. The metadata file alone does not show that it is old: an old copy of it is whole and fits
-its own checksums, and SQLite drops a damaged end of its log without a word. So the embedded store counts its durable
-commits (`generation`) and has the number written to the witness, durably, before it answers the writers. One commit is
-under way at a time, so a sound file is at the generation of the witness or one ahead of it; in the second case the
-process ended while it made that commit.
+and their ids given out again. The metadata file alone does not show that it is old: an old copy of the file is whole
+and fits its own checksums, and SQLite drops a damaged end of its log silently. Therefore the embedded store counts its
+durable commits (`generation`) and has the number written to the witness, durably, before it answers the writers. One
+commit is under way at a time, so a sound file has the generation of the witness or the next one; it has the next one
+when the process ended during that commit.
 
 The file holds two slots, which are overwritten in turn, so that a write that a power loss tears leaves the other one
 whole:
 
     offset 0 and 4096: "MGWT", u32 version 1, 16 bytes identity, u64 generation, u32 CRC32C of the 32 bytes before
 
-The identity is drawn anew whenever a witness is begun for a file. So the generation of one history of the metadata is
-never taken for that of another.
+The identity is drawn anew whenever a witness is begun for a file. Therefore the generation of one history of the
+metadata is never taken for the generation of another history.
 """
 
 import os
@@ -58,7 +59,7 @@ class Witness:
         self._fd: int | None = None
 
     def read(self) -> Seal | None:
-        """Returns the newest seal that is whole, or None when there is no file.
+        """Returns the newest seal that is whole, or None when the witness has no file.
 
         Raises WitnessDamagedError when no seal is whole, StoreFileError when the file cannot be read.
         """
@@ -75,7 +76,8 @@ class Witness:
         return max(seals, key=lambda seal: seal.generation)
 
     def begin(self, seal: Seal) -> None:
-        """Makes the file, or replaces it as a whole: a crash leaves the old one or the new one. Raises OSError."""
+        """Makes the file, or replaces it as a whole, so that a crash leaves either the old or the new file. Raises
+        OSError when the file cannot be written."""
         self.close()
         fresh = f"{self.path}.new"
         fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

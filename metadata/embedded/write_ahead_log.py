@@ -1,9 +1,11 @@
-"""Reads an SQLite write-ahead log without I/O: which pages count, and whether its end was torn or damaged.
+"""Parses an SQLite write-ahead log without I/O: finds the pages that count, and whether the end of the log was torn or
+damaged.
 
-SQLite reads its log up to the first frame that does not verify and drops the rest without a word. After a crash that is
+SQLite reads its log up to the first frame that does not verify, and drops the rest silently. After a crash this is
 right for the one transaction that was being written. But everything before the last transaction was fsynced and perhaps
-acknowledged. A bad frame there means that the disk returned other bytes than were written, and acknowledged records
-would silently go back in time. The format is described at sqlite.org/fileformat2.html, "The Write-Ahead Log".
+acknowledged. A bad frame before the last transaction means that the disk returned other bytes than were written, and
+acknowledged records would silently go back in time. The format is described at sqlite.org/fileformat2.html, "The
+Write-Ahead Log".
 
 Two kinds of damage cannot be seen here: damage within the last transaction of the log, which looks torn, and a log that
 is missing as a whole. The store's witness finds them (`magnetar.metadata.embedded.witness`).
@@ -22,12 +24,12 @@ UINT32 = 0xFFFFFFFF
 
 Checksum = tuple[int, int]
 Frames = list[tuple[int, ...]]
-"""Heads of frames: page number, pages after the commit (0 when the frame ends none), two salts, two words of
-checksum."""
+"""The heads of frames: page number, number of pages after the commit (0 when the frame does not end a transaction), two
+salts, two words of checksum."""
 
 
 class WriteAheadLog(NamedTuple):
-    """The content of a log, as far as it counts."""
+    """The content of a log up to its last whole transaction."""
 
     pages: dict[int, int]
     """For each page number (the first is 1), the offset in the log of the newest content that counts."""
@@ -86,7 +88,7 @@ def _damage_at(wal: bytes, frames: Frames, sound: int, frame_bytes: int, salts: 
         and _commits(frames[sound + 1 : sound + 2], salts)
         and _follows(wal, frames, sound + 1, frame_bytes, words)
     ):
-        return offset  # no frame of an older log: only its head is damaged, as the next frame fits its checksum
+        return offset  # not an older log: the next frame fits its checksum, so only its head is damaged
     rest = _commits(frames[sound:], salts)
     torn_transaction_only = sum(rest) == 0 or (sum(rest) == 1 and rest[-1])
     return None if torn_transaction_only else offset
@@ -109,7 +111,7 @@ def _frame_checksum(frame: bytes, words: str, chain: Checksum) -> Checksum:
 
 
 def _follows(wal: bytes, frames: Frames, number: int, frame_bytes: int, words: str) -> bool:
-    """Returns whether this frame verifies when the checksum stored in the frame before it is believed."""
+    """Returns whether this frame verifies, on the assumption that the checksum in the previous frame is right."""
     if number >= len(frames):
         return False
     offset = HEADER_BYTES + number * frame_bytes

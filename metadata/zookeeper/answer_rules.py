@@ -1,4 +1,4 @@
-"""Says what ZooKeeper's answers mean in the words of the contract (`magnetar.metadata.store`), without I/O."""
+"""Translates ZooKeeper's answers into results and errors of the contract `magnetar.metadata.store`, without I/O."""
 
 import logging
 from typing import Any, NamedTuple
@@ -20,20 +20,22 @@ log = logging.getLogger(__name__)
 
 
 class Rejection(NamedTuple):
-    """A request was refused: ZooKeeper's error code, and the path that the caller named."""
+    """The refusal of a request: ZooKeeper's error code, and the path that the caller named."""
 
     code: int
     path: str
 
 
 def store_stat(stat: ZkStat) -> Stat:
-    return Stat(stat.version, stat.ctime, stat.mtime, stat.ephemeral_owner != 0, stat.num_children)
+    owner = stat.ephemeral_owner
+    return Stat(stat.version, stat.ctime, stat.mtime, owner != 0, stat.num_children, owner)
 
 
 def error_of(rejection: Rejection) -> MetadataError:
     """Returns the error that the store raises for a refused request.
 
-    The caller makes a BadVersionError itself, because that also needs the version that the record has.
+    For a wrong version the caller makes the BadVersionError itself, because this error also needs the version that the
+    record has.
     """
     code, path = rejection
     match code:
@@ -54,12 +56,16 @@ def error_of(rejection: Rejection) -> MetadataError:
     return MetadataError(path, f"ZooKeeper answers with error {code}")
 
 
-def multi_outcome(write: Write, zxid: int, results: list[Any], seen: ZkStat | None) -> tuple[str, list[ZkStat | None]]:
-    """Returns the path of the last op's record, and one Stat for each op.
+def multi_outcome(
+    write: Write, zxid: int, results: list[Any], seen: ZkStat | None, session_id: int
+) -> tuple[str, list[ZkStat | None]]:
+    """Returns the path of the last op's record, and one Stat for each op. `session_id` is the session that sent the
+    multi.
 
-    ZooKeeper's answer has no Stat for the creates of a multi, so these are computed here. All changes of a multi have
-    the same zxid and the same time. `seen` is the Stat of the first created record, read right behind the multi; it
-    tells the time if the record is still the one that the multi made. Otherwise a put of the multi tells it.
+    ZooKeeper's answer has no Stats for the creates of a multi, so this function computes them. All changes of a multi
+    have the same zxid and the same time. `seen` is the Stat of the first created record, read right behind the multi;
+    its time is used if the record is still the one that the multi made. Otherwise the time comes from the Stat of a put
+    of the multi.
     """
     time_ms = next((result.mtime for result in results if isinstance(result, ZkStat)), None)
     if seen is not None and seen.czxid == zxid:
@@ -69,7 +75,7 @@ def multi_outcome(write: Write, zxid: int, results: list[Any], seen: ZkStat | No
     stats: list[ZkStat | None] = []
     for op, result in zip(write.ops, results, strict=True):
         if isinstance(op, CreateOp):
-            owner = -1 if op.ephemeral else 0
+            owner = session_id if op.ephemeral else 0
             stats.append(ZkStat(zxid, zxid, time_ms, time_ms, 0, 0, 0, owner, len(op.value), 0, zxid))
         else:
             stats.append(result if isinstance(result, ZkStat) else None)

@@ -1,4 +1,4 @@
-"""Parses the connect string that every ZooKeeper client takes, servers and chroot (ConnectStringParser), without
+"""Parses the connect string that every ZooKeeper client takes: the servers and the chroot (ConnectStringParser). No
 I/O."""
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class ConnectString:
 
     @classmethod
     def parse(cls, text: str) -> "ConnectString":
-        """Parses a text like "host:port,[::1]:port/chroot". Raises ValueError."""
+        """Parses a text like "host:port,[::1]:port/chroot". Raises ValueError for any other text."""
         rest = text.removeprefix(SCHEME)
         slash = rest.find("/")
         hosts, chroot = (rest, "") if slash < 0 else (rest[:slash], rest[slash:])
@@ -33,19 +33,20 @@ class ConnectString:
         return cls(servers, chroot)
 
     def full_path(self, path: str) -> str:
-        """Returns the path that the servers know for the caller's path."""
+        """Returns the caller's path with the chroot, as the servers know the record."""
         if not self.chroot:
             return path
         return self.chroot if path == "/" else self.chroot + path
 
     def user_path(self, full: str) -> str:
-        """Returns the path that the caller knows for the servers' path; for a path above the chroot, "/"."""
+        """Returns the servers' path without the chroot, as the caller knows the record. For a path above the chroot,
+        returns "/"."""
         if not self.contains(full):
             return "/"
         return full[len(self.chroot) :] or "/"
 
     def contains(self, full: str) -> bool:
-        """Returns whether the servers' path is the chroot or below it."""
+        """Returns whether the servers' path is the chroot or below the chroot."""
         return not self.chroot or full == self.chroot or full.startswith(f"{self.chroot}/")
 
 

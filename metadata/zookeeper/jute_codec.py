@@ -1,9 +1,10 @@
 """ZooKeeper's requests and replies as bytes (Jute): aiozk's codecs, and the request types that aiozk lacks.
 
-This is the only module that uses aiozk, and it uses `aiozk.protocol` only, never its session or connection; the version
-is pinned. A "body" is a request without its length and xid, that is, its type and fields. The requests and replies of
-single records are packed by hand to the same bytes, which a test compares: aiozk walks over its fields one by one,
-which took 30 to 60 µs of CPU a call. Source: zookeeper.jute, ZooDefs.OpCode and KeeperException.Code of ZooKeeper 3.9.
+This is the only module that uses aiozk. It uses `aiozk.protocol` only, never aiozk's session or connection, and the
+version of aiozk is pinned. A "body" is a request without its length and xid, that is, its type and fields. This module
+packs the requests and replies of single records by itself, because aiozk walks over the fields one by one, which took
+30 to 60 µs of CPU a call; a test compares the bytes with aiozk's. Source: zookeeper.jute, ZooDefs.OpCode and
+KeeperException.Code of ZooKeeper 3.9.
 """
 
 import struct
@@ -45,7 +46,7 @@ _STAT = struct.Struct(">qqqqiiiqiiq")
 
 
 class Code(IntEnum):
-    """KeeperException.Code, as far as the store tells them apart."""
+    """The codes of KeeperException.Code that the store distinguishes."""
 
     OK = 0
     RUNTIME_INCONSISTENCY = -2
@@ -64,8 +65,7 @@ class Code(IntEnum):
 
 
 SESSION_GONE = frozenset((Code.CONNECTION_LOSS, Code.SESSION_EXPIRED, Code.SESSION_MOVED))
-"""The codes with which a server refuses a request because the session does not belong to the server, or no longer
-does."""
+"""The codes with which a server refuses a request because the session is over, or was moved to another server."""
 
 EVENT_TYPES = {
     zk.WatchEvent.CREATED: EventType.CREATED,
@@ -92,7 +92,7 @@ class ZkStat(NamedTuple):
 
 
 class ConnectReply(NamedTuple):
-    """The server's side of the handshake. A session id of 0 says that the session is over."""
+    """The server's answer in the handshake. A session id of 0 means that the session is over."""
 
     timeout_ms: int
     session_id: int
@@ -102,6 +102,13 @@ class ConnectReply(NamedTuple):
 class AddWatchRequest(Request):  # type: ignore[misc]
     opcode = 106
     parts = (("path", UString), ("mode", Int))
+
+
+class CreateContainerRequest(Request):  # type: ignore[misc]
+    """The request ZooDefs.OpCode.createContainer. Its flags are CreateMode.CONTAINER."""
+
+    opcode = 19
+    parts = zk.CreateRequest.parts
 
 
 class SetWatches2Request(Request):  # type: ignore[misc]
@@ -124,6 +131,7 @@ _SET_DATA: int = zk.SetDataRequest.opcode
 _DELETE: int = zk.DeleteRequest.opcode
 _EPHEMERAL: int = zk.CreateRequest.EPHEMERAL_FLAG
 _SEQUENTIAL: int = zk.CreateRequest.SEQUENTIAL_FLAG
+_CONTAINER: int = zk.CreateRequest.CONTAINER_FLAG
 _OPEN_ACL: bytes = struct.pack("!" + zk.UNRESTRICTED_ACCESS.render()[0], *zk.UNRESTRICTED_ACCESS.render()[1])
 _OPEN_ACL = _INT.pack(1) + _OPEN_ACL
 
@@ -149,13 +157,13 @@ def connect_body(timeout_ms: int, last_zxid: int, session_id: int, password: byt
 
 
 def parse_connect_reply(payload: bytes) -> ConnectReply:
-    """Parses the first reply on a link. Raises struct.error."""
+    """Parses the first reply on a link. Raises struct.error when the reply is too short."""
     reply = zk.ConnectResponse.deserialize(payload)
     return ConnectReply(reply.timeout, reply.session_id, reply.password or b"")
 
 
 def parse_header(payload: bytes) -> tuple[int, int, int]:
-    """Returns (xid, zxid, error) of a reply. Raises struct.error."""
+    """Returns (xid, zxid, error) of a reply. Raises struct.error when the reply is too short."""
     header: tuple[int, int, int] = _HEADER.unpack_from(payload)
     return header
 
@@ -211,10 +219,13 @@ def _path_body(opcode: int, path: str, rest: bytes) -> bytes:
 
 
 def multi_body(ops: Sequence[Op], *, sequential: bool) -> bytes:
-    """Returns the body of a multi. `sequential` says that its last op, a CreateOp, is a sequential create."""
+    """Returns the body of a multi. `sequential` says that the last op, a CreateOp, is a sequential create."""
     request = zk.TransactionRequest()
     for position, op in enumerate(ops):
         match op:
+            case CreateOp(path, value, container=True):
+                acl = [zk.UNRESTRICTED_ACCESS]
+                request.add(CreateContainerRequest(path=path, data=value, acl=acl, flags=_CONTAINER))
             case CreateOp(path, value, ephemeral):
                 numbered = sequential and position == len(ops) - 1
                 request.add(_create(path, value, ephemeral, numbered))
@@ -287,7 +298,8 @@ def parse_created(payload: bytes) -> tuple[str, ZkStat]:
 
 
 def parse_notification(payload: bytes) -> tuple[EventType | None, str]:
-    """Parses a watch event. Its type is None for an event of the session's state, which concerns no record."""
+    """Parses a watch event. Returns its type and path. The type is None for an event of the session's state, which
+    concerns no record."""
     event = zk.WatchEvent.deserialize(payload)
     return EVENT_TYPES.get(event.type), event.path or ""
 

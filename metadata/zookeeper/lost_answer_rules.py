@@ -1,17 +1,17 @@
 """Decides the outcome of a write whose answer was lost, from records that are read afterwards; without I/O.
 
-The caller reads the records after a `sync` on a later link of the session. By then the write has happened, or it never
-will: a server refuses requests that still arrive on an older link of the session (SessionMovedException).
+The caller reads the records after a `sync` on a later link of the session. By then either the write has happened or it
+never will, because a server refuses requests that still arrive on an older link of the session (SessionMovedException).
 
-Was the record changed since? Its zxids say whether it was changed after the last answer that came on the lost link
-(`bound`). Every write whose answer was lost is later than that.
+Was the record changed since? The zxids of the record show whether it was changed after the last answer that came on the
+lost link (`bound`). Every write whose answer was lost is later than `bound`.
 
 Was it changed by us? An ephemeral record names its owner. For other records, version and value tell: a create or a put
-that must not be mistaken for another client's carries a value that nobody else writes, as BookKeeper's ledger records
-do with their cToken. When neither tells, the verdict is UNKNOWN.
+that must not be mistaken for another client's has a value that nobody else writes, such as a ledger record of
+BookKeeper with its cToken. When neither the version nor the value decides, the verdict is UNKNOWN.
 
-In two cases the verdict may be wrong: a record that we made and that another client deleted before we looked counts as
-never made, and a record that is gone counts as deleted by us.
+In two cases the verdict may be wrong: a record that this client made and that another client deleted before the check
+counts as never made, and a record that is gone counts as deleted by this client.
 """
 
 from collections.abc import Sequence
@@ -37,12 +37,12 @@ class WriteVerdict(Enum):
 
     APPLIED = "applied"
     NOT_APPLIED = "not applied"
-    """The write failed, or has not happened and never will by that request. It may be sent again."""
+    """The write failed, or the request was lost and never takes effect. The write may be sent again."""
     UNKNOWN = "unknown"
 
 
 class FoundRecord(NamedTuple):
-    """A record as it was read after the answer was lost."""
+    """A record at the time of the read after the answer was lost."""
 
     value: bytes
     stat: ZkStat
@@ -51,7 +51,7 @@ class FoundRecord(NamedTuple):
 def telling_op(write: Write) -> Op | None:
     """Returns the op of the write whose record tells most about the outcome; None when there are only checks.
 
-    Only the last op of each path leaves a trace. The best one makes an ephemeral record, the next best one has a value.
+    Only the last op of each path leaves a trace. A create of an ephemeral record is preferred, then an op with a value.
     """
     if write.sequential:
         return write.ops[-1]
@@ -116,12 +116,12 @@ def _judge_delete(found: FoundRecord | None, parent: ZkStat | None, bound: int) 
     if found is not None:
         return WriteVerdict.NOT_APPLIED if found.stat.czxid <= bound else WriteVerdict.UNKNOWN
     if parent is not None and parent.pzxid <= bound:
-        return WriteVerdict.NOT_APPLIED  # the parent lost no child, so there was nothing to delete
+        return WriteVerdict.NOT_APPLIED  # the parent lost no child, so nothing was deleted
     return WriteVerdict.APPLIED
 
 
 def numbered_names(op: CreateOp, children: Sequence[str]) -> list[str]:
-    """Returns the children that a sequential create of `op.path` can have made, the youngest first.
+    """Returns the names of the children that a sequential create of `op.path` can have made, the youngest first.
 
     The numbers below one parent only grow (PrepRequestProcessor).
     """
@@ -150,7 +150,7 @@ def judge_numbered(op: CreateOp, candidates: Sequence[tuple[str, FoundRecord]], 
 
 
 def stats_after(write: Write, found: dict[str, ZkStat]) -> list[ZkStat | None]:
-    """Returns the Stats that the lost answer had, one for each op. They are computed from the records as they are
+    """Returns the Stats that the lost answer had, one for each op, computed from the Stats that the records have
     now."""
     later_puts: dict[str, int] = {}
     stats: list[ZkStat | None] = []

@@ -1,8 +1,8 @@
-"""Finds out, after a link was lost, the outcomes of the writes whose answers were lost with it.
+"""Finds out, after the connection to a server (the link) was lost, the outcomes of the writes whose answers were lost.
 
-The requests of one session happen in the order in which they were sent. So the writes that happened are the first ones
-of those that were sent, up to some point. All are judged from one state, which is read after a `sync`. Only then the
-writes that did not happen are sent again, in the old order.
+The requests of one session happen in the order in which they were sent. So the first of the sent writes have happened,
+up to some point, and the rest have not. All writes are judged from one state of the records, which is read after a
+`sync`. After that the writes that did not happen are sent again, in the old order.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from magnetar.metadata.zookeeper.pending_request import LinkLostError, PendingRe
 log = logging.getLogger(__name__)
 
 Probe = Callable[[bytes], Awaitable[Reply]]
-"""Sends a read on the new link and returns the reply; raises LinkLostError."""
+"""Sends a read on the new link and returns the reply. Raises LinkLostError when this link is lost, too."""
 
 READS_AT_ONCE = 64
 CANDIDATES_MAX = 10_000
@@ -40,7 +40,8 @@ Finding = Settled | WriteVerdict
 class LostAnswerRecovery:
     """Judges the lost requests of one link.
 
-    The same record must not be attributed to two sequential creates, so these are judged one after the other.
+    Two sequential creates must not be credited with the same record, so sequential creates are judged one after the
+    other.
     """
 
     def __init__(self, probe: Probe) -> None:
@@ -48,11 +49,12 @@ class LostAnswerRecovery:
         self._bound = 0
         """The lowest bound of all requests."""
         self._young: dict[str, list[tuple[str, FoundRecord]]] = {}
-        """The records that lost sequential creates can have made, by the path that was asked for. A record that is
-        attributed to one of our requests is removed from the list."""
+        """The records that lost sequential creates can have made, by the requested path. A record that is attributed to
+        one of our requests is removed from the list."""
 
     async def findings(self, calls: Sequence[PendingRequest]) -> list[Finding]:
-        """Returns one finding for each request; NOT_APPLIED for reads. Raises LinkLostError."""
+        """Returns one finding for each request. The finding for a read is NOT_APPLIED. Raises LinkLostError when the
+        new link is lost."""
         await self._probe(zk_codec.sync_body("/"))
         self._bound = min((call.bound for call in calls), default=0)
         found: list[Finding] = []
@@ -78,7 +80,7 @@ class LostAnswerRecovery:
         if verdict is not WriteVerdict.APPLIED:
             return verdict
         if isinstance(op, DeleteOp) and len(write.ops) > 1:
-            return WriteVerdict.UNKNOWN  # the loss of one record says nothing about the others
+            return WriteVerdict.UNKNOWN  # an error for one record says nothing about the other records
         paths = list({one.path for one in write.ops})
         stats = await asyncio.gather(*(self._stat(path) for path in paths))
         known = {path: stat for path, stat in zip(paths, stats, strict=True) if stat is not None}
@@ -108,7 +110,7 @@ class LostAnswerRecovery:
     async def _read_young(self, op: CreateOp) -> list[tuple[str, FoundRecord]]:
         """Reads the records that lost sequential creates of `op.path` can have made, the youngest first.
 
-        One reading serves all creates of that path.
+        The records are read once for all creates of that path.
         """
         parent = parent_path(op)
         listed = await self._probe(zk_codec.children_body(parent))
@@ -139,14 +141,15 @@ class LostAnswerRecovery:
 
 
 def consistent(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
-    """Returns the findings, corrected where they contradict each other: each request was judged alone."""
+    """Returns the findings, corrected where they contradict each other. Contradictions are possible because each
+    request was judged alone."""
     return _never_reordered(calls, _one_winner(calls, found))
 
 
 def _one_winner(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
-    """When several equal writes find the record as they wanted it, attributes the record to the first of them.
+    """When the record has the state that several equal writes wanted, counts only the first of these writes as applied.
 
-    The other writes failed. They count as not applied and are sent again, so that the server refuses them.
+    The later writes failed. They count as not applied and are sent again, so that the server refuses them.
     """
     winners: dict[str, Op | None] = {}
     result: list[Finding] = []
@@ -168,7 +171,7 @@ def _never_reordered(calls: Sequence[PendingRequest], found: Sequence[Finding]) 
     """Replaces NOT_APPLIED by UNKNOWN for a write when a later write of the same records happened or may have happened,
     so that the earlier one is not sent again behind it.
 
-    The server did the writes in order: it also did the earlier one, or refused it.
+    The server handled the writes in order, so it has done or refused the earlier write.
     """
     touched: set[str] = set()
     result: list[Finding] = []

@@ -1,4 +1,4 @@
-"""A request that the ZooKeeper client has on its way, and how it may end."""
+"""A request of the ZooKeeper client that has no answer yet, and the ways in which a request may end."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ class LinkLostError(Exception):
 
 
 class Reply(NamedTuple):
-    """A server's answer. `payload` is what follows the header."""
+    """A server's answer. `payload` are the bytes behind the header."""
 
     error: int
     zxid: int
@@ -33,9 +33,9 @@ RequestOutcome = Reply | Settled
 
 
 class PendingRequest:
-    """A request, from the call until its end.
+    """A request, from the caller's call until the answer or the failure.
 
-    `path` is for messages. A request without `write` is a read. An `internal` one is never sent on another link; it
+    `path` is for messages. A request without `write` is a read. An `internal` request is never sent on another link; it
     ends with the link that it was meant for. `then`, if given, is called with the answer.
     """
 
@@ -75,7 +75,7 @@ class PendingRequest:
         if not self.future.done():
             self.future.set_exception(error)
             if self.internal:
-                self.future.exception()  # so that asyncio does not complain when nobody looks at the error
+                self.future.exception()  # so that asyncio does not complain about an error that nobody retrieves
 
 
 def stat_or_none(outcome: RequestOutcome | BaseException) -> ZkStat | None:
@@ -88,7 +88,7 @@ def stat_or_none(outcome: RequestOutcome | BaseException) -> ZkStat | None:
 async def read_children(payload: bytes) -> list[str]:
     """Returns the names in the answer to a getChildren, in the order of the answer.
 
-    Lets other tasks run in between, as the list may be long.
+    Lets other tasks run in between, because the list may be long.
     """
     names: list[str] = []
     for some in parse_children(payload):

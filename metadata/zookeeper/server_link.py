@@ -1,4 +1,5 @@
-"""One TCP connection to a ZooKeeper server. It passes received bytes on, and reports when the connection is lost."""
+"""One TCP connection to a ZooKeeper server, called a link. The link passes received bytes on, and reports its own
+loss."""
 
 import asyncio
 import socket
@@ -9,9 +10,9 @@ from typing import cast
 class ServerLink(asyncio.Protocol):
     """One connection to a server.
 
-    `received` is called with the bytes that came, `lost` when the other side ended the connection. The owner sets
-    `attached` when the handshake is over; it becomes False if the link is lost before that. `gone` completes when the
-    link is lost.
+    The link calls `received` with the bytes that came, and `lost` when the other side ended the connection. The owner
+    sets the future `attached` when the handshake is over; the link sets it to False if the connection is lost before
+    that. `gone` completes when the connection is lost.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class ServerLink(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is not a subclass of asyncio's
         if self.is_gone:
             self._transport.abort()
             return

@@ -1,7 +1,8 @@
 """Makes the servers watch the records that the store's callers watch, and finds out which events were missed while
 there was no link.
 
-`watch_rules` decides what must be watched and what is reported; this shell sends the requests by the session's client.
+`watch_rules` decides what must be watched and what is reported; this module sends the requests through the session's
+client.
 """
 
 import logging
@@ -19,7 +20,7 @@ from magnetar.metadata.zookeeper.watch_rules import ZkWatches
 log = logging.getLogger(__name__)
 
 SET_WATCHES_BYTES_MAX = 128 << 10
-"""How many bytes of paths one request may have that arms watches on a new link. More watches take several requests."""
+"""How many bytes of paths a request that arms watches on a new link may have. More watches take several requests."""
 
 
 class ServerWatches:
@@ -30,8 +31,8 @@ class ServerWatches:
         self._connect = connect
         self._watches = ZkWatches()
         self._heard_until: int | None = None
-        """The zxid up to which all watches have heard every event, while a link is missing or its watches are being
-        armed. None while they hear everything."""
+        """The zxid up to which all watches have heard every event, while there is no link or while its watches are
+        being armed. None while the watches hear every event."""
 
     def watch(self, path: str, callback: WatchCallback, recursive: bool) -> CancelWatch:
         """Adds a watch; returns the function that removes it.
@@ -64,8 +65,8 @@ class ServerWatches:
             self._heard_until = self._client.last_zxid
 
     def attached(self) -> None:
-        """Arms all watches on a new link, and then looks for events that they missed. These requests are pipelined and
-        precede all others."""
+        """Arms all watches on a new link, and looks for events that the watches missed. The requests for this are
+        pipelined and precede all other requests on the link."""
         exact, recursive = self._watches.exact_paths, self._watches.recursive_paths
         bound = self._heard_until
         if bound is None:
@@ -81,8 +82,8 @@ class ServerWatches:
         self._look("/", lambda *_: self._heard_all())
 
     def _look(self, path: str, then: Callable[[str, ZkStat | None, int], None]) -> None:
-        """Reads the Stat of a record on this link; `then` gets the path, the Stat or None, and the zxid of the
-        answer."""
+        """Reads the Stat of a record on the present link. `then` is called with the path, the Stat or None, and the
+        zxid of the answer."""
 
         def answered(reply: Reply) -> None:
             then(path, stat_or_none(reply), reply.zxid)

@@ -1,4 +1,5 @@
-"""Parses BookKeeper's metadataServiceUri: where a cluster's records are, and how its ledgers are laid out. No I/O.
+"""Parses BookKeeper's metadataServiceUri, which names the place of a cluster's records and the layout of its ledgers'
+paths. No I/O.
 
 `zk+hierarchical://h1:2181;h2:2181/ledgers` names driver and layout, servers, and the path of the ledgers' root. Source:
 ZKMetadataDriverBase and LedgerLayout of BookKeeper 4.17. Pulsar's bookies are configured with
@@ -13,9 +14,10 @@ from magnetar.metadata.zookeeper.connect_string import ConnectString
 
 FROM_THE_CLUSTER = ""
 HIERARCHICAL = "org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory"
-"""The only layout of ledgers' paths that is known here (`pulsar_proto.records.ledger_record`), and Apache's default."""
+"""The only layout of ledgers' paths that Magnetar supports (`pulsar_proto.records.ledger_record`). It is Apache's
+default."""
 LAYOUTS = {"zk": FROM_THE_CLUSTER, "zk+null": FROM_THE_CLUSTER, "zk+hierarchical": HIERARCHICAL}
-"""For each driver that a URI may name, the factory of ledger managers that the cluster must have."""
+"""For each driver that a URI may name, the class of the ledger manager factory that the cluster must have."""
 OF_PULSAR = "metadata-store:zk:"
 _FORMAT = "2"
 _FACTORY_VERSION = "1"
@@ -28,12 +30,13 @@ class ServiceUri:
     connect: str
     """The connect string of the store in which `/ledgers` is the ledgers' root, such as "h1:2181,h2:2181/chroot"."""
     layout: str = FROM_THE_CLUSTER
-    """The factory of ledger managers that the URI asks for; empty when the URI accepts the factory that the cluster's
+    """The ledger manager factory that the URI asks for; empty when the URI accepts the factory that the cluster's
     LAYOUT names."""
 
 
 def parse_service_uri(uri: str) -> ServiceUri:
-    """Parses a URI. A bare "h1:2181,h2:2181" has the usual root. Raises ValueError."""
+    """Parses a URI. A text without scheme, such as "h1:2181,h2:2181", means these servers and the root `/ledgers`.
+    Raises ValueError for a URI that cannot be parsed or names an unknown driver."""
     if uri.strip().startswith(OF_PULSAR):
         return ServiceUri(_checked(uri, uri.strip().removeprefix(OF_PULSAR).replace(";", ",")))
     driver, separator, rest = uri.strip().partition("://")

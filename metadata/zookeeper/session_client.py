@@ -1,9 +1,9 @@
-"""The asyncio shell of a ZooKeeper session: it dials, carries bytes and time to the rules, and
-carries results to the callers.
+"""The asyncio part of a ZooKeeper session: dials servers, passes bytes and times to `session_rules`, and passes results
+to the callers.
 
-After a lost link, reads are repeated on the next one. Writes are not: `LostAnswerRecovery` first finds out whether they
-happened. Each request has a deadline, each queue a bound, each dial a limit. Requests wait in order while no server is
-reachable.
+After a link (a connection to a server) is lost, reads are repeated on the next link. Writes are not repeated blindly:
+`LostAnswerRecovery` first finds out which of them happened. Every request has a deadline, every queue has a bound, and
+every attempt to connect has a time limit. While no server is reachable, requests wait in order.
 """
 
 import asyncio
@@ -20,8 +20,9 @@ from magnetar.metadata.errors import (
     StoreUnavailableError,
     StoreWriteError,
 )
+from magnetar.metadata.store import SessionEvent
 from magnetar.metadata.zookeeper import jute_codec as zk_codec
-from magnetar.metadata.zookeeper.client_config import ClientConfig, SessionEvent, SessionHooks
+from magnetar.metadata.zookeeper.client_config import ClientConfig, SessionHooks
 from magnetar.metadata.zookeeper.jute_codec import SESSION_GONE
 from magnetar.metadata.zookeeper.lost_answer_rules import Write, WriteVerdict
 from magnetar.metadata.zookeeper.lost_answers import LostAnswerRecovery
@@ -45,8 +46,7 @@ FRAME_BYTES_MAX = 0xFFFFF
 """ZooKeeper's jute.maxbuffer. A server cuts the link of a client that sends a longer frame."""
 
 IN_FLIGHT_MAX = 1000
-"""How many requests may be sent and not answered: as many as ZooKeeper's globalOutstandingLimit. Further requests
-wait."""
+"""How many sent requests may be unanswered: as many as ZooKeeper's globalOutstandingLimit. Further requests wait."""
 IN_FLIGHT_BYTES_MAX = 8 << 20
 WAITING_MAX = 65_536
 """How many requests may wait to be sent. A further one is refused with StoreOverloadedError."""
@@ -58,7 +58,8 @@ DRAIN_SECONDS_MAX = 10.0
 
 
 class ZkClient:
-    """Keeps one session while it is open, and replaces one that has expired by a new one. `open` connects it."""
+    """A client that has one session at a time, and replaces an expired session by a new one. `open` connects the
+    client."""
 
     def __init__(self, config: ClientConfig, hooks: SessionHooks, rng: random.Random) -> None:
         self._config = config
@@ -102,6 +103,10 @@ class ZkClient:
         return self._session.session_id
 
     @property
+    def session_password(self) -> bytes:
+        return self._session.password
+
+    @property
     def last_zxid(self) -> int:
         return self._session.last_zxid
 
@@ -114,11 +119,11 @@ class ZkClient:
         return self._closing
 
     def submit(self, body: bytes, path: str, write: Write | None = None) -> "asyncio.Future[RequestOutcome]":
-        """Takes a request; returns the future of its outcome. Requests happen in the order of these calls.
+        """Takes a request, and returns a future with its outcome. Requests happen in the order of these calls.
 
         Raises StoreOverloadedError, StoreClosedError, and StoreWriteError for a request that is too long. The future
         fails with StoreUnavailableError when a read had no answer in time, with StoreWriteError when a write was never
-        sent, and with OutcomeUnknownError.
+        sent, and with OutcomeUnknownError when nobody can tell whether a write happened.
         """
         if len(body) + 4 > FRAME_BYTES_MAX:
             raise StoreWriteError(path, f"a request of {len(body)} bytes; ZooKeeper takes {FRAME_BYTES_MAX} at most")
@@ -134,7 +139,7 @@ class ZkClient:
     def post(self, body: bytes, then: Callable[[Reply], None] | None = None) -> "asyncio.Future[RequestOutcome]":
         """Sends a request at once, and on this link only. The future fails with LinkLostError when the link is lost.
 
-        `then` is called with the answer, in order with the events that the server sends. Nobody needs to await the
+        `then` is called with the answer, in order with the events that the server sends. The caller need not await the
         future.
         """
         call = PendingRequest(body, "/", self._loop.create_future(), self._deadline(), internal=True, then=then)
@@ -154,7 +159,7 @@ class ZkClient:
         return self._loop.time() + self._config.call_timeout_seconds
 
     async def close(self) -> None:
-        """Waits for the requests that were taken, within limits, then ends the session."""
+        """Waits, within a time limit, for the requests that were taken, and ends the session."""
         self._closing = True
         if self._busy() and self._runner is not None and not self._runner.done():
             self._drained = self._loop.create_future()
@@ -183,8 +188,8 @@ class ZkClient:
             link = await self._dial()
             if link is not None:
                 await link.gone
-            # A server that lets us in and cuts us off before any answer counts as a failure too, and must not be
-            # stormed.
+            # A server that accepts the session and closes the link before any answer counts as a failure, too, so that
+            # the client does not reconnect without a pause.
             failures = 0 if link is not None and link.has_served else failures + 1
             if failures == len(self._servers):
                 log.warning("no session with ZooKeeper, trying on: %s", self._names())
@@ -194,7 +199,7 @@ class ZkClient:
     async def _dial(self) -> ServerLink | None:
         """Dials the next server; returns the link.
 
-        None means that the server did not let us in, or said that the session is over.
+        None means that the server did not accept the client, or said that the session is over.
         """
         host, port = self._servers[self._dialled % len(self._servers)]
         self._dialled += 1
@@ -266,8 +271,7 @@ class ZkClient:
     def _drop(self, link: ServerLink, reason: str, refused: Sequence[PendingRequest] = ()) -> None:
         """Gives up the link.
 
-        The requests that were sent on it and not answered are lost, and so are the `refused` ones, which the server
-        answered without doing them.
+        Requests that were sent on the link and not answered are lost, and so are the `refused` requests.
         """
         link.abort()
         if link is not self._link:
@@ -294,7 +298,7 @@ class ZkClient:
     # Calls
 
     def _pump(self) -> None:
-        """Sends the requests that wait, as far as the bounds allow."""
+        """Sends waiting requests until IN_FLIGHT_MAX requests are unanswered."""
         session = self._session
         if session.state is ZkSessionState.CONNECTED and not self._lost:
             while (
@@ -322,15 +326,14 @@ class ZkClient:
         self._out.clear()
 
     async def _recover(self, link: ServerLink) -> None:
-        """Judges the lost requests. Those that did not happen are sent again, in order, and before the requests that
-        wait."""
+        """Judges the lost requests. Those that did not happen are sent again, in order, before the waiting ones."""
         calls = list(self._lost)
         try:
             findings = await LostAnswerRecovery(self._probe).findings(calls)
         except Exception as error:
             if not isinstance(error, LinkLostError | MetadataError):
                 log.exception("ZooKeeper %s: lost calls cannot be settled", link.name)
-            self._drop(link, f"recovery broke off: {error}")  # this has no effect when the link itself broke
+            self._drop(link, f"recovery broke off: {error}")  # has no effect when the link itself broke
             return
         if link is not self._link:
             return

@@ -1,10 +1,10 @@
 """The rules of a ZooKeeper session: a state machine without socket, clock or asyncio.
 
-Bytes go in, `Incoming` values come out; time comes in as seconds of any steady clock. The caller dials, carries the
-bytes, and says when the link is gone. The session's id, password and last zxid outlive every link; they are dropped
-only when a server says that the session is over (ClientCnxn.SendThread.primeConnection). `lost` returns, in order, the
-requests that were sent and not answered. The caller has to find out whether they happened; this module never sends a
-request twice.
+The caller opens the links (connections to servers), hands in received bytes and times, in seconds of any steady clock,
+gets `Incoming` values, and reports when a link is gone. The session's id, password and last zxid outlive every link;
+they are dropped only when a server says that the session is over (ClientCnxn.SendThread.primeConnection). `lost`
+returns, in order, the requests that were sent and not answered. The caller has to find out whether they happened; this
+module never sends a request twice.
 """
 
 import struct
@@ -18,18 +18,18 @@ from magnetar.metadata.zookeeper import jute_codec as zk_codec
 from pulsar_proto.backoff import backoff
 
 REPLY_BYTES_MAX = 64 << 20
-"""A longer reply counts as a damaged stream. The limit is far above the limit of requests, because lists of children
-are long."""
+"""The longest reply. A longer reply counts as a damaged stream. The limit is far above the limit for requests, because
+lists of children are long."""
 
 PING_PART = 1 / 3
 SILENCE_PART = 2 / 3
 """Fractions of the session's time. After PING_PART without a request a ping is sent; after SILENCE_PART without input
-the link is given up, which leaves the rest of the time for finding another server."""
+the link is given up, so that the rest of the time is left for finding another server."""
 
 BACKOFF_FIRST_SECONDS = 0.1
 BACKOFF_SECONDS_MAX = 1.0
 """The pause after all servers were tried in vain for the first time, and the longest pause. Each pause is shortened at
-random, by half of it at most."""
+random by up to a half."""
 
 NO_PASSWORD = bytes(16)
 
@@ -48,7 +48,7 @@ class ZkSessionState(Enum):
 
 
 class Attachment(Enum):
-    """How a handshake ended."""
+    """The outcomes of a handshake."""
 
     NEW = "new"
     RESUMED = "resumed"
@@ -62,7 +62,7 @@ class Attached(NamedTuple):
 
 
 class ZkAnswer(NamedTuple, Generic[CallT]):
-    """The server answered a request; `payload` is what follows the header."""
+    """The server answered a request. `payload` are the bytes behind the header."""
 
     call: CallT
     error: int
@@ -81,11 +81,11 @@ Incoming = Attached | ZkAnswer[CallT] | Notification
 
 
 class ProtocolError(Exception):
-    """The server's bytes make no sense, or an answer is missing. The caller has to cut the link."""
+    """The server's bytes make no sense, or an answer is missing. The caller has to close the link."""
 
 
 class IllegalEventError(Exception):
-    """A bug of ours: the session is not in a state for this."""
+    """A bug in Magnetar: the method must not be called in the present state of the session."""
 
 
 _MOVES = {
@@ -103,7 +103,7 @@ _MOVES = {
 
 
 class ZkSession(Generic[CallT]):
-    """One session over any number of links, one at a time. `CallT` is the caller's own type of a request."""
+    """One session, which uses one link after the other. `CallT` is the caller's own type of a request."""
 
     def __init__(self, timeout_ms: int) -> None:
         self.state = ZkSessionState.DISCONNECTED
@@ -113,8 +113,8 @@ class ZkSession(Generic[CallT]):
         self.session_id = 0
         self.password = NO_PASSWORD
         self.last_zxid = 0
-        """The zxid up to which the client has seen all changes: the events of these changes were delivered, and all
-        requests that were answered since then are later."""
+        """The zxid up to which the client has seen all changes: the events of these changes were delivered, and
+        requests that are answered after that point have a higher zxid."""
         self._in_flight: deque[tuple[int, CallT]] = deque()
         self._in_flight_bytes: deque[int] = deque()
         self.in_flight_bytes = 0
@@ -128,11 +128,11 @@ class ZkSession(Generic[CallT]):
         return len(self._in_flight)
 
     def oldest(self) -> CallT | None:
-        """Returns the request whose answer must come next, or None."""
+        """Returns the request whose answer must come next, or None when no request is unanswered."""
         return self._in_flight[0][1] if self._in_flight else None
 
     def calls(self) -> Iterator[CallT]:
-        """Returns the requests that are in flight, in order."""
+        """Returns the sent requests that are unanswered, in order."""
         return (call for _, call in self._in_flight)
 
     def dial(self, now: float) -> bytes:
@@ -144,7 +144,7 @@ class ZkSession(Generic[CallT]):
         return zk_codec.frame(body)
 
     def send(self, call: CallT, body: bytes, now: float) -> bytes:
-        """Returns the frame of a request. Its answer will come as a `ZkAnswer` with this `call`."""
+        """Returns the frame of a request. The answer will come as a `ZkAnswer` with this `call`."""
         self._require(ZkSessionState.CONNECTED)
         self._last_xid = self._last_xid % (2**31 - 1) + 1
         frame = zk_codec.frame(body, self._last_xid)
@@ -170,11 +170,11 @@ class ZkSession(Generic[CallT]):
         return calls
 
     def close(self) -> None:
-        """Ends the session: no link may be opened any more."""
+        """Ends the session. No link may be opened after that."""
         self._move("close")
 
     def due(self, now: float) -> bytes:
-        """Returns a ping if one is due, else b"". Raises ProtocolError when the server was silent for too long."""
+        """Returns a ping if a ping is due, else b"". Raises ProtocolError when the server was silent for too long."""
         if self.state not in (ZkSessionState.CONNECTED, ZkSessionState.HANDSHAKE):
             return b""
         if now - self._heard_at >= self._seconds(SILENCE_PART):
@@ -185,7 +185,8 @@ class ZkSession(Generic[CallT]):
         return b""
 
     def receive(self, data: bytes, now: float) -> list[Incoming[CallT]]:
-        """Takes bytes from the server; returns all that they complete, in order. Raises ProtocolError."""
+        """Takes bytes from the server. Returns the answers and events that are complete with these bytes, in order.
+        Raises ProtocolError when the bytes make no sense."""
         self._heard_at = now
         buffer = self._buffer
         source: bytes | bytearray = data
@@ -266,7 +267,7 @@ class ZkSession(Generic[CallT]):
 def backoff_seconds(rounds: int, chance: float) -> float:
     """Returns the pause after all servers were tried in vain for the `rounds`-th time (from 1 on).
 
-    `chance` is a random number from 0 to 1, so that clients that lost the same server do not come back all at once.
+    `chance` is a random number from 0 to 1, so that clients that lost the same server do not reconnect all at once.
     """
     limit = backoff(rounds, BACKOFF_FIRST_SECONDS, BACKOFF_SECONDS_MAX)
     return limit * (0.5 + chance / 2)

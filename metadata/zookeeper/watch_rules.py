@@ -1,10 +1,11 @@
-"""The rules for watches, without I/O: which records are watched, which watches the server needs for them, and what the
-server's events mean.
+"""Decides, without I/O, which records are watched, which watches the server needs for them, and which events the
+callbacks get.
 
 The server has two kinds of persistent watches (addWatch, ZooKeeper 3.6). PERSISTENT reports every event of one record.
-PERSISTENT_RECURSIVE reports CREATED, CHANGED and DELETED of a record and all below it, but no CHILDREN_CHANGED; these
-events are added here, since a record that came or went changed the list of its parent. The server does not repeat
-events that happened while there was no link; they are derived from the records as they are afterwards.
+PERSISTENT_RECURSIVE reports CREATED, CHANGED and DELETED of a record and of all records below it, but not
+CHILDREN_CHANGED. This module adds CHILDREN_CHANGED, because a record that was created or deleted has changed its
+parent's list. The server does not repeat events that happened while there was no link; this module derives them from
+the state of the records after the reconnect.
 """
 
 from collections import Counter
@@ -22,11 +23,13 @@ class ZkWatches:
         self._exact = Watches()
         self._recursive = Watches()
         self._rearmed = Watches()
-        """A second registry of the recursive watches, in which each watches its own path only."""
+        """A second registry of the recursive watches. In this registry each watch has its own path only, so that a
+        reconnect can be reported to each watch once."""
         self._exact_paths: Counter[str] = Counter()
         self._recursive_paths: Counter[str] = Counter()
         self._there: dict[str, bool] = {}
-        """For records with an exact watch: whether the record exists, as far as that is known."""
+        """For each record with a watch of this record alone (an exact watch): whether the record exists, if this is
+        known."""
 
     @property
     def exact_paths(self) -> list[str]:
@@ -39,8 +42,8 @@ class ZkWatches:
     def add(self, path: str, callback: WatchCallback, recursive: bool) -> CancelWatch:
         """Adds a watch; the caller then asks the server to watch the path in the modes `modes(path)`.
 
-        Returns the function that removes the watch. When `modes` is empty after that, the caller asks the server to
-        remove its watches of the path.
+        Returns the function that removes the watch. When `modes(path)` is empty after the removal, the caller asks the
+        server to remove the server's watches of the path.
         """
         paths = self._recursive_paths if recursive else self._exact_paths
         cancels = [(self._recursive if recursive else self._exact).add(path, callback, recursive)]
@@ -65,10 +68,11 @@ class ZkWatches:
         return cancel
 
     def modes(self, path: str) -> list[bool]:
-        """Returns the modes in which the server must watch the path, in the order in which to tell it; True is
-        recursive.
+        """Returns the modes in which the server must watch the path, in the order in which to send them. True stands
+        for the recursive mode.
 
-        A server before 3.9 keeps only the last mode of a path; that is then the recursive one, which covers both.
+        A server before 3.9 keeps only the last mode of a path. Therefore the recursive mode comes last, because it
+        covers the exact mode, too.
         """
         return [recursive for recursive in (False, True) if path in self._paths(recursive)]
 
@@ -84,7 +88,8 @@ class ZkWatches:
             self._recursive.fire((RecordEvent(EventType.CHILDREN_CHANGED, parent_of(event.path)),))
 
     def found(self, path: str, stat: ZkStat | None, bound: int) -> None:
-        """Takes the Stat of a record with an exact watch, as read on a new link. Reports changes after zxid `bound`."""
+        """Takes the Stat of a record with an exact watch, which was read on a new link. Reports changes after the zxid
+        `bound`."""
         if path not in self._exact_paths:
             return
         was_there = self._there.get(path)

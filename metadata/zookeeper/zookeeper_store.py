@@ -1,21 +1,22 @@
 """The metadata store on a ZooKeeper ensemble that is shared with Apache's brokers and bookies.
 
-Beyond the contract (`magnetar.metadata.store`):
+In addition to the contract (`magnetar.metadata.store`):
 
-- A lost connection is repaired without the caller, and `on_session` reports it.
-- A change whose answer was lost is not repeated blindly. The store finds out whether it happened, and raises
+- A lost connection is restored without the caller's help, and `on_session` reports the loss.
+- A change whose answer was lost is not repeated blindly. The store finds out whether the change happened, and raises
   OutcomeUnknownError when the records do not tell. When a create or put must not be mistaken for another client's, the
   caller writes a value that nobody else writes. A record that another client deletes while the answer is lost may be
   made a second time.
-- After a reconnect an exact watch hears what it missed. A recursive one hears CHANGED of its own path, which stands for
-  any change at or below it.
-- Ephemeral records end with their session. Their owners make them again on NEW_SESSION, after they have asked `owns`.
+- After a reconnect a watch of one record reports the events that it missed. A recursive watch reports CHANGED of its
+  own path, which stands for any change at or below that path.
+- Ephemeral records end with their session. On NEW_SESSION the owner of an ephemeral record asks `owns`, and makes the
+  record again if necessary.
 """
 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from magnetar.metadata.errors import (
@@ -37,16 +38,19 @@ from magnetar.metadata.store import (
     Op,
     PutOp,
     Record,
+    SessionCallback,
+    SessionEvent,
     Stat,
     WatchCallback,
 )
 from magnetar.metadata.tree_rules import check_path, parent_of
 from magnetar.metadata.zookeeper import jute_codec as zk_codec
 from magnetar.metadata.zookeeper.answer_rules import Rejection, error_of, multi_outcome, store_stat
-from magnetar.metadata.zookeeper.client_config import ClientConfig, SessionEvent, SessionHooks
+from magnetar.metadata.zookeeper.client_config import ClientConfig, SessionHooks
 from magnetar.metadata.zookeeper.connect_string import ConnectString
 from magnetar.metadata.zookeeper.jute_codec import Code, ZkStat
 from magnetar.metadata.zookeeper.lost_answer_rules import Write
+from magnetar.metadata.zookeeper.parent_rules import is_container
 from magnetar.metadata.zookeeper.pending_request import Reply, RequestOutcome, Settled, read_children, stat_or_none
 from magnetar.metadata.zookeeper.server_watches import ServerWatches
 from magnetar.metadata.zookeeper.session_client import ZkClient
@@ -56,9 +60,7 @@ log = logging.getLogger(__name__)
 
 PARENT_ROUNDS_MAX = 10
 """How many times the store tries to create a record with its parents while other clients make or delete a parent. After
-that it refuses the request."""
-
-SessionCallback = Callable[[SessionEvent], None]
+that the store refuses the request."""
 
 
 class ZooKeeperStore(MetadataStore):
@@ -83,8 +85,8 @@ class ZooKeeperStore(MetadataStore):
     ) -> "ZooKeeperStore":
         """Connects to "host:port,host:port/chroot" (metadataStoreUrl without "zk:"); makes the chroot if it is missing.
 
-        `session_timeout_ms` is zooKeeperSessionTimeoutMillis; the server may grant another. Raises ValueError for a bad
-        connect string, StoreUnavailableError when no server answers.
+        `session_timeout_ms` is zooKeeperSessionTimeoutMillis; the server may grant another timeout. Raises ValueError
+        for a bad connect string, StoreUnavailableError when no server answers.
         """
         parsed = ConnectString.parse(connect)
         config = ClientConfig(parsed.servers, session_timeout_ms, call_timeout_seconds, tuple(auth))
@@ -102,15 +104,20 @@ class ZooKeeperStore(MetadataStore):
         return self._client.session_id
 
     @property
+    def session(self) -> tuple[int, bytes]:
+        """The id and the password of the present session. Any process that knows both can end the session. The id is 0
+        when there is no session."""
+        return self._client.session_id, self._client.session_password
+
+    @property
     def is_connected(self) -> bool:
         return self._client.is_connected
 
-    def on_session(self, callback: SessionCallback) -> CancelWatch:
-        """Calls `callback` on the loop at each change of the session's state. Returns the function that ends these
-        calls.
+    @property
+    def is_remote(self) -> bool:
+        return True
 
-        The callback must not raise or block.
-        """
+    def on_session(self, callback: SessionCallback) -> CancelWatch:
         key = object()
         self._session_callbacks[key] = callback
 
@@ -119,15 +126,11 @@ class ZooKeeperStore(MetadataStore):
 
         return cancel
 
-    async def owns(self, path: str) -> bool:
-        """Returns whether the record exists and is an ephemeral record of the present session."""
-        stat = await self._stat(path)
-        return stat is not None and stat.ephemeral_owner == self._client.session_id != 0
-
     async def sync(self) -> None:
-        """Makes the reads that follow see all changes that any client completed before.
+        """Makes later reads see all changes that any client completed before this call.
 
-        Without it a server may lag behind the others for a moment. Raises StoreUnavailableError.
+        Without a `sync`, the server may be some changes behind the other servers of the ensemble. Raises
+        StoreUnavailableError when no server answers in time.
         """
         await self._read(zk_codec.sync_body(self._full("/")), "/")
 
@@ -211,7 +214,7 @@ class ZooKeeperStore(MetadataStore):
     # Requests
 
     async def _read(self, body: bytes, path: str) -> Reply | None:
-        """Sends a read; returns the reply, or None when there is no such record."""
+        """Sends a read. Returns the reply, or None when the record does not exist."""
         outcome = await self._client.submit(body, path)
         assert isinstance(outcome, Reply)
         if outcome.error == Code.NO_NODE:
@@ -232,10 +235,10 @@ class ZooKeeperStore(MetadataStore):
         return outcome
 
     async def _multi(self, write: Write) -> tuple[str, list[ZkStat | None]]:
-        """Sends a multi; returns the path of the last op's record, and one Stat for each op.
+        """Sends a multi. Returns the path of the last op's record, and one Stat for each op.
 
-        ZooKeeper's answer has no Stat for a create within a multi. So the first created record is read right behind the
-        multi, and `multi_outcome` works out what the Stats were when the records were made.
+        ZooKeeper's answer has no Stat for a create within a multi. Therefore the first created record is read right
+        behind the multi, and `multi_outcome` computes the Stats that the records had when they were made.
         """
         first = next((op.path for op in write.ops if isinstance(op, CreateOp)), None)
         body = zk_codec.multi_body(write.ops, sequential=write.sequential)
@@ -256,7 +259,7 @@ class ZooKeeperStore(MetadataStore):
         position, code, results = zk_codec.parse_multi(outcome.payload)
         if code:
             raise await self._refused(code, write.ops[position])
-        return multi_outcome(write, outcome.zxid, results, seen)
+        return multi_outcome(write, outcome.zxid, results, seen, self._client.session_id)
 
     async def _stat_soon(self, full: str) -> ZkStat | None:
         return stat_or_none(await self._client.submit(zk_codec.exists_body(full), full))
@@ -275,9 +278,9 @@ class ZooKeeperStore(MetadataStore):
         return error_of(Rejection(code, path))
 
     async def _create_with_parents(self, op: CreateOp, sequential: bool) -> Created:
-        """Makes the record and its missing parents in one change, all or none."""
+        """Makes the record and its missing parents in one atomic change."""
         for round_number in range(PARENT_ROUNDS_MAX):
-            write = Write((*await self._missing_parents(op.path), op), sequential)
+            write = Write((*await self._missing_parents(op.path, sequential), op), sequential)
             try:
                 path, stats = await self._multi(write)
             except (NoNodeError, NodeExistsError) as error:
@@ -290,16 +293,22 @@ class ZooKeeperStore(MetadataStore):
             return self._created(path, stats[-1])
         raise AssertionError("the last round returns or raises")
 
-    async def _missing_parents(self, full: str) -> list[Op]:
+    async def _missing_parents(self, full: str, sequential: bool) -> list[Op]:
         missing: list[Op] = []
         ancestor = parent_of(full)
         try:
             while ancestor != "/" and await self._stat_soon(ancestor) is None:
-                missing.append(CreateOp(ancestor))
+                missing.append(CreateOp(ancestor, container=self._is_container(ancestor, sequential)))
                 ancestor = parent_of(ancestor)
         except StoreUnavailableError as error:
             raise StoreWriteError(error.path, "no server told in time which parents are missing") from error
         return missing[::-1]
+
+    def _is_container(self, full: str, sequential: bool) -> bool:
+        """Returns whether a missing parent is made as a container, which ZooKeeper deletes when it is empty. The chroot
+        and its parents are not containers."""
+        is_below_chroot = self._connect.contains(full) and full != self._connect.chroot
+        return is_below_chroot and is_container(self._connect.user_path(full), is_sequential=sequential)
 
     async def _make_chroot(self) -> None:
         if self._connect.chroot and await self.exists("/") is None:
@@ -318,7 +327,7 @@ class ZooKeeperStore(MetadataStore):
             raise StoreClosedError(path, "the ZooKeeper store is closed")
         return self._connect.full_path(path)
 
-    # What the client calls
+    # The hooks that the client calls
 
     def _attached(self) -> None:
         self._watches.attached()

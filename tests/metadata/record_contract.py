@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 import pytest
 
 from magnetar.metadata.errors import BadVersionError, EphemeralParentError, NodeExistsError, NoNodeError, NotEmptyError
-from magnetar.metadata.store import CheckOp, CreateOp, DeleteOp, MetadataStore, Op, PutOp
+from magnetar.metadata.store import CheckOp, CreateOp, DeleteOp, MetadataStore, Op, PutOp, SessionEvent
 from tests.metadata.recorder import Recorder
 
 
@@ -221,6 +221,34 @@ class RecordContract:
         assert (await store.put("/e", b"w")).ephemeral
         with pytest.raises(EphemeralParentError):
             await store.create("/e/child")
+
+    async def test_an_ephemeral_record_belongs_to_the_session(self, store: MetadataStore) -> None:
+        assert store.is_connected
+        assert store.session_id != 0
+        created = await store.create("/p/e", ephemeral=True, make_parents=True)
+        numbered = await store.create("/q/n-", ephemeral=True, sequential=True, make_parents=True)
+        made = await store.multi([CreateOp("/m", ephemeral=True)])
+        await store.create("/kept")
+        assert made[0] is not None
+        assert {created.stat.owner, numbered.stat.owner, made[0].owner} == {store.session_id}
+        for path in (created.path, numbered.path, "/m"):
+            stat = await store.exists(path)
+            assert stat is not None
+            assert stat.owner == store.session_id
+            assert await store.owns(path)
+        for path in ("/p", "/kept", "/missing"):
+            assert not await store.owns(path)
+        kept = await store.exists("/kept")
+        assert kept is not None
+        assert kept.owner == 0
+
+    async def test_a_session_that_does_not_change_reports_nothing(self, store: MetadataStore) -> None:
+        events: list[SessionEvent] = []
+        cancel = store.on_session(events.append)
+        await store.create("/a")
+        cancel()
+        cancel()
+        assert events == []
 
     async def test_multi_makes_all_changes(self, store: MetadataStore) -> None:
         await store.create("/a")

@@ -1,9 +1,11 @@
 """The compare-and-set loop: what it writes, and what it does when other writers are faster."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+from magnetar.metadata import compare_and_set
 from magnetar.metadata.compare_and_set import update_record
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.metadata.errors import MetadataError
@@ -102,3 +104,58 @@ async def test_what_the_change_raises_ends_the_update() -> None:
     with pytest.raises(ValueError, match="no"):
         await update_record(store, PATH, refuse)
     assert await store.get(PATH) is None
+
+
+class SlowStore(MemoryStore):
+    """Every call takes some turns of the loop."""
+
+    async def get(self, path: str) -> Record | None:
+        found = await super().get(path)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return found
+
+
+async def test_many_changes_of_one_process_do_not_make_each_other_fail() -> None:
+    store = SlowStore()
+    await asyncio.gather(*(update_record(store, PATH, append_x) for _ in range(100)))
+    record = await store.get(PATH)
+    assert record is not None
+    assert (record.value, record.stat.version) == (b"x" * 100, 99)
+
+
+async def test_a_writer_that_is_slower_than_another_process_gets_its_turn() -> None:
+    """Both write all the time; the slow one loses each round that it does not pause before."""
+    fast = MemoryStore()
+    slow = fast.session()
+
+    async def write(store: MemoryStore, count: int) -> None:
+        for _ in range(count):
+            await update_record(store, PATH, append_x)
+
+    await asyncio.gather(write(fast, 200), write(slow, 50))
+    record = await fast.get(PATH)
+    assert record is not None
+    assert record.value == b"x" * 250
+
+
+async def test_a_change_that_hangs_holds_up_the_others_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_and_set, "TURN_SECONDS", 0.01)
+    store = MemoryStore()
+    hangs = asyncio.Event()
+
+    async def get(path: str) -> Record | None:
+        monkeypatch.undo()
+        monkeypatch.setattr(compare_and_set, "TURN_SECONDS", 0.01)
+        await hangs.wait()
+        return None
+
+    monkeypatch.setattr(store, "get", get)
+    hanging = asyncio.create_task(update_record(store, PATH, append_x))
+    await asyncio.sleep(0)
+    await update_record(store, PATH, append_x)
+    hangs.set()
+    await hanging
+    record = await store.get(PATH)
+    assert record is not None
+    assert record.value == b"xx"

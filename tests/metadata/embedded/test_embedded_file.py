@@ -14,8 +14,9 @@ import pytest
 
 from magnetar.metadata.embedded import record_file
 from magnetar.metadata.embedded.embedded_store import EmbeddedStore
+from magnetar.metadata.embedded.file_format import RowChange
 from magnetar.metadata.embedded.record_file import RecordFile
-from magnetar.metadata.embedded.record_rows import RowChange
+from magnetar.metadata.embedded.record_rows import RECORDS
 from magnetar.metadata.embedded.stored_metadata import PAGE_BYTES, read_stored
 from magnetar.metadata.errors import (
     NodeExistsError,
@@ -126,7 +127,7 @@ async def test_the_log_is_copied_into_the_file_when_it_has_grown(path: Path) -> 
 
 
 async def test_the_log_is_fsynced_at_each_commit(path: Path) -> None:
-    file = RecordFile.open(read_stored(str(path)))
+    file = RecordFile.open(read_stored(str(path), None, None, RECORDS))
     settings = {
         name: file._connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("synchronous", "journal_mode", "locking_mode", "wal_autocheckpoint", "page_size")

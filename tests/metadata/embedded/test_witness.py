@@ -12,7 +12,7 @@ import pytest
 
 from magnetar.metadata.embedded import witness as witness_module
 from magnetar.metadata.embedded.embedded_store import EmbeddedStore
-from magnetar.metadata.embedded.record_rows import RecordTotals
+from magnetar.metadata.embedded.file_format import RecordTotals
 from magnetar.metadata.embedded.stored_metadata import PAGE_BYTES, StoredMetadata, mismatch
 from magnetar.metadata.embedded.witness import SLOT_BYTES, Seal, Witness, WitnessDamagedError
 from magnetar.metadata.errors import StoreClosedError, StoreDamagedError, StoreFileError, StoreMismatchError
@@ -22,7 +22,7 @@ ME, OTHER = b"m" * 16, b"o" * 16
 FRAME_BYTES = 24 + PAGE_BYTES
 
 
-def stored(generation: int, identity: bytes = ME, layout: int = 2) -> StoredMetadata:
+def stored(generation: int, identity: bytes = ME, layout: int = 2) -> StoredMetadata[Tree]:
     return StoredMetadata("/d/metadata.sqlite", Tree(), RecordTotals(1, 0), layout, Seal(identity, generation), b"")
 
 
@@ -44,7 +44,7 @@ def stored(generation: int, identity: bytes = ME, layout: int = 2) -> StoredMeta
     ],
 )
 def test_a_file_fits_its_witness_when_it_is_at_most_one_commit_ahead(
-    file: StoredMetadata, seen: Seal | None, reason: str | None
+    file: StoredMetadata[Tree], seen: Seal | None, reason: str | None
 ) -> None:
     found = mismatch(file, seen, "/l/metadataWitness")
     assert (found is None) if reason is None else (found is not None and reason in found)

@@ -1,5 +1,5 @@
-"""The ZooKeeper store passes the contract: against a real server, through a slow proxy with the connection cut wherever
-the suite settles, and with answers lost."""
+"""The ZooKeeper store passes the contract: against a real server, Java's and our own, through a slow proxy with the
+connection cut wherever the suite settles, and with answers lost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -13,17 +13,18 @@ from magnetar.metadata.unique_ids import LedgerIdGenerator
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.metadata.record_contract import RecordContract
 from tests.metadata.watch_contract import WatchContract
+from tests.metadata.zookeeper.own_server import KINDS, running
 from tests.metadata.zookeeper.zookeeper_proxy import WRITES, ZkProxy
-from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer, running
+from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.process
 
 numbers = count(1)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    with running(tmp_path_factory.mktemp("contract")) as one:
+@pytest.fixture(scope="module", params=KINDS)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with running(tmp_path_factory.mktemp("contract"), request.param) as one:
         yield one
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.metadata.zookeeper.client_config import SessionEvent
+from magnetar.metadata.store import SessionEvent
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.metadata.recorder import Recorder
 from tests.metadata.zookeeper.zookeeper_events import SessionRecorder, until

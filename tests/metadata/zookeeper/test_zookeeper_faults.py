@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from magnetar.metadata.errors import OutcomeUnknownError, StoreUnavailableError, StoreWriteError
-from magnetar.metadata.store import EventType
+from magnetar.metadata.store import EventType, SessionEvent
 from magnetar.metadata.zookeeper import jute_codec as zk_codec
-from magnetar.metadata.zookeeper.client_config import SessionEvent
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.metadata.recorder import Recorder
 from tests.metadata.zookeeper.zookeeper_events import SessionRecorder, end_session, until

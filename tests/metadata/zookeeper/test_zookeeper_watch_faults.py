@@ -6,8 +6,7 @@ from functools import partial
 
 import pytest
 
-from magnetar.metadata.store import EventType
-from magnetar.metadata.zookeeper.client_config import SessionEvent
+from magnetar.metadata.store import EventType, SessionEvent
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.metadata.recorder import Recorder
 from tests.metadata.zookeeper.zookeeper_events import SessionRecorder, until

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+from magnetar.metadata.store import SessionEvent
 from magnetar.metadata.zookeeper import jute_codec as zk_codec
-from magnetar.metadata.zookeeper.client_config import SessionEvent
 from magnetar.metadata.zookeeper.session_rules import ZkSession
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 

@@ -1,4 +1,5 @@
-"""A real ZooKeeper behind a proxy that misbehaves, where each fault that was found in aiozk's session is tested."""
+"""A real ZooKeeper, Java's and then our own, behind a proxy that misbehaves, where each fault that was found in aiozk's
+session is tested."""
 
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
@@ -6,8 +7,9 @@ from itertools import count
 import pytest
 
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from tests.metadata.zookeeper.own_server import KINDS, running
 from tests.metadata.zookeeper.zookeeper_proxy import ZkProxy
-from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer, running
+from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer
 
 SESSION_MS = 6000
 """A busy machine does not stall for so long, so that no session ends unless a test wants it."""
@@ -16,9 +18,9 @@ CALL_SECONDS = 16.0
 numbers = count(1)
 
 
-@pytest.fixture(scope="package")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    with running(tmp_path_factory.mktemp("faults")) as one:
+@pytest.fixture(scope="package", params=KINDS)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with running(tmp_path_factory.mktemp("faults"), request.param) as one:
         yield one
 
 

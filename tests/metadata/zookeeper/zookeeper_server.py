@@ -9,7 +9,7 @@ import contextlib
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from compat_tests import maven_jars
@@ -50,8 +50,12 @@ def free_ports(count: int) -> list[int]:
 class ZooKeeperServer:
     """One process. It can be killed, paused and started again on the same data."""
 
-    def __init__(self, folder: Path, port: int, extra: str = "", my_id: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, port: int, extra: str = "", my_id: int | None = None, java: Sequence[str] = ()
+    ) -> None:
+        """`extra` are lines of zoo.cfg, `java` options of the virtual machine."""
         self.folder = folder
+        self._java = java
         self.port = port
         self._process: subprocess.Popen[bytes] | None = None
         data = folder / "data"
@@ -71,7 +75,13 @@ class ZooKeeperServer:
     def launch(self) -> None:
         assert self._process is None
         command = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
-        command += ["-cp", jars(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.folder / "zoo.cfg")]
+        command += [
+            *self._java,
+            "-cp",
+            jars(),
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(self.folder / "zoo.cfg"),
+        ]
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
@@ -116,9 +126,9 @@ class ZooKeeperServer:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[ZooKeeperServer]:
+def running(folder: Path, java: Sequence[str] = ()) -> Iterator[ZooKeeperServer]:
     """A single server, for fixtures."""
-    server = ZooKeeperServer(folder / "zookeeper", free_ports(1)[0])
+    server = ZooKeeperServer(folder / "zookeeper", free_ports(1)[0], java=java)
     server.launch()
     try:
         asyncio.run(server.ready())
