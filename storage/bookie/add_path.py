@@ -1,15 +1,17 @@
 """Takes adds through the bookie, on the loop's thread: check, write cache, journal, and `done` when the add is durable.
 
+The mark (`last_mark`, BookKeeper's LastLogMark) is the position in the journal from which a restart replays.
+
     add ──► refused? ──► write cache ──► journal's queue ═══ fdatasync, on the journal's thread ═══► committed ──► done
                 │             │
                 │             └ a checkpoint takes the mark on this same thread
                 └ no room: the group waits, and begins again at the check
 
-The order is that of BookKeeper's Bookie.addEntry. An entry is in the cache before it is in the journal's queue, and the
-loop takes the checkpoint's mark and swaps the halves of the cache in one step. So every entry that stands in the
-journal before the mark is in the half that this checkpoint writes, or was written by an earlier checkpoint. The mark
-can never pass an entry that the entry logs lack. A ledger's key record goes ahead of its first entries in the same
-batch, so no entry is ever replayed whose ledger has no key.
+The steps have the order of BookKeeper's Bookie.addEntry. An entry is in the cache before it is in the journal's queue,
+and the loop takes the checkpoint's mark and swaps the halves of the cache in one step. Therefore every entry that
+stands in the journal before the mark is in the half that this checkpoint writes, or was written by an earlier
+checkpoint. The mark can never pass an entry that the entry logs lack. A ledger's key record goes ahead of its first
+entries in the same batch, so replay always finds the key of an entry's ledger.
 
 A group of adds stays one tuple all the way; a single entry costs no allocation but its slot in the cache.
 
@@ -46,17 +48,17 @@ from pulsar_proto.wire.bookie_wire import AddFlags, BookieError, BookieRc
 log = logging.getLogger(__name__)
 
 AddDone = Callable[[Sequence[int], int], None]
-"""The callback of a group of adds. It is called once, with the entry ids of the group and its result code."""
+"""The callback of a group of adds. The bookie calls it once, with the group's entry ids and the group's result code."""
 
 DELETED_FENCED_MAX = 100_000
-"""How many ledgers that were fenced and then deleted are remembered, so that late writers are refused; beyond this
-number the oldest one is forgotten. Apache remembers them for 7 days."""
+"""The bookie remembers this many ledgers that were fenced and then deleted, and refuses their late writers. Beyond this
+number it forgets the ledger that was deleted first. Apache's bookie remembers such ledgers for 7 days."""
 
 _IDS = struct.Struct(">qq")
 
 
 class WaitingAdds(NamedTuple):
-    """A group of adds that waits for room."""
+    """A group of adds that waits for room in the cache or in the journal's queue."""
 
     deadline: float
     size: int
@@ -86,7 +88,7 @@ class AddPath:
         self._checkpointer: Checkpointer
         self.mode = BookieMode.WRITABLE
         self.takes_high_priority = False
-        """Whether a read-only bookie still takes recovery's adds, because its disk has some room left."""
+        """Whether a read-only bookie still takes the adds of ledger recovery, because its disk has some room left."""
         self.positions: list[JournalPosition] = []
         """For each journal, the position after its last durable batch that the loop knows of."""
         self.pending_bytes = 0
@@ -114,10 +116,10 @@ class AddPath:
         flags: int,
         done: AddDone,
     ) -> None:
-        """Implements BookieChannel.add_entries."""
+        """Adds a group (BookieChannel.add_entries), and calls `done` once the group is durable or refused."""
         state = self._states.get(ledger_id)
         rc: BookieRc | None = None
-        # The usual add needs no look at the rules: a known ledger that is not fenced, its own key, a writable bookie.
+        # The usual add skips `_refusal`: the ledger is known and not fenced, the key is right, the bookie is writable.
         if state is None or state.fenced or state.master_key != master_key or self.mode is not BookieMode.WRITABLE:
             rc = self._refusal(ledger_id, state, master_key, flags)
         lengths = list(map(len, entries))
@@ -160,8 +162,8 @@ class AddPath:
         return None
 
     def _has_room(self, size: int) -> bool:
-        """Whether a group may be stored now. A full half of the cache starts a checkpoint, which makes room at once by
-        swapping the halves, unless an earlier checkpoint is still under way."""
+        """Returns whether a group may be stored now. A full half of the cache starts a checkpoint, which makes room at
+        once by swapping the halves, unless an earlier checkpoint is still under way."""
         if self.pending_bytes and self.pending_bytes + size > self._queue_bytes:
             return False
         return self._cache.has_room(size) or self._checkpointer.start()
@@ -252,8 +254,8 @@ class AddPath:
             self._deadline_timer = self._loop.call_at(deadline, self._deadline_over)
 
     def admit_waiting(self) -> None:
-        """Stores the waiting groups for which there is room now. Called when there may be room again or the mode has
-        changed. Each group is checked again, because its ledger may have been fenced meanwhile."""
+        """Stores the waiting groups for which there is room now. The bookie calls this when there may be room again or
+        its mode changed. Each group is checked again, because its ledger may have been fenced meanwhile."""
         while self._waiting:
             group = self._waiting[0]
             state = self._states.get(group.ledger_id)
@@ -288,8 +290,8 @@ class AddPath:
             self._deadline_timer = self._loop.call_at(self._waiting[0].deadline, self._deadline_over)
 
     async def fence(self, ledger_id: int, master_key: bytes) -> None:
-        """Fences the ledger, and returns when the fence is durable. An unknown ledger is created. From the call on,
-        adds other than recovery's fail.
+        """Fences the ledger, and returns when the fence is durable. An unknown ledger is created. From the call on, all
+        adds but those of recovery fail.
 
         Raises BookieError: EUA for a missing or wrong key, EIO when the record could not be written (the next request
         tries again).
@@ -314,7 +316,7 @@ class AddPath:
                 future.set_result(None)
             else:
                 future.set_exception(BookieError(BookieRc(rc), f"the fence of ledger {ledger_id} is not durable"))
-                future.exception()  # so that asyncio does not log it when all waiters were cancelled
+                future.exception()  # asyncio logs an exception that nobody reads
 
         state.fenced = True
         self._states.changed.add(ledger_id)
@@ -323,7 +325,7 @@ class AddPath:
         return future
 
     async def write_explicit_lac(self, ledger_id: int, master_key: bytes, packet: bytes) -> None:
-        """Implements WireBookie.write_explicit_lac. A LAC below the durable one is answered without being written."""
+        """Stores an explicit LAC (WireBookie.write_explicit_lac). Answers a lower LAC than the durable one at once."""
         if not EXPLICIT_LAC_BYTES_MIN <= len(packet) <= EXPLICIT_LAC_BYTES_MAX:
             raise BookieError(BookieRc.EBADREQ, f"an explicit LAC of {len(packet)} bytes")
         if self.mode is BookieMode.READ_ONLY:
@@ -373,7 +375,7 @@ class AddPath:
         self._checkpointer.touch()
 
     def ledger_deleted(self, ledger_id: int) -> None:
-        """Forgets a deleted ledger. If it was fenced, that is remembered, so that late writers are still refused."""
+        """Forgets a deleted ledger. If it was fenced, its id is remembered, so that late writers are refused."""
         state = self._states.remove(ledger_id)
         if state is not None and state.fenced:
             self._deleted_fenced[ledger_id] = None

@@ -1,8 +1,8 @@
 """One bookie: it opens its folders, connects its parts, and answers the calls of a BookieChannel.
 
 Threads: the event loop's thread owns all state. Each journal has a thread that writes and syncs it, one flush thread
-does checkpoints and garbage collection, and a few executor threads read the entry logs. They hand their results to the
-loop, with one call for a whole group of results.
+does checkpoints and garbage collection, and a few executor threads read the entry logs. These threads hand their
+results to the loop, with one call for a whole group of results.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from pulsar_proto.wire.bookie_wire import BookieError, BookieRc, ReadFlags
 
 log = logging.getLogger(__name__)
 
-_FENCING = int(ReadFlags.FENCING)  # as an int, because `&` of an IntFlag costs half a microsecond
+_FENCING = int(ReadFlags.FENCING)  # This flag is an int, because `&` of an IntFlag costs half a microsecond.
 
 
 class Bookie:
-    """One bookie. It is created by `open`, or by `read` and then `start`. All calls come from the loop's thread."""
+    """One bookie, created by `open`, or by `read` and then `start`. All calls come from the loop's thread."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Bookie:
         open_file: OpenFile = DurableFile,
         journal_class: type[Journal] = Journal,
     ) -> "Bookie":
-        """Calls `read`, then `start`, and returns the open bookie. Raises the errors of both."""
+        """Calls `read`, then `start`, and returns the open bookie. Raises the errors of `read` and of `start`."""
         recovered = await cls.read(config, bookie_id=bookie_id, instance_id=instance_id)
         return await cls.start(
             config, recovered, list_ledgers=list_ledgers, open_file=open_file, journal_class=journal_class
@@ -123,8 +123,8 @@ class Bookie:
         open_file: OpenFile = DurableFile,
         journal_class: type[Journal] = Journal,
     ) -> "Bookie":
-        """Opens the recovered storage, which `read` returned, for writing. When it returns, every acknowledged entry
-        can be read.
+        """Opens the recovered storage, which `read` returned, for writing. When this call returns, every acknowledged
+        entry can be read.
 
         `list_ledgers()` returns the ids of all ledgers in the metadata; the collector deletes the ledgers of this
         bookie that are not among them. Simulations pass their own `open_file` and `journal_class`. Raises IndexDamaged,
@@ -187,8 +187,8 @@ class Bookie:
             self._checkpointer.touch()
 
     async def _renew_mark(self) -> None:
-        """Writes the mark before the first add is taken, after a checkpoint if that is due (`RecoveredStorage` says
-        why). Raises OSError, IndexFailure, after it has closed the journals."""
+        """Writes the mark before the first add is taken, by a checkpoint if `RecoveredStorage.mark_is_due`. After an
+        error, closes the journals and raises OSError or IndexFailure."""
         try:
             if self._opened.mark_is_due:
                 await self._checkpointer.checkpoint()
@@ -200,7 +200,7 @@ class Bookie:
             raise
 
     def _hand_over(self, journal: int, result: Committed) -> None:
-        """Called on a journal's thread with the outcome of its last batch: passes it to the event loop."""
+        """Passes the outcome of a journal's last batch to the event loop. The journal's thread calls this method."""
         try:
             self._loop.call_soon_threadsafe(self._adds.committed, journal, result)
         except RuntimeError:
@@ -215,11 +215,12 @@ class Bookie:
         flags: int,
         done: AddDone,
     ) -> None:
-        """Implements BookieChannel.add_entries. The caller must not change `entries` afterwards."""
+        """Adds a group of entries and calls `done` once when they are durable or refused (BookieChannel.add_entries).
+        The caller must not change `entries` afterwards."""
         self._adds.add(ledger_id, master_key, entry_ids, entries, flags, done)
 
     async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
-        """Implements BookieChannel.read_entry."""
+        """Returns one entry (BookieChannel.read_entry). Raises BookieError."""
         self._check_open()
         if flags & _FENCING:
             await self._adds.fence(ledger_id, master_key)
@@ -227,21 +228,21 @@ class Bookie:
         return await self._reads.entry(ledger_id, entry_id)
 
     async def read_entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
-        """Implements BookieChannel.read_entries. A `max_entries` of 0 or less means that there is no limit."""
+        """Returns consecutive entries (BookieChannel.read_entries). With `max_entries` <= 0 there may be any number."""
         self._check_open()
         return await self._reads.entries(ledger_id, first_entry_id, max_entries, max_bytes)
 
     async def write_explicit_lac(self, ledger_id: int, master_key: bytes, body: bytes) -> None:
-        """Implements WireBookie.write_explicit_lac."""
+        """Stores the packet of an explicit LAC durably (WireBookie.write_explicit_lac). Raises BookieError."""
         await self._adds.write_explicit_lac(ledger_id, master_key, body)
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
-        """Implements WireBookie.explicit_lac."""
+        """Returns the durable packet of a ledger's explicit LAC, or None (WireBookie.explicit_lac)."""
         state = self._opened.states.get(ledger_id)
         return None if state is None else state.explicit_lac
 
     async def entry_id_runs(self, ledger_id: int) -> list[range]:
-        """Implements WireBookie.entry_id_runs."""
+        """Returns the ids of all entries of a ledger, ascending (WireBookie.entry_id_runs). Raises BookieError."""
         self._check_open()
         return await self._reads.id_runs(ledger_id)
 
@@ -269,12 +270,12 @@ class Bookie:
 
     @property
     def fault(self) -> str | None:
-        """Why the bookie takes no writes until it is started anew; None when it has not failed."""
+        """The fault because of which the bookie takes no writes until a restart; None when it has not failed."""
         return f"the bookie failed: {self._mode_reason}" if self.mode is BookieMode.FAILED else None
 
     @property
     def hindrance(self) -> str | None:
-        """Why the bookie takes no writes now (it failed, a disk is full, it is closed); None when it takes them."""
+        """The reason why the bookie takes no writes (failed, full disk, closed); None when it takes writes."""
         return None if self.is_writable else f"the bookie is {self.mode.value}: {self._mode_reason}"
 
     def on_mode_change(self, callback: Callable[[BookieMode], None]) -> Callable[[], None]:
@@ -290,15 +291,15 @@ class Bookie:
         await self._checkpointer.checkpoint()
 
     async def collect_garbage(self, compaction_threshold: float | None = None) -> None:
-        """Does the work of `Maintenance.collect_garbage`."""
+        """Frees the space of ledgers that the metadata does not list; see `Maintenance.collect_garbage`."""
         await self._maintenance.collect_garbage(compaction_threshold)
 
     async def drop_ledgers(self, ledger_ids: set[int]) -> None:
-        """Does the work of `Maintenance.drop_ledgers`."""
+        """Forgets ledgers although the metadata lists them; see `Maintenance.drop_ledgers`."""
         await self._maintenance.drop_ledgers(ledger_ids)
 
     async def close(self) -> None:
-        """Makes all adds that were taken durable, flushes them, and releases the folders. Idempotent."""
+        """Makes all accepted adds durable, flushes them, and releases the folders. A second call has no effect."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
@@ -338,8 +339,8 @@ class Bookie:
         self._adds.admit_waiting()
 
     def _storage_failed(self, error: Exception, fatal: bool) -> None:
-        """Called when a write of a journal or a checkpoint failed. `fatal` is True unless the reason is a lack of
-        room."""
+        """Reacts to a failed write of a journal or a failed checkpoint. `fatal` is False if only room on the disk is
+        missing, else True."""
         if fatal:
             self._change_mode(BookieMode.FAILED, f"writing failed: {error}")
         else:
@@ -353,8 +354,8 @@ class Bookie:
                 self._loop.run_in_executor(self._flush_executor, old.release)
 
     def room_seen(self, usage: DiskUsage) -> None:
-        """Turns the bookie read-only when its disk is full. When there is room again, a checkpoint that had failed is
-        tried again. The bookie turns writable at a later measurement, after that checkpoint has succeeded."""
+        """Turns the bookie read-only when its disk is full. When there is room again, the bookie first repeats a failed
+        checkpoint, and turns writable at a later measurement, after that checkpoint has succeeded."""
         self._adds.takes_high_priority = self._rules.takes_high_priority(usage)
         self._allow_spares(self._rules.may_keep_spares(usage))
         if self.mode is BookieMode.WRITABLE and self._rules.is_full(usage):

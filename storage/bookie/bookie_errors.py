@@ -1,8 +1,7 @@
-"""The errors for which a bookie does not start, or stops working. Peers are answered with `BookieError` of
+"""The errors for which a bookie does not start, or stops working. For answers to peers there is `BookieError` of
 pulsar_proto.wire.bookie_wire.
 
-An operator is the first to read these errors. So each of them names the file, the offset if it matters, and the
-remedy."""
+Operators read these errors, so each error names the file, the offset if it matters, and the remedy."""
 
 import errno
 
@@ -16,7 +15,7 @@ def is_no_room(error: OSError) -> bool:
 
 
 class BookieStartError(Exception):
-    """The bookie refuses to start. Nothing on disk was changed."""
+    """The bookie refuses to start. It has changed nothing on disk."""
 
 
 class DirectoryMismatch(BookieStartError):
@@ -35,9 +34,10 @@ class DirectoryInUse(BookieStartError):
 
 
 class Skippable(BookieStartError):
-    """Acknowledged data may be missing; with `skipDamagedJournal` the bookie starts without it.
+    """The bookie refuses to start because acknowledged data may be missing. With `skipDamagedJournal` it starts without
+    that data.
 
-    `finding` is the message without ADVICE: a bookie of a cluster gives other advice.
+    `finding` is the message without ADVICE, because a bookie of a cluster gives the operator other advice.
     """
 
     ADVICE = (
@@ -51,7 +51,7 @@ class Skippable(BookieStartError):
 
 
 class JournalDamaged(Skippable):
-    """Acknowledged entries may stand behind the damage, so the journal is not cut."""
+    """A journal is damaged. Acknowledged entries may stand behind the damage, so the journal is not cut there."""
 
     def __init__(self, file: str, offset: int, what: str) -> None:
         super().__init__(f"journal {file} is damaged at offset {offset}: {what}")
@@ -61,7 +61,7 @@ class JournalDamaged(Skippable):
 
 
 class JournalMissing(Skippable):
-    """A journal file that must exist does not."""
+    """A journal file that must exist is missing."""
 
     def __init__(self, file: str, what: str) -> None:
         super().__init__(f"journal {file} is missing: {what}")
@@ -73,7 +73,7 @@ class MarkDamaged(Skippable):
 
 
 class IndexDamaged(BookieStartError):
-    """The entry index cannot be opened, or lacks what the mark says it holds."""
+    """The entry index cannot be opened, or lacks records that it had when the mark was written."""
 
 
 class EntryLogDamaged(Exception):
@@ -87,7 +87,8 @@ class EntryLogDamaged(Exception):
 
 
 class EntryLogGone(Exception):
-    """The log was deleted or compacted after the index was asked for an entry. The caller asks the index again."""
+    """An entry log was deleted or compacted after a reader looked an entry up in the index. The reader has to repeat
+    the look-up."""
 
 
 class IndexFailure(Exception):

@@ -1,7 +1,7 @@
 """Opens a bookie's folders and restores the state after the last acknowledged add. All calls block.
 
-There are two steps, because a refused start must leave every file as it was: `RecoveredStorage` only reads and checks
-all files, and `OpenedStorage` then makes the first changes.
+Opening has two steps, because a refused start must leave every file as it was: `RecoveredStorage` only reads and checks
+all files, and `OpenedStorage` makes the first changes afterwards.
 """
 
 import logging
@@ -41,19 +41,20 @@ class RecoveredStorage:
         self.logs = EntryLogs(directories.ledgers, config.open_entry_logs)
         self.journal_ends: list[JournalPosition] = []
         self.mark_is_due = False
-        """Whether a checkpoint has to write the mark before the first add is taken. That is so when a part of the
-        journals was given up, because the next start would find the same damage again. It is also so when there is no
-        mark yet: if mark and journals were both lost later, the folder would look like that of a new bookie."""
+        """Whether a checkpoint has to write the mark before the first add is taken. The mark is due when a part of the
+        journals was given up, because the next start would find the damage again. The mark is also due when no mark
+        exists yet: if the mark and the journals were both lost later, the folder would look like that of a new
+        bookie."""
         self._replays: list[JournalReplay] = []
         self._recover(config.skip_damaged_journal)
 
     @property
     def is_new(self) -> bool:
-        """Whether no folder has a cookie, so that nothing was ever stored here."""
+        """Whether the bookie is new: no folder has a cookie, so nothing was ever stored in the folders."""
         return self.directories.is_new
 
     def release(self) -> None:
-        """Releases the folders. Called when the start is given up."""
+        """Releases the folders. The caller calls this method when it gives the start up."""
         self.logs.close()
         self.directories.release()
 
@@ -99,7 +100,7 @@ class RecoveredStorage:
             self.mark_is_due |= replay.skipped
             batches += replay.batches
         if mark is None and missing and batches:
-            # A bookie makes all its journals before it takes the first add, so the missing one was lost.
+            # A bookie makes all its journals before it takes the first add, so a missing journal was lost.
             path = journal_path(missing[0], FIRST_POSITION.journal_id)
             give_up(JournalMissing(path, "the other journals hold batches"), skip_damaged_journal)
         if batches:
@@ -112,8 +113,8 @@ class RecoveredStorage:
             )
 
     def _load_mark(self, skip_damaged: bool) -> LastMark | None:
-        """Returns the mark, or None when there is none. It also returns None for a damaged mark that may be skipped;
-        the existing journals are then replayed from their beginning."""
+        """Returns the mark, or None when there is none. A damaged mark that may be skipped also counts as no mark; in
+        that case the journals are replayed from their beginning."""
         try:
             return self.marks.load()
         except MarkDamaged as error:
@@ -156,8 +157,8 @@ class OpenedStorage:
         )
 
     def close(self) -> None:
-        """Closes the files and releases the folders; call it after the last checkpoint. On a full disk the current log
-        gets no footer, which is only logged."""
+        """Closes the files and releases the folders; call this method after the last checkpoint. If the disk is too
+        full for the current log's footer, that is only logged."""
         try:
             self.writer.close_log()
         except OSError as error:
@@ -223,7 +224,7 @@ class ReplayApplier:
 
 def read_storage(config: BookieConfig, bookie_id: str, instance_id: str) -> RecoveredStorage:
     """Claims the folders, reads what is in them and replays the journals. Raises BookieStartError, OSError; after an
-    error the folders are free again. Nothing on disk is changed in any case."""
+    error the folders are free again. The files on disk stay unchanged in any case."""
     directories = BookieDirectories(config, bookie_id, instance_id)
     directories.claim()
     try:

@@ -50,7 +50,7 @@ def collect_stats(
     usage: DiskUsage | None,
 ) -> BookieStats:
     """Reads the counters of a bookie's parts. `usage` is the last measurement of the bookie's disks, or None before the
-    first one."""
+    first measurement."""
     return BookieStats(
         mode=adds.mode.value,
         ledgers=len(opened.states),

@@ -1,11 +1,15 @@
-"""Checkpoints: move one half of the write cache into the entry log and the index, and then the mark forward.
+"""Checkpoints: each moves one half of the write cache into the entry log and the index, and then moves the mark
+forward.
+
+The mark (BookKeeper's LastLogMark) is the position in the journal from which a restart replays.
 
     loop:           take the mark, swap the halves            (one step: no add comes in between)
     flush thread:   entries ──► entry log, fdatasync ──► index, synced ──► mark, replaced ──► old journals go
 
-A crash may come between any two steps: the mark still stands where it stood, so the next start replays the same
-entries from the journal, and writes them once more. What makes the mark safe is where it is taken: everything that the
-journal holds before it is in the half that is being flushed, or was flushed before. The mark never moves back.
+A crash may come between any two steps. As long as the mark has not moved, the next start replays the flushed entries
+from the journal, and the next checkpoint writes them once more. The mark is safe because of the moment at which it is
+taken: everything that the journal holds before the mark is in the half that is being flushed, or was flushed before.
+The mark never moves back.
 """
 
 import asyncio
@@ -62,7 +66,7 @@ class Flusher:
         self._old_journals = old_journals
 
     def flush(self, job: FlushJob) -> None:
-        """Does all steps of a checkpoint. Call it again with the same job when it failed: it goes on at the step that
+        """Does all steps of a checkpoint. After a failure, another call with the same job goes on at the step that
         failed. Raises OSError, IndexFailure, IndexDamaged."""
         if job.placed is None:
             job.placed = self._write_entries(job)
@@ -88,7 +92,8 @@ class Flusher:
 
     def _write_index(self, job: FlushJob) -> None:
         """Writes the places of the entries into the index. After a failed write RocksDB takes no other write until the
-        index is opened anew. That needs room on the disk, too, so the next attempt does it; until then reads go on."""
+        index is opened anew. Opening needs room on the disk, too, so only the next attempt opens the index; until then
+        reads go on."""
         assert job.placed is not None
         if job.index_failed:
             self._index.reopen()
@@ -111,8 +116,8 @@ class Flusher:
 
     @staticmethod
     def release(half: CacheHalf) -> None:
-        """Frees a flushed half in portions, and lets the event loop run in between. Freeing it at once would hold the
-        interpreter lock for milliseconds."""
+        """Frees a flushed half in portions, and lets the event loop run in between. Freeing the whole half at once
+        would hold the interpreter lock for milliseconds."""
         for ledger in half.ledgers.values():
             entries = ledger.entries
             while entries:
@@ -123,7 +128,7 @@ class Flusher:
 
 class FlushState(Enum):
     """The states of a `Checkpointer`: IDLE -> FLUSHING -> IDLE | RETRYING | FAILED; RETRYING -> FLUSHING. In RETRYING
-    it waits for room on the disk."""
+    the Checkpointer waits for room on the disk."""
 
     IDLE = "idle"
     FLUSHING = "flushing"
@@ -147,8 +152,8 @@ class Checkpointer:
         on_failed: Callable[[Exception, bool], None],
     ) -> None:
         """`positions()` returns each journal's position behind its last durable batch. `on_failed(error, fatal)` is
-        called when a flush failed. If the failure is not fatal, the disk had no room: then `retry` has to be called
-        when there is room again."""
+        called when a flush failed. If the failure is not fatal, the disk had no room, and `retry` has to be called when
+        there is room again."""
         self._loop = asyncio.get_running_loop()
         self._executor = executor
         self._flusher = flusher
@@ -169,13 +174,14 @@ class Checkpointer:
         return self._cache.active.size > 0 or bool(self._states.changed)
 
     def touch(self) -> None:
-        """Notes that there is something to flush: unless a timer runs, the next checkpoint begins when the flush
-        interval is over."""
+        """Notes that there is something to flush. Unless a timer runs already, this starts one for the flush interval,
+        and the next checkpoint begins at its end."""
         if self._timer is None:
             self._timer = self._loop.call_later(self._flush_interval, self._interval_over)
 
     def start(self) -> bool:
-        """Begins a flush of all that is in the cache now; False when one is under way or an earlier one failed."""
+        """Begins a flush of all that is in the cache now. Returns False when a flush is under way or an earlier flush
+        failed."""
         if self.state is not FlushState.IDLE:
             return False
         if self._timer is not None:
@@ -259,7 +265,8 @@ class Checkpointer:
 
 
 def _is_no_room(error: Exception) -> bool:
-    """Returns whether a flush failed only because the disk had no room; RocksDB's errors say so only in their text."""
+    """Returns whether a flush failed only because the disk had no room. RocksDB tells this reason only in an error's
+    text."""
     if isinstance(error, OSError):
         return is_no_room(error)
     return isinstance(error, IndexFailure | IndexDamaged) and "No space left on device" in str(error)

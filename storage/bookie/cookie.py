@@ -1,9 +1,10 @@
-"""Makes sure that the folders given to a bookie are its own, that none is missing, and that no other process uses them.
+"""Makes sure that the folders of the configuration belong to this bookie, that all its folders are there, and that no
+other process uses them.
 
 Every journal and ledger folder holds a file VERSION with Apache's cookie (BookKeeper's Cookie, format 5: a line with
 the version, then CookieFormat as protobuf text). All these cookies must name the same bookie and cluster instance, and
 fit the configuration. A tree of folders that was moved as a whole is accepted, and its cookies are rewritten; Apache's
-bookie refuses that.
+bookie refuses such a tree.
 """
 
 import fcntl
@@ -23,7 +24,8 @@ FILE_NAME = "VERSION"
 LOCK_NAME = "LOCK"
 _FORMAT = 5
 _OF_THE_FILE_SYSTEM = ("lost+found",)
-"""Names that a file system itself puts into the root of a volume. A bookie's folder may be such a root."""
+"""Names that a file system itself puts into the root of a volume. These names do not count as files of a bookie, whose
+folder may be the root of a volume."""
 _LINE = re.compile(r'\s*(\w+)\s*:\s*"((?:[^"\\]|\\.)*)"\s*')
 _ESCAPES = {"\\": "\\", '"': '"', "'": "'", "t": "\t", "n": "\n", "r": "\r"}
 
@@ -90,8 +92,8 @@ def _quoted(text: str) -> str:
 class BookieDirectories:
     """The folders of a bookie, locked against other processes from `claim` to `release`.
 
-    `claim` checks the folders and changes nothing. Then the caller checks their content, and only then `make_own`
-    creates missing folders and writes cookies. So a refused start has changed nothing."""
+    `claim` checks the folders and changes nothing. After that the caller checks the content of the folders. `make_own`
+    comes last: it creates missing folders and writes cookies. Thus a refused start has changed nothing."""
 
     def __init__(self, config: BookieConfig, bookie_id: str, instance_id: str) -> None:
         self.journals = tuple(map(os.path.abspath, config.journal_directories))
@@ -107,7 +109,7 @@ class BookieDirectories:
 
     @property
     def is_new(self) -> bool:
-        """Whether `claim` found no cookie in any folder."""
+        """Whether the bookie is new: `claim` found no cookie in any folder."""
         return not self._found
 
     @property
@@ -119,8 +121,8 @@ class BookieDirectories:
         return os.path.join(self.ledgers[0], "lastMark")
 
     def cookies(self) -> dict[str, Cookie | None]:
-        """Returns the cookie of each folder, None for a folder without one. Raises DirectoryMismatch for a cookie that
-        cannot be read."""
+        """Returns the cookie of each folder, or None for a folder without a cookie. Raises DirectoryMismatch for a
+        cookie that cannot be read."""
         return {directory: self._read(directory) for directory in self.all}
 
     def files(self) -> dict[str, list[str]]:
@@ -154,7 +156,7 @@ class BookieDirectories:
         self._lock(new)
         for directory in new:
             if self._read(directory) is not None:
-                raise DirectoryInUse(directory, None)  # another process has taken the folder since `claim`
+                raise DirectoryInUse(directory, None)  # Another process has taken the folder since `claim`.
         self._write(self._found)
 
     def release(self) -> None:

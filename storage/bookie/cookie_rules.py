@@ -1,9 +1,9 @@
 """Decides whether a bookie of a cluster may start: compares its cookie in ZooKeeper, the cookies in its folders, and
 the cookie that its configuration asks for. No I/O.
 
-The rules are those of LegacyCookieValidation in BookKeeper 4.17. They guard against a bookie that comes up without the
-entries that it acknowledged: with a folder that is not mounted, with another bookie's id, in the wrong cluster. One
-rule is ours: a first start that broke off before the cookie was in ZooKeeper may be continued.
+The rules are those of LegacyCookieValidation in BookKeeper 4.17. The rules guard against a bookie that comes up without
+the entries that it acknowledged: with a folder that is not mounted, with another bookie's id, in the wrong cluster.
+BookKeeper lacks one of the rules: a first start that broke off before the cookie was in ZooKeeper may be continued.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ def check_cookies(
     *,
     allow_storage_expansion: bool = False,
 ) -> bool:
-    """Returns whether the cookie in ZooKeeper has to be written, for a new bookie or for one with more folders than
-    before.
+    """Returns whether the cookie in ZooKeeper has to be written, for a new bookie or for a bookie with more folders
+    than before.
 
     `mine` is the cookie that the configuration asks for, `registered` the cookie in ZooKeeper. `found` holds the cookie
     of each folder, and `files` the files in each folder besides cookie and lock. Raises DirectoryMismatch, which names

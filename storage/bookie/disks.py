@@ -1,6 +1,7 @@
-"""Decides when a bookie takes writes: its modes, and the rules that derive them from the room on its disks.
+"""Decides when a bookie takes writes: the modes of a bookie, and the rules that derive the mode from the room on the
+disks.
 
-The only I/O is statvfs and stat of folders.
+The only I/O of this module is statvfs and stat of folders.
 """
 
 import os
@@ -12,8 +13,8 @@ from magnetar.storage.bookie.bookie_config import BookieConfig
 
 
 class BookieMode(Enum):
-    """Whether a bookie takes writes. Transitions: WRITABLE <-> READ_ONLY; both -> FAILED when a sync failed, after
-    which only a restart helps; all -> CLOSED."""
+    """Whether a bookie takes writes. Transitions: WRITABLE <-> READ_ONLY; WRITABLE and READ_ONLY -> FAILED when a sync
+    failed, after which only a restart helps; every mode -> CLOSED."""
 
     WRITABLE = "writable"
     READ_ONLY = "read-only"
@@ -53,7 +54,8 @@ def measure(directories: Sequence[str]) -> DiskUsage:
 
 
 class DiskSpace:
-    """Measures the file systems of some folders, each of them once (DiskChecker of BookKeeper 4.17)."""
+    """Measures the file systems of some folders. Folders on one file system count once (DiskChecker of BookKeeper
+    4.17)."""
 
     def __init__(self, directories: Sequence[str]) -> None:
         self._directories = tuple(directories)
@@ -92,18 +94,18 @@ class DiskRules:
         return usage.used_share > self._threshold
 
     def is_usable_again(self, usage: DiskUsage) -> bool:
-        """Whether a read-only bookie may take writes again. The low-water mark is below the threshold of `is_full`,
-        which keeps the mode from swinging."""
+        """Returns whether a read-only bookie may take writes again. The low-water mark is below the threshold of
+        `is_full`, so that the mode does not swing to and fro."""
         if self._forced:
             return False
         return usage.used_share <= self._low_water and usage.free_bytes >= self._min_free
 
     def takes_high_priority(self, usage: DiskUsage) -> bool:
-        """Whether a bookie whose disk is full still takes the adds of recovering clients."""
+        """Returns whether a bookie whose disk is full still takes the adds of recovering clients."""
         return usage.free_bytes >= self._min_free_high_priority
 
     def may_keep_spares(self, usage: DiskUsage) -> bool:
-        """Whether journals that no replay reads any more may be kept to be written over."""
+        """Returns whether journals that no replay reads any more may be kept to be written over."""
         return usage.used_share <= self._low_water and usage.free_bytes >= self._room_of_spares
 
     def may_compact(self, usage: DiskUsage) -> bool:

@@ -1,6 +1,6 @@
 """The files that the bookie writes: whole writes, syncs, and replacement that survives a crash.
 
-What the bookie assumes of disks and file systems: docs/DATA_FILES.md, "1. What a medium is trusted with". Tests
+docs/DATA_FILES.md, "1. What a medium is trusted with", says what the bookie assumes of disks and file systems. Tests
 pass a subclass of DurableFile that fails or freezes at a chosen call.
 """
 
@@ -17,7 +17,7 @@ class DurableFile:
     __slots__ = ("_fd", "path")
 
     def __init__(self, path: str, *, create: bool = False) -> None:
-        """Opens the file; with `create` it is made, and must not exist yet. Raises OSError."""
+        """Opens an existing file, or with `create` makes a file that must not exist yet. Raises OSError."""
         flags = os.O_RDWR | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT | os.O_EXCL
@@ -53,7 +53,7 @@ class DurableFile:
         return offset
 
     def sync(self) -> None:
-        """Makes the file's data and size durable. Raises OSError, which names the file; after an error it is unknown
+        """Makes the file's data and size durable. Raises OSError, which names the file; after an error nobody knows
         which of the unsynced bytes are on disk."""
         try:
             _sync_data(self._fd)
@@ -65,7 +65,7 @@ class DurableFile:
         os.ftruncate(self._fd, size)
 
     def rename(self, path: str) -> None:
-        """Renames the file within its folder; `sync_directory` makes that durable. Raises OSError."""
+        """Renames the file within its folder; `sync_directory` makes the new name durable. Raises OSError."""
         os.rename(self.path, path)
         self.path = path
 
@@ -80,7 +80,7 @@ class DurableFile:
 
 
 OpenFile = Callable[..., DurableFile]
-"""How a part of the bookie opens its files: with DurableFile, or with a test's subclass of it."""
+"""The function with which the bookie's parts open their files: the class DurableFile, or a test's subclass of it."""
 
 
 def sync_directory(path: str) -> None:

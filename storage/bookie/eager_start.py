@@ -1,7 +1,7 @@
 """Runs a coroutine up to its first wait without a task, and makes a task for the rest only if it does wait.
 
-A read that is served from memory never waits, and a task would cost more than the read itself. Python 3.12 has this as
-`asyncio.eager_task_factory`.
+A read that is served from memory never waits, and a task would cost more than the read itself. Python 3.12 offers the
+same with `asyncio.eager_task_factory`.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ def run_eagerly(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
     """Runs `work` to its end and returns None, or to its first wait and returns the task that does the rest. An
     exception of `work` before its first wait is raised here.
 
-    Until the first wait there is no current task, so `work` must not begin with a call that needs one
+    Until the first wait there is no current task, so `work` must not begin with a call that needs a current task
     (`asyncio.timeout`, `asyncio.wait_for`).
     """
     try:
@@ -22,8 +22,8 @@ def run_eagerly(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
     except StopIteration:
         return None
     task = loop.create_task(_go_on(work, waits_for))
-    # A task that is cancelled before its first step runs nothing of its coroutine. Ours has begun, so it must be
-    # closed.
+    # A task that is cancelled before its first step runs nothing of its coroutine. `work` has begun already, so it must
+    # be closed.
     task.add_done_callback(lambda _: work.close())
     return task
 

@@ -1,8 +1,8 @@
 """The index on disk (RocksDB): where each ledger's entries are (`index_runs`), and each ledger's state.
 
-Its keys and values: docs/DATA_FILES.md, "4. Index: `index/` (RocksDB)". All writes come from the flush thread, reads
-from any thread. There is only one record for about 64 KB of entries, so RocksDB gets tiny buffers and one background
-thread.
+docs/DATA_FILES.md describes the keys and values, in "4. Index: `index/` (RocksDB)". The flush thread does all writes,
+and any thread may read. There is only one record for about 64 KB of entries, so RocksDB gets tiny buffers and one
+background thread.
 """
 
 import logging
@@ -44,17 +44,19 @@ _OPEN_FILES = 64
 
 
 class EntryIndex:
-    """Runs and ledgers' states. All methods raise IndexFailure unless they say otherwise."""
+    """The stored runs and states of ledgers; a run says which block of an entry log holds an interval of entry ids. All
+    methods raise IndexFailure unless they say otherwise."""
 
     def __init__(self, path: str, *, read_only: bool = False) -> None:
-        """Opens the index, or makes it. With `read_only` it only reads what is there, which works beside a bookie that
-        has the index open. Raises IndexDamaged."""
+        """Opens the index, or makes a new one. With `read_only` the existing index can only be read, even while a
+        bookie has it open. Raises IndexDamaged."""
         self._path = path
         self._read_only = read_only
         self._sync = WriteOptions()
         self._sync.sync = True
         self._lock = threading.Lock()
-        """Held while a cursor exists, because an open cursor would keep the files locked when `reopen` closes them."""
+        """This lock is held while a cursor exists: an open cursor would keep the files locked when `reopen` closes
+        them."""
         self._open()
 
     def _open(self) -> None:
@@ -68,7 +70,7 @@ class EntryIndex:
             raise IndexDamaged(f"the index {self._path} cannot be opened: {error}") from None
 
     def reopen(self) -> None:
-        """Closes the index and opens it again, because RocksDB takes no write after a failed one. All durable records
+        """Closes the index and opens it again, because RocksDB takes no write after a failed write. All durable records
         are there again. Raises IndexDamaged."""
         with self._lock:
             self._close()
@@ -88,11 +90,12 @@ class EntryIndex:
 
     @property
     def sequence(self) -> int:
-        """RocksDB's number of records ever written. It survives restarts, so that a lost write is noticed."""
+        """The number of records that RocksDB ever wrote to this index. The number survives restarts, so that a lost
+        write is noticed."""
         return int(self._db.latest_sequence_number())
 
     def manifest(self) -> Manifest:
-        """Returns RocksDB's list of its files, which the next start compares."""
+        """Returns the state of RocksDB's list of its files, which the next start compares (`index_manifest`)."""
         try:
             return read_manifest(self._path)
         except ValueError as error:
@@ -130,7 +133,7 @@ class EntryIndex:
             return list(takewhile(lambda run: run.first <= last, self._runs_from(ledger_id, first)))
 
     def last_run(self, ledger_id: int) -> IndexRun | None:
-        """Returns the run with the ledger's highest entry id, or None."""
+        """Returns the run with the ledger's highest entry id, or None when the index has no run of the ledger."""
         with self._lock:
             cursor = self._cursor()
             cursor.seek_for_prev(_run_key(ledger_id, _MAX_ENTRY_ID))
@@ -225,9 +228,9 @@ class EntryIndex:
             raise IndexFailure(str(error)) from None
 
     def _valid(self, cursor: Any) -> bool:
-        """Returns whether the cursor stands on a record; False means that it is at the end. RocksDB calls a cursor
-        invalid at the end and also after damage; only the cursor's status tells the two apart. Raises IndexFailure for
-        damage."""
+        """Returns whether the cursor stands on a record; False means that the cursor is at the end. RocksDB calls a
+        cursor invalid at the end and also after damage; only the cursor's status tells the two apart. Raises
+        IndexFailure for damage."""
         if cursor.valid():
             return True
         try:

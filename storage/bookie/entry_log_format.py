@@ -2,14 +2,14 @@
 
     │ header, salt │ block of ledger 3 │ block of ledger 3 │ block of ledger 7 │ … │ footer: bytes of each ledger │
 
-All fields: docs/DATA_FILES.md, "3. Entry logs: `<id>.log`". A block holds entries of one ledger, in ascending order
-of ids, and is read and checked as a whole. Its generation is the journal's sequence number (with several journals, the
-sum of theirs) at the checkpoint that first wrote the block, and compaction keeps it. So of two copies of an entry, the
-one of the higher generation is the newer.
+docs/DATA_FILES.md describes all fields, in "3. Entry logs: `<id>.log`". A block holds entries of one ledger, in
+ascending order of ids, and is read and checked as a whole. A block's generation is the journal's sequence number (with
+several journals, the sum of their numbers) at the checkpoint that first wrote the block. Compaction keeps the
+generation, so of two copies of an entry the copy with the higher generation is the newer.
 
-A log that was never closed ends with the last bytes of an entry, which a client chose. A client could make them look
-like a footer which says that the log holds nothing, so that it would be deleted. So the checksum of a footer continues
-from the log's salt, which is random and which clients do not know.
+A log that was never closed ends with the last bytes of an entry, which a client chose. A client could make these bytes
+look like a footer which says that the log holds nothing, so that the log would be deleted. Therefore the checksum of a
+footer continues from the log's salt, which is random and which clients do not know.
 """
 
 import struct
@@ -31,7 +31,8 @@ FOOTER_END_SIZE = 12
 
 MAX_BLOCK_ENTRIES = 4096
 MAX_BLOCK_GAP = 1024
-"""Ids that are further apart go to different blocks, so that few other runs lie between the ids of one block."""
+"""Neighbouring ids of a block differ by at most this much; ids that are further apart go to different blocks, so that
+few other runs lie between the ids of one block."""
 
 _FILE_HEADER = struct.Struct(">4sIQI8x")
 _BLOCK_START = struct.Struct(">4sI")
@@ -55,7 +56,7 @@ class BlockHeader(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The bytes of the whole block, header included."""
+        """The size of the whole block in bytes, header included."""
         return BLOCK_HEADER_SIZE + self.length
 
 
@@ -175,7 +176,7 @@ def parse_block(data: bytes, offset: int = 0) -> Block:
 
 def encode_footer(ledgers: dict[int, int], offset: int, salt: int) -> bytes:
     """Returns the footer. `ledgers` maps each ledger to the size of its blocks, `offset` is where the footer will
-    stand, and `salt` is the file's."""
+    stand, and `salt` is the log's salt."""
     columns = [value for item in sorted(ledgers.items()) for value in item]
     rest = struct.pack(f">I{2 * len(ledgers)}q", len(ledgers), *columns) + _FOOTER_END.pack(offset, FOOTER_END_MAGIC)
     return FOOTER_MAGIC + _U32.pack(crc32c(rest, salt)) + rest
@@ -191,7 +192,8 @@ def footer_offset(tail: bytes) -> int | None:
 
 
 def parse_footer(data: bytes, salt: int) -> dict[int, int]:
-    """Returns the size of each ledger's blocks: ledger id -> bytes. Raises ValueError, which says what is wrong."""
+    """Returns a mapping from ledger id to the size of the ledger's blocks in bytes. Raises ValueError, which says what
+    is wrong."""
     if len(data) < 12 + FOOTER_END_SIZE or data[:4] != FOOTER_MAGIC:
         raise ValueError("no footer")
     if crc32c(data[8:], salt) != _U32.unpack_from(data, 4)[0]:

@@ -29,7 +29,7 @@ class EntryLogReader:
         try:
             return self._read(ledger_id, first_entry_id, span_bytes)
         except EntryLogGone:
-            # Compaction moved the block after the look-up: the index knows the new place now.
+            # Compaction moved the block after the look-up. By now the index knows the new place.
             try:
                 return self._read(ledger_id, first_entry_id, span_bytes)
             except EntryLogGone as error:
@@ -70,7 +70,7 @@ class EntryLogReader:
         try:
             data = self._logs.read(runs[0].log_id, start, runs[-1].offset + runs[-1].length - start)
         except EntryLogDamaged:
-            # The file is too short, but perhaps only for the blocks that would have been read along.
+            # The file is too short, but perhaps only for the blocks after the first block.
             runs = runs[:1]
             data = self._logs.read(runs[0].log_id, start, runs[0].length)
         entries: list[bytes] = []
@@ -89,8 +89,8 @@ class EntryLogReader:
         return entries
 
     def _slice(self, block: Block, run: IndexRun, ledger_id: int, entry_id: int) -> list[bytes]:
-        """Returns the consecutive entries of the run from `entry_id` on. Raises EntryLogDamaged when the block is not
-        the one that the index describes."""
+        """Returns the consecutive entries of the run from `entry_id` on. Raises EntryLogDamaged when `block` is not the
+        block that the index describes."""
         ids = block.ids
         if block.header.ledger_id != ledger_id or run.last not in ids:
             what = f"the block holds entries {ids[0]} to {ids[-1]} of ledger {block.header.ledger_id}"

@@ -1,8 +1,8 @@
-"""Reads whole entry logs for the garbage collector: which ledgers a log holds, and its blocks one after the other.
+"""Reads whole entry logs for the garbage collector: which ledgers a log holds, and all blocks of a log in order.
 
-The collector deletes logs because of what is found here. So bytes count only if their checksum fits, and a log counts
-only if it was read to its very end: there may be further blocks after a damaged block header, and they must not be
-overlooked."""
+The collector deletes logs because of what these functions find. Therefore bytes count only if their checksum fits, and
+a log counts only if it was read to its very end: after a damaged block header there may be further blocks, which must
+not be overlooked."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,26 +25,26 @@ from magnetar.storage.bookie.entry_logs import EntryLogs
 _SEARCH_BYTES = 4 << 20
 
 SUSPECTS_BYTES_MAX = 256 << 20
-"""How many bytes that look like blocks are checked after a torn place. If there are more, the log counts as damaged and
-is kept: a client may have filled a message with beginnings of blocks, and to check each of them would hold up every
-checkpoint."""
+"""After a torn place of a log, at most this many bytes that look like blocks are checked. If there are more, the log
+counts as damaged and is kept: a client may have filled a message with beginnings of blocks, and checking each of them
+would hold up every checkpoint."""
 
 
 class LogLayout(NamedTuple):
     """The ledgers in an entry log, and where its blocks end."""
 
     ledgers: dict[int, int]
-    """Ledger -> the size of its blocks in bytes."""
+    """Maps each ledger to the size of its blocks in bytes."""
     end: int
     """The offset after the last block."""
 
 
 def layout_of(logs: EntryLogs, log_id: int) -> LogLayout:
-    """Returns the layout of a log, as its footer tells it. A log that was never closed, or whose end only looks like a
-    footer, is read and checked block by block. Raises EntryLogDamaged, EntryLogGone, OSError."""
+    """Returns the layout of a log, which the log's footer tells. A log that was never closed, or whose end only looks
+    like a footer, is read and checked block by block. Raises EntryLogDamaged, EntryLogGone, OSError."""
     size = logs.size(log_id)
     if size <= FILE_HEADER_SIZE:
-        return LogLayout({}, size)  # the process ended before the log's first block
+        return LogLayout({}, size)  # The process ended before the log's first block.
     try:
         _, salt = parse_file_header(logs.read(log_id, 0, FILE_HEADER_SIZE))
     except ValueError as error:
@@ -65,8 +65,8 @@ def layout_of(logs: EntryLogs, log_id: int) -> LogLayout:
 def blocks_between(
     logs: EntryLogs, log_id: int, offset: int, end: int, max_bytes: int
 ) -> tuple[list[tuple[int, Block]], int]:
-    """Returns the verified blocks from `offset` on, each with its offset, and the offset to go on with. It stops at the
-    first block that begins `max_bytes` or more behind `offset`.
+    """Returns the verified blocks from `offset` on, each with its offset, and the offset to go on with. The first block
+    that begins `max_bytes` or more behind `offset` is not read any more.
 
     `offset` is the beginning of a block, `end` is the `end` of the layout. Raises EntryLogDamaged, EntryLogGone,
     OSError."""
@@ -89,8 +89,8 @@ def _block_at(logs: EntryLogs, log_id: int, offset: int, end: int) -> Block:
 
 
 def _blocks_to_tear(logs: EntryLogs, log_id: int, size: int) -> Iterator[tuple[int, Block]]:
-    """Yields all blocks with their offsets, up to the end or to where a crash tore the log. Raises EntryLogDamaged when
-    a whole block follows that place, since a crash would have left none there."""
+    """Yields all blocks with their offsets, up to the end or to the place where a crash tore the log. Raises
+    EntryLogDamaged when a whole block follows that place, since a crash would have left no block there."""
     offset = FILE_HEADER_SIZE
     while offset < size:
         try:

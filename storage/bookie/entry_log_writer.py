@@ -1,5 +1,5 @@
-"""Appends ledgers' entries to the current entry log, on the flush thread. A log is begun when there is something to
-write; a restart begins a new one and never appends to an old one, whose end may be torn.
+"""Appends ledgers' entries to the current entry log, on the flush thread. The writer begins a log when there is
+something to write. After a restart it begins a new log and never appends to an old log, whose end may be torn.
 """
 
 import os
@@ -21,16 +21,17 @@ from magnetar.storage.bookie.index_runs import IndexRun
 _WRITE_BYTES = 1 << 20
 """The approximate size of one write. Between two writes the event loop gets the interpreter lock."""
 _SYNC_BYTES = 4 << 20
-"""How much is written between two syncs: one sync of a large flush would hold up the journal's sync on the same
-disk."""
+"""The number of bytes that are written between two syncs: a single sync of a large flush would hold up the journal's
+sync if both are on one disk."""
 
 PlacedBlock = tuple[IndexRun, Sequence[int]]
 """A block that was written: the run that says where it is, and its entry ids."""
 
 
 class EntryLogWriter:
-    """The current entry log. Callers `append` and `copy` blocks, then call `finish`, after which they are durable, and
-    `indexed` when the index knows them. If any of these calls raises an OSError, the caller calls `abort`."""
+    """The current entry log. Callers `append` and `copy` blocks, then call `finish`, which makes the blocks durable,
+    and call `indexed` when the index knows the blocks. If any of these calls raises an OSError, the caller calls
+    `abort`."""
 
     def __init__(
         self, logs: EntryLogs, *, log_size_limit: int, block_bytes: int, open_file: OpenFile = DurableFile
@@ -71,7 +72,7 @@ class EntryLogWriter:
         return placed
 
     def copy(self, block: Block) -> IndexRun:
-        """Appends a block of another log as it is, with its generation, and returns where the copy is. Raises
+        """Appends a block of another log unchanged, with its generation, and returns the place of the copy. Raises
         OSError."""
         return self._place(block.header.ledger_id, block.ids, block.buffers())
 
@@ -107,7 +108,7 @@ class EntryLogWriter:
         self.unindexed.clear()
 
     def abort(self) -> None:
-        """Forgets the blocks since the last `finish`, and cuts them off the file. Raises OSError."""
+        """Forgets the blocks that were written since the last `finish`, and cuts them off the file. Raises OSError."""
         self._buffers.clear()
         self._pending_ledgers.clear()
         self._offset = self._written = self._synced = self._finished

@@ -1,4 +1,4 @@
-"""The entry logs as files: which of them exist, and reading blocks from them with a bounded number of open files."""
+"""The entry logs as files: this module knows which logs exist, and reads blocks with a bounded number of open files."""
 
 import os
 import re
@@ -15,8 +15,8 @@ _NAME = re.compile(r"([0-9a-f]{8})\.log")
 
 
 class OpenLog:
-    """A log that is open for reading. It is closed when the last reader drops it. If it were closed when it leaves the
-    cache, a thread that is still reading could read another file which has got the same descriptor number."""
+    """A log that is open for reading. The file is closed when the last reader drops it. If the file were closed when it
+    leaves the cache, a thread that is still reading could read another file that has got its descriptor number."""
 
     __slots__ = ("fd", "path")
 
@@ -33,12 +33,12 @@ class EntryLogs:
     """All entry logs of a bookie. Its methods may be called from several threads."""
 
     def __init__(self, directories: Sequence[str], open_limit: int) -> None:
-        """`open_limit` is how many files stay open; beyond it the file that was not read for longest is dropped."""
+        """Keeps up to `open_limit` files open. Beyond this number the file that was not read for longest is dropped."""
         self.directories = tuple(directories)
         self._lock = threading.Lock()
         self._open: LRUCache[int, OpenLog] = LRUCache(open_limit)
         self._paths: dict[int, str] = {}
-        for directory in filter(os.path.isdir, self.directories):  # a new bookie's folders do not exist yet
+        for directory in filter(os.path.isdir, self.directories):  # A new bookie's folders do not exist yet.
             for name in os.listdir(directory):
                 if match := _NAME.fullmatch(name):
                     self._paths[int(match.group(1), 16)] = os.path.join(directory, name)

@@ -1,8 +1,8 @@
 """Finds damaged and missing records in a bookie's files, and says which entries are lost (`magnetar bk`).
 
 Everything on disk either has a checksum or is named by another record: batches and blocks have a CRC32C, the index
-names the entries, and the mark names the journals. Entries that are damaged here can still be read from other bookies;
-the verb `recover` copies them again."""
+names the entries, and the mark names the journals. Entries that are damaged on this bookie can still be read from other
+bookies; the command `magnetar bk recover` copies them again."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -25,11 +25,11 @@ from magnetar.storage.bookie.journal_replay import journal_path
 from magnetar.storage.bookie.last_mark import LastMarkFile
 
 OnProgress = Callable[[int, int], None]
-"""The check calls this function with the number of files that it has checked and the number of all files."""
+"""The check calls this function with the number of checked files and the number of all files."""
 
 
 class LostEntries(NamedTuple):
-    """The entries from `first` to `last`, which the index names and which cannot be read."""
+    """The entries from `first` to `last`: the index names them, but they cannot be read."""
 
     ledger_id: int
     first: int
@@ -37,7 +37,7 @@ class LostEntries(NamedTuple):
 
 
 class FileFinding(NamedTuple):
-    """A damaged place, and the entries that were lost by it."""
+    """A damaged place in a file, and the entries that were lost by the damage."""
 
     fault: FileFault
     lost: tuple[LostEntries, ...] = ()
@@ -45,7 +45,7 @@ class FileFinding(NamedTuple):
 
 @dataclass(slots=True)
 class CheckSummary:
-    """How much was checked; filled while `check_files` goes on."""
+    """How much was checked. `check_files` fills this object while it runs."""
 
     journals: int = 0
     batches: int = 0
@@ -62,7 +62,7 @@ def check_files(
     seen: CheckSummary,
     progress: OnProgress = lambda done, total: None,
 ) -> Iterator[FileFinding]:
-    """Checks all files of a bookie's folders and yields a finding for each damaged place; `seen` is filled on the way.
+    """Checks all files of a bookie's folders and yields a finding for each damaged place. Fills `seen` on the way.
     Raises OSError.
 
     The bookie may run meanwhile: an entry log that compaction deletes during the check is no finding.
@@ -172,7 +172,7 @@ def _check_entry_logs(
                     seen.blocks += 1
                     blocks[found.offset] = (found.block.header.ledger_id, found.block.ids[0], found.block.ids[-1])
         except FileNotFoundError:
-            continue  # compaction deleted it since it was listed
+            continue  # Compaction deleted the log after it was listed.
         lost: dict[FileFault, list[LostEntries]] = {fault: [] for fault in faults}
         for ledger_id, run in promised:
             block = blocks.get(run.offset)

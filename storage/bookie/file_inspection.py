@@ -1,9 +1,9 @@
-"""Reads a bookie's files for people: yields every whole record with its place, and every place that is damaged.
+"""Reads a bookie's files for people: yields every whole record with its place, and every damaged place.
 
 This module changes nothing, and the bookie may run meanwhile. Unlike replay and garbage collection, an inspection does
 not stop at damage, but searches for the next whole record after it. A record at the very end that a crash left
-unfinished, or that the bookie is just writing, is no damage. Neither are the bytes that a reused journal file still
-holds of its former use."""
+unfinished, or that the bookie is just writing, is no damage. Bytes that a reused journal file still holds of its former
+use are no damage either."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -17,8 +17,8 @@ from magnetar.storage.bookie.mapped_file import FileBytes, mapped_file
 
 
 class FileFault(NamedTuple):
-    """The bytes of a file from `offset` to `end` are not what was written, or are missing. `unfinished` says that they
-    were never acknowledged, because a write was interrupted or is under way."""
+    """The bytes of a file from `offset` to `end` are missing, or are not the bytes that were written. `unfinished` says
+    that these bytes were never acknowledged, because a write was interrupted or is under way."""
 
     file: str
     offset: int
@@ -59,12 +59,12 @@ def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | FileFault]:
         continued = False
         identity = _identity(file)
         if identity is None:
-            expected = None  # a checkpoint has deleted it, or made it a spare, since it was listed
+            expected = None  # A checkpoint has deleted the file, or made it a spare, after it was listed.
             continue
         for found in _read_journal(file):
             if isinstance(found, FileFault):
                 if _identity(file) != identity:
-                    fault, expected = None, None  # this file too is a spare by now, and is being written over
+                    fault, expected = None, None  # This file too is a spare by now, and is being written over.
                     break
                 fault = found
                 continue
@@ -78,7 +78,7 @@ def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | FileFault]:
             yield found
             continued = found.header.kind == jf.BatchKind.CONTINUED
             if continued:
-                break  # the bytes behind this batch are of the file's former use
+                break  # The bytes behind this batch are of the file's former use.
         if fault is not None:
             # No whole batch follows: the last write was interrupted, unless the journal goes on in the next file.
             yield fault._replace(unfinished=is_last and fault.offset >= jf.FILE_HEADER_SIZE)
@@ -87,8 +87,8 @@ def read_journals(files: Sequence[str]) -> Iterator[SeenBatch | FileFault]:
 
 
 def _identity(file: str) -> tuple[int, int] | None:
-    """Returns an identity that distinguishes this file from a later one of the same name, or None when there is no
-    file. Device and inode suffice, because a file that is used again is renamed first."""
+    """Returns an identity that distinguishes this file from a later file with its name, or None when there is no file.
+    Device and inode suffice, because a file that is used again is renamed first."""
     try:
         status = os.stat(file)
     except FileNotFoundError:

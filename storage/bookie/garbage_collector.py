@@ -19,11 +19,11 @@ from magnetar.storage.bookie.index_runs import IndexRun
 log = logging.getLogger(__name__)
 
 _STEP_BYTES = 4 << 20
-"""How much one step of compaction reads; a checkpoint waits for one step at most."""
+"""The number of bytes that one step of compaction reads. A checkpoint waits for one step at most."""
 
 
 class LogUsage(NamedTuple):
-    """How many bytes of a log's blocks belong to live ledgers."""
+    """The size of a log's blocks, and how many of these bytes belong to live ledgers."""
 
     log_id: int
     live_bytes: int
@@ -31,8 +31,8 @@ class LogUsage(NamedTuple):
 
 
 def logs_to_compact(usages: Iterable[LogUsage], threshold: float) -> list[LogUsage]:
-    """Returns the logs whose live share is below the threshold, the emptiest first: they give back the most room for
-    the least copying."""
+    """Returns the logs whose live share is below the threshold, the emptiest log first, because it gives back the most
+    room for the least copying."""
     chosen = [usage for usage in usages if 0 < usage.live_bytes < threshold * usage.total_bytes]
     return sorted(chosen, key=lambda usage: usage.live_bytes / usage.total_bytes)
 
@@ -58,7 +58,7 @@ class GarbageCollector:
         self._index.delete_ledgers(ledger_ids)
 
     def delete_dead_logs(self, compaction_threshold: float = 0.0) -> list[LogUsage]:
-        """Deletes the logs without live ledgers, and returns the usage of the other closed logs. Raises OSError.
+        """Deletes the logs without live ledgers, and returns the usage of all remaining closed logs. Raises OSError.
 
         The current log is closed when its live share is below the threshold, so that it can be deleted or compacted.
         """
@@ -77,8 +77,9 @@ class GarbageCollector:
         return usages
 
     def compact_step(self, log_id: int, offset: int) -> int | None:
-        """Copies the live blocks of one part of a log. Returns the offset to go on with, or None when all was copied
-        and the log is deleted. Returns the same offset while a failed checkpoint waits to be tried again.
+        """Copies the live blocks of one part of a log, from `offset` on. Returns the offset to go on with, or None when
+        all blocks were copied and the log is deleted. Returns `offset` itself while a failed checkpoint waits to be
+        repeated.
 
         `log_id` is an id that `delete_dead_logs` returned; the first offset is FILE_HEADER_SIZE. Raises
         EntryLogDamaged: the log then stays as it is for ever. Raises IndexFailure and OSError, for example for lack of
@@ -100,8 +101,8 @@ class GarbageCollector:
         return None
 
     def _copy_live(self, log_id: int, blocks: list[tuple[int, Block]]) -> None:
-        """Copies the blocks that are still pointed to, syncs the copies, and points the index to them. This order makes
-        it safe to stop at any point, because the old blocks stay until the whole log is deleted."""
+        """Copies the blocks to which the index still points, syncs the copies, and points the index to the copies. With
+        this order the work may stop at any point, because the old blocks stay until the whole log is deleted."""
         moves: list[tuple[int, IndexRun, IndexRun]] = []
         try:
             for offset, block in blocks:

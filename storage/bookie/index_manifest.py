@@ -1,8 +1,8 @@
 """Reads RocksDB's manifest, which names all files of the index except RocksDB's log, and tells from it whether the
 index is older than the mark.
 
-A manifest only grows until another one with a higher number follows it. So the first bytes of a manifest stay as they
-were for as long as it is there:
+A manifest only grows until another manifest with a higher number replaces it. Therefore the first bytes of a manifest
+never change as long as the manifest exists:
 
     at the checkpoint    MANIFEST-000007, 400 bytes with CRC x                       (written into the mark)
     at the next start    MANIFEST-000007, 400 bytes or more, the first 400 with CRC x    fine, it has grown
@@ -22,7 +22,7 @@ from pulsar_proto.checksum import crc32c
 _RECORD = struct.Struct("<IHB")
 """The head of a record: CRC32C of kind and content, number of bytes of the content, kind."""
 _KINDS = range(1, 5)
-"""The kinds of a manifest's records: whole, or the first, a middle or the last part of one."""
+"""The kinds of records in a manifest: a whole record, or the first, a middle or the last part of a record."""
 _BLOCK_BYTES = 32768
 _NAME = re.compile(r"MANIFEST-([0-9]{6,})\n?")
 
@@ -37,7 +37,7 @@ class Manifest(NamedTuple):
 
 
 def read_manifest(index: str) -> Manifest:
-    """Reads the manifest that is in use in the folder `index`, as long as it is now. Raises OSError, ValueError."""
+    """Reads the manifest that is in use in the folder `index`, with its present length. Raises OSError, ValueError."""
     while True:
         number = _number_in_use(index)
         try:
@@ -45,12 +45,12 @@ def read_manifest(index: str) -> Manifest:
         except FileNotFoundError:
             if _number_in_use(index) == number:
                 raise
-            continue  # another manifest has just followed this one
+            continue  # Another manifest has just replaced this one.
         return Manifest(number, len(data), crc32c(data))
 
 
 def check_manifest(index: str, known: Manifest) -> None:
-    """Raises IndexDamaged unless the manifest in use is `known` (which may have grown since) or a later one."""
+    """Raises IndexDamaged unless the manifest in use is `known` (which may have grown since) or a later manifest."""
     try:
         number = _number_in_use(index)
         data = _first_bytes(index, known.number, known.size) if number == known.number else b""
@@ -64,7 +64,7 @@ def check_manifest(index: str, known: Manifest) -> None:
 
 
 def check_records(index: str) -> None:
-    """Raises IndexDamaged when the manifest in use is not made of whole records; the last one may be torn.
+    """Raises IndexDamaged when the manifest in use is not made of whole records; the last record may be torn.
 
     This check exists because RocksDB 9.8 never returns from opening an index whose manifest ends with a record of a
     recyclable kind (5 to 8), which only RocksDB's log may have.
@@ -73,7 +73,7 @@ def check_records(index: str) -> None:
         number = _number_in_use(index)
         data = _first_bytes(index, number)
     except (OSError, ValueError):
-        return  # opening the index will fail with a better message
+        return  # Opening the index will fail with a better message.
     offset = 0
     while offset < len(data):
         left = _BLOCK_BYTES - offset % _BLOCK_BYTES

@@ -1,11 +1,11 @@
-"""Runs: the index has one record for a whole block of an entry log, not one for each entry. No I/O here.
+"""Runs: the index has one record for a whole block of an entry log, and not one record for each entry. No I/O here.
 
 A run is an interval of entry ids and the block that holds them. Two invariants make one look-up enough to find an
 entry: the intervals of a ledger never overlap, and every stored id in an interval is in that run's block, so an id of
-the interval that the block lacks does not exist. So an entry is in the block of the last run that begins at or before
-its id, or nowhere.
+the interval that the block lacks does not exist. Therefore an entry is in the block of the last run that begins at or
+before the entry's id, or the entry does not exist.
 
-A new block may bring ids between or among those of older runs: copies by re-replication, or entries that were added
+A new block may bring ids between or among the ids of older runs: copies by re-replication, or entries that were added
 again. `overlay` keeps the invariants by cutting the older runs:
 
     older run     0 ─────────────────── 9  block A      (all ids from 0 to 9)
@@ -39,13 +39,13 @@ class IndexRun(NamedTuple):
 
 
 IdsOf = Callable[[IndexRun], Sequence[int]]
-"""A function that returns the ids in a run's block, ascending. It is called for runs with gaps only, since it has to
-read the block."""
+"""A function that returns the ids in a run's block, ascending. `overlay` calls it only for runs with gaps, since the
+function has to read the block."""
 
 
 def overlay(existing: Sequence[IndexRun], new: IndexRun, new_ids: Sequence[int], ids_of: IdsOf) -> list[IndexRun]:
-    """Returns the runs, ascending, that replace `existing` when the new block with `new_ids` is laid over them. If both
-    have an id, the new block's entry counts.
+    """Returns the runs, ascending, that replace `existing` when the new block with `new_ids` is laid over them. If an
+    older run and the new block have an id in common, the new block's entry counts.
 
     `existing` holds all runs of the ledger that share ids with the interval from `new.first` to `new.last`, ascending.
     """

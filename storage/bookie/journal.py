@@ -3,17 +3,18 @@
     queued     a b c             d e f g h            i ...
     thread     │                 │                    │
                ╰ write, sync abc ╰ write, sync defgh  ╰ write, sync i ...
+
 The thread takes all queued groups as one batch, at once when it was idle. Groups that arrive while it writes and syncs
-form the next batch. So no timer is needed: a lone add waits for nobody, and the busier the journal is, the larger its
-batches grow. One batch is written at a time, and the next one only after the sync of this one has returned. Replay
-relies on that: a whole batch proves that every batch before it was durable (`journal_replay`).
+form the next batch. No timer is needed: a lone add waits for nobody, and the busier the journal is, the larger its
+batches grow. One batch is written at a time, and the next batch is written only after this batch's sync has returned.
+Replay relies on this order: a whole batch proves that every batch before it was durable (`journal_replay`).
 
 A batch that fails because the disk has no room is cut off again: its groups fail, and the journal goes on. Any other
-failure of a write or a sync leaves the content of the file unknown, since the kernel may have dropped pages. The
-journal is dead then, and every group from then on fails. Only a restart helps, which reads the file again.
+failure of a write or a sync leaves the content of the file unknown, since the kernel may have dropped pages. After such
+a failure the journal is dead and every further group fails. Only a restart helps, because it reads the file again.
 
-A new file may be an old one that is written over (`old_journals`). Its old content does no harm: see
-docs/DATA_FILES.md, "Written over".
+An old file may be written over instead of making a new file (`old_journals`). docs/DATA_FILES.md, "Written over", says
+why the old content does no harm.
 """
 
 import logging
@@ -45,7 +46,8 @@ from magnetar.storage.bookie.old_journals import OldJournals
 log = logging.getLogger(__name__)
 
 JournalGroup = tuple[list[bytes], list[int], int, Sequence[bytes], Any]
-"""(entries, their lengths, the sum of the lengths, control records, an object that the submitter gets back)"""
+"""A group of adds: (entries, lengths of the entries, sum of the lengths, control records, an object that the submitter
+gets back)."""
 
 
 class Committed:
@@ -92,8 +94,8 @@ class Journal:
         self._open_file = open_file
         self._old = old
         self._former_end = 0
-        """Up to this offset the file may hold bytes of its former use. It is 0 in the file in which replay ended, since
-        replay has cut them off."""
+        """Up to this offset the file may hold bytes of its former use. The offset is 0 in the file in which replay
+        ended, since replay has cut off such bytes."""
         if start.offset == 0:
             start = start._replace(offset=FILE_HEADER_SIZE)
             self._file, self._salt, self._former_end = self._create(start.journal_id, start.sequence)
@@ -144,7 +146,7 @@ class Journal:
                 self._commit(groups)
 
     def _take(self) -> list[JournalGroup]:
-        """Waits for a group, then takes all others that are queued, until the bound of a batch is reached."""
+        """Waits for a group, and takes all further queued groups, until the bound of a batch is reached."""
         group = self._queue.get()
         groups: list[JournalGroup] = []
         size = 0
@@ -223,14 +225,15 @@ class Journal:
         return True
 
     def _continue_in_next_file(self) -> None:
-        """Makes the next file, durably, and only then writes the batch CONTINUED into this one."""
+        """Makes the next file durably, and after that writes the batch CONTINUED into the present file."""
         journal_id, offset, sequence = self._position
         fresh, salt, former_end = self._create(journal_id + 1, sequence + 1)
         try:
             self._file.write(encode_batch(journal_id, sequence, self._salt, (), [], [], BatchKind.CONTINUED), offset)
             self._file.sync()
         except OSError:
-            # The new file stays: the record that names it may have reached the disk. If not, replay removes the file.
+            # The new file stays, because the record that names it may have reached the disk. If the record did not,
+            # replay removes the file.
             fresh.close()
             raise
         self._file.close()
@@ -238,8 +241,8 @@ class Journal:
         self._position = JournalPosition(journal_id + 1, FILE_HEADER_SIZE, sequence + 1)
 
     def _create(self, journal_id: int, first_sequence: int) -> tuple[DurableFile, Salt, int]:
-        """Makes the file of a new journal, from an old file if there is a spare one. Returns the file, its salt, and
-        the offset up to which it may hold bytes of its former use. Raises OSError."""
+        """Makes the file of a new journal, from an old file if there is a spare. Returns the file, its salt, and the
+        offset up to which it may hold bytes of its former use. Raises OSError."""
         bits = secrets.randbits(SALT_BITS)
         header = file_header(journal_id, first_sequence, bits)
         file = self._old.take(journal_id, header, self._open_file) if self._old is not None else None

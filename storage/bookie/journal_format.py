@@ -6,15 +6,16 @@
                                   ╰───────── what the header crc covers ─────╯   ╰── what the body crc covers ──╯
 
 The header has a checksum of its own, so that a search for batches need not read a body after all bytes that look like a
-header. All fields: docs/DATA_FILES.md, "2. Journal: `<id>.journal`".
+header. docs/DATA_FILES.md describes all fields, in "2. Journal: `<id>.journal`".
 
 Control records are laid out as BookKeeper's special journal entries (i64 ledger id, i64 negative entry id, …), but
 readers recognise them by their place in the batch, since clients may store entries with negative ids, too. Every other
 record is an entry as its client made it, which begins with i64 ledger id and i64 entry id.
 
-Sequence numbers grow by one from batch to batch, across files. Since a batch is written only after the one before it
-was synced, a whole batch behind a damaged one proves that the damaged one was durable. Both checksums continue from the
-file's salt, which is random and secret. So no client can forge that proof with an entry whose bytes look like a batch.
+Sequence numbers grow by one from batch to batch, across files. Since a batch is written only after the batch before it
+was synced, a whole batch behind a damaged batch proves that the damaged batch was durable. Both checksums continue from
+the file's salt, which is random and secret. Thus no client can forge that proof with an entry whose bytes look like a
+batch.
 """
 
 import re
@@ -54,7 +55,7 @@ _LARGE_ENTRY_BYTES = 32 << 10
 class BatchKind(IntEnum):
     RECORDS = 0
     CONTINUED = 1
-    """The last batch of a file: the next file exists and is in use."""
+    """The kind of the last batch of a file, which says that the next file exists and is in use."""
 
 
 class JournalPosition(NamedTuple):
@@ -86,8 +87,8 @@ class Salt(NamedTuple):
 
 
 class ControlRecord(NamedTuple):
-    """A change of a ledger's state. `data` is the master key of a LEDGER_KEY, the packet of an EXPLICIT_LAC, empty for
-    a FENCE. Readers skip other kinds, which later versions may write."""
+    """A change of a ledger's state. `data` is the master key of a LEDGER_KEY and the packet of an EXPLICIT_LAC; it is
+    empty for a FENCE. Readers skip other kinds, which later versions may write."""
 
     ledger_id: int
     kind: int
@@ -125,8 +126,8 @@ def parse_file_header(data: bytes) -> tuple[int, int, Salt]:
 
 
 def salt_of(header: bytes) -> Salt | None:
-    """Returns the salt, from whichever copy of the header is whole. Returns None when neither is: then no batch of the
-    file can be verified."""
+    """Returns the salt, from whichever copy of the header is whole. Returns None when both copies are damaged: in that
+    case no batch of the file can be verified."""
     for start in (0, _HEADER_COPY_SIZE):
         with suppress(ValueError):
             return parse_file_header(header[start : start + _HEADER_COPY_SIZE])[2]
@@ -164,8 +165,8 @@ def encode_batch(
 
 
 def padding(end: int) -> int:
-    """Returns how many zeros fill the page after a batch that ends at `end`. They are written while bytes of the file's
-    former use follow."""
+    """Returns how many zeros fill the page after a batch that ends at `end`. The journal writes such zeros while bytes
+    of the file's former use follow."""
     return -end % PAGE_SIZE
 
 

@@ -3,15 +3,16 @@
     │ 5 │ 6 │ 7 │ ???                   torn tail: a crash interrupted batch 8. Cut it off, and go on there.
     │ 5 │ 6 │ 7 │ ??? │ 9 │ 10 │        damage: 9 is whole, so 8 was durable once. Refuse to start.
 
-A batch is written only after the one before it was synced, so a crash can leave one unfinished batch, at the very end.
-Bytes that are no batch, and that no whole batch follows, were therefore never acknowledged, and are cut off. If a whole
-batch follows, the bytes may have held something that was acknowledged: JournalDamaged is raised, and all files stay as
-they are. (Apache's bookie starts without a word.) With `skip_damage` the operator gives that part up: what is whole is
-applied, no file is changed, and the journal goes on in a new file.
+A batch is written only after the batch before it was synced, so a crash can leave one unfinished batch, at the very
+end. Bytes that are no batch, and that no whole batch follows, were therefore never acknowledged, and are cut off. If a
+whole batch follows, the bytes may have held something that was acknowledged: JournalDamaged is raised, and all files
+stay as they are. (Apache's bookie starts without a word.) With `skip_damage` the operator gives the damaged part up:
+replay applies the whole batches and changes no file, and the journal goes on in a new file.
 
-In a file that was written over, bytes of its former use stand behind the last batch. They are no batches of this file,
-since they have another journal id, older sequence numbers and another salt. So the rule is the same: all of the rest of
-the file is searched, and the journal ends where no batch of this file is found any more.
+In a file that was written over, bytes of its former use stand behind the last batch. Old batches among these bytes do
+not count as batches of this file, since they have another journal id, older sequence numbers and another salt. So the
+rule above holds here, too: replay searches all of the rest of the file, and the journal ends where no batch of this
+file is found any more.
 """
 
 import logging
@@ -47,8 +48,8 @@ FIRST_POSITION = JournalPosition(1, FILE_HEADER_SIZE, 1)
 _NAME = re.compile(r"([0-9a-f]{16})\.journal")
 
 ApplyBatch = Callable[[list[ControlRecord], list[bytes], bool], None]
-"""Called for each batch with its control records, its entries, and whether a part of the journal before it was given
-up."""
+"""Replay calls this function for each batch, with the batch's control records, the batch's entries, and whether a part
+of the journal before the batch was given up."""
 
 
 def journal_path(directory: str, journal_id: int) -> str:
@@ -56,18 +57,19 @@ def journal_path(directory: str, journal_id: int) -> str:
 
 
 def list_journals(directory: str) -> list[int]:
-    """Returns the ids of the journal files in a folder, ascending; none when the folder does not exist yet."""
+    """Returns the ids of the journal files in a folder, ascending. The list is empty when the folder does not exist
+    yet."""
     names = map(_NAME.fullmatch, os.listdir(directory) if os.path.isdir(directory) else ())
     return sorted(int(name.group(1), 16) for name in names if name)
 
 
 class JournalReplay:
-    """One pass over the journal of a folder. Afterwards `end` is where the journal goes on.
+    """One pass over the journal of a folder. After `run`, `end` is the position where the journal goes on.
 
-    `run` only reads, and changes nothing on disk. Then the caller checks all other files, and only then `finish` cuts
-    off the unfinished batch that a crash left. An `end.offset` of 0 means that the file does not exist yet. If damage
-    was passed over, `skipped` is True and `end` is in a new file. The caller must move the mark there before an add is
-    taken, or the next start would find the damage again.
+    `run` only reads, and changes nothing on disk. After that the caller checks all other files. `finish` comes last: it
+    cuts off the unfinished batch that a crash left. An `end.offset` of 0 means that the file does not exist yet. If
+    damage was passed over, `skipped` is True and `end` is in a new file. The caller must move the mark to `end` before
+    an add is taken, or the next start would find the damage again.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class JournalReplay:
         self.skipped = False
         self._torn_at: JournalPosition | None = None
         self._unused: list[int] = []
-        """The ids of the files after the end, which hold no batch."""
+        """The ids of the files after the journal's end. These files hold no batch."""
         self.batches = 0
         self.end = JournalPosition(1, 0, 1)
 
@@ -107,9 +109,9 @@ class JournalReplay:
             return
 
     def _behind_all(self) -> JournalPosition:
-        """Returns the beginning of a new file. Its id, and the sequence numbers of its batches, are higher than any
-        that the mark or a batch in the damaged part can have: so no batch of that part is ever mistaken for a part of
-        the journal."""
+        """Returns the beginning of a new file. The file's id, and the sequence numbers of its batches, are higher than
+        any that the mark or a batch in the damaged part can have, so that no batch of the damaged part is ever mistaken
+        for a part of the journal."""
         ids = list_journals(self._directory)
         mark = self._mark or FIRST_POSITION
         batches_max = sum(os.path.getsize(journal_path(self._directory, i)) for i in ids) // BATCH_HEADER_SIZE
@@ -117,8 +119,8 @@ class JournalReplay:
         return JournalPosition(max([*ids, mark.journal_id]) + 1, 0, sequence)
 
     def _chain(self) -> list[int]:
-        """Returns the ids of the files to read, in order, and sets `end` to where reading begins. From the mark on, the
-        ids must follow one another without a gap."""
+        """Returns the ids of the files to read, in order, and sets `end` to the position where reading begins. From the
+        mark on, the ids must follow one another without a gap."""
         ids = list_journals(self._directory)
         mark = self._mark
         if mark is None:
@@ -139,14 +141,14 @@ class JournalReplay:
         return ids
 
     def _replay_file(self, data: FileBytes, journal_id: int) -> tuple[bool, bool]:
-        """Applies the batches of one file. Returns whether the file says that the journal goes on in the next one, and
+        """Applies the batches of one file. Returns whether the file says that the journal goes on in the next file, and
         whether bytes that are no batch stand at its end."""
         if journal_id != self.end.journal_id or self.end.offset == 0:
             self.end = JournalPosition(journal_id, FILE_HEADER_SIZE, self.end.sequence)
         self._check_file_header(data, journal_id)
         salt = salt_of(data[:FILE_HEADER_SIZE])
         if salt is None:
-            return False, False  # neither copy of the header is whole: nothing in the file can be believed
+            return False, False  # Both copies of the header are damaged, so nothing in the file can be believed.
         if self.end.offset > len(data):
             self._damage(journal_id, len(data), f"the mark stands at offset {self.end.offset}, behind its end")
             self.end = self.end._replace(offset=len(data))
@@ -166,7 +168,7 @@ class JournalReplay:
             self.end = JournalPosition(journal_id, offset, sequence)
 
     def _check_mark_reached(self, data: FileBytes, salt: Salt) -> None:
-        """Reports damage when no batch begins at the mark and none ends there.
+        """Reports damage when no batch begins at the mark and no batch ends there.
 
         A mark with no batch behind it is the end of the journal, so a batch must end there. The file's length cannot
         show this: a file that is used again may be longer than its batches.
@@ -178,7 +180,7 @@ class JournalReplay:
             self._damage(mark.journal_id, mark.offset, "no batch ends at the mark, and none follows")
 
     def _check_file_header(self, data: FileBytes, journal_id: int) -> None:
-        """Reports damage when the header is not whole or not that of this journal."""
+        """Reports damage when the file's header is not whole or belongs to another journal."""
         try:
             header_id, first_sequence, _ = parse_file_header(data[:FILE_HEADER_SIZE])
         except ValueError as error:
@@ -191,8 +193,8 @@ class JournalReplay:
             self.end = self.end._replace(sequence=first_sequence)
 
     def _replay_batches(self, data: FileBytes, salt: Salt) -> BatchHeader | None:
-        """Applies batches from `end` on until none follows. Returns the header of the CONTINUED batch when it comes to
-        one, else None."""
+        """Applies batches from `end` on until no batch follows. Returns the header of the CONTINUED batch, or None if
+        the file has no such batch."""
         journal_id, offset, sequence = self.end
         while (found := read_batch(data, offset, salt)) is not None:
             header, body = found
@@ -208,15 +210,16 @@ class JournalReplay:
         return None
 
     def _demand_next(self, chain: list[int], index: int) -> None:
-        """Reports a missing file when a file says that the journal goes on in the next one, and there is none."""
+        """Reports a missing file when a file says that the journal goes on in the next file, and there is no next
+        file."""
         if index + 1 == len(chain):
             following = chain[index] + 1
             self._missing(following, f"journal {chain[index]} says that it goes on there")
             self.end = JournalPosition(following, 0, self.end.sequence)
 
     def _find_batches(self, later: list[int]) -> int | None:
-        """Returns the id of the first of the later files that holds a batch, or None when no file does. A file that was
-        only just created when the process ended holds no batch."""
+        """Returns the id of the first of the later files that holds a batch, or None when none of them holds a batch. A
+        file that was only just created when the process ended holds no batch."""
         for journal_id in later:
             with mapped_file(journal_path(self._directory, journal_id)) as data:
                 salt = salt_of(data[:FILE_HEADER_SIZE])
@@ -227,7 +230,7 @@ class JournalReplay:
 
     def finish(self) -> None:
         """Removes everything after `end`: deletes unused files, and cuts off a torn tail. These are the first changes
-        on disk of a start, so call it when all other files were found in order. Raises OSError."""
+        of a start on disk, so call this method only after all other files were found in order. Raises OSError."""
         torn_at = self._torn_at
         for journal_id in self._unused:
             os.unlink(journal_path(self._directory, journal_id))
@@ -314,6 +317,6 @@ def _places(data: FileBytes, journal_id: int, start: int, end: int) -> Iterator[
     pattern = batch_pattern(journal_id)
     while (match := pattern.search(data, start, end)) is not None:
         offset = match.start()
-        del match  # the match would keep the file mapped
+        del match  # The match would keep the file mapped.
         yield offset
         start = offset + 1

@@ -1,20 +1,22 @@
-"""Keeps what a bookie knows of each ledger's last add confirmed (LAC), and the watches that wait for a higher one. No
-I/O, no clock.
+"""Keeps the last add confirmed (LAC) of each ledger, as far as the bookie knows, and the watches that wait for a higher
+LAC. No I/O, no clock.
 
 Every entry and every explicit LAC carries a LAC. If a ledger is not in the table, the bookie takes the LAC from the
-ledger's last entry, as with TransientLedgerInfo of BookKeeper 4.17. The table serves readers that follow an open
-ledger. The table may forget ledgers: a value that is too low only makes such a reader wait.
+ledger's last entry, like TransientLedgerInfo of BookKeeper 4.17. The table serves readers that follow an open ledger.
+The table may forget ledgers: a value that is too low only makes such a reader wait.
 
-Every group of adds touches the table. So it is an OrderedDict, which takes a third of the time of cachetools' LRUCache.
+Every group of adds touches the table. Therefore the table is an OrderedDict, which takes a third of the time of
+cachetools' LRUCache.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable
 
 LEDGERS_MAX = 100_000
-"""For how many ledgers the LAC is remembered; beyond it, the ledger whose last write is the oldest is forgotten."""
+"""The table remembers the LAC of this many ledgers. Beyond this number it forgets the ledger whose last write is the
+oldest."""
 WATCHES_MAX = 10_000
-"""How many long polls may wait; a further one is answered at once, as if its time were over."""
+"""How many long polls may wait. A further long poll is answered at once, as if its time were over."""
 
 Wake = Callable[["Watch"], None]
 
@@ -49,7 +51,7 @@ class LacTable:
 
     def raise_to(self, ledger_id: int, lac: int) -> None:
         """Notes the LAC of an entry or of an explicit LAC, and wakes the watches that waited for it. A value below the
-        known one changes nothing."""
+        known LAC changes nothing."""
         lacs = self._lacs
         known = lacs.get(ledger_id)
         if known is None:

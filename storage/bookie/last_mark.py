@@ -1,11 +1,11 @@
 """The file `lastMark`: the positions from which the journals are replayed, and the least that the index must contain.
 
-Its bytes: docs/DATA_FILES.md, "5. Mark: `lastMark`". An index that is older than the mark would lack entries whose
-journals are gone, and RocksDB itself does not notice that an index is old. So the mark holds two things that a start
-compares with the index:
+docs/DATA_FILES.md describes its bytes, in "5. Mark: `lastMark`". An index that is older than the mark would lack
+entries whose journals are gone, and RocksDB itself does not notice that an index is old. Therefore the mark holds two
+things that a start compares with the index:
 
-- RocksDB's sequence number, which grows with each record: an index that lost records at its end has a lower one.
-- RocksDB's manifest (`index_manifest`): an old index that was put back has another one.
+- RocksDB's sequence number, which grows with each record: an index that lost records at its end has a lower number.
+- RocksDB's manifest (`index_manifest`): an old index that was put back has another manifest.
 
 The mark also holds the id of the next entry log, so that no new log gets the name of a lost log, whose file may be put
 back.
@@ -41,7 +41,7 @@ class LastMark(NamedTuple):
     positions: Positions
     index_sequence: int
     manifest: Manifest | None = None
-    """None in a mark of format 1 or 2, which earlier versions wrote."""
+    """The state of RocksDB's manifest; None in a mark of format 1 or 2, which earlier versions of this server wrote."""
     next_log_id: int = 0
 
 
@@ -53,7 +53,7 @@ class LastMarkFile:
         self.last: LastMark | None = None
 
     def load(self) -> LastMark | None:
-        """Reads the mark; returns None when there is no file. Raises MarkDamaged."""
+        """Reads and returns the mark, or returns None when there is no file. Raises MarkDamaged."""
         try:
             with open(self._path, "rb") as file:
                 data = file.read()

@@ -1,10 +1,11 @@
-"""What a bookie remembers of a ledger besides its entries: the master key that admits writers, whether the ledger is
-fenced, and the explicit LAC that its writer left.
+"""The state that a bookie keeps for a ledger besides its entries: the master key that admits writers, whether the
+ledger is fenced, and the explicit LAC that the ledger's writer left.
 
 A ledger is *in limbo* (Apache's name: LedgerStorage.setLimboState) when a part of the journal was given up that may
-have held its entries, its fence or its key. Such a ledger takes only recovery's adds, and a missing entry with others
-behind it is no proof that the ledger ends there. If its key is unknown, the first client that fences or recovers it
-brings the key, just as BookKeeper's bookies take the key of the first client that names a ledger.
+have held its entries, its fence or its key. Such a ledger takes only the adds of recovery, and a missing entry with
+other entries behind it is no proof that the ledger ends there. If the ledger's key is unknown, the first client that
+fences or recovers the ledger brings the key, just as BookKeeper's bookies take the key of the first client that names a
+ledger.
 
 The states of all ledgers are in memory, as in BookKeeper's LedgerMetadataIndex, so that an add is decided at once. A
 change is written to the journal when it happens, and to the index at the next checkpoint.
@@ -25,12 +26,13 @@ _KEPT = 8
 
 EXPLICIT_LAC_BYTES_MIN = 16
 EXPLICIT_LAC_BYTES_MAX = 255
-"""A LAC packet holds i64 ledger id, i64 LAC and a digest, which has at most 20 bytes today."""
+"""The longest LAC packet that is accepted. A packet holds i64 ledger id, i64 LAC and a digest, which has at most 20
+bytes today."""
 _LAC_PACKET = struct.Struct(">qq")
 
 
 class BookieLedgerState:
-    """One ledger's state. It belongs to the loop's thread."""
+    """One ledger's state. Only the loop's thread uses it."""
 
     __slots__ = ("explicit_lac", "fence_durable", "fenced", "kept", "key_durable", "ledger_id", "limbo", "master_key")
 
@@ -39,13 +41,14 @@ class BookieLedgerState:
     ) -> None:
         self.ledger_id = ledger_id
         self.master_key = master_key
-        """None when the key was lost with a part of the journal and no client has brought it again."""
+        """The key of the ledger; None when the key was lost with a part of the journal and no client has brought it
+        again."""
         self.fenced = fenced
-        """Whether the bookie refuses all adds except those of recovery. A fence request sets it, and nothing resets
-        it."""
+        """Whether the bookie refuses all adds except those of recovery. A fence request makes this True, and nothing
+        makes it False again."""
         self.fence_durable = fenced
-        """Whether the fence's record is durable, so that fence requests may be answered. It stays False when the write
-        of the record failed; the next request tries again."""
+        """Whether the fence's record is durable, so that fence requests may be answered. The value stays False when the
+        write of the record failed; the next request tries again."""
         self.key_durable = key_durable
         """Whether the journal or the index holds the key. Until then every group of adds brings the key record along,
         so that no entry can be durable without it."""
@@ -54,11 +57,12 @@ class BookieLedgerState:
         """Whether the collector leaves the ledger alone even though the metadata does not list it: the metadata was
         restored from a copy that may be older than the ledger."""
         self.explicit_lac: bytes | None = None
-        """The packet with the highest LAC among those that are durable."""
+        """The packet with the highest LAC among the durable packets; None when the ledger has no durable packet."""
 
     def raise_explicit_lac(self, packet: bytes) -> bool:
-        """Takes a packet that is durable, and returns True, unless its LAC is below the known one: the LAC that readers
-        see never goes back. BookKeeper's bookie takes any packet, so that READ_LAC may go back there."""
+        """Takes a durable packet and returns True. Returns False when the packet's LAC is below the known LAC, because
+        the LAC that readers see must never go back. BookKeeper's bookie takes any packet, so READ_LAC may go back
+        there."""
         known = self.explicit_lac
         if known is not None and explicit_lac_of(packet) < explicit_lac_of(known):
             return False
@@ -66,8 +70,8 @@ class BookieLedgerState:
         return True
 
     def encode(self) -> bytes:
-        """Returns the ledger's record in the index; its bytes: docs/DATA_FILES.md,
-        "4. Index: `index/` (RocksDB)"."""
+        """Returns the ledger's record in the index. docs/DATA_FILES.md describes its bytes, in "4. Index: `index/`
+        (RocksDB)"."""
         key = self.master_key or b""
         flags = (
             _FENCED * self.fenced | _LIMBO * self.limbo | _KEY_UNKNOWN * (self.master_key is None) | _KEPT * self.kept
@@ -95,8 +99,8 @@ def explicit_lac_of(packet: bytes) -> int:
 
 
 class LedgerStates:
-    """The states of all ledgers of this bookie. `changed` holds the ids of those that the next checkpoint must
-    write."""
+    """The states of all ledgers of this bookie. `changed` holds the ids of the ledgers whose states the next checkpoint
+    must write."""
 
     def __init__(self) -> None:
         self._states: dict[int, BookieLedgerState] = {}
@@ -107,7 +111,8 @@ class LedgerStates:
         return self._states.get(ledger_id)
 
     def load(self, state: BookieLedgerState) -> None:
-        """Adds a state as the index holds it. Most ledgers have the same key, so all share one copy of it."""
+        """Adds a state that was read from the index. Ledgers with equal keys share one copy of the key, because most
+        ledgers have the same key."""
         if state.master_key is not None:
             state.master_key = self._keys.setdefault(state.master_key, state.master_key)
         self._states[state.ledger_id] = state
@@ -119,8 +124,8 @@ class LedgerStates:
         return state
 
     def learn_key(self, state: BookieLedgerState, master_key: bytes) -> None:
-        """Sets a key that was unknown and that a client has brought. It becomes durable with the ledger's next record
-        or with the next checkpoint."""
+        """Sets a key that was unknown and that a client has brought. The key becomes durable with the ledger's next
+        record or with the next checkpoint."""
         assert state.master_key is None, state.ledger_id
         state.master_key = self._keys.setdefault(master_key, master_key)
         state.key_durable = False
@@ -145,8 +150,8 @@ class LedgerStates:
         return records
 
     def keep(self, ledger_ids: Iterable[int]) -> None:
-        """Makes the collector leave these ledgers alone. This is durable from the next checkpoint on. The bookie must
-        know all of them."""
+        """Makes the garbage collector leave these ledgers alone, durably from the next checkpoint on. The bookie must
+        know all of these ledgers."""
         for ledger_id in ledger_ids:
             self._states[ledger_id].kept = True
             self.changed.add(ledger_id)

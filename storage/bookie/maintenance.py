@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _PROBE_SECONDS = 1.0
-"""How often a read-only bookie looks whether there is room again."""
+"""The time between two looks of a read-only bookie at whether there is room again."""
 
 
 class MaintainedBookie(Protocol):
@@ -27,7 +27,7 @@ class MaintainedBookie(Protocol):
     def mode(self) -> BookieMode: ...
 
     def room_seen(self, usage: DiskUsage) -> None:
-        """Called with every measurement of the disks."""
+        """Takes a measurement of the disks. `Maintenance` calls this method after every measurement."""
 
     def ledger_ids(self) -> set[int]:
         """Returns the ids of all ledgers in this bookie."""
@@ -36,7 +36,7 @@ class MaintainedBookie(Protocol):
         """Returns the ids of the ledgers that stay even if the metadata does not list them."""
 
     def forget_ledgers(self, ledger_ids: set[int]) -> None:
-        """Called when ledgers were deleted in the metadata: from now on no read or add may find them."""
+        """Forgets ledgers that were deleted in the metadata: from now on no read or add may find them."""
 
 
 class Maintenance:
@@ -105,13 +105,13 @@ class Maintenance:
             log.warning("garbage collection broke off, it will be tried again: %r", error)
 
     async def collect_garbage(self, compaction_threshold: float | None = None) -> None:
-        """Forgets the ledgers that the metadata does not list, except those that are kept. Then it deletes the logs
-        without live ledgers, and compacts those whose live share is below `compaction_threshold` (None: the threshold
-        that the schedule asks for; 0: no compaction).
+        """Forgets the ledgers that the metadata does not list, except those that are kept. After that, deletes the logs
+        without live ledgers, and compacts the logs whose live share is below `compaction_threshold` (None: the
+        threshold that the schedule asks for; 0: no compaction).
 
         The local ledgers are listed before those of the metadata. A ledger is in the metadata before it is in a bookie,
         so a ledger that is created meanwhile is in both lists or in the second only. Raises OSError, IndexFailure, and
-        whatever `list_ledgers` raises.
+        the errors of `list_ledgers`.
         """
         async with self._collecting:
             if self._owner.mode is BookieMode.FAILED:
@@ -137,8 +137,8 @@ class Maintenance:
         await self._on_thread(self._collector.forget, sorted(ledger_ids))
 
     def _due_threshold(self) -> float:
-        """Returns the threshold of the compaction that is due, or 0 when none is. Major compaction needs room for its
-        copies, so it pauses on a disk that fills up."""
+        """Returns the threshold of the compaction that is due, or 0 when no compaction is due. Major compaction needs
+        room for its copies, so it pauses on a disk that fills up."""
         now = time.monotonic()
         threshold = 0.0
         if now - self._minor_at >= self._minor[1]:

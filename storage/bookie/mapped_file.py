@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 FileBytes = mmap.mmap | bytes
-"""A whole file; an empty file cannot be mapped, so it is `b""`."""
+"""The bytes of a whole file. An empty file cannot be mapped, so `b""` stands for it."""
 
 
 @contextmanager

@@ -1,16 +1,16 @@
-"""Journal files that no replay reads any more: they are deleted, kept as backups, or kept to be written over.
+"""Journal files that no replay reads any more: each is deleted, kept as a backup, or kept to be written over (a spare).
 
     <id>.journal ──drop──► <id>.spare ──take: new header, synced──► <new id>.journal
                                 │
                                 └──release──► deleted
 
 A file that is written over (`journalReuseFiles`) has its blocks on the disk already, and mostly its pages in memory,
-which saves about half of the kernel's work for a batch. A spare is told from a journal by its name, and nothing ever
-reads what is in it. The header of the next journal is durable in the spare before it gets that journal's name.
+which saves about half of the kernel's work for a batch. The file's name tells a spare from a journal, and nothing ever
+reads the content of a spare. The header of the next journal is durable in the spare before it gets that journal's name.
 
 The flush thread calls `drop` and `release`, the journal's thread calls `take`, and no lock is needed between them. Each
-step renames one file. If both threads try, the kernel lets one of them succeed, and the other one finds no such file.
-The content of a spare is changed by the journal's thread alone.
+step renames one file. If both threads try to rename a file, the kernel lets one thread succeed, and the other thread
+finds no such file. The content of a spare is changed by the journal's thread alone.
 """
 
 import logging
@@ -25,8 +25,8 @@ from magnetar.storage.bookie.journal_replay import journal_path, list_journals
 log = logging.getLogger(__name__)
 
 SPARES_MAX = 2
-"""How many spares are kept. One is enough while checkpoints keep up: a file becomes a spare when the mark leaves it,
-and is taken when the current journal is full."""
+"""How many spares are kept. One spare is enough while checkpoints keep up: a file becomes a spare when the mark leaves
+it, and the journal takes the spare when the current file is full."""
 _NAME = re.compile(r"([0-9a-f]{16})\.spare")
 
 
@@ -67,11 +67,11 @@ class OldJournals:
         return status.st_size <= self._max_spare_bytes and status.st_nlink == 1
 
     def take(self, journal_id: int, header: bytes, open_file: OpenFile) -> DurableFile | None:
-        """Turns a spare into the file of a new journal and returns it. Its new name and its `header` are durable; the
-        bytes behind the header are those of its former use.
+        """Turns a spare into the file of a new journal and returns it. The new name and the `header` are durable then;
+        the bytes behind the header are those of the file's former use.
 
-        Returns None when there is no spare, or when it could not be written. In that case no other journal has changed,
-        but a file with the new name may exist.
+        Returns None when there is no spare, or when the spare could not be written. In both cases all other journals
+        are unchanged, but a file with the new name may exist.
         """
         for spare_id in self._spares():
             path = self._spare_path(spare_id)
@@ -82,7 +82,7 @@ class OldJournals:
             try:
                 file = open_file(path)
             except FileNotFoundError:
-                continue  # `release` deleted it meanwhile
+                continue  # `release` deleted the spare meanwhile.
             try:
                 file.write([header, bytes(padding(len(header)))], 0)
                 file.sync()
@@ -97,8 +97,8 @@ class OldJournals:
         return None
 
     def allow_spares(self, has_room: bool) -> bool:
-        """Notes whether the disk has room for spares. Returns True when the disk has no room and there are spares: then
-        the caller has to call `release`."""
+        """Notes whether the disk has room for spares. Returns True when the disk has no room and there are spares: in
+        that case the caller has to call `release`."""
         self._has_room = has_room
         return not has_room and bool(self._spares())
 

@@ -1,9 +1,8 @@
-"""Keeps entries that were read from the logs beyond what was asked for, so that a reader in order seldom needs the
-disk.
+"""Keeps entries that were read from the logs in advance, so that a client that reads in order seldom needs the disk.
 
 The cache holds runs of consecutive entries; beyond its bound in bytes, the run that was not used for longest is
-dropped. All calls come from the loop's thread. The cache is no LRUCache of cachetools, because a run is found by the
-first ids of its ledger's runs, and that index must lose the run at the same time.
+dropped. All calls come from the loop's thread. The cache is no LRUCache of cachetools, because a run is found through a
+list of the first ids of its ledger's runs, and this list must lose the run when the cache does.
 """
 
 from bisect import bisect_right, insort
@@ -14,14 +13,14 @@ from magnetar.storage.bookie.write_cache import ENTRY_OVERHEAD_BYTES
 
 
 class CachedRun(NamedTuple):
-    """Consecutive entries, and their size as the bound counts it."""
+    """Consecutive entries, and their size in bytes as the cache's bound counts it."""
 
     entries: list[bytes]
     size: int
 
 
 class ReadAheadCache:
-    """The cache: runs by ledger and first entry id. Runs of a ledger may overlap."""
+    """The cached runs, by ledger and first entry id. Runs of a ledger may overlap."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -30,7 +29,7 @@ class ReadAheadCache:
         self.size = 0
 
     def put(self, ledger_id: int, first_entry_id: int, entries: list[bytes]) -> None:
-        """Keeps a run of consecutive entries, unless it alone exceeds the bound."""
+        """Keeps a run of consecutive entries, unless this run alone exceeds the bound."""
         size = sum(map(len, entries)) + ENTRY_OVERHEAD_BYTES * len(entries)
         if not entries or size > self._max_bytes:
             return
@@ -44,13 +43,13 @@ class ReadAheadCache:
             self._remove(next(iter(self._runs)))
 
     def get(self, ledger_id: int, entry_id: int) -> bytes | None:
-        """Returns an entry, or None."""
+        """Returns an entry, or None when the cache does not hold it."""
         found = self._find(ledger_id, entry_id)
         return found[0][found[1]] if found is not None else None
 
     def run(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
         """Returns the consecutive entries from `first_entry_id` on that the cache holds: at most `max_entries`, and at
-        most `max_bytes`, unless the first one alone is longer."""
+        most `max_bytes`, unless the first entry alone is longer."""
         found = self._find(ledger_id, first_entry_id)
         if found is None:
             return []
@@ -58,7 +57,8 @@ class ReadAheadCache:
         return within_bytes(entries[start : start + max_entries], max_bytes)
 
     def _find(self, ledger_id: int, entry_id: int) -> tuple[list[bytes], int] | None:
-        """Returns the entries of a run that holds the entry, and its place among them; None when no run does."""
+        """Returns the entries of a run that holds the entry, and the entry's place in the run; None when no run holds
+        it."""
         firsts = self._firsts.get(ledger_id)
         if firsts is None:
             return None
@@ -72,7 +72,8 @@ class ReadAheadCache:
         return None
 
     def replaced(self, ledger_id: int, first: int, last: int) -> None:
-        """Drops the runs that share ids with an interval, because entries were added again or the ledger is gone."""
+        """Drops the runs that share ids with the interval from `first` to `last`, because entries were added again or
+        the ledger is gone."""
         firsts = self._firsts.get(ledger_id)
         if firsts is None:
             return

@@ -1,8 +1,8 @@
 """Takes reads through the bookie: write cache, read-ahead cache, then the entry logs on an executor's thread.
 
 While an executor reads the logs, the loop goes on: a checkpoint may move entries from the cache to the logs, an entry
-may be added again, a ledger may be deleted. So the result is compared with the cache once more, and entries that were
-read before a checkpoint ended are not kept for later reads.
+may be added again, a ledger may be deleted. Therefore the result is compared with the cache once more, and entries that
+were read before a checkpoint ended are not kept for later reads.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _WAITING_SHARE = 10
-"""How many reads may wait, as a multiple of how many may be under way."""
+"""The limit of waiting reads, as a multiple of the limit of reads under way."""
 
 DAMAGE_TOLD_MAX = 1_000
-"""How many damaged places are remembered, so that each is logged once; at the limit all are forgotten and logged
-again."""
+"""How many damaged places are remembered, so that each place is logged once. At the limit all places are forgotten, and
+may be logged again."""
 
 
 class ReadPath:
@@ -67,7 +67,7 @@ class ReadPath:
 
     async def entry(self, ledger_id: int, entry_id: int) -> bytes:
         """Returns one entry; an id of -1 asks for the entry with the highest id. When the read-ahead cache holds the
-        entry before this one, a client seems to read in order, so the entries after this one are read, too."""
+        previous entry, a client seems to read in order, so the following entries are read, too."""
         self._check_ledger(ledger_id)
         if entry_id == LAST_ENTRY:
             entry_id = await self._last_entry_id(ledger_id)
@@ -82,8 +82,9 @@ class ReadPath:
         return found[0]
 
     async def recovery_entry(self, ledger_id: int, entry_id: int) -> bytes:
-        """Does the work of `entry` for a client that recovers the ledger. Such a client takes ENOENTRY for the end of
-        the ledger. So a missing entry of a ledger in limbo that has later entries is EUNKNOWNLEDGERSTATE."""
+        """Returns one entry for a client that recovers the ledger. Such a client takes ENOENTRY for the end of the
+        ledger. Therefore a missing entry of a ledger in limbo (`ledger_state`) that has later entries is
+        EUNKNOWNLEDGERSTATE."""
         try:
             return await self.entry(ledger_id, entry_id)
         except BookieError as error:
@@ -109,7 +110,7 @@ class ReadPath:
 
     async def id_runs(self, ledger_id: int) -> list[range]:
         """Returns the ids of all entries of a ledger, ascending. The cache is asked before and after the logs, since a
-        checkpoint may move entries from one to the other meanwhile."""
+        checkpoint may move entries from the cache to the logs meanwhile."""
         self._check_ledger(ledger_id)
         before = ranges_of(self._cache.entry_ids(ledger_id))
         stored = await self._on_disk(self._reader.id_runs, ledger_id)
@@ -128,12 +129,12 @@ class ReadPath:
         return found
 
     async def _stored(self, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
-        """Reads entries from the logs. Puts those that were read in advance into the read-ahead cache."""
+        """Reads entries from the logs. Puts the entries that were read in advance into the read-ahead cache."""
         self.cache_misses += 1
         flushes = self._flushes()
         found = await self._on_disk(self._reader.read, ledger_id, first_entry_id, span_bytes)
         if not found:
-            # The entry may have been added, or moved to the logs, while the disk was read.
+            # The entry may have been added, or moved to the logs, while the thread read the disk.
             found = self._cached(ledger_id, first_entry_id, 1, 0)
             if not found and flushes != self._flushes():
                 found = await self._on_disk(self._reader.read, ledger_id, first_entry_id, span_bytes)
@@ -148,8 +149,8 @@ class ReadPath:
         return found
 
     async def _last_entry_id(self, ledger_id: int) -> int:
-        """Returns the highest entry id of a ledger. The cache is asked before and after the logs: meanwhile entries may
-        move from it to the logs, and new ones may come."""
+        """Returns the highest entry id of a ledger. The cache is asked before and after the logs, because meanwhile
+        entries may move from the cache to the logs, and new entries may come."""
         before = self._cache.last_entry_id(ledger_id)
         stored = await self._on_disk(self._reader.last_entry_id, ledger_id)
         known = [i for i in (before, stored, self._cache.last_entry_id(ledger_id)) if i is not None]
@@ -195,7 +196,7 @@ class ReadPath:
             self._waiting -= 1
 
     def _tell_damage(self, what: str, ledger_id: int) -> None:
-        """Logs a damaged place, but only once, because clients ask for its entries again and again."""
+        """Logs a damaged place, but only once, because clients ask for the entries at this place again and again."""
         if len(self._damage_told) >= DAMAGE_TOLD_MAX:
             self._damage_told.clear()
         if what not in self._damage_told:
@@ -206,7 +207,7 @@ class ReadPath:
         self._slots.release()
         self._pending.discard(future)
         if not future.cancelled():
-            future.exception()  # so that asyncio does not log it when the caller was cancelled
+            future.exception()  # asyncio logs an exception that nobody reads
 
     async def drain(self) -> None:
         """Fails the reads that wait for a slot, and returns when no read uses the files any more."""

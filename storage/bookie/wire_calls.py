@@ -1,4 +1,5 @@
-"""The rarer requests of v3, one function each: long poll, explicit LAC, bookie info, force, list of entries.
+"""The rarer requests of BookKeeper's v3 protocol, one function each: long poll, explicit LAC, bookie info, force, list
+of entries.
 
 The functions answer as the processors of BookKeeper 4.17 do: LongPollReadEntryProcessorV3, WriteLacProcessorV3,
 ReadLacProcessorV3, GetBookieInfoProcessorV3, ForceLedgerProcessorV3 and GetListOfEntriesOfLedgerProcessorV3.
@@ -25,8 +26,8 @@ _LEDGER_ID = Struct(">q")
 
 
 class WireBookie(Protocol):
-    """The interface of `Bookie` that the wire uses: adds, reads and fences as in BookieChannel, and the other data of a
-    ledger.
+    """The interface of `Bookie` that the wire uses: the adds, reads and fences of BookieChannel, and the other data of
+    a ledger.
 
     The bookie calls `done` once for a group, with all its ids and a result code. The other methods raise BookieError.
     """
@@ -48,19 +49,21 @@ class WireBookie(Protocol):
     ) -> list[bytes]: ...
 
     async def write_explicit_lac(self, ledger_id: int, master_key: bytes, body: bytes) -> None:
-        """Stores an explicit LAC's packet and returns when it is durable; the ledger is made if it is unknown, and may
-        be fenced. The bookie keeps the packet with the highest LAC, whereas Apache's keeps the last one. Raises
-        BookieError: EREADONLY, EUA, EIO, EBADREQ."""
+        """Stores an explicit LAC's packet and returns when the packet is durable. An unknown ledger is created; a
+        fenced ledger is accepted. The bookie keeps the packet with the highest LAC, whereas Apache's bookie keeps the
+        last packet. Raises BookieError: EREADONLY, EUA, EIO, EBADREQ."""
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
         """Returns the durable packet of a ledger, or None when there is none or the ledger is unknown."""
 
     async def entry_id_runs(self, ledger_id: int) -> list[range]:
-        """Returns the ids of all entries of a ledger, ascending. Raises BookieError, ENOLEDGER too."""
+        """Returns the ids of all entries of a ledger, ascending. Raises BookieError: ENOLEDGER for an unknown
+        ledger."""
 
 
 class WireCalls:
-    """Serves all connections of a bookie's port. They pass the LACs that they learn of to `lacs`."""
+    """Answers the rarer requests of all connections of a bookie's port. The connections pass each LAC that they learn
+    of to `lacs`."""
 
     def __init__(self, bookie: WireBookie, disk_space: Callable[[], tuple[int, int]]) -> None:
         self._bookie = bookie
@@ -77,15 +80,15 @@ class WireCalls:
         }
 
     async def answer(self, request: pb.Request) -> bytes:
-        """Returns the frame of the answer; a BookieError becomes a refusal."""
+        """Serves the request and returns the frame of the answer. A BookieError becomes an answer with its code."""
         try:
             return await self._table[request.header.operation](request)
         except BookieError as error:
             return v3.refusal(request, error.rc)
 
     async def known_lac(self, ledger_id: int) -> int | None:
-        """Returns the ledger's LAC, from the table or else from its explicit LAC and its last entry; None for an empty
-        ledger. Raises BookieError, ENOLEDGER too."""
+        """Returns the ledger's LAC, from the table or else from the ledger's explicit LAC and last entry; None for an
+        empty ledger. Raises BookieError: ENOLEDGER for an unknown ledger."""
         lac = self.lacs.known(ledger_id)
         if lac is None:
             packet = self._bookie.explicit_lac(ledger_id)
@@ -102,8 +105,9 @@ class WireCalls:
         return lac
 
     async def _long_poll(self, request: pb.Request) -> bytes:
-        """Waits until the LAC is above `previousLAC`, or the time is over. A piggyback poll gets the entry after
-        `previousLAC` when the LAC has passed it. Any other poll gets the entry that it names."""
+        """Waits until the LAC is above `previousLAC`, or the time is over. A poll with piggybacking gets the entry
+        after `previousLAC` as soon as the LAC is above `previousLAC`. Any other poll gets the entry that the poll
+        names."""
         read = request.readRequest
         ledger_id, previous = read.ledgerId, read.previousLAC
         piggyback = v3.is_piggyback(read)
@@ -126,7 +130,7 @@ class WireCalls:
         except BookieError as error:
             if error.rc != BookieRc.ENOENTRY:
                 raise
-            # In a striped ledger another bookie may have that entry: the answer tells the LAC only.
+            # In a striped ledger another bookie may have that entry, so the answer tells the LAC only.
             return v3.read_response(BookieRc.EOK, txn_id, ledger_id, LAST_ENTRY, None, lac)
         return v3.read_response(BookieRc.EOK, txn_id, ledger_id, previous + 1, entry, lac, woken_at_ms)
 
@@ -160,8 +164,8 @@ class WireCalls:
         return v3.frame(response)
 
     async def _read_lac(self, request: pb.Request) -> bytes:
-        """Answers with the explicit LAC and the last entry. As with Apache's bookie, the code is ENOENTRY when there is
-        neither, and EIO when there is an explicit LAC but no entry."""
+        """Answers with the explicit LAC and the last entry. The code is ENOENTRY when the ledger has neither, and EIO
+        when it has an explicit LAC but no entry, which are the codes of Apache's bookie."""
         ledger_id = request.readLacRequest.ledgerId
         body = self._bookie.explicit_lac(ledger_id)
         entry, rc = None, BookieRc.EOK

@@ -1,7 +1,7 @@
-"""How much one peer of the bookie's port, and all peers together, may have under way.
+"""Limits of the work that one peer of the bookie's port, and all peers together, may have under way.
 
-When a limit of bytes or of the queue is reached, the connection's socket is not read until only half of it is used.
-Requests beyond the limits of concurrent work wait in the queue.
+When a limit of bytes or of the queue is reached, the connection's socket is not read until only half of the limit is
+used. Requests beyond the limits of concurrent work wait in the queue.
 """
 
 from collections import deque
@@ -24,9 +24,9 @@ READS_AT_ONCE = 8
 CALLS_AT_ONCE = 16
 """How many fences and rarer calls of v3 may be under way on one connection; long polls that wait do not count."""
 LONG_POLLS_MAX = 1_000
-"""How many long polls of one connection may wait without counting as calls; further ones count."""
+"""How many long polls of one connection may wait without counting as calls. Further long polls count as calls."""
 READ_CHUNK_BYTES = 1 << 20
-"""How many bytes of a run of reads the connection asks the bookie for at once."""
+"""How many bytes the connection asks the bookie for at once when it serves a run of reads (`wire_session.ReadRun`)."""
 BATCH_READ_BYTES_MAX = 5 << 20
 """The longest answer to a batch read (maxBatchReadSize of BookKeeper 4.17)."""
 OUTPUT_HIGH_WATER_BYTES = 4 << 20
@@ -39,12 +39,13 @@ class WireLimits:
     """The limits of a bookie's port that the configuration sets."""
 
     packet_bytes_max: int = PACKET_BYTES_MAX
-    """nettyMaxFrameSizeBytes: the longest request, with its length word. A longer one ends the connection."""
+    """nettyMaxFrameSizeBytes: the longest request in bytes, with its length word. A longer request ends the
+    connection."""
     inflight_bytes_max: int = 48 << 20
-    """How many bytes of all connections' adds may be unanswered. This is below the bound of the bookie's own queue, so
-    that clients are slowed down and not refused."""
+    """How many bytes of all connections' adds may be unanswered. This limit is below the bound of the bookie's own
+    queue, so that clients are slowed down and not refused."""
     connections_max: int = 4_096
-    """How many connections may be open; a further one is closed at once."""
+    """How many connections may be open. A further connection is closed at once."""
 
 
 class Paused(IntFlag):
@@ -65,8 +66,8 @@ class Pausable(Protocol):
 
 
 class Budget:
-    """Counts the bytes of unanswered adds over all connections of a port, and keeps the connections that wait until
-    there are fewer."""
+    """Counts the bytes of unanswered adds over all connections of a port, and holds the connections that are not read
+    until the number has fallen."""
 
     __slots__ = ("limit", "used", "waiting")
 
@@ -86,7 +87,8 @@ class Budget:
 
 
 class Lane:
-    """Requests of one connection that are served a few at a time, in their order."""
+    """A queue of requests of one connection. At most `limit` of them are served at a time, in the order of their
+    arrival."""
 
     __slots__ = ("limit", "running", "waiting")
 

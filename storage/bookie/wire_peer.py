@@ -4,9 +4,9 @@ The protocol's rules are in `wire_session`.
 A socket read is taken as a whole: its adds go to the bookie as one group for each ledger, and all answers of a turn of
 the loop leave with one write. No task, future or closure is made for a single add.
 
-Three things have bounds (`wire_limits`): adds without an answer, of this connection and of all together; requests that
-wait for their turn; and answers that the peer does not take. When a bound is reached, the socket is not read until only
-half of it is used. A packet that is too long, and anything that does not decode, ends the connection.
+Three things have bounds (`wire_limits`): adds without an answer, of this connection and of all connections together;
+requests that wait for their turn; and answers that the peer does not take. When a bound is reached, the socket is not
+read until only half of the bound is used. A packet that is too long, or that does not decode, ends the connection.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ from pulsar_proto.wire.read_buffer import READ_BYTES
 log = logging.getLogger(__name__)
 
 _BATCH_HEAD_BYTES = 36
-"""How many bytes the head of an answer counts, as in BookKeeper's BatchedReadEntryProcessor. Each entry counts 4 bytes
-more than its length."""
+"""The bytes that the head of an answer counts against the limit of a batch read. Each entry counts 4 bytes more than
+its length. Both numbers are those of BookKeeper's BatchedReadEntryProcessor."""
 
 
 class WirePeer(asyncio.BufferedProtocol):
-    """One connection; the transport and the bookie call it on the loop's thread."""
+    """One connection. The transport and the bookie call its methods on the loop's thread."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class WirePeer(asyncio.BufferedProtocol):
     # --- asyncio's calls ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass of asyncio's
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass of asyncio.Transport.
         self._transport.set_write_buffer_limits(high=limit.OUTPUT_HIGH_WATER_BYTES)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown peer"
@@ -111,7 +111,7 @@ class WirePeer(asyncio.BufferedProtocol):
             self._judge_load()
 
     def eof_received(self) -> None:
-        """The peer will send nothing more; asyncio closes the transport."""
+        """Leaves the reaction to asyncio, which closes the transport because the peer will send nothing more."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._become_closed()
@@ -146,8 +146,8 @@ class WirePeer(asyncio.BufferedProtocol):
             self._pump(self._others)
 
     def _adds_done(self, group: WireAdds, rc: int) -> None:
-        """Answers a group that is durable or has failed. The bookie calls it on the loop, never from within
-        add_entries."""
+        """Answers a group that is durable or has failed. The bookie calls this method on the loop, and never from
+        within add_entries."""
         self._inflight -= group.size
         if rc == BookieRc.EOK:
             self._calls.lacs.raise_to(group.ledger_id, group.last_add_confirmed())
@@ -160,7 +160,8 @@ class WirePeer(asyncio.BufferedProtocol):
     # --- everything else ---------------------------------------------------------------------------------------------
 
     def _pump(self, lane: Lane) -> None:
-        """Begins requests of a lane, up to its limit. Begins none while the peer does not take its answers."""
+        """Begins requests of a lane, up to the lane's limit. Begins no request while the peer does not take its
+        answers."""
         while lane.waiting and lane.running < lane.limit and not self._paused & (Paused.OUTPUT | Paused.CLOSED):
             work = lane.waiting.popleft()
             lane.running += 1
@@ -172,7 +173,8 @@ class WirePeer(asyncio.BufferedProtocol):
             self.resume(Paused.QUEUE)
 
     async def _serve(self, lane: Lane, work: ReadRun | FenceRead | v2.BatchReadRequest | pb.Request) -> None:
-        """Serves one request. A long poll gives its place in the lane back, since it mostly waits."""
+        """Serves one request. Up to LONG_POLLS_MAX long polls do not count against the lane's limit, since long polls
+        mostly wait."""
         parked = isinstance(work, pb.Request) and work.header.operation == pb.READ_ENTRY
         if parked and self._long_polls < limit.LONG_POLLS_MAX:
             self._long_polls += 1
@@ -240,8 +242,8 @@ class WirePeer(asyncio.BufferedProtocol):
         self._write(await self._calls.answer(request))
 
     async def _batch_read(self, request: v2.BatchReadRequest) -> None:
-        """Answers with consecutive entries, up to a limit or to the first that cannot be read. A read from -1 gets the
-        last entry and then the entries from 0 on, as with Apache's bookie."""
+        """Answers with consecutive entries, up to a limit or to the first entry that cannot be read. A read from -1
+        gets the last entry and then the entries from 0 on, which is the behaviour of Apache's bookie."""
         entries: list[bytes] = []
         rc = BookieRc.EOK
         try:
@@ -287,7 +289,8 @@ class WirePeer(asyncio.BufferedProtocol):
         self._answer_bytes += len(answer)
         if self._answer_bytes >= limit.OUTPUT_HIGH_WATER_BYTES:
             # The transport can ask for a pause only when it has got the answers. Reads from memory never give the loop
-            # a turn, so without this flush all of a long run would be read before the transport could ask.
+            # a turn, so without this flush a long run would be read to its end before the transport could ask for a
+            # pause.
             self._flush()
 
     def _flush(self) -> None:

@@ -1,6 +1,6 @@
-"""The bookie's port: it listens, counts its connections, and closes them when it ends.
+"""The bookie's port: a server that listens, counts the connections, and closes them when the bookie ends.
 
-`wire_peer` is one connection, `wire_session` the protocol.
+`wire_peer` is one connection, and `wire_session` is the protocol.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 1_024
 CLOSE_DEADLINE_SECONDS = 5.0
-"""How long `close` waits for the peers to take their last answers; then it aborts their connections."""
+"""How long `close` waits for the peers to take their last answers, before it aborts their connections."""
 
 
 class BookieWireServer:
-    """The port of a bookie that is open already. It is made and used on the loop's thread."""
+    """The port of a bookie that is open already. The server is made and used on the loop's thread."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class BookieWireServer:
         self._full = False
 
     async def start(self, host: str | None = None, port: int = 0, *, sock: socket.socket | None = None) -> int:
-        """Opens the port, on a bound socket if one is given, and returns its number; a `port` of 0 takes a free one.
-        Raises OSError."""
+        """Opens the port and returns its number. Listens on `sock`, a bound socket, if it is given; a `port` of 0 takes
+        a free port. Raises OSError."""
         loop = asyncio.get_running_loop()
         if sock is None:
             self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
@@ -75,18 +75,20 @@ class BookieWireServer:
         return frozenset(self._connections)
 
     def ledgers_deleted(self, ledger_ids: Iterable[int]) -> None:
-        """Called when the bookie has forgotten ledgers: long polls on them are answered at once."""
+        """Answers all long polls on these ledgers at once. The bookie calls this method when it has forgotten the
+        ledgers."""
         for ledger_id in ledger_ids:
             self._calls.lacs.deleted(ledger_id)
 
     async def close(self) -> None:
-        """Closes the port, and then each connection after it has taken the answers that are ready. Idempotent."""
+        """Closes the port, and closes each connection when its peer has taken the answers that are ready. A second call
+        has no effect."""
         if self._server is not None:
             self._server.close()
             self._server = None
             log.info("bookie port is closed, %d connections open", len(self._connections))
         self._calls.lacs.close()
-        await asyncio.sleep(0)  # the long polls that were woken are answered in this turn
+        await asyncio.sleep(0)  # The long polls that were woken are answered in this turn.
         for connection in list(self._connections):
             connection.close("the bookie is closing", logging.DEBUG)
         try:
@@ -120,7 +122,7 @@ class BookieWireServer:
 
 
 class _Accepted(WirePeer):
-    """A connection that was accepted. If it is one too many, it is closed at once."""
+    """An accepted connection. It is closed at once if the port has too many connections already."""
 
     refused = False
 

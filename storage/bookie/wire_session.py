@@ -1,21 +1,21 @@
-"""The protocol of a peer of the bookie's port: the bytes of one socket read go in, works (units of work for the bookie)
-come out. No I/O, no clock.
+"""The protocol of one connection to the bookie's port: the bytes of one socket read go in, and works (units of work for
+the bookie) come out. No I/O, no clock.
 
     bytes   add L7 e1 │ add L7 e2 │ add L9 e5 │ add L7 e3 │ read L9 e0 │ read L9 e1 │ add L7 e4 │ half a packet
     works   WireAdds L7 [e1 e2 e3]   WireAdds L9 [e5]       ReadRun L9 e0, count 2    WireAdds L7 [e4]
 
-All adds of one socket read that go to one ledger with one key and flags become one `WireAdds`. That is safe because an
-add overtakes only adds of other ledgers, and no order is promised between ledgers. An add never overtakes another kind
-of request that the bookie serves, and no such request overtakes an add. Plain reads of consecutive entries become one
-`ReadRun`, which the bookie can serve with one look-up.
+All adds of one socket read that go to one ledger with one key and flags become one `WireAdds`. This grouping is safe
+because an add overtakes only adds of other ledgers, and no order is promised between ledgers. An add never overtakes
+another kind of request that the bookie serves, and no such request overtakes an add. Plain reads of consecutive entries
+become one `ReadRun`, which the bookie can serve with one look-up.
 
 A connection may speak v3 until its first v2 packet, and only v2 from then on (BookieProtoEncoding.RequestDecoder of
-BookKeeper 4.17). Requests that need no bookie are answered here: wrong versions (the answer echoes the version of the
-request, as Apache's bookie does), AUTH without a provider, START_TLS without TLS, operations that nobody serves, and
-entries that are too short to be stored.
+BookKeeper 4.17). The session itself answers requests that need no bookie: wrong versions (the answer echoes the version
+of the request, as Apache's bookie does), AUTH without a provider, START_TLS without TLS, operations that nobody serves,
+and entries that are too short to be stored.
 
-A packet that does not decode is the peer's fault: `fault` says what is wrong. The caller still serves the packets
-before it, and then closes the connection without an answer.
+If a packet does not decode, `fault` says what is wrong. The caller still serves the packets before it, and then closes
+the connection without an answer.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,8 +31,8 @@ from pulsar_proto.wire.bookie_wire import BookieRc, ReadFlags
 from pulsar_proto.wire.read_buffer import LENGTH_BYTES
 
 _V2_ADD_HEAD = Struct(">II20sqq")
-"""A v2 add as far as the entry's ids: length, one word of version, opcode and flags, master key, ledger id, entry
-id."""
+"""The beginning of a v2 add, up to the entry's ids: length, one word of version, opcode and flags, master key, ledger
+id, entry id."""
 _V2_ADD_ENTRY_OFFSET = 28
 _V2_ADD_SIZE_MIN = 24 + ENTRY_BYTES_MIN
 _V2_ADD = 0x0201_0000
@@ -49,9 +49,9 @@ AddSink = Callable[["WireAdds", int], None]
 class WireAdds:
     """Adds of one ledger, on their way to the bookie and back.
 
-    The object itself is the `done` callback that the bookie gets, so that no closure is made for a group: its
-    connection sets `sink` first, and the call goes there. `echoes` is None in v2. In v3 it holds each request's txnId
-    and ids, which the answer repeats and which need not be the ids of the entry.
+    The object itself is the `done` callback that the bookie gets, so that no closure is made for a group: the
+    connection sets `sink` first, and the object passes the call on to `sink`. `echoes` is None in v2. In v3 it holds
+    each request's txnId and ids, which the answer repeats and which need not be the ids of the entry.
     """
 
     __slots__ = ("echoes", "entries", "entry_ids", "flags", "ledger_id", "master_key", "sink", "size", "version")
@@ -69,7 +69,7 @@ class WireAdds:
         self.entries: list[bytes] = []
         self.echoes: list[v3.Echo] | None = [] if with_echoes else None
         self.size = 0
-        """The bytes of the entries, once `measure` has counted them."""
+        """The total size of the entries in bytes, once `measure` has counted it."""
 
     def __call__(self, entry_ids: Sequence[int], rc: int) -> None:
         assert len(entry_ids) == len(self.entry_ids), (entry_ids, self.entry_ids)
@@ -81,19 +81,20 @@ class WireAdds:
         return self.size
 
     def ids(self) -> Sequence[int]:
-        """Returns the entry ids: as a range when they are consecutive, as they usually are."""
+        """Returns the entry ids. Consecutive ids, the usual case, are returned as a range."""
         ids = self.entry_ids
         run = range(ids[0], ids[0] + len(ids))
         return run if ids[-1] == run[-1] and ids == list(run) else ids
 
     def last_add_confirmed(self) -> int:
-        """Returns the LAC in the last entry. A writer's LAC never goes back, so it is the highest of the group."""
+        """Returns the LAC in the last entry, which is the highest of the group because a writer's LAC never goes
+        back."""
         return int(_LAC.unpack_from(self.entries[-1], _LAC_OFFSET)[0])
 
 
 class ReadRun:
-    """Plain reads of `count` consecutive entries from `first_entry_id` on; a read of the last entry (-1) stays
-    alone."""
+    """Plain reads of `count` consecutive entries from `first_entry_id` on; a read of the last entry (-1) is a run of
+    its own."""
 
     __slots__ = ("count", "first_entry_id", "ledger_id", "txns", "version")
 
@@ -103,7 +104,7 @@ class ReadRun:
         self.count = 1
         self.version = version
         self.txns = None if txn_id is None else [txn_id]
-        """The txnId of each request in v3; None in v2."""
+        """The txnIds of the requests in v3; None in v2."""
 
 
 class FenceRead(NamedTuple):
@@ -119,7 +120,7 @@ class FenceRead(NamedTuple):
 
 
 WireWork = WireAdds | ReadRun | FenceRead | v2.BatchReadRequest | pb.Request | bytes
-"""What the connection has to do, in order. A `pb.Request` is a long poll, WRITE_LAC, READ_LAC, GET_BOOKIE_INFO,
+"""A unit of work that the connection has to do. A `pb.Request` is a long poll, WRITE_LAC, READ_LAC, GET_BOOKIE_INFO,
 FORCE_LEDGER or GET_LIST_OF_ENTRIES; bytes are an answer that is ready to be sent."""
 
 _V3_CALLS = frozenset(
@@ -154,10 +155,11 @@ class WireSession:
     def _walk(self, data: bytes) -> int:
         """Takes all whole packets and returns where the first unfinished one begins. Raises MalformedFrame.
 
-        The usual v2 add takes a short path that costs 0.7 µs. One `unpack` gives the head of a packet as if it were an
-        add. If its word says that it is one, and if word, ledger and key are those of the add before, then the entry
-        goes to the same group: two lists grow, and nothing else has to be decided. That is safe because `open_word` is
-        set to -1, which no packet has, whenever something other than a v2 add comes in between.
+        The usual v2 add takes a short path that costs 0.7 µs. One `unpack` reads the head of a packet as if the packet
+        were an add. If the word in the head is that of an add, and if word, ledger and key equal those of the previous
+        add, the entry joins the group of the previous add: two lists grow, and nothing else has to be decided. This is
+        safe because `open_word` is set to -1, which no packet has, whenever something other than a v2 add comes in
+        between.
 
             size u32 │ version, opcode, flags u32 │ master key 20 │ ledger id i64 │ entry id i64 │ LAC …
                                                                   ╰ the entry, which is kept as it is
@@ -166,8 +168,8 @@ class WireSession:
         last_head = len(data) - _V2_ADD_HEAD.size
         end = len(data)
         start = 0
-        group: WireAdds | None = None  # the group of the v3 add before this packet
-        open_word, open_ledger, open_key = -1, 0, b""  # the head of the v2 add before this packet
+        group: WireAdds | None = None  # The group of the v3 add before this packet.
+        open_word, open_ledger, open_key = -1, 0, b""  # The head of the v2 add before this packet.
         add_id = list[int]().append
         add_entry = list[bytes]().append
         while start + LENGTH_BYTES <= end:
@@ -214,7 +216,7 @@ class WireSession:
         return group
 
     def _packet(self, packet: bytes) -> None:
-        """Takes any packet but the usual add. Raises MalformedFrame."""
+        """Takes a packet that is no usual add. Raises MalformedFrame."""
         if not self._v2_only and packet[:1] == b"\x0a":
             self._v3_request(v3.parse_request(packet))
             return
@@ -281,8 +283,8 @@ class WireSession:
         self, echo: v3.Echo, key: bytes, flags: int, body: bytes, group: WireAdds | None = None
     ) -> WireAdds | None:
         """Adds an entry to a group and returns the group, or refuses an entry that is too short and returns None. The
-        entry is stored under the ids that it begins with; the ids of the request are only echoed, as by Apache's
-        bookie. `group` is the group of the previous add, which is probably the right one."""
+        entry is stored under the ids that it begins with; the answer only echoes the ids of the request, as Apache's
+        bookie does. `group` is the group of the previous add, which is probably the group for this add, too."""
         if len(body) < ENTRY_BYTES_MIN:
             self._works.append(v3.add_responses(BookieRc.EBADREQ, (echo,)))
             return None
@@ -302,7 +304,7 @@ class WireSession:
         return group
 
     def _v3_read(self, request: pb.Request) -> None:
-        """Takes a read. A read without a readRequest is served as ledger 0, entry 0, as by Apache's bookie."""
+        """Takes a v3 read. A read without a readRequest asks for ledger 0, entry 0, which is Apache's reading, too."""
         read = request.readRequest
         if v3.is_fencing(read):
             flags = ReadFlags.FENCING | (ReadFlags.HIGH_PRIORITY if request.header.priority else 0)
@@ -353,8 +355,8 @@ def add_answers(group: WireAdds, rc: int) -> bytes:
 
 
 def read_answers(run: ReadRun, offset: int, entries: Sequence[bytes], max_lac: int | None) -> bytes:
-    """Returns the joined answers to the reads of a run, one for each of `entries`; the first answers the read number
-    `offset`. `max_lac`, the ledger's known LAC, is for v3 only."""
+    """Returns the joined answers to the reads of a run, one answer for each of `entries`. The first answer is for the
+    read number `offset`. `max_lac`, the ledger's known LAC, is for v3 only."""
     first, ledger_id = run.first_entry_id + offset, run.ledger_id
     if run.txns is None:
         return b"".join(
@@ -380,7 +382,7 @@ def read_refusal(run: ReadRun, offset: int, rc: int) -> bytes:
 
 
 def fence_answer(fence: FenceRead, rc: int, entry: bytes | None) -> bytes:
-    """Returns the answer to a fencing read. It carries no maxLAC, as in Apache's bookie."""
+    """Returns the answer to a fencing read. Like the answer of Apache's bookie, it carries no maxLAC."""
     if fence.txn_id is None:
         return v2.read_response(rc, fence.ledger_id, fence.entry_id, entry or b"", fence.version)
     return v3.read_response(rc, fence.txn_id, fence.ledger_id, fence.entry_id, entry)

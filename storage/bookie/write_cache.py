@@ -1,23 +1,23 @@
-"""Keeps entries from their add until an entry log has them: it has two halves, and one fills while the other is
-flushed.
+"""The write cache, which keeps entries from their add until an entry log has them. The cache has two halves: the active
+half fills while a checkpoint writes the other half to an entry log.
 
     adds ──► active ──swap──► flushing ──checkpoint──► entry log      a read asks active, then flushing,
                ▲                                                      then the entry logs: newest first
                └ a new, empty half
 
 No lock is needed, because a half has one owner at a time. The active half belongs to the loop's thread. After `swap`
-nobody changes it any more: the flush thread and the loop both only read it, until `flushed` drops it. What makes a read
-safe at that moment is the order: the entries can be read from the log before the half is dropped.
+nobody changes it any more: the flush thread and the loop both only read it, until `flushed` drops it. A read is safe at
+that moment because of the order: the entries can be read from the log before the half is dropped.
 
-The entries are the very bytes objects that were added, never copies. An entry that is added again replaces the older
-one in its half, and hides the one in the other half.
+The entries are the very bytes objects that were added, never copies. An entry that is added again replaces an older
+entry with its id in the active half, and hides such an entry in the half that is flushed.
 """
 
 from collections.abc import Sequence
 
 ENTRY_OVERHEAD_BYTES = 128
-"""What the bound counts for an entry besides its bytes: the header of a Python bytes object, an integer, and a slot of
-a dict."""
+"""How much the cache's bound counts for an entry besides the entry's bytes: the header of a Python bytes object, an
+integer, and a slot of a dict."""
 
 
 class LedgerEntries:
@@ -39,8 +39,8 @@ class CacheHalf:
     def __init__(self) -> None:
         self.ledgers: dict[int, LedgerEntries] = {}
         self.size = 0
-        """Bytes of all entries that were added, and ENTRY_OVERHEAD_BYTES for each. An entry that replaced another is
-        counted in addition to it, which saves a look-up for each add."""
+        """Bytes of all entries that were added, and ENTRY_OVERHEAD_BYTES for each entry. An entry that was added twice
+        is counted twice, which saves a look-up for each add."""
 
     def put(self, ledger_id: int, entry_ids: Sequence[int], entries: Sequence[bytes], size: int) -> None:
         """Adds entries of one ledger. `size` is the sum of their lengths. If `entry_ids` is a range, it ascends."""
@@ -74,12 +74,12 @@ class WriteCache:
         self.flushing: CacheHalf | None = None
 
     def has_room(self, size: int) -> bool:
-        """Whether a group of `size` bytes may be added. An empty half takes a group of any size."""
+        """Returns whether a group of `size` bytes may be added. An empty half takes a group of any size."""
         return self.active.size + size <= self._half_bytes or self.active.size == 0
 
     def swap(self) -> CacheHalf:
-        """Makes the active half the one to flush, and returns it. The caller has called `flushed` for the previous half
-        before."""
+        """Puts a new half in place of the active half, and returns the former active half, which the caller must flush.
+        The caller must have called `flushed` for the previous half."""
         assert self.flushing is None
         self.flushing = self.active
         self.active = CacheHalf()
@@ -94,7 +94,7 @@ class WriteCache:
         return self.active.size + (self.flushing.size if self.flushing is not None else 0)
 
     def get(self, ledger_id: int, entry_id: int) -> bytes | None:
-        """Returns the newest entry of that id, or None."""
+        """Returns the newest entry with this id, or None when the cache has no such entry."""
         ledger = self.active.ledgers.get(ledger_id)
         if ledger is not None and (entry := ledger.entries.get(entry_id)) is not None:
             return entry
@@ -104,7 +104,7 @@ class WriteCache:
 
     def run(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
         """Returns the consecutive entries from `first_entry_id` on that the cache holds: at most `max_entries`, and at
-        most `max_bytes`, unless the first one alone is longer."""
+        most `max_bytes`, unless the first entry alone is longer."""
         tables = [
             half.ledgers[ledger_id].entries
             for half in (self.active, self.flushing)
@@ -126,7 +126,8 @@ class WriteCache:
         return found
 
     def last_entry_id(self, ledger_id: int) -> int | None:
-        """Returns the highest entry id of the ledger in the cache, or None."""
+        """Returns the highest entry id of the ledger in the cache, or None when the cache has no entry of the
+        ledger."""
         lasts = [
             half.ledgers[ledger_id].last
             for half in (self.active, self.flushing)
@@ -140,8 +141,9 @@ class WriteCache:
         return sorted({entry_id for ledger in tables if ledger is not None for entry_id in ledger.entries})
 
     def touches(self, ledger_id: int, first: int, last: int) -> bool:
-        """Whether the cache may hold entries from `first` to `last`, which would be newer than those in a log. The
-        answer depends on the lowest and the highest id of the ledger only, so it may be True without such entries."""
+        """Returns whether the cache may hold entries from `first` to `last`, which would be newer than the entries in a
+        log. The answer depends on the lowest and the highest id of the ledger only, so it may be True although the
+        cache holds no entry of the interval."""
         for half in (self.active, self.flushing):
             ledger = half.ledgers.get(ledger_id) if half is not None else None
             if ledger is not None and ledger.first <= last and first <= ledger.last:
@@ -149,6 +151,6 @@ class WriteCache:
         return False
 
     def drop(self, ledger_id: int) -> None:
-        """Forgets a deleted ledger. The half that is being flushed keeps it: the flush thread deletes the ledger from
-        the index after that flush."""
+        """Forgets a deleted ledger. The half that is being flushed still holds its entries: the flush thread deletes
+        the ledger from the index after that flush."""
         self.active.ledgers.pop(ledger_id, None)

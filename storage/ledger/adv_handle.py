@@ -1,8 +1,8 @@
 """A ledger whose writer chooses the entry ids, and may add them in any order (LedgerHandleAdv of Apache's client).
 
-An entry waits here until all entries before it have been added; then they are sent to the bookies in order, as one
-group. From outside this looks like Java's handle, which sends at once: no entry is confirmed before all lower ids are,
-and the ledger ends before the first gap.
+An entry waits here until all entries before it have been added; then the waiting entries are sent to the bookies in
+order, as one group. A caller sees no difference from Java's handle, which sends each entry at once: no entry is
+confirmed before all lower ids are, and the ledger ends before the first gap.
 """
 
 import asyncio
@@ -38,7 +38,8 @@ class WriteAdvHandle:
     async def add(self, entry_id: int, payload: bytes) -> int:
         """Adds one entry, and returns its id once this entry and all before it are confirmed.
 
-        Raises DuplicateEntryId, IncorrectParameter for a negative id, else the LedgerError that ended the handle.
+        Raises DuplicateEntryId when the id was used before, IncorrectParameter for a negative id, and otherwise the
+        LedgerError that ended the handle.
         """
         if entry_id < 0:
             raise IncorrectParameter(f"ledger {self.ledger_id}: entry id {entry_id}")
@@ -52,12 +53,12 @@ class WriteAdvHandle:
         return await outcome
 
     async def read(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
-        """Reads confirmed entries, as `WriteHandle.read` does."""
+        """Returns confirmed entries from `first` on without a gap. Limits and errors are those of `ReadHandle.read`."""
         return await self._handle.read(first, last, max_bytes)
 
     async def close(self) -> None:
-        """Ends the writer and closes the ledger, as `WriteHandle.close` does. Entries after a gap fail with
-        LedgerClosed."""
+        """Ends the writer and closes the ledger at its LAC. Entries that wait behind a gap fail with LedgerClosed.
+        Raises the errors of `WriteHandle.close`."""
         waiting, self._waiting = self._waiting, {}
         for _, outcome in waiting.values():
             _fail(outcome, LedgerClosed(f"ledger {self.ledger_id} was closed before a gap was filled"))
@@ -82,6 +83,7 @@ class WriteAdvHandle:
 
 
 def _fail(outcome: asyncio.Future[int], error: LedgerError) -> None:
-    """Fails one waiting task. One error may fail many of them, so each raises an exception of its own."""
+    """Fails one waiting task with a copy of `error`, because one error may fail many tasks and each has to raise an
+    exception of its own."""
     if not outcome.done():
         outcome.set_exception(type(error)(str(error)))

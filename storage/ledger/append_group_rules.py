@@ -1,6 +1,6 @@
 """One group of entries on its way to an ensemble: which bookies have acknowledged it, and what is sent to each.
 
-`append_rules.AppendMachine` makes the decisions; these are the values that it works on. No I/O.
+`append_rules.AppendMachine` makes the decisions; this module holds the values that the machine works on. No I/O.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,14 +12,14 @@ class Append:
     """One group of entries: the object that the caller of `append` gets back, with the record of which bookies
     acknowledged the group.
 
-    `entries` are the packed entries as they are stored. `done(append)` is called once. Then `error` is None when all
-    entries are confirmed; otherwise none of them counts, although recovery may still find them.
+    `entries` are the packed entries as they are stored. `done(append)` is called once. At that time `error` is None
+    when all entries are confirmed; otherwise none of them counts, although recovery may still find them.
 
     The acknowledgements are kept in one integer for the whole group, `_mask`: bit i says that the bookie at index i has
-    stored all of it. That is right as long as every bookie holds every entry (E = Qw) and answers for whole groups,
-    which is the usual case, and each answer costs one OR. A striped ledger, or an answer for a part of the group, needs
-    one integer for each entry. From then on the group uses the list `_masks`. It begins with one copy of `_mask` for
-    each entry, because all earlier answers were for the whole group:
+    stored all of it. One integer is enough as long as every bookie holds every entry (E = Qw) and answers for whole
+    groups. That is the usual case, in which each answer costs one OR. A striped ledger, or an answer for a part of the
+    group, needs one integer for each entry. From then on the group uses the list `_masks`. The list begins with one
+    copy of `_mask` for each entry, because all earlier answers were for the whole group:
 
         Qa 2, group of 3     _mask     _masks
         index 0: all         0b001     -
@@ -111,7 +111,7 @@ class Send:
         self.sink = sink
 
     def entries_of(self, ids: Sequence[int]) -> Sequence[bytes]:
-        """Returns the entries with these ids, which are some or all of the send's."""
+        """Returns the entries with these ids, which are some or all of the ids of this send."""
         if len(ids) == len(self.ids):
             return self.entries
         by_id = dict(zip(self.ids, self.entries, strict=True))

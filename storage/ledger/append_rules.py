@@ -1,29 +1,30 @@
 """The rules of a writer: groups of entries on their way to an ensemble. No I/O, clock or randomness.
 
 `AppendMachine` decides which bookie gets which entries, which acknowledgements count, in which order groups are
-confirmed, what an ensemble change un-acknowledges and sends again, and when a silent bookie counts as failed. It sends
-nothing, writes no metadata and has no timer: `ensemble_writer.EnsembleWriter` is the shell that does. See
-docs/LEDGERS.md, "Writing" and "Ensemble changes".
+confirmed, what an ensemble change un-acknowledges and sends again, and when a silent bookie counts as failed. The
+machine sends nothing, writes no metadata and has no timer: its shell, `ensemble_writer.EnsembleWriter`, does all of
+that. See docs/LEDGERS.md, "Writing" and "Ensemble changes".
 
 How the shell drives it:
 
 1. `push(append)` returns the `Send`s to hand to the bookies' channels. A `Send` is itself the channel's `done`
    callback.
-2. Each answer goes to `answered(send, ids, rc)`. If it returns True, the shell looks at `broken`, then at
+2. Each answer goes to `answered(send, ids, rc)`. If that call returns True, the shell looks at `broken`, then at
    `must_change`, and then takes groups from `confirm_next()` until that returns None.
-3. `broken` is set: the writer is over. `end(error)` returns the appends to fail.
-4. `must_change` is True: the shell calls `begin_change()`. Then, until `take_failed()` is empty, it writes new metadata
-   with the fragment key `last_add_confirmed + 1`, calls `ensemble_changed(members)` and hands out the sends that this
-   returns. At last it calls `resume()`. Nothing is confirmed in between, so the key stays right. When another bookie
-   fails in between, `take_failed()` names it, and the loop goes on.
+3. When `broken` is set, the writer has ended: the shell calls `end(error)`, which returns the appends to fail.
+4. When `must_change` is True, the shell calls `begin_change()`. Then, until `take_failed()` is empty, it writes new
+   metadata with the fragment key `last_add_confirmed + 1`, calls `ensemble_changed(members)` and hands out the sends
+   that this returns. At last the shell calls `resume()`. Nothing is confirmed during the change, so the key stays
+   right. When another bookie fails during the change, `take_failed()` names it, and the loop goes on.
 5. `tick()` is called at a steady pace while something is unanswered.
-6. `take_refused()` returns the sends that an overloaded bookie did not take. The shell sends each again after a while,
-   if it is still `wanted`. Meanwhile it counts as unanswered, so its deadline holds.
+6. `take_refused()` returns the sends that an overloaded bookie did not take. The shell repeats each send after a while,
+   if the send is still `wanted`. Meanwhile the send counts as unanswered, so its deadline holds.
 
 Invariants:
 
 - Entries are confirmed in order of id, each after Qa acknowledgements from bookies that are in the ensemble at that
-  index now. An answer of a bookie that has been replaced counts for nothing; `Send.generation` tells.
+  index now. An answer of a bookie that has been replaced counts for nothing; the machine recognises such an answer by
+  `Send.generation`.
 - All unconfirmed entries belong to the last fragment, whose key is at most LAC + 1.
 - A group is confirmed as a whole, so the LAC never stands inside one.
 
@@ -45,7 +46,7 @@ ANSWER_TICKS = 4
 
 
 class Phase(Enum):
-    """Whether the writer confirms entries, changes its ensemble, or is over."""
+    """Whether the writer confirms entries, changes its ensemble, or has ended."""
 
     OPEN = "open"
     CHANGING = "changing"
@@ -55,7 +56,7 @@ class Phase(Enum):
 
 class AppendMachine:
     """The writer's state machine; the module's text says how it is driven. Each `Send` passes its answers to `sink`;
-    the machine itself never calls it."""
+    the machine itself never calls `sink`."""
 
     __slots__ = (
         "_ack_quorum",
@@ -102,8 +103,9 @@ class AppendMachine:
         self._ensemble_size = size
         self._write_quorum = write_quorum
         self._ack_quorum = ack_quorum
-        # With Qa = Qw an entry is confirmed only after every bookie of its write set has answered. So a bookie's window
-        # holds nothing but pending appends. The caller limits these, and the window needs no limit of its own.
+        # A bookie's window holds the sends that the bookie has not answered. With Qa = Qw an entry is confirmed only
+        # after its whole write set has answered, so all entries of a window belong to pending appends. The caller
+        # limits these, and the window needs no limit of its own.
         self._lagging_bytes_max = lagging_bytes_max if ack_quorum < write_quorum else 0
         self._sink = sink
         self._tick = 0
@@ -177,13 +179,14 @@ class AppendMachine:
         return refused
 
     def wanted(self, send: Send) -> bool:
-        """Whether the bookie of a send still has to store it."""
+        """Whether the bookie of a send still has to store the send's entries."""
         index = send.index
         is_current = send.generation == self._generations[index] and self.phase is not Phase.ENDED
         return is_current and index not in self._failed and index not in self._replacing
 
     def confirm_next(self) -> Append | None:
-        """Returns the next group in order if it is complete, and moves the LAC to its last entry; else None."""
+        """If the next group in order is complete, moves the LAC to the group's last entry and returns the group;
+        otherwise returns None."""
         if self.phase is not Phase.OPEN or not self._pending or self._pending[0]._short:
             return None
         append = self._pending.popleft()
@@ -192,7 +195,7 @@ class AppendMachine:
         return append
 
     def tick(self) -> bool:
-        """Counts one tick. Returns True while some answer is awaited. It may set `broken` or `must_change`."""
+        """Counts one tick. Returns True while some answer is awaited. The call may set `broken` or `must_change`."""
         self._tick += 1
         if self.phase is Phase.ENDED:
             return False
@@ -215,9 +218,9 @@ class AppendMachine:
         return {index: self.ensemble[index] for index in sorted(self._replacing)}
 
     def ensemble_changed(self, members: Sequence[str]) -> list[Send]:
-        """Adopts `members`, which the metadata names now. Returns the sends to repeat, group by group. A failed bookie
-        that could not be replaced stays a member and gets all unconfirmed entries once more. When it fails again and
-        nothing can be replaced, the writer ends instead of waiting for ever.
+        """Adopts `members`, the ensemble that the metadata names now. Returns the sends to repeat, group by group. A
+        failed bookie that could not be replaced stays a member and gets all unconfirmed entries once more. If that
+        bookie fails again and no member can be replaced, the writer ends instead of waiting for ever.
         """
         assert self.phase is Phase.CHANGING, self.phase
         assert len(members) == self._ensemble_size, (members, self.ensemble)
@@ -236,15 +239,15 @@ class AppendMachine:
         return sends
 
     def resume(self) -> None:
-        """Ends the change: confirmation goes on."""
+        """Ends the ensemble change: from now on entries are confirmed again."""
         assert self.phase is Phase.CHANGING, self.phase
         assert not self._failed, self._failed
         assert not self._replacing, self._replacing
         self.phase = Phase.OPEN
 
     def end(self, error: LedgerError) -> list[Append]:
-        """Takes no more entries. Returns the unconfirmed appends in order, with `error` set. LAC and length are
-        final."""
+        """Takes no more entries. Returns the unconfirmed appends in order, with `error` set. LAC and length do not
+        change any more."""
         self.phase = Phase.ENDED
         failed = list(self._pending)
         self._pending.clear()

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 AddDone = Callable[[Sequence[int], int], None]
-"""Called as done(entry ids, return code), on the loop's thread, never from inside add_entries. There may be several
-calls, which together name each entry id exactly once."""
+"""A function that the channel calls as done(entry ids, return code), on the loop's thread, never from inside
+add_entries. The channel may call the function several times; together the calls name each entry id exactly once."""
 
 
 class BookieChannel(Protocol):
@@ -27,8 +27,8 @@ class BookieChannel(Protocol):
         """Stores entries, each with header and digest as `entry_digest` makes them, and calls `done(ids, EOK)` after
         they are durable.
 
-        Never raises for a fault of the bookie or the network: `done` gets it as a code. `entry_ids` is usually a
-        `range`. `flags` is `AddFlags.NONE` or `RECOVERY_ADD`, with `HIGH_PRIORITY` (the bits of v2).
+        Never raises for a fault of the bookie or the network: `done` gets such a fault as a return code. `entry_ids` is
+        usually a `range`. `flags` is `AddFlags.NONE` or `RECOVERY_ADD`, with `HIGH_PRIORITY` (the bits of v2).
         """
 
     async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
@@ -43,7 +43,8 @@ class BookieChannel(Protocol):
 
 
 class LacAnswer(NamedTuple):
-    """The answer to READ_LAC: the body of the last WRITE_LAC, and the bookie's last entry. Either may be missing."""
+    """The answer to READ_LAC: the body of the last WRITE_LAC, and the bookie's last entry. Either part may be
+    missing."""
 
     explicit: bytes | None
     last_entry: bytes | None
@@ -54,7 +55,8 @@ class Polled(NamedTuple):
 
     last_add_confirmed: int
     entry_id: int
-    """-1 when there is no entry in the answer: nothing is new, or another bookie has it."""
+    """The id of the answer's entry; -1 when the answer holds no entry, because nothing is new or because another bookie
+    has the next entry."""
     entry: bytes | None
 
 

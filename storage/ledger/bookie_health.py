@@ -18,8 +18,8 @@ class BookieHealth:
         quarantine_sec: float = 1800.0,
         recent_sec: float = 60.0,
     ) -> None:
-        """A bookie with `errors_max` failures within `interval_sec` is quarantined; 0 turns that off. For `recent_sec`
-        after a failure it counts as failed lately."""
+        """A bookie with `errors_max` failures within `interval_sec` is quarantined; with 0 no bookie ever is. For
+        `recent_sec` after a failure a bookie counts as failed lately."""
         self._errors_max = errors_max
         self._interval_sec = interval_sec
         self._quarantine_sec = quarantine_sec
@@ -43,7 +43,7 @@ class BookieHealth:
         return failures is not None and now - failures[-1] <= self._recent_sec
 
     def quarantined(self, now: float) -> frozenset[str]:
-        """Returns the bookies that should get no new ledgers as long as there are others."""
+        """Returns the bookies that should get no new ledgers as long as other bookies are available."""
         if not self._until:
             return frozenset()
         for bookie_id in [name for name, until in self._until.items() if until <= now]:

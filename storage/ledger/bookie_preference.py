@@ -14,8 +14,8 @@ log = logging.getLogger(__name__)
 
 
 class BookiePreference:
-    """What one client knows of its bookies. `writable()` and `read_only()` name the registered ones; `clock` gives
-    monotonic seconds."""
+    """The knowledge of one client about its bookies. `writable()` and `read_only()` return the registered bookies;
+    `clock` gives monotonic seconds."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class BookiePreference:
             log.warning("bookie %s failed often: no new ledgers for it while there are others", bookie_id)
 
     def quarantined(self) -> frozenset[str]:
-        """Returns the bookies that should get no new ledgers as long as there are others."""
+        """Returns the bookies that should get no new ledgers as long as other bookies are available."""
         return self._health.quarantined(self._clock())
 
     def standing(self, bookie_id: str) -> ReplicaStanding:

@@ -24,15 +24,15 @@ log = logging.getLogger(__name__)
 
 BOOKIE_PROTOCOL = "bookie-rpc"
 RETRY_SECONDS = 1.0
-"""How long to wait after reading the registrations failed. The bookies that were known before stay meanwhile."""
+"""How long to wait after the registrations could not be read. Meanwhile `bookies` keeps its value."""
 READS_AT_ONCE = 64
 
 _NOBODY: Mapping[str, Address | None] = MappingProxyType({})
 
 
 class Bookies(NamedTuple):
-    """The result of reading the registrations once: bookie id -> address, or None if the bookie names no address for
-    clients."""
+    """The result of reading the registrations once. Both fields map a bookie id to the bookie's address, or to None if
+    the bookie names no address for clients."""
 
     writable: Mapping[str, Address | None] = _NOBODY
     read_only: Mapping[str, Address | None] = _NOBODY
@@ -43,8 +43,8 @@ class Bookies(NamedTuple):
 
 
 def address_in_registration(bookie_id: str, value: bytes) -> Address | None:
-    """Returns the first endpoint for clients. Old bookies write registrations without content; then the address is
-    taken from the bookie's id. Returns None when there is no address."""
+    """Returns the first endpoint for clients. For a registration without content, as old bookies write it, the address
+    is taken from the bookie's id. Returns None when there is no address."""
     if not value:
         try:
             return address_in_id(bookie_id)
@@ -124,12 +124,13 @@ class BookieRegistry:
         return list(self.bookies.writable)
 
     def address_of(self, bookie_id: str) -> Address:
-        """Returns the bookie's address. If the bookie is not registered now, that is its last known address, or else
-        the address in its id. Raises LookupError."""
+        """Returns the bookie's address. For a bookie that is not registered now, returns the last known address, or
+        else the address in the bookie's id. Raises LookupError when there is none."""
         return self._addresses.get(bookie_id) or address_in_id(bookie_id)
 
     def on_change(self, callback: Callable[[], None]) -> CancelWatch:
-        """Calls back on the loop; the callback must not raise or block. Returns a function that ends this."""
+        """Has `callback` called on the loop whenever the registrations have changed; the callback must not raise or
+        block. Returns a function that ends the calls."""
         key = object()
         self._callbacks[key] = callback
 

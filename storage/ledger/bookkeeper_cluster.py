@@ -4,6 +4,7 @@ Programs that are neither a bookie nor a broker use this module: auto-recovery, 
 `magnetar.bookkeeper`.
 """
 
+from collections.abc import Callable, Sequence
 from random import Random
 
 from magnetar.metadata.store import MetadataStore
@@ -11,9 +12,10 @@ from magnetar.metadata.unique_ids import LedgerIdGenerator
 from magnetar.storage.ledger.bookie_registry import BookieRegistry
 from magnetar.storage.ledger.channel_lookup import ChannelOf
 from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.isolation_rules import BookieGroups, PlacementByGroups
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
-from magnetar.storage.ledger.placement_rules import Placement
+from magnetar.storage.ledger.placement_rules import AnyBookies, Placement
 from magnetar.storage.ledger.rack_placement_rules import RackAwareBookies
 from magnetar.storage.ledger.rack_table import RackTable
 from magnetar.storage.ledger.wire_channel import WireChannel, WireChannels
@@ -21,8 +23,8 @@ from magnetar.storage.ledger.wire_config import WireConfig
 
 
 class BookKeeperCluster:
-    """Access to one BookKeeper cluster. It is created by `connect`. The metadata store belongs to the caller, who
-    closes it."""
+    """Access to one BookKeeper cluster. `connect` creates it. The metadata store belongs to the caller, who closes
+    it."""
 
     def __init__(
         self,
@@ -44,12 +46,12 @@ class BookKeeperCluster:
         # Ids are drawn one by one, because a tool that drew a block would throw most of it away.
         self._ids = LedgerIdGenerator(store, block_ids=1)
         self.driver = LedgerMetadataDriver(store, self._ids.next_id)
-        self.placement: Placement = RackAwareBookies(
+        groups = BookieGroups(config.isolation_groups, config.secondary_isolation_groups)
+        self.placement_of = PlacementByGroups(
+            self._placement_among,
             self.registry.writable,
-            self.racks.rack_of,
-            rng,
-            min_racks=config.min_num_racks_per_write_quorum,
-            enforce=config.enforce_min_num_racks_per_write_quorum,
+            self.racks.groups,
+            groups if config.isolation_groups else None,
         )
         self.bookkeeper = BookKeeper(
             store,
@@ -59,11 +61,25 @@ class BookKeeperCluster:
             rng=rng,
             config=config,
             read_only_bookies=lambda: self.registry.bookies.read_only,
-            placement=self.placement,
+            placement_of=self.placement_of,
+        )
+
+    def _placement_among(self, writable: Callable[[], Sequence[str]]) -> Placement:
+        config = self.config
+        if not config.rack_aware and not config.region_aware:
+            return AnyBookies(writable, self.rng)
+        return RackAwareBookies(
+            writable,
+            self.racks.rack_of,
+            self.rng,
+            min_racks=config.min_num_racks_per_write_quorum,
+            enforce=config.enforce_min_num_racks_per_write_quorum,
+            regions_first=config.region_aware,
         )
 
     def wire_channel(self, bookie_id: str) -> WireChannel:
-        """Returns the bookie's channel with all requests that the protocol has. Raises LookupError."""
+        """Returns the bookie's channel as a `WireChannel`, which has all requests of the protocol, not only those of
+        `BookieChannel`. Raises LookupError when nobody knows the bookie's address."""
         return self._wire(bookie_id)
 
     @classmethod

@@ -11,7 +11,7 @@ ChannelOf = Callable[[str], BookieChannel]
 
 
 class UnreachableBookie:
-    """Stands in for a bookie without an address: every request fails as a lost connection does."""
+    """Stands in for a bookie without an address: every request fails with the error of a lost connection."""
 
     def __init__(self, bookie_id: str) -> None:
         self._bookie_id = bookie_id

@@ -1,8 +1,9 @@
-"""The shell around `append_rules.AppendMachine`: sends groups to bookies, changes ensembles, keeps the deadline.
+"""The shell of `append_rules.AppendMachine`, which does the I/O: sends groups to bookies, changes ensembles, keeps the
+deadline.
 
-A ledger's writer and recovery both use it; they differ in where they record a changed ensemble (`EnsembleKeeper`). An
-`EnsembleWriter` decides nothing by itself. It has one timer, which runs while an answer is awaited, and one task for
-each ensemble change.
+Both a ledger's writer and recovery use this module; they differ in where they record a changed ensemble
+(`EnsembleKeeper`). An `EnsembleWriter` decides nothing by itself. It has one timer, which runs while an answer is
+awaited, and one task for each ensemble change.
 """
 
 import asyncio
@@ -33,8 +34,8 @@ class EnsembleKeeper(Protocol):
 class EnsembleWriter:
     """Sends the entries of one ledger to its current ensemble.
 
-    `flags` go with every add. `on_end(error)` is called once, on the loop, when the writer ends by itself or by `end`,
-    after the callbacks of the appends that fail.
+    `flags` are sent with every add. `on_end(error)` is called once, on the loop, when the writer ends by itself or by
+    `end`, after the callbacks of the appends that fail.
     """
 
     __slots__ = (
@@ -139,7 +140,7 @@ class EnsembleWriter:
             self._deliver(append)
 
     def _send_again(self, send: Send, ids: Sequence[int]) -> None:
-        """Sends the entries that an overloaded bookie refused once more, if the bookie still has to store them."""
+        """Repeats the send of entries that an overloaded bookie has refused, if the bookie still has to store them."""
         if self.machine.wanted(send):
             channel = self._channels[send.index]
             channel.add_entries(self._ledger_id, self._master_key, ids, send.entries_of(ids), self._flags, send)

@@ -1,12 +1,13 @@
 """The changes that a ledger's metadata may go through. Pure functions from one value to the next.
 
 A fragment is a run of entries with one ensemble. `ensembles` holds (first entry id, members) of each; the first one
-begins at 0, the numbers increase, and entry e belongs to the last fragment that begins at or before e. The state goes
-from OPEN to CLOSED by the writer, or from OPEN to IN_RECOVERY to CLOSED by recovery; last entry and length of a closed
+begins at 0, the numbers increase, and entry e belongs to the last fragment that begins at or before e. The writer moves
+the state from OPEN to CLOSED; recovery moves it from OPEN to IN_RECOVERY to CLOSED. Last entry and length of a closed
 ledger never change (docs/LEDGERS.md).
 
-A step returns the new metadata, or None when nothing needs to be written, and raises when somebody else's change rules
-it out. `metadata_driver.LedgerMetadataDriver.update` runs steps as compare-and-set.
+A step is a function that returns the new metadata, or None when nothing needs to be written. It raises when the change
+is impossible because another client has changed the metadata. `metadata_driver.LedgerMetadataDriver.update` runs steps
+as compare-and-set.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,8 +46,8 @@ def last_fragment(metadata: LedgerMetadata) -> Fragment:
 
 
 def with_ensemble(metadata: LedgerMetadata, first: int, members: Sequence[str]) -> LedgerMetadata:
-    """Gives every entry from `first` on to `members`: as a new fragment, or as other members of a last fragment that is
-    empty.
+    """Returns the metadata in which `members` hold every entry from `first` on. This adds a fragment, or replaces the
+    members of the last fragment if that one is empty.
 
     `first` must not be below the last fragment's first entry, because other bookies hold the entries before it. The
     lower bound that recovery has for the LAC guarantees this.
@@ -80,9 +81,9 @@ def writer_closed(metadata: LedgerMetadata, last_entry_id: int, length: int) -> 
     """Returns the metadata after its writer has closed the ledger, or None when the ledger is closed already with the
     same last entry and length. Raises MetadataVersion when it is closed with other values.
 
-    Raises LedgerFenced while another client recovers the ledger. Apache's client lets the writer close it then. Here
-    the recoverer decides, so that no client's LAC is ever above the last entry in the metadata (docs/LEDGERS.md,
-    "Closing").
+    Raises LedgerFenced while another client recovers the ledger. In that case Apache's client lets the writer close the
+    ledger. Here the recoverer decides, so that no client's LAC is ever above the last entry in the metadata
+    (docs/LEDGERS.md, "Closing").
     """
     if metadata.state is LedgerState.IN_RECOVERY:
         raise LedgerFenced(f"ledger {metadata.ledger_id} is being recovered by another client")
@@ -115,7 +116,8 @@ def recovered(
 
     `begun` is the metadata by which the entries were read. `changes` holds (first entry id, members) of each ensemble
     that replaced the last ensemble of `begun`. If another recoverer has closed the ledger, its result stands, and this
-    step returns None. Raises MetadataVersion when the ledger changed in any other way that matters.
+    step returns None. Raises MetadataVersion when the ledger is not in recovery any more, or its last ensemble is not
+    that of `begun`.
     """
     if metadata.state is LedgerState.CLOSED:
         return None

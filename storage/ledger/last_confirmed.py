@@ -25,14 +25,14 @@ async def ask_last_entries(reader: ReplicaReader, metadata: LedgerMetadata, flag
 
 
 async def ask_last_confirmed(reader: ReplicaReader, metadata: LedgerMetadata) -> LastConfirmed:
-    """Does the work of `ask_last_entries`, but also counts the LACs that the writer sent without an entry (explicit
-    LAC). Never fences."""
+    """Returns the highest LAC in the headers of the bookies' last entries and among the LACs that the writer sent
+    without an entry (explicit LAC). Never fences. Raises LedgerError, see `ask_ensemble`."""
     return await ask_ensemble(metadata, reader.last_confirmed_of)
 
 
 async def ask_ensemble(metadata: LedgerMetadata, ask: Callable[[str], Awaitable[LastConfirmed]]) -> LastConfirmed:
-    """Asks all bookies of the last ensemble until the answers cover it (`quorum_rules.Coverage`), and returns the
-    highest LAC.
+    """Asks all bookies of the last ensemble until their answers cover the ensemble (`quorum_rules.Coverage`), and
+    returns the highest LAC.
 
     Raises the LedgerError that kept the round from being covered.
     """

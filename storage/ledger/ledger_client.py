@@ -51,16 +51,23 @@ class BookKeeper:
         rng: Random,
         config: LedgerConfig | None = None,
         read_only_bookies: Callable[[], Collection[str]] = tuple,
-        placement: Placement | None = None,
+        placement_of: Callable[[Mapping[str, bytes]], Placement] | None = None,
     ) -> None:
-        """`placement` chooses the bookies of ensembles. Without it, any of `bookies` are taken."""
+        """`placement_of` maps the custom metadata of a ledger to the `Placement` that chooses the ledger's bookies.
+        Without `placement_of`, any of `bookies` are taken."""
         self._driver = LedgerMetadataDriver(metadata, next_ledger_id)
         self._channel_of = channel_of
         self._rng = rng
         self._config = config = config or LedgerConfig()
-        self._placement = placement or AnyBookies(bookies, rng)
+        self._bookies = bookies
+        anywhere = AnyBookies(bookies, rng)
+        self._placement_of = placement_of or (lambda _: anywhere)
         self._preference = BookiePreference(
-            BookieHealth(errors_max=config.bookie_errors_max, quarantine_sec=config.bookie_quarantine_time_sec),
+            BookieHealth(
+                errors_max=config.bookie_errors_max if config.bookie_health_check else 0,
+                interval_sec=config.bookie_errors_interval_sec,
+                quarantine_sec=config.bookie_quarantine_time_sec,
+            ),
             asyncio.get_running_loop().time,
             writable=bookies,
             read_only=read_only_bookies,
@@ -68,6 +75,11 @@ class BookKeeper:
         self._writers: set[WriteHandle] = set()
         self._lac_teller: asyncio.Task[None] | None = None
         self._closed = False
+
+    @property
+    def writable_bookies(self) -> int:
+        """The number of bookies that take writes now, as far as the client knows."""
+        return len(self._bookies())
 
     async def create_ledger(
         self,
@@ -126,7 +138,9 @@ class BookKeeper:
             check_sizes(ensemble_size, write_quorum, ack_quorum)
         except ValueError as error:
             raise IncorrectParameter(str(error)) from error
-        members = self._placement.choose(ensemble_size, write_quorum, self._preference.quarantined())
+        custom_metadata = dict(custom_metadata)  # the caller may change its own dictionary later
+        placement = self._placement_of(custom_metadata)
+        members = placement.choose(ensemble_size, write_quorum, self._preference.quarantined())
         return LedgerMetadata(
             ledger_id=ledger_id,
             ensemble_size=ensemble_size,
@@ -154,7 +168,9 @@ class BookKeeper:
         return handle
 
     def _spare_bookies(self, metadata: LedgerMetadata) -> SpareBookies:
-        return SpareBookies(self._placement, metadata.write_quorum, self._preference.quarantined)
+        return SpareBookies(
+            self._placement_of(metadata.custom_metadata), metadata.write_quorum, self._preference.quarantined
+        )
 
     async def _tell_lacs(self) -> None:
         """Sends the explicit LAC of every writer whose LAC is newer than the one in the last entry sent."""
@@ -176,7 +192,7 @@ class BookKeeper:
     ) -> ReadHandle:
         """Opens a ledger for reading. With `recover`, an unclosed ledger is first fenced and closed, so that its writer
         cannot write any more. Without `recover` this is `open_ledger_no_recovery`. `digest_type` counts only for a
-        record of BookKeeper's first versions, which names none.
+        record of BookKeeper's first versions, which names no digest type.
 
         Raises NoSuchLedger, UnauthorizedAccess (wrong password), LedgerRecoveryFailed, LedgerMetadataFault.
         """

@@ -13,7 +13,8 @@ _BY_CODE: dict[int, type["LedgerError"]] = {}
 
 
 class LedgerError(Exception):
-    """Base of all. `code` is BookKeeper's code; `retriable` says that the same call, unchanged, may succeed later."""
+    """The base of all errors of the ledger client. `code` is BookKeeper's code; `retriable` says that the same call,
+    unchanged, may succeed later."""
 
     code: ClassVar[int]
     retriable: ClassVar[bool] = False
@@ -33,7 +34,7 @@ class LedgerError(Exception):
 
 
 class BookieFault(LedgerError):
-    """A failure of one bookie: an error that it answered, or the lack of an answer."""
+    """A failure of one bookie: an error in the bookie's answer, or the lack of an answer."""
 
 
 class ReadFault(BookieFault, code=-1, retriable=True):
@@ -97,7 +98,7 @@ class ClientClosed(LedgerError, code=-19):
 
 
 class LedgerExists(LedgerError, code=-20):
-    """There is a ledger of that id already."""
+    """A ledger with this id exists already."""
 
 
 class DuplicateEntryId(LedgerError, code=-22):
@@ -115,7 +116,7 @@ class NoSuchLedger(LedgerError, code=-25):
 
 
 class IllegalOperation(BookieFault, code=-100):
-    """The bookie refuses such an operation on this ledger."""
+    """The bookie refuses an operation of this kind on this ledger."""
 
 
 class LedgerFenced(BookieFault, code=-101):
@@ -163,10 +164,8 @@ def error_class(rc: int, *, reading: bool) -> type[LedgerError]:
 
 
 def ends_writer(rc: int) -> bool:
-    """Whether a bookie's answer `rc` to an add ends the writer at once. Every other failure asks for an ensemble
-    change.
-
-    EFENCED, EUA and IllegalOp do so in Apache's client too (PendingAddOp.writeComplete).
+    """Whether a bookie's answer `rc` to an add ends the writer at once. After every other failure the writer changes
+    the ensemble. EFENCED, EUA and IllegalOp end the writer in Apache's client too (PendingAddOp.writeComplete).
     """
     return rc in _ENDS_WRITER
 

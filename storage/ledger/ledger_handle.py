@@ -102,8 +102,8 @@ class WriteHandle:
         self._channel_of = channel_of
         self._master_key = master_key
         self._lac_told = -1
-        """The highest LAC that the bookies know: it was in the header of the last entry sent, or was sent as an
-        explicit LAC."""
+        """The highest LAC that the bookies know, either from the header of the last entry sent or from an explicit
+        LAC."""
         self.ledger_id = metadata.ledger_id
         self.payload_offset = codec.payload_offset
         """How many bytes stand before the payload in each stored entry."""
@@ -134,7 +134,7 @@ class WriteHandle:
 
     @property
     def last_add_pushed(self) -> int:
-        """The highest entry id that was assigned. Once the handle has ended, it equals the LAC."""
+        """The highest entry id that was assigned. Once the handle has ended, this id equals the LAC."""
         return self._machine.last_add_pushed
 
     @property
@@ -144,8 +144,8 @@ class WriteHandle:
 
     @property
     def is_open(self) -> bool:
-        """Whether the handle takes appends. It is False once `close` was called or the writer failed; every append
-        fails from then on."""
+        """Whether the handle takes appends: True until `close` is called or the writer fails. Every later append
+        fails."""
         return self._machine.phase is not Phase.ENDED
 
     @property
@@ -190,7 +190,8 @@ class WriteHandle:
         return append.first_entry_id
 
     async def read(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
-        """Does the work of `ReadHandle.read` for confirmed entries of the ledger that is being written."""
+        """Returns confirmed entries of the ledger that is being written, from `first` on without a gap. Limits and
+        errors are those of `ReadHandle.read`."""
         check_range(self.ledger_id, first, last, self.last_add_confirmed)
         return await self._reader.read(self.metadata, first, last, max_bytes)
 
@@ -317,8 +318,8 @@ class ReadHandle:
         return self.metadata.state is LedgerState.CLOSED
 
     async def read_unconfirmed(self, first: int, last: int, max_bytes: int = READ_BYTES_MAX) -> list[bytes]:
-        """Does the work of `read`, but also beyond the LAC. Such entries may be missing (NoSuchEntry), or turn out not
-        to be part of the ledger."""
+        """Returns stored entries like `read`, but also entries beyond the LAC. Such entries may be missing
+        (NoSuchEntry), or turn out not to be part of the ledger."""
         check_range(self.ledger_id, first, last, last)
         return await self._reader.read(self.metadata, first, last, max_bytes)
 
@@ -336,8 +337,8 @@ class ReadHandle:
 
 
 def check_range(ledger_id: int, first: int, last: int, last_add_confirmed: int) -> None:
-    """Raises IncorrectParameter unless 0 <= first <= last, and ReadFault when `last` is beyond the last confirmed
-    entry."""
+    """Checks the range of a read. Raises IncorrectParameter unless 0 <= first <= last, and ReadFault when `last` is
+    beyond the last confirmed entry."""
     if not 0 <= first <= last:
         raise IncorrectParameter(f"ledger {ledger_id}: entries {first} to {last}")
     if last > last_add_confirmed:

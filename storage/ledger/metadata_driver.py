@@ -24,8 +24,8 @@ from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.records.ledger_record import LEDGERS_ROOT, LedgerMetadata, ledger_path
 
 UPDATE_ATTEMPTS_MAX = 100
-"""How many compare-and-set rounds may be lost in a row. A ledger has one writer and seldom a recoverer, so more means a
-fault."""
+"""How many compare-and-set rounds may be lost in a row. A ledger has one writer and seldom a recoverer, so more lost
+rounds mean a fault."""
 
 CREATE_ATTEMPTS_MAX = 100
 """How many ledger ids that are taken already are tried before giving up."""
@@ -87,7 +87,7 @@ class LedgerMetadataDriver:
         return created
 
     async def _create(self, metadata: LedgerMetadata) -> VersionedMetadata | None:
-        """Writes the record. Returns None when another ledger has the same id."""
+        """Writes the record of a new ledger. Returns None when another ledger has that id."""
         path = self.path(metadata.ledger_id)
         with _as_ledger_errors("create"):
             try:
@@ -100,7 +100,8 @@ class LedgerMetadataDriver:
             return VersionedMetadata(metadata, record.stat.version)
 
     def watch(self, ledger_id: int, changed: Callable[[], None]) -> CancelWatch:
-        """Calls back on the loop after each change of the ledger's record. The callback must not raise or block."""
+        """Has `changed` called on the loop after each change of the ledger's record. `changed` must not raise or block.
+        Returns a function that ends the calls."""
         return self._store.watch(self.path(ledger_id), lambda event: changed())
 
     async def read(self, ledger_id: int) -> VersionedMetadata:
@@ -117,7 +118,7 @@ class LedgerMetadataDriver:
         1. Apply the step to the metadata as last known.
         2. If the step has nothing to write, return.
         3. Write the result, provided that the record's version is unchanged; return on success.
-        4. Somebody else changed the record: read it again and go back to 1.
+        4. If another client has changed the record, read the record again and go back to 1.
 
         This is not `metadata/compare_and_set.py`, which reads the record first: the caller has the metadata already, so
         an undisturbed change costs one round trip to the store.

@@ -13,7 +13,8 @@ from magnetar.storage.ledger.ledger_errors import NotEnoughBookies
 
 
 class Placement(Protocol):
-    """Chooses bookies for a ledger client. It takes bookies to `avoid` only when there are not enough others."""
+    """Chooses bookies for a ledger client. A placement takes bookies to `avoid` only when there are not enough other
+    bookies."""
 
     def choose(self, ensemble_size: int, write_quorum: int, avoid: Collection[str]) -> Members:
         """Returns the members of a new ensemble. Raises NotEnoughBookies."""
@@ -21,7 +22,8 @@ class Placement(Protocol):
     def replace(
         self, members: Members, failed: Mapping[int, str], write_quorum: int, avoid: Collection[str]
     ) -> Members:
-        """Replaces failed members; see `replace_failed`. Raises NotEnoughBookies."""
+        """Returns the members with as many failed ones replaced as possible; see `replace_failed`. Raises
+        NotEnoughBookies."""
 
 
 def choose_ensemble(
@@ -50,7 +52,7 @@ def replace_failed(
 
     `failed` maps index to bookie. An index at which the ensemble has another bookie by now is left as it is. A
     replacement is never a failed bookie nor a current member, as in BookieWatcherImpl.replaceBookie. Raises
-    NotEnoughBookies when a member must be replaced and none can be.
+    NotEnoughBookies when a member must be replaced and no spare bookie is left.
     """
     wanted = [index for index, bookie in sorted(failed.items()) if ensemble[index] == bookie]
     excluded = {*ensemble, *failed.values()}

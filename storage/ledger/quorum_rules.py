@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def check_sizes(ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
-    """Raises ValueError unless 1 <= Qa <= Qw <= E."""
+    """Checks the sizes of a ledger. Raises ValueError unless 1 <= Qa <= Qw <= E."""
     if not 1 <= ack_quorum <= write_quorum <= ensemble_size:
         raise ValueError(
             f"need 1 <= ack quorum <= write quorum <= ensemble size, got {ack_quorum}, {write_quorum}, {ensemble_size}"
@@ -66,8 +66,8 @@ class Coverage:
         self._left = set(range(ensemble_size))
 
     def answer(self, index: int, *, known: bool) -> None:
-        """Records that the bookie at `index` answered or failed; `known` says whether its answer is known. Called once
-        for each bookie."""
+        """Records that the bookie at `index` answered or failed; `known` says whether the bookie truthfully said what
+        it has. Called once for each bookie."""
         self._left.remove(index)
         self._known[index] = known
 

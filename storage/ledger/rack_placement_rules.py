@@ -38,10 +38,19 @@ def racks_in_record(value: bytes) -> dict[str, str]:
         raise ValueError(f"not a record of racks: {error}") from error
 
 
+def groups_in_record(value: bytes) -> dict[str, frozenset[str]]:
+    """Returns group -> bookie ids from the record `/bookies`. Raises ValueError when the value has another shape."""
+    try:
+        return {str(group): frozenset(map(str, bookies)) for group, bookies in json.loads(value or b"{}").items()}
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"not a record of groups: {error}") from error
+
+
 class RackAwareBookies:
     """The `Placement` that knows racks. `min_racks` is minNumRacksPerWriteQuorum. With `enforce` an ensemble whose
-    write quorums cannot span so many racks is refused with NotEnoughBookies; without it the best possible ensemble is
-    made."""
+    write quorums cannot span so many racks is refused with NotEnoughBookies; without `enforce` the best possible
+    ensemble is made. The methods call each index of an ensemble a seat: a bookie sits there, or the seat is empty
+    (None)."""
 
     def __init__(
         self,
@@ -51,12 +60,16 @@ class RackAwareBookies:
         *,
         min_racks: int = 2,
         enforce: bool = False,
+        regions_first: bool = False,
     ) -> None:
+        """With `regions_first` the neighbours in an ensemble stand in different regions if possible, and only then in
+        different racks (RegionAwareEnsemblePlacementPolicy)."""
         self._writable = writable
         self._rack_of = rack_of
         self._rng = rng
         self._min_racks = min_racks
         self._enforce = enforce
+        self._step = -1 if regions_first else 1
 
     def choose(self, ensemble_size: int, write_quorum: int, avoid: Collection[str]) -> Members:
         seats: list[str | None] = [None] * ensemble_size
@@ -94,7 +107,9 @@ class RackAwareBookies:
                 return
             near = [seats[i] for i in neighbours(index, len(seats), write_quorum)]
             racks = [self._rack_of(bookie) for bookie in near if bookie is not None]
-            best = min(candidates, key=lambda bookie: (bookie in avoid, closeness(self._rack_of(bookie), racks)))
+            best = min(
+                candidates, key=lambda bookie: (bookie in avoid, closeness(self._rack_of(bookie), racks)[:: self._step])
+            )
             candidates.remove(best)
             seats[index] = best
         self._mend(seats, wanted, write_quorum, [bookie for bookie in candidates if bookie not in avoid])

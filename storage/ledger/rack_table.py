@@ -9,7 +9,7 @@ import logging
 from magnetar.metadata import paths
 from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.store import CancelWatch, MetadataStore, RecordEvent
-from magnetar.storage.ledger.rack_placement_rules import DEFAULT_RACK, racks_in_record
+from magnetar.storage.ledger.rack_placement_rules import DEFAULT_RACK, groups_in_record, racks_in_record
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +21,7 @@ class RackTable:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._racks: dict[str, str] = {}
+        self._groups: dict[str, frozenset[str]] = {}
         self._cancel_watch: CancelWatch | None = None
         self._look: asyncio.Task[None] | None = None
 
@@ -40,6 +41,10 @@ class RackTable:
     def rack_of(self, bookie_id: str) -> str:
         return self._racks.get(bookie_id, DEFAULT_RACK)
 
+    def groups(self) -> dict[str, frozenset[str]]:
+        """Returns the groups of bookies by name."""
+        return self._groups
+
     def _heard(self, _: RecordEvent) -> None:
         if self._look is not None:
             self._look.cancel()
@@ -54,6 +59,7 @@ class RackTable:
     async def _refresh(self) -> None:
         record = await self._store.get(paths.BOOKIE_RACKS)
         try:
-            self._racks = racks_in_record(record.value) if record is not None else {}
+            value = b"{}" if record is None else record.value
+            self._racks, self._groups = racks_in_record(value), groups_in_record(value)
         except ValueError as error:
             log.warning("%s: %s; the bookies' racks stay as they were", paths.BOOKIE_RACKS, error)

@@ -1,5 +1,5 @@
-"""Decides which replica a read asks next, and with which of several errors it ends. No I/O; `replica_reader` is the
-shell.
+"""Decides which replica a read asks next, and with which of several errors it ends. No I/O; `replica_reader` asks the
+bookies.
 
 Source: PendingReadOp and RackawareEnsemblePlacementPolicyImpl.reorderReadSequence of Apache's client.
 """
@@ -48,10 +48,10 @@ def replica_order(
     standing: Callable[[str], ReplicaStanding] = always_available,
 ) -> tuple[int, ...]:
     """Returns the ensemble indices to ask for an entry: its write set, ordered by the standing of the bookies. The
-    `demoted` ones failed this reader lately.
+    `demoted` bookies failed this reader lately.
 
     With `sticky` the order begins at that index for every entry, so that a sequential reader stays with one bookie and
-    profits from its read-ahead. It has an effect only if every bookie holds every entry.
+    profits from its read-ahead. `sticky` has an effect only if every bookie holds every entry.
     """
     size = len(ensemble)
     start = sticky if sticky is not None and size == write_quorum else entry_id
@@ -67,8 +67,9 @@ def replica_order(
 
 
 def worse(first: LedgerError | None, new: LedgerError) -> LedgerError:
-    """Returns the error to keep: the first one, except that any real error outranks "nothing there", and any error but
-    "nothing there" outranks -8 (the bookie cannot be reached).
+    """Returns the error to keep of two. That is the first one, with two exceptions: any other error outranks "nothing
+    there" (the bookie has no such entry or ledger), and any error but "nothing there" outranks -8 (the bookie cannot be
+    reached).
 
     "Nothing there" is the least informative: since the entry was acknowledged, it only means that this replica is
     incomplete.

@@ -1,8 +1,9 @@
-"""The shell of recovery: fences a ledger, copies what may have been acknowledged, and closes it.
+"""The shell of recovery, which does the I/O: fences a ledger, copies the entries that may have been acknowledged, and
+closes the ledger.
 
-`recovery_rules` and `fragment_rules` decide. Any number of clients may recover one ledger at once, and any may stop at
-any point: until the close, which is one compare-and-set, the metadata only gets the mark IN_RECOVERY. See
-docs/LEDGERS.md, "Fencing and recovery".
+The modules `recovery_rules` and `fragment_rules` make the decisions. Any number of clients may recover one ledger at
+once, and each of them may stop at any point: until the close, which is one compare-and-set, the metadata only gets the
+mark IN_RECOVERY. See docs/LEDGERS.md, "Fencing and recovery".
 
 Two choices differ from Apache's client and look the same from outside:
 
@@ -10,8 +11,8 @@ Two choices differ from Apache's client and look the same from outside:
   count entries as confirmed that so far stand only in ensembles which that client has not written into the metadata yet
   (NoDirtyReads of the TLA+ model).
 - The length of a ledger in which nothing had to be copied is read from its last entry. Apache's client takes it from
-  the header that named the LAC. That header may belong to a later entry, and there is none when only the lower bound
-  for the LAC applies.
+  the header that named the LAC. That header may belong to a later entry, and there is no such header when only the
+  lower bound for the LAC applies.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ _RECOVERY_ADD = int(AddFlags.RECOVERY_ADD | AddFlags.HIGH_PRIORITY)
 
 
 class Recoverer:
-    """One recovery of one ledger."""
+    """Recovers one ledger, once."""
 
     def __init__(
         self,
@@ -141,8 +142,8 @@ class _RecoveryEnsembles:
 
 
 class _CopyForward:
-    """Reads the entries after the LAC, several at a time, and adds the entries that it finds once more, in order, until
-    the end is proved."""
+    """Reads the entries after the LAC, several at a time, and writes each of these entries to the bookies once more, in
+    order, until the end is proved."""
 
     def __init__(self, recovery: Recoverer, begun: LedgerMetadata, lac: int) -> None:
         self._recovery = recovery

@@ -1,8 +1,8 @@
 """The decisions of recovery: where a ledger that nobody closed ends. No I/O, clock or randomness.
 
-`recoverer.Recoverer` is the shell that asks the bookies and feeds the answers in. `LastEntryRound` decides when the
-fence holds, `RecoveryRead` what the replicas of one entry prove. The changes of the metadata are `mark_in_recovery` and
-`recovered` in `fragment_rules`.
+`recoverer.Recoverer`, the shell, asks the bookies and passes their answers to the classes of this module.
+`LastEntryRound` decides when the fence holds, and `RecoveryRead` decides what the replicas of one entry prove. The
+changes of the metadata are `mark_in_recovery` and `recovered` in `fragment_rules`.
 
 Invariants (docs/LEDGERS.md, "Fencing and recovery"; github.com/Vanlightly/bookkeeper-tlaplus):
 
@@ -55,10 +55,10 @@ class RecoveryVerdict(Enum):
 
 
 class LastEntryRound:
-    """One question to all bookies of the last ensemble: what is your last entry? Each may answer once.
+    """One question to all bookies of the last ensemble: what is your last entry? Each bookie may answer once.
 
-    Recovery asks it with fencing. A reader that only wants the LAC of a ledger that is being written asks it without
-    fencing.
+    Recovery asks this question with fencing. A reader that only wants the LAC of a ledger that is being written asks
+    without fencing.
     """
 
     __slots__ = ("_coverage", "_error", "_found", "_verdict")

@@ -1,8 +1,8 @@
-"""The shell that reads entries from bookies: one replica after the other, each with a deadline, digests checked.
+"""Reads entries from bookies: asks one replica after the other, each with a deadline, and checks the digests.
 
 `read_rules` decides which replica is next and which of several errors counts; `speculative_read` asks the next replica
-early when one is silent. Every returned entry was verified: ledger id, entry id and digest. A bookie that failed is
-asked last until it answers again.
+early when a replica is silent. Every returned entry was verified: ledger id, entry id and digest. A bookie that failed
+is asked last until it answers again.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class ReplicaReader:
         """Returns stored entries from `first` on: at least one, none beyond `last`, up to `max_bytes` or an ensemble
         change.
 
-        The caller guarantees that they are confirmed. Raises LedgerError.
+        The caller guarantees that all entries up to `last` are confirmed. Raises LedgerError.
         """
         fragment = fragment_of(metadata, first)
         if fragment.last is not None:
@@ -125,8 +125,8 @@ class ReplicaReader:
         return LastConfirmed(lac, length)
 
     async def poll(self, bookie: str, previous_lac: int, timeout_sec: float) -> int | None:
-        """Returns the bookie's LAC as soon as it exceeds `previous_lac`, or after `timeout_sec`. Returns None at once
-        when the channel cannot wait for it. Raises LedgerError."""
+        """Returns the bookie's LAC as soon as the LAC exceeds `previous_lac`, or after `timeout_sec`. Returns None at
+        once when the channel has no long poll. Raises LedgerError."""
         channel = find_channel(self._channel_of, bookie)
         if not isinstance(channel, LacChannel):
             return None

@@ -70,7 +70,8 @@ async def first_good(questions: Sequence[Question[T]], patience: float) -> T:
 
 
 async def _one_by_one(questions: Sequence[Question[T]]) -> T:
-    """Does the work of `first_good` with a patience of 0, without a task for each question."""
+    """Returns the first good answer, and asks each question only after the one before has failed. This is `first_good`
+    with a patience of 0, without a task for each question."""
     failures: list[LedgerError] = []
     for question in questions:
         try:

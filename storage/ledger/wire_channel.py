@@ -1,8 +1,8 @@
 """A `BookieChannel` over TCP, to our bookies or Apache's, and the table of one client's channels.
 
 With `use_v2_wire_protocol`, the setting of Pulsar's brokers, adds and reads use v2, and requests that only v3 has use a
-second connection, as in Java's client. Without it all requests use v3. That protocol has no batch read, so single reads
-are pipelined instead.
+second connection, as in Java's client. Without that setting all requests use v3, which has no batch read, so single
+reads are pipelined instead.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class WireChannel:
     """A channel over TCP, made on the loop's thread. Its methods raise BookieError, ConnectionError, TimeoutError."""
 
     def __init__(self, bookie_id: str, address: Callable[[], Address], config: WireConfig | None = None) -> None:
-        """`address()` is asked at each connect. It raises LookupError when nobody knows the address."""
+        """`address()` is called at each connect, and raises LookupError when nobody knows the address."""
         self.bookie_id = bookie_id
         self._config = config or WireConfig()
         self._main = WireLink(bookie_id, address, self._config, speaks_v2=self._config.use_v2_wire_protocol)
@@ -151,7 +151,7 @@ class WireChannel:
 
     async def list_entries(self, ledger_id: int) -> list[range]:
         """Returns the ids of the entries that the bookie has. An Apache bookie with DbLedgerStorage never answers this
-        (SortedLedgerStorage does), so it raises TimeoutError there."""
+        request (SortedLedgerStorage does); with such a bookie the call raises TimeoutError."""
         request = v3.new_request(pb.GET_LIST_OF_ENTRIES_OF_LEDGER, 0)
         request.getListOfEntriesOfLedgerRequest.ledgerId = ledger_id
         response = await (await self._v3.open_connection()).call(request)
@@ -164,7 +164,8 @@ class WireChannel:
 
 
 class WireChannels:
-    """The channels of one client, one for each bookie. Calling it is the ledger client's `channel_of`."""
+    """The channels of one client, one for each bookie. The object is callable and serves as the ledger client's
+    `channel_of`."""
 
     def __init__(self, address_of: Callable[[str], Address], config: WireConfig | None = None) -> None:
         """`address_of(bookie id)` returns host and port, or raises LookupError."""

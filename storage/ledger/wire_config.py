@@ -11,16 +11,17 @@ class WireConfig:
     seconds."""
 
     use_v2_wire_protocol: bool = True
-    """useV2WireProtocol. It is on in Pulsar's brokers; BookKeeper's default is off."""
+    """useV2WireProtocol: whether adds and reads use v2. Pulsar's brokers switch it on; BookKeeper's default is off."""
     add_entry_timeout_sec: float = 30.0
-    """addEntryTimeoutSec: 5 in BookKeeper, 30 in a Pulsar broker."""
+    """addEntryTimeoutSec: after how long an unanswered add fails. The default is 5 in BookKeeper and 30 in a Pulsar
+    broker."""
     read_entry_timeout_sec: float = 30.0
     connect_timeout_sec: float = 10.0
     """connectTimeoutMillis: how long making a connection may take."""
     reconnect_delay_min_sec: float = 0.1
     reconnect_delay_max_sec: float = 5.0
-    """After a failed connect, requests fail at once for this long. The delay doubles from the minimum to the
-    maximum."""
+    """After a failed connect, all requests fail at once during a delay. With each further failure the delay doubles,
+    from `reconnect_delay_min_sec` to this maximum."""
     packet_bytes_max: int = PACKET_BYTES_MAX
     """nettyMaxFrameSizeBytes of the bookies: the size of the largest packet."""
     unanswered_bytes_max: int = 128 << 20

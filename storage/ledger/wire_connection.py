@@ -1,9 +1,9 @@
 """One TCP connection to a bookie, in one of the two protocols. Requests are pipelined, and all answers in one read are
 handled together.
 
-A connection lives until it ends and is never reused: when it ends, all unanswered requests fail (-8), and `wire_link`
-makes a new one. All adds of a loop turn leave with one write, and their answers come back as runs. A bookie whose bytes
-do not decode loses the connection.
+A connection that has ended is never reused: all its unanswered requests fail (-8), and `wire_link` makes a new
+connection. All adds of a loop turn leave with one write, and answers to adds are handled as runs of consecutive
+entries. When a bookie sends bytes that do not decode, the connection is cut.
 
 Deadlines: an add fails with -23, a read with TimeoutError. If not a byte has come since the request that timed out was
 sent, the connection counts as dead and is cut.
@@ -43,8 +43,8 @@ _V2_HEAD = Struct(">II").pack
 
 
 class BookieConnection(asyncio.BufferedProtocol):
-    """One connection to a bookie. `is_open` is True from the moment when it is connected until its end. `name` is for
-    the log."""
+    """One connection to a bookie. `is_open` is True from the moment when the connection is made until its end. `name`
+    is for the log."""
 
     def __init__(self, name: str, config: WireConfig, *, speaks_v2: bool) -> None:
         self.name = name
@@ -141,8 +141,8 @@ class BookieConnection(asyncio.BufferedProtocol):
     async def read(self, ledger_id: int, entry_id: int, flags: int, master_key: bytes) -> bytes:
         """Reads one entry. Raises BookieError, ConnectionError, TimeoutError.
 
-        In v2 this read first waits for the end of any read of the same entry whose answer could be mistaken for its own
-        (`ReadTable.conflict`).
+        In v2 this read first waits for the end of any read of the same entry whose answer could be mistaken for the
+        answer to this read (`ReadTable.conflict`).
         """
         if not self.speaks_v2:
             txn_id = self._take_ids(1)
@@ -186,8 +186,8 @@ class BookieConnection(asyncio.BufferedProtocol):
         return await self._ask_v3(txn_id, v3.frame(request))
 
     async def exchange(self, request: pb.Request, *, more_seconds: float = 0.0) -> pb.Response:
-        """Does the work of `call`, but returns the answer whatever its status is. `more_seconds` is added to the
-        deadline, for long polls."""
+        """Sends a request of v3 and returns the answer, whatever its status is. Raises ConnectionError, TimeoutError.
+        `more_seconds` is added to the deadline, for long polls."""
         assert not self.speaks_v2, "only v3 has such requests"
         request.header.txnId = txn_id = self._take_ids(1)
         response: pb.Response = await self._ask(txn_id, v3.frame(request), more_seconds)
@@ -241,14 +241,14 @@ class BookieConnection(asyncio.BufferedProtocol):
         if following > first:
             self._adds.answered(ledger, first, following - first, rc)
         for packet in packets(data[start:]):
-            # What is left is too short for an answer to an add, but may hold another kind of packet.
+            # The remaining bytes are too short for an answer to an add, but may hold another kind of packet.
             self._take_v2_packet(packet.body)
             start += 4 + len(packet.body)
         return start
 
     def _take_v2_packet(self, packet: bytes) -> None:
         if packet[1:2] == b"\x03":
-            return  # an answer to AUTH, which this side never sends
+            return  # This is an answer to AUTH, which this side never sends.
         answer = v2.decode_response(packet)
         outcome: asyncio.Future[Any] | None = None
         result: bytes | list[bytes]

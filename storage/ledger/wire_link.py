@@ -1,5 +1,5 @@
-"""Keeps the connection to one bookie in one protocol. It connects on first use and, after a connection has ended, on
-the next use.
+"""Keeps the connection to one bookie in one protocol. A link connects on first use and, after a connection has ended,
+on the next use.
 
 States: no connection; connecting (adds wait in order, up to the limit for unanswered adds); connected; backing off
 after a failure (requests fail at once, because an ensemble change is better than waiting); closed.
@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
 UNHEARD_MAX = 2
-"""After this many connections in a row that ended before a byte came, the next one waits as after a failed connect. A
-single such end may be the answer of an old bookie to a batch read."""
+"""After this many connections in a row that ended before a byte came, the next connect is delayed as if a connect had
+failed. A single such end may be the answer of an old bookie to a batch read."""
 
 WaitingAdd = tuple[int, bytes, Sequence[int], Sequence[bytes], int, AddDone]
 
 
 class WireLink:
-    """The link to one bookie. It calls `address()` at each connect, which may raise LookupError."""
+    """The link to one bookie. At each connect the link calls `address()`, which may raise LookupError."""
 
     def __init__(self, name: str, address: Callable[[], Address], config: WireConfig, *, speaks_v2: bool) -> None:
         self.name = name

@@ -1,15 +1,15 @@
 """Finds the request that an answer belongs to. Holds the adds and reads that one connection to a bookie has under way.
 No I/O.
 
-Adds. The entries of one `add_entries` call are one group. Its `done` is called at once with ids that failed, and once
-with all others when all are stored. Answers usually come in order, so a group needs only the index of the next one; a
-group whose answers come in another order keeps a set of those that are missing from then on. An answer that nobody
-awaits is dropped, because it may be late.
+Adds. The entries of one `add_entries` call are one group. The group's `done` is called at once with ids that failed,
+and once with all other ids as soon as every entry is answered. Answers usually come in order, so a group needs only the
+index of the next awaited answer. When its answers come in another order, a group keeps a set of the missing answers
+from then on. An answer that nobody awaits is dropped, because it may belong to an add that has timed out.
 
 Reads of v2 carry no request id: an answer names ledger and entry only. So a fencing read must never be under way
 together with a plain one of the same entry, or the answer of the plain read could be mistaken for that of the fencing
-read before the fence is durable. `ReadTable.conflict` prevents it. In Java's client an answer may complete any read of
-its entry.
+read before the fence is durable. `ReadTable.conflict` prevents this. In Java's client an answer may complete any read
+of its entry.
 """
 
 from collections import deque
@@ -31,7 +31,7 @@ class PendingAdds:
         self.ids = ids
         self.done = done
         self.size = size
-        """Bytes of the entries."""
+        """The size of all entries together, in bytes."""
         self.deadline = deadline
         self.txn_id = txn_id
         """The txnId of the first entry in protocol v3. The other entries have the consecutive txnIds after it."""
@@ -212,7 +212,7 @@ class AddTable:
         self._by_txn = {txn_id: group for txn_id, group in self._by_txn.items() if group.left}
 
     def give_up_all(self, rc: int) -> None:
-        """Fails everything, because the connection is gone."""
+        """Fails all adds that have no answer, because the connection is gone."""
         groups, self._by_age = self._by_age, deque()
         self._by_ledger.clear()
         self._by_txn.clear()
@@ -227,10 +227,10 @@ class Conflict(Enum):
 
     NONE = "none"
     WAIT = "wait"
-    """Another read of the entry is under way. It will be answered or time out; wait for that."""
+    """Another read of the entry is under way. The caller has to wait until that read is answered or times out."""
     RECONNECT = "reconnect"
-    """The bookie still owes an answer that nobody awaits any more. It could be mistaken for the answer of the fencing
-    read, so a new connection is needed."""
+    """The bookie still owes an answer that nobody awaits any more. That answer could be mistaken for the answer of the
+    fencing read, so a new connection is needed."""
 
 
 class ReplyFuture(Protocol):
@@ -255,7 +255,7 @@ class ReadWait:
 
     @property
     def abandoned(self) -> bool:
-        """Whether the read timed out or was cancelled. Its answer is still owed."""
+        """Whether the read timed out or was cancelled. The bookie still owes the answer to such a read."""
         return self.outcome.done()
 
 

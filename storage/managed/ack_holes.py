@@ -1,4 +1,4 @@
-"""Holes: entries that are not acknowledged although later ones are. Pure."""
+"""Holes: entries that are not acknowledged although later entries are. Pure."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -1,8 +1,8 @@
 """Ack sets: the indexes of a batch that are still to be consumed, as words of a java.util.BitSet or as one integer.
 Pure.
 
-Bit k says that index k is still to be consumed (PIP-54). Words are what the wire and the records carry; an integer is
-what `AckState` keeps, because Python ANDs it in one step however long the batch is.
+Bit k says that index k is still to be consumed (PIP-54). The wire and the records carry words. `AckState` keeps an
+integer, because Python ANDs two integers in one step, however long the batch is.
 """
 
 import struct

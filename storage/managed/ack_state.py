@@ -8,15 +8,15 @@
 
 Invariants:
 
-- Everything at or before the mark-delete is acknowledged, and the mark-delete stands as far forward as that allows,
-  also across the ends of ledgers.
+- Everything at or before the mark-delete is acknowledged, and the mark-delete stands as far forward as possible, also
+  across the ends of ledgers.
 - The bitmaps hold entries beyond the mark-delete only, and none of them is empty.
 - An entry is either acknowledged, or in `_partial` with at least one bit, or neither. An acknowledgement of batch
   indexes is ANDed with the bits that are left; when none is left, the entry is acknowledged as a whole.
-- Only entries that exist can be acknowledged: `Extents` says which do. Other positions are ignored.
+- Only entries that exist can be acknowledged: `Extents` says which entries exist. Other positions are ignored.
 
-So the common case, entries acknowledged in order, changes one integer and makes no bitmap at all (`_add`). With holes,
-an acknowledgement is one bit in a compressed bitmap, and finding the next entry to deliver is a galloping search
+The common case, entries acknowledged in order, changes one integer and makes no bitmap at all (`_add`). With holes, an
+acknowledgement is one bit in a compressed bitmap, and finding the next entry to deliver is a galloping search
 (`bitmap_ranges.first_missing`) instead of a walk.
 
 Source: ManagedCursorImpl.asyncDelete, setAcknowledgedPosition. How it is stored: docs/CURSORS.md.
@@ -54,8 +54,8 @@ class AckRange(NamedTuple):
 
 
 class AckState:
-    """The state, with its questions and changes. `revision` grows with every change, so the state is unchanged as long
-    as the revision is."""
+    """What one subscription has acknowledged. `revision` grows with every change, so an unchanged revision means an
+    unchanged state."""
 
     __slots__ = ("_acked", "_entry", "_extents", "_ledger", "_partial", "resets", "revision")
 

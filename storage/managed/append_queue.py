@@ -34,8 +34,8 @@ class WaitingGroup(NamedTuple):
 
 
 class AppendQueue:
-    """Groups in the order in which they came. A `doomed` group has given up its payloads and only waits for its turn to
-    fail."""
+    """The waiting groups, in the order in which they came. A doomed group has given up its payloads and only waits for
+    its turn to fail."""
 
     __slots__ = ("_bytes", "_groups", "entries")
 
@@ -48,8 +48,8 @@ class AppendQueue:
         return bool(self._groups)
 
     def push(self, payloads: list[bytes], done: AddDone) -> bool:
-        """Appends a group. Returns False when there is no room. The group is then queued as a doomed one, and the
-        caller fails the whole queue."""
+        """Appends a group. Returns False when there is no room for the group. In that case the group is queued as a
+        doomed one, and the caller has to fail the whole queue."""
         size = sum(map(len, payloads))
         if self.entries + len(payloads) > PENDING_ENTRIES_MAX or self._bytes + size > PENDING_BYTES_MAX:
             self.push_doomed(done)

@@ -1,4 +1,4 @@
-"""The writing end of a managed ledger: it decides to which ledger entries go, and when that changes.
+"""The writing end of a managed ledger: it decides to which ledger entries go, and when the next ledger begins.
 
     IDLE ──a group comes──▶ SETTLING ──ledger made, list written──▶ OPEN
      ▲                       ▲   │                                    │ full, due, or an append failed
@@ -7,9 +7,9 @@
 
 In OPEN a group goes straight to the ledger. In every other state it waits in a bounded queue, and one task, `_settle`,
 brings the managed ledger to the wanted state: it waits for the old ledger's appends, closes that ledger, makes a new
-one if groups wait, records both in the list (old one closed, new one open) by one compare-and-set, and then sends the
-queue. Only after that write is an entry sent to the new ledger, so the next process that opens the managed ledger finds
-the ledger in the list.
+one if groups wait, records both ledgers in the managed ledger's list (the old one closed, the new one open) by one
+compare-and-set, and then sends the queue. No entry is sent to the new ledger before that write, so the next process
+that opens the managed ledger finds the ledger in the list.
 
 After a failed append the ledger is closed at its last confirmed entry, and everything that waits fails too; the next
 group tries a new ledger. In the final states everything fails, in order, through the same queue.
@@ -41,6 +41,7 @@ from magnetar.storage.managed.managed_ledger_errors import (
     ManagedLedgerTerminated,
     TooManyPending,
 )
+from magnetar.storage.managed.metadata_access import LedgerGate, MetadataAccess
 from magnetar.storage.managed.tail_cache import TailCache
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class Appender:
     """The writing end of one managed ledger. All calls are on the loop's thread.
 
     `caching` says whether confirmed entries go to the tail cache. `on_confirmed()` is called after the `done` of each
-    confirmed group, `on_fenced(error)` when another owner has taken over the managed ledger. Neither may raise.
+    confirmed group, `on_fenced(error)` when another owner has taken over. Neither callback may raise.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Appender:
         switch: LedgerSwitch,
         config: ManagedLedgerConfig,
         cache: TailCache,
+        access: MetadataAccess,
         *,
         terminated: bool,
         clocks: Clocks,
@@ -84,6 +86,7 @@ class Appender:
         self._name = name
         self._ledgers = ledgers
         self._ledger_switch = switch
+        self._gate = LedgerGate(access, self._leave_full)
         self._cache = cache
         self._clocks = clocks
         self._on_confirmed = on_confirmed
@@ -111,7 +114,7 @@ class Appender:
         self._last_append_s = clocks.monotonic_s()
 
     def configure(self, config: ManagedLedgerConfig) -> None:
-        """Sets the limits for this ledger and later ones."""
+        """Sets the limits for the current ledger and later ledgers."""
         self._config = config
         self._entries_max = config.managed_ledger_max_entries_per_ledger
         self._size_max = config.size_max
@@ -140,7 +143,7 @@ class Appender:
     # ---- the hot path
 
     def add_entries(self, payloads: list[bytes], done: AddDone) -> None:
-        """Appends one group of at least one payload, behind all earlier ones. `done` is called once, on the loop, in
+        """Appends one group of at least one payload, behind all earlier groups. `done` is called once, on the loop, in
         order, never from inside this call."""
         if self.state is not AppendState.OPEN:
             self._wait(payloads, done)
@@ -152,7 +155,7 @@ class Appender:
         pushed = append.first_entry_id + len(payloads)
         at_limit = pushed >= self._entries_max or append.length >= self._size_max
         if at_limit and ledger_rules.is_full(self._config, pushed, append.length, self.ledger_age_s):
-            self._leave("full")
+            self._gate.want_to_leave(self._ledgers.current_id)
 
     def _appended(self, append: Append) -> None:
         done = self._in_flight.popleft()
@@ -177,8 +180,6 @@ class Appender:
             if not self._in_flight and self._drained is not None and not self._drained.done():
                 self._drained.set_result(None)
 
-    # ---- what may be asked for
-
     async def roll(self, why: str) -> None:
         """Closes the current ledger; the next group opens another one. Raises the error that kept the ledger from being
         closed."""
@@ -189,8 +190,8 @@ class Appender:
             raise self._last_error
 
     async def open_ledger(self) -> None:
-        """Makes sure that a ledger is open, so that the next group need not wait, or to find out whether storage works.
-        Raises the error that `add_entries` would answer with."""
+        """Opens a ledger if none is open. The next group then need not wait, and the caller knows that storage works.
+        Raises the error with which a group would fail."""
         if self.is_open:
             return
         self._want_open = True
@@ -224,8 +225,6 @@ class Appender:
         self._start_settling()
         self._on_fenced(error)
 
-    # ---- transitions
-
     def _wait(self, payloads: list[bytes], done: AddDone) -> None:
         # While a final state is asked for but not reached, a group keeps its payloads, because terminating may fail.
         if self.state in FINAL or self._failure is not None:
@@ -234,9 +233,12 @@ class Appender:
             self._failure = TooManyPending(self._name, "too many entries wait for a ledger")
         self._start_settling()
 
+    def _leave_full(self, ledger_id: int) -> None:
+        if self.is_open and self._ledgers.current_id == ledger_id:
+            self._leave("full")
+
     def _leave(self, why: str) -> None:
-        ledger_id = self._ledgers.current_id
-        logger.info("%s: leaving ledger %d (%s)", self._name, ledger_id, why)
+        logger.info("%s: leaving ledger %d (%s)", self._name, self._ledgers.current_id, why)
         self.state = AppendState.SETTLING
         self._start_settling()
 
@@ -301,11 +303,9 @@ class Appender:
             await self._drained
             self._drained = None
 
-    def _refusal(self) -> ManagedLedgerError | None:
-        """Returns why a group that comes now cannot be added, or None."""
-        return self._refusal_in(self._goal or self.state)
-
-    def _refusal_in(self, state: AppendState) -> ManagedLedgerError | None:
+    def _refusal(self, state: AppendState | None = None) -> ManagedLedgerError | None:
+        """Returns why a group cannot be added in `state` (by default in the present one), or None."""
+        state = state or self._goal or self.state
         if state is AppendState.FENCED:
             return self._last_error or ManagedLedgerFenced(self._name, "fenced")
         if state is AppendState.TERMINATED:
@@ -314,7 +314,7 @@ class Appender:
 
     def _fail_doomed(self) -> None:
         # A final state that is asked for but not reached fails no group yet, because terminating may fail.
-        error = self._refusal_in(self.state) or self._failure
+        error = self._refusal(self.state) or self._failure
         self._failure = None
         if error is not None:
             for group in self._queue.take():
@@ -370,7 +370,7 @@ class Appender:
             self.add_entries(group.payloads, group.done)
 
     async def _finish(self, goal: AppendState) -> None:
-        """Enters a final state. Terminating may fail; then appending goes on."""
+        """Enters a final state. If terminating fails, appending goes on."""
         handle = self.handle
         try:
             if handle is not None and self.state is AppendState.FENCED:

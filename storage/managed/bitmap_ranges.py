@@ -9,8 +9,9 @@ ENTRY_ID_END = 2**32
 
 
 def first_missing(bitmap: BitMap, start: int) -> int:
-    """Returns the least number >= start that is not in the bitmap. It gallops: the step doubles while all numbers up to
-    it are there, then the last step is halved, so a run of n numbers costs O(log n) range tests."""
+    """Returns the least number >= start that is not in the bitmap. The search gallops: the step doubles while the
+    bitmap has all numbers up to the step's end; then the last step is halved, so a run of n numbers costs O(log n)
+    range tests."""
     if start not in bitmap:
         return start
     step = 1
@@ -38,8 +39,8 @@ def next_set(bitmap: BitMap, start: int) -> int:
 def range_ends(bitmap: BitMap) -> tuple[Sequence[int], Sequence[int]]:
     """Returns the first and the last number of each run, both rising.
 
-    A number begins a run if the bitmap shifted up by one does not have it, and ends one if the bitmap shifted down does
-    not have it. So the work is done by whole words, however many runs there are:
+    A number begins a run if the bitmap shifted up by one does not have the number, and ends a run if the bitmap shifted
+    down does not have the number. Both tests work on whole words, however many runs there are:
 
         bitmap             . 1 1 1 . . 1 .
         shifted up         . . 1 1 1 . . 1      first: in the bitmap, not in this one

@@ -2,7 +2,7 @@
 
 A loop over a million entries would hold up the broker, so the bits are copied by the block. A roaring bitmap splits its
 numbers into containers of 65,536, and its serial form holds every container with more than 4,096 numbers as plain bits,
-which is what a BitSet is. Containers with fewer numbers are held otherwise, so they are filled up for the moment: the
+which is what a BitSet is. Containers with fewer numbers have another form, so they are filled up for the moment: the
 bitmap is united once with all even numbers and once with all odd ones. Both results are dense everywhere, and their
 intersection is the bitmap again, since no number is even and odd:
 
@@ -32,7 +32,8 @@ _ODD = b"\xaa" * _CONTAINER_BYTES
 
 
 def words_of_bitmap(bitmap: BitMap) -> "array[int]":
-    """Returns signed 64-bit words, the last one not zero. Bit n of them says whether n is in the bitmap."""
+    """Returns the bitmap as signed 64-bit words, of which the last is not zero. Bit n of the words says whether n is in
+    the bitmap."""
     words = array("q")
     words.frombytes(bits_of_bitmap(bitmap))
     if sys.byteorder == "big":
@@ -54,8 +55,8 @@ def bits_of_bitmap(bitmap: BitMap) -> bytes:
 
 
 def bitmap_of_words(words: Sequence[int]) -> BitMap:
-    """Does the reverse of `words_of_bitmap`. Words may be signed or unsigned, and there may be zero words at the
-    end."""
+    """Returns the bitmap for words like those that `words_of_bitmap` returns. Words may be signed or unsigned, and
+    there may be zero words at the end."""
     try:
         packed = array("q", words)
     except OverflowError:
@@ -66,7 +67,8 @@ def bitmap_of_words(words: Sequence[int]) -> BitMap:
 
 
 def bitmap_of_bits(bits: bytes) -> BitMap:
-    """Does the reverse of `bits_of_bitmap`. There may be zero bytes at the end. Accepts at most 512 MiB."""
+    """Returns the bitmap for bytes like those that `bits_of_bitmap` returns. There may be zero bytes at the end.
+    Accepts at most 512 MiB."""
     if not bits:
         return BitMap()
     containers = (len(bits) - 1) // _CONTAINER_BYTES + 1
@@ -92,7 +94,7 @@ def _dense_bits(bitmap: BitMap, containers: int) -> int:
 
 
 def _bitmap_of_dense(number: int, containers: int) -> BitMap:
-    """Does the reverse of `_dense_bits`."""
+    """Returns the bitmap for a number that `_dense_bits` returned."""
     bits = number.to_bytes(containers * _CONTAINER_BYTES, "little")
     starts = range(0, len(bits), _CONTAINER_BYTES)
     sizes = [int.from_bytes(bits[start : start + _CONTAINER_BYTES], "little").bit_count() for start in starts]

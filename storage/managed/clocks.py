@@ -9,6 +9,6 @@ class Clocks(NamedTuple):
     """The time of day, and a clock for measuring how much time has passed."""
 
     wall_ms: Callable[[], int]
-    """The time of day, in ms since the epoch, for times that are stored or shown. It may jump."""
+    """The time of day, in ms since the epoch, for times that are stored or shown. This clock may jump."""
     monotonic_s: Callable[[], float] = time.monotonic
-    """Seconds since some unspecified time, for durations and waits. It never jumps."""
+    """Seconds since some unspecified time, for durations and waits. This clock never jumps."""

@@ -3,7 +3,7 @@
 Acknowledging is synchronous and only changes memory. A durable cursor is stored in the background: at once while the
 rate limit allows, otherwise by the factory's tick when nothing changed for `QUIET_FLUSH_SECONDS`; and at once when a
 caller waits (`persisted`), and on close. One store operation runs at a time, and the next one stores all changes that
-came meanwhile. How it is stored: docs/CURSORS.md.
+came meanwhile. docs/CURSORS.md describes the stored form.
 
 Source: ManagedCursorImpl. Two things differ from Apache's: acknowledgements of single batch indexes are stored like all
 others, and the last changes are stored within a second instead of up to a minute later (docs/CURSORS.md, "When it is
@@ -27,8 +27,8 @@ from pulsar_proto.ids import EARLIEST, Position
 logger = logging.getLogger(__name__)
 
 QUIET_FLUSH_SECONDS = 0.5
-"""Changes are stored when no other change has followed for this long. Together with the tick's period that is within a
-second."""
+"""Changes are stored when no other change has followed for this long. Together with the period of the factory's timer,
+a change is stored within a second."""
 
 RETRY_SECONDS = 1.0
 """The time after which a failed store operation is tried again in the background. A caller that waits for the store
@@ -41,16 +41,17 @@ REPLICATED = "pulsar.replicated.subscription"
 """The position property that marks a subscription whose state is replicated. A reset keeps it."""
 
 REST_TIMES = 4
-"""After storing a state, the pause before the next one, as a multiple of the time that storing took."""
+"""How long the cursor pauses after storing a state, as a multiple of the time that storing took."""
 
 
 class Cursor(CursorView):
-    """One subscription's cursor. `properties` are the subscription's own; `position_properties` came with the last
-    mark-delete (snapshots of deduplication, the id of the compacted ledger). All calls are on the loop's thread.
+    """One subscription's cursor. `properties` are the subscription's own properties; `position_properties` came with
+    the last mark-delete (snapshots of deduplication, the id of the compacted ledger). All calls are on the loop's
+    thread.
 
     `on_dirty(cursor)` is called when there is something for the tick to store, `on_crossed()` when the mark-delete has
     moved to another ledger, and `on_fenced(error)` when another owner has taken over the cursor's node. `trim_ended()`
-    returns when no trim is under way or in doubt; it is awaited before the cursor is moved back.
+    returns when no trim is under way or in doubt; the cursor awaits that before it is moved back.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class Cursor(CursorView):
             if self._store is not None:
                 await self._store.persist(moved, properties)
         except Exception as error:
-            # The new place may be stored although its answer was lost, so the old one has to be stored again.
+            # The new position may be stored although the answer was lost, so the old one has to be stored again.
             self._stored_revision = IN_DOUBT
             self._on_dirty(self)
             if isinstance(error, ManagedLedgerError) and not error.retriable:
@@ -211,7 +212,7 @@ class Cursor(CursorView):
             self._changed(before)
 
     def put_position_property(self, name: str, value: int | None) -> None:
-        """Sets one of `position_properties`, or removes it when `value` is None. It is stored like an
+        """Sets one of `position_properties`, or removes the property when `value` is None. The change is stored like an
         acknowledgement."""
         if self._properties.get(name) != value:
             others = {key: kept for key, kept in self._properties.items() if key != name}
@@ -229,7 +230,7 @@ class Cursor(CursorView):
             await self._store.set_cursor_properties(self._acks, self._properties, properties)
 
     def touch(self, now_ms: int) -> None:
-        """Notes that the cursor is in use. This is stored with the next change of the node."""
+        """Notes that the cursor is in use. The time is stored with the next change of the node."""
         self.last_active_ms = now_ms
         if self._store is not None:
             self._store.last_active_ms = now_ms
@@ -252,8 +253,8 @@ class Cursor(CursorView):
         await outcome_of(self.when_persisted)
 
     def when_persisted(self, callback: PersistDone) -> None:
-        """Does the work of `persisted` without a coroutine: calls `callback` once, perhaps at once, with None or the
-        error."""
+        """Calls `callback` once, perhaps at once: with None when all acknowledgements made so far are durable, or with
+        the error. Needs no coroutine, unlike `persisted`."""
         if not self.is_dirty:
             callback(None)
         elif self._closed:

@@ -61,8 +61,8 @@ class WrittenState(NamedTuple):
 
 
 class StoredBefore(NamedTuple):
-    """The state that was stored last. It is the first entry of a new ledger. When the next state is stored in parts,
-    each part carries this `position`, because after a crash a part may be the ledger's last entry."""
+    """The state that was stored last. It becomes the first entry of a new ledger. When the next state is stored in
+    parts, each part carries this `position`, because after a crash a part may be the ledger's last entry."""
 
     position: Position
     properties: Mapping[str, int]
@@ -80,7 +80,7 @@ async def append_state(
     """Appends the state in `acks` and `properties`, as it is now or a little later. Raises LedgerError.
 
     A large state goes on changing while its slices are written; `cursor_parts` says why that does no harm. If the
-    cursor was reset meanwhile, the slices do not belong together, and all of it is written anew.
+    cursor was reset meanwhile, the slices do not belong together, and the whole state is written anew.
     """
     if bitmap_bytes(acks) <= INLINE_BYTES:
         position, plain, written = acks.mark_delete, acks.is_plain, dict(properties)

@@ -3,21 +3,22 @@
     part, part, …      PositionInfo{an old position, part: compressed bitmaps}
     the record         PositionInfo{mark-delete, field 6: the ledgers next to it, …, partsBefore: how many parts}
 
-Apache's broker reads the last entry only and passes over fields that it does not know. It sees a valid state that says
-less, so messages are delivered again but none is lost. That also holds when a crash makes a part the last entry: its
-position is one that was stored before.
+Apache's broker reads the last entry only and passes over fields that it does not know. Such a broker sees a valid state
+that says less, so messages are delivered again but none is lost. That also holds when a crash makes a part the last
+entry, because the position in a part was stored before.
 
-Encoding takes a while, so a state is encoded slice by slice, and it goes on changing between them. No lock is needed.
-Between two resets bits are only ever added, or go because the mark-delete has passed them, so an older slice says less
-than the truth, never more, as long as the mark-delete is taken last:
+Encoding takes a while, so a state is encoded slice by slice, and the state goes on changing between slices. No lock is
+needed. Between two resets bits are only ever added, or removed because the mark-delete has passed them, so an older
+slice says less than the truth, never more, as long as the mark-delete is taken last:
 
     time ──▶  slice of ledger 7 │ slice of ledger 8 │ mark-delete
               5, 9              │ 1, 2              │ 7:6
                                                       5 is covered by the mark-delete now; an
                                                       acknowledgement of 7:8 since is missing
 
-What is missing is stored the next time. `AckState.reset` clears bits; it is counted in `AckState.resets`, and the state
-is then written anew. See docs/CURSORS.md, "States that outgrow an entry".
+The missing acknowledgement is stored the next time. `AckState.reset` clears bits. `AckState.resets` counts how often
+that happened, and when the count has grown between slices, the state is written anew. See docs/CURSORS.md, "States that
+outgrow an entry".
 """
 
 import zlib
@@ -55,11 +56,11 @@ PARTS_MAX = 4_096
 _LEDGER = Struct("<QI")
 
 Slice = list[tuple[int, BitMap]]
-"""(ledger, a copy of its bitmap) for each ledger of the slice."""
+"""The pair (ledger, a copy of the ledger's bitmap) for each ledger of the slice."""
 
 
 def bitmap_bytes(acks: AckState) -> int:
-    """Returns roughly how large the state is."""
+    """Returns roughly how many bytes the bitmaps of the state take."""
     return sum(bitmap.max() // 8 + 16 for _, bitmap in acks.bitmaps())
 
 

@@ -1,9 +1,9 @@
 """The stored forms of a cursor: PositionInfo in its cursor ledger, ManagedCursorInfo in its node (docs/CURSORS.md).
 
-They are written as Apache's broker does by default: acknowledged ranges one by one (field 3 of PositionInfo, 4 of the
-node), in order. Where there are more than `managed_ledger_max_unacked_ranges_to_persist`, Apache's broker forgets the
-rest; here PositionInfo then carries all of them as bitmaps (field 6), which every broker since 3.3 reads. A state that
-does not fit into an entry is split (`cursor_parts`).
+Both are written as Apache's broker writes them by default: acknowledged ranges one by one (field 3 of PositionInfo, 4
+of the node), in order. Of more than `managed_ledger_max_unacked_ranges_to_persist` ranges, Apache's broker forgets the
+rest. This broker instead writes all ranges into PositionInfo as bitmaps (field 6), which every broker since 3.3 reads.
+A state that does not fit into an entry is split (`cursor_parts`).
 
 All these forms can be read. Half-acknowledged batches are also read from the node, which Apache's broker does not do.
 """
@@ -58,7 +58,8 @@ class StoredAcks:
 
 @dataclass(frozen=True, slots=True)
 class CursorNode:
-    """A parsed node. `extra` has the fields that we do not know, serialised."""
+    """A parsed ManagedCursorInfo, the node of a cursor in the metadata store. `extra` has the fields that we do not
+    know, serialised."""
 
     ledger_id: int
     acks: StoredAcks
@@ -151,8 +152,8 @@ def parse_position(payload: bytes, extents: Extents) -> StoredAcks:
 
 
 def parse_node(value: bytes, extents: Extents) -> CursorNode:
-    """Reads a ManagedCursorInfo. Its position is optional; without one the cursor stands before all entries. Raises
-    MalformedRecord."""
+    """Reads a ManagedCursorInfo. The position in a node is optional; without a position the cursor stands before all
+    entries. Raises MalformedRecord."""
     info = parse_managed_cursor_info(value)
     position = Position(-1, -1)
     if info.HasField("markDeleteLedgerId"):
@@ -199,8 +200,8 @@ def _partial(stored: Iterable[pb.BatchedEntryDeletionIndexInfo]) -> list[tuple[P
 
 
 def _add_partial(record: pb.PositionInfo | pb.ManagedCursorInfo, acks: AckState, count_max: int) -> None:
-    """Adds at most `count_max` half-acknowledged batches to the record, within PARTIAL_WORDS_MAX. Those nearest to the
-    mark-delete come first."""
+    """Adds at most `count_max` half-acknowledged batches to the record, within PARTIAL_WORDS_MAX. The batches nearest
+    to the mark-delete come first."""
     room = PARTIAL_WORDS_MAX
     for ledger_id, entry_id in nsmallest(count_max, acks.partial):
         words = words_of_mask(acks.partial[ledger_id, entry_id])

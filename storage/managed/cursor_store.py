@@ -1,14 +1,15 @@
-"""Stores the position of a durable cursor: a node in the metadata store and, once it is in use, a ledger of its own.
+"""Stores the position of a durable cursor: in a node of the metadata store and, once the cursor is in use, in a ledger.
 
     NO LEDGER   the node holds everything: cursorsLedgerId -1, mark-delete, ranges, batches
     LEDGER      the node names the ledger, whose last entry holds everything. The position in the node is an old one,
                 for the case that the ledger is lost.
 
-Opening a topic closes the cursor ledgers that it recovers, so a cursor's next change makes a new one. A switch to a new
-ledger has four steps, and the process may die after any of them: make the ledger; append the position that was stored
-last, then the new one; compare-and-set the node; delete the old ledger. In Apache's broker the first entry combines the
-old mark-delete with the current ranges. If ranges had been stored before, such an entry would say less than what was
-stored, so in that case only the new position is appended (docs/CURSORS.md, "From one cursor ledger to the next").
+Opening a topic closes the cursor ledgers that it recovers, so a cursor's next change makes a new ledger. A switch to a
+new ledger has four steps, and the process may die after any of them: make the ledger; append the position that was
+stored last, then the new one; compare-and-set the node; delete the old ledger. In Apache's broker the first entry
+combines the old mark-delete with the current ranges. If ranges had been stored before, such an entry would say less
+than what was stored, so in that case only the new position is appended (docs/CURSORS.md, "From one cursor ledger to the
+next").
 
 If neither the ledger nor a new one takes an entry, the node takes everything, provided that it is small enough.
 
@@ -29,6 +30,7 @@ from magnetar.storage.managed.cursor_entries import StoredBefore, append_state, 
 from magnetar.storage.managed.cursor_record import NO_LEDGER, StoredAcks, encode_node, parse_node
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import CursorFault, ManagedLedgerFenced, MetaStoreFault
+from magnetar.storage.managed.metadata_access import MetadataAccess
 from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
@@ -52,6 +54,7 @@ class CursorStore:
         *,
         custom_metadata: Mapping[str, bytes],
         clocks: Clocks,
+        access: MetadataAccess,
         bury: Callable[[Sequence[int]], None],
     ) -> None:
         self._label = label
@@ -60,6 +63,7 @@ class CursorStore:
         self._config = config
         self._custom_metadata = custom_metadata
         self._clocks = clocks
+        self._access = access
         self._bury = bury
         self._lock = asyncio.Lock()
         self._handle: WriteHandle | None = None
@@ -145,7 +149,8 @@ class CursorStore:
             handle = self._handle
             try:
                 # While the last write of the node is in doubt, the node may name another ledger than this one, or none.
-                if handle is not None and handle.is_open and not self._is_due(handle) and not self._record.in_doubt:
+                may_stay = handle is not None and handle.is_open and not self._record.in_doubt
+                if handle is not None and may_stay and not await self._must_switch(handle):
                     before = StoredBefore(self._stored_position, self._stored_properties, repeat=False)
                     written = await append_state(handle, acks, properties, before, self._config)
                     self._ledger_bytes += written.size
@@ -153,7 +158,7 @@ class CursorStore:
                 else:
                     await self._switch_ledger(acks, properties)
             except LedgerFenced as error:
-                # The node must not be written then: the new owner has read it and counts on its version.
+                # The node must not be written now: the new owner has read it and counts on its version.
                 raise ManagedLedgerFenced(self._label, f"cursor ledger fenced by another owner: {error}") from error
             except LedgerError as error:
                 logger.warning("%s: cursor ledger takes no entry: %s", self._label, error)
@@ -214,6 +219,11 @@ class CursorStore:
             or handle.last_add_pushed + 1 >= config.managed_ledger_cursor_max_entries_per_ledger
             or age_s >= config.managed_ledger_cursor_rollover_time_in_seconds
         )
+
+    async def _must_switch(self, handle: WriteHandle) -> bool:
+        """Returns whether the cursor ledger must be replaced now. A ledger that is due stays in use while the metadata
+        store does not answer (ManagedCursorImpl.shouldCloseLedger)."""
+        return self._is_due(handle) and await self._access.answers()
 
     def _fits_node(self, acks: AckState) -> bool:
         ranges_max = self._config.managed_ledger_max_unacked_ranges_to_persist_in_metadata_store

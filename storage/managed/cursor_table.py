@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import ChainMap
 from collections.abc import Awaitable, Callable, Mapping
 
 from magnetar.metadata.errors import MetadataError, NoNodeError
@@ -24,7 +25,7 @@ AT_ONCE = 32
 """How many cursors are recovered in parallel."""
 
 UNSURE_MAX = 1_000
-"""How many cursors are remembered whose creation got no answer. The nodes of further ones are found when the managed
+"""How many cursors are remembered whose creation got no answer. The nodes of further cursors are found when the managed
 ledger is opened again."""
 
 SKIPPED_AT_ONCE = 1_000
@@ -41,7 +42,7 @@ class CursorTable:
         config: ManagedLedgerConfig,
         shared: SharedByLedgers,
         ledgers: LedgerList,
-        custom_metadata: Mapping[str, bytes],
+        custom_metadata: dict[str, bytes],
         *,
         on_crossed: Callable[[], None],
         on_fenced: Callable[[ManagedLedgerError], None],
@@ -105,13 +106,13 @@ class CursorTable:
         self.durable[name] = self._cursor(name, acks, store, stored.properties)
 
     async def open(self, name: str, initial: Position, properties: Mapping[str, str]) -> Cursor:
-        """Does the work of `ManagedLedger.open_cursor`."""
+        """Returns the durable cursor of that name, and creates it if there is none (`ManagedLedger.open_cursor`)."""
         async with self._lock:
             cursor = self.durable.get(name)
             if cursor is not None:
                 return cursor
-            # A trim that is under way may still delete ledgers, so it ends first. Then the new cursor's place is held
-            # against the next trim until the cursor is there.
+            # A trim that is under way may still delete ledgers, so this task waits until that trim has ended. Then
+            # `held` keeps the next trim from deleting what the new cursor needs.
             await self._trim_ended()
             acks = AckState(self._ledgers, Position(-1, -1))
             acks.reset(self._ledgers.start_of(initial))
@@ -130,7 +131,7 @@ class CursorTable:
             return cursor
 
     def new_non_durable(self, start: Position) -> Cursor:
-        """Does the work of `ManagedLedger.new_non_durable_cursor`."""
+        """Returns a new cursor that is never stored (`ManagedLedger.new_non_durable_cursor`)."""
         acks = AckState(self._ledgers, Position(-1, -1))
         acks.reset(self._ledgers.start_of(start))
         cursor = self._cursor("", acks, None, {})
@@ -158,8 +159,8 @@ class CursorTable:
             cursor.forget_before(ledger_id)
 
     async def skip(self, gap: Gap) -> None:
-        """Makes every cursor acknowledge lost entries (ManagedCursorImpl.skipNonRecoverableLedger), in portions,
-        because a gap may be as long as a ledger."""
+        """Makes every cursor acknowledge lost entries (ManagedCursorImpl.skipNonRecoverableLedger), SKIPPED_AT_ONCE at
+        a time, because a gap may be as long as a ledger."""
         for cursor in (*self.durable.values(), *self._non_durable):
             lost = 0
             for first, count in cursor.unacked_runs(gap.ledger_id, gap.first, gap.entries):
@@ -194,8 +195,9 @@ class CursorTable:
             VersionedRecord(shared.metadata, cursor_path(self._name, name)),
             shared.bookkeeper,
             self._config,
-            custom_metadata={**self._custom_metadata, "pulsar/cursor": name.encode()},
+            custom_metadata=ChainMap({"pulsar/cursor": name.encode()}, self._custom_metadata),
             clocks=shared.clocks,
+            access=shared.access,
             bury=shared.reaper.bury,
         )
 

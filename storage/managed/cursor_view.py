@@ -12,7 +12,7 @@ from pulsar_proto.ids import LATEST, Position
 
 
 class CursorView:
-    """The questions of a `Cursor`; nothing here changes it."""
+    """The methods of a `Cursor` that ask for its state. None of them changes the cursor."""
 
     def __init__(self, ledgers: LedgerList, acks: AckState) -> None:
         self._ledgers = ledgers
@@ -67,7 +67,8 @@ class CursorView:
         return self._acks.is_acked(ledger_id, entry_id)
 
     def next_unacked(self, position: Position) -> Position:
-        """Returns the first entry at or after `position` that is not acknowledged. It may be beyond the last entry."""
+        """Returns the first entry at or after `position` that is not acknowledged. The returned position may be beyond
+        the last entry."""
         return self._acks.next_unacked(position)
 
     def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Opens, lists, deletes and closes managed ledgers, and keeps what they share: the tail cache and the only timer.
+"""Opens, lists, deletes and closes managed ledgers, and keeps the tail cache and the only timer, which they share.
 
 The timer ticks every `TICK_SECONDS`. At each tick, cursors with changes that are due are stored, and old groups leave
 the tail cache; every `retention_check_interval_in_seconds` all managed ledgers are rolled over and trimmed.
@@ -27,6 +27,7 @@ from magnetar.storage.managed.managed_ledger_errors import (
     MetaStoreFault,
     NoSuchManagedLedger,
 )
+from magnetar.storage.managed.metadata_access import MetadataAccess
 from magnetar.storage.managed.read_handles import ReadHandles
 from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 from magnetar.storage.managed.tail_cache import TailCache
@@ -67,6 +68,7 @@ class ManagedLedgerFactory:
         self._dirty: dict[Cursor, None] = {}
         self._shared = SharedByLedgers(
             metadata,
+            MetadataAccess(metadata, monotonic_s, self._bookies_suffice),
             bookkeeper,
             self.cache,
             ReadHandles(bookkeeper),
@@ -82,12 +84,20 @@ class ManagedLedgerFactory:
         self._maintained_s = monotonic_s()
         self._closed = False
 
+    def _bookies_suffice(self) -> bool:
+        return self.bookkeeper.writable_bookies >= self.config.managed_ledger_default_ensemble_size
+
+    def config_changed(self) -> None:
+        """Called after fields of `config` were changed in place. Managed ledgers that are open have configurations of
+        their own, which their owners change."""
+        self.cache.resize(self.config.managed_ledger_cache_size_mb * MEBIBYTE)
+
     # ---- managed ledgers
 
     async def open(self, name: str, config: ManagedLedgerConfig | None = None, *, create: bool = True) -> ManagedLedger:
-        """Returns the managed ledger "tenant/namespace/domain/encoded topic". It is opened only once, even if several
-        callers ask; a fenced or closed one is opened again. Raises NoSuchManagedLedger (without `create`) and the
-        errors of `ManagedLedger.open`."""
+        """Returns the managed ledger "tenant/namespace/domain/encoded topic". Several calls share one opening and one
+        object. A managed ledger that was fenced or closed since is opened again. Raises NoSuchManagedLedger (without
+        `create`) and the errors of `ManagedLedger.open`."""
         while True:
             if self._closed:
                 raise ManagedLedgerClosed(name, "the factory is closed")
@@ -101,7 +111,7 @@ class ManagedLedgerFactory:
                 opening = asyncio.get_running_loop().create_task(self._open(name, config or self.config, create))
                 self._opening[name] = opening
             elif create:
-                # The opening under way may be one that does not create. If it finds nothing, this call creates.
+                # Another caller may be opening it without `create`. If that caller finds nothing, this call creates.
                 try:
                     return await asyncio.shield(opening)
                 except NoSuchManagedLedger:
@@ -192,7 +202,8 @@ class ManagedLedgerFactory:
     # ---- the timer
 
     async def tick(self) -> None:
-        """Stores the cursors that are due and ages the tail cache. If maintenance is due, returns after it."""
+        """Stores the cursors that are due and drops old groups from the tail cache. Begins maintenance if it is due,
+        and returns when no maintenance is under way."""
         self._tick()
         if self._maintenance is not None:
             await asyncio.wait([self._maintenance])

@@ -1,6 +1,6 @@
 """The entries of a managed ledger that are known to be lost: every replica was asked, and none has them.
 
-Pure: no I/O, no clock. A gap becomes known when a read fails there; it is forgotten when the process ends.
+Pure: no I/O, no clock. A gap becomes known when a read of its entries fails, and is forgotten when the process ends.
 """
 
 from bisect import bisect_right
@@ -39,7 +39,7 @@ class Gap:
 
 
 class Gaps:
-    """The known gaps in the order of their positions. They neither overlap nor touch."""
+    """The known gaps in the order of their positions. Gaps neither overlap nor touch each other."""
 
     __slots__ = ("_known",)
 
@@ -72,7 +72,7 @@ class Gaps:
         return gap if gap.ledger_id == position.ledger_id and position.entry_id <= gap.last else None
 
     def add(self, gap: Gap) -> None:
-        """Adds a gap that was just found. It replaces known gaps within it."""
+        """Adds a gap that was just found. The new gap replaces all known gaps that lie within it."""
         self._known = [
             known
             for known in self._known

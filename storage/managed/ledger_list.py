@@ -1,11 +1,11 @@
 """The list of a managed ledger's ledgers, and arithmetic of positions. Pure: no I/O, no clock.
 
 A `LedgerList` holds closed ledgers, which never change, and at most one current ledger, the last one, which grows.
-Everything that can be counted (backlog, next and previous entry) follows from ledger ids and entry counts; no other
-counter exists that could disagree with them. `ledger_rules` decides when ledgers are added and removed.
+Every answer about entries (backlog, next and previous entry) follows from ledger ids and entry counts; no other counter
+exists that could disagree with them. `ledger_rules` decides when ledgers are added and removed.
 
-A position need not exist: its ledger may be trimmed, empty or not made yet. It is ordered among the existing ones all
-the same, so methods accept it.
+A position need not exist: its ledger may be trimmed, empty or not made yet. Such a position has its place in the order
+of the existing positions, so methods accept it.
 
 Source: ManagedLedgerImpl (its `ledgers` map).
 """
@@ -21,7 +21,8 @@ NOWHERE = Position(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class LedgerInfo:
-    """One ledger as the list's record has it. `extra` keeps the fields that we do not interpret, serialised."""
+    """One ledger, as the stored record of the list describes it. `extra` keeps the fields that we do not interpret,
+    serialised."""
 
     ledger_id: int
     entries: int = 0
@@ -40,7 +41,7 @@ class LedgerList:
     __slots__ = ("_before", "_ids", "_infos", "current_entries", "current_id", "current_size", "last_confirmed")
 
     def __init__(self, infos: Iterable[LedgerInfo] = ()) -> None:
-        """All `infos` are closed ledgers. Empty ones stay in the list until `remove`."""
+        """All `infos` are closed ledgers. Empty ledgers stay in the list until `remove`."""
         self._infos = sorted(infos, key=lambda info: info.ledger_id)
         self._ids = [info.ledger_id for info in self._infos]
         self._before = _sums(self._infos)
@@ -59,7 +60,7 @@ class LedgerList:
 
     def info(self, ledger_id: int) -> LedgerInfo | None:
         """Returns the ledger's record, or None. The record of the current ledger has zero entries and bytes, as the
-        stored one has."""
+        stored record has."""
         index = self._index(ledger_id)
         return None if index is None else self._infos[index]
 
@@ -83,7 +84,8 @@ class LedgerList:
         return sum(info.size for info in self._infos) + self.current_size
 
     def last_entry(self, ledger_id: int) -> int | None:
-        """Returns the id of the ledger's last confirmed entry: -1 when it is empty, None when it is not in the list."""
+        """Returns the id of the ledger's last confirmed entry: -1 when the ledger is empty, None when it is not in the
+        list."""
         if ledger_id == self.current_id:
             return self.current_entries - 1
         index = self._index(ledger_id)
@@ -108,7 +110,7 @@ class LedgerList:
 
     @property
     def first_position(self) -> Position:
-        """Returns the first existing entry; without entries, the position of the next one (`end`)."""
+        """Returns the first existing entry; without entries, the position of the next entry (`end`)."""
         return self.at_or_after(NOWHERE) or self.end
 
     @property
@@ -189,7 +191,8 @@ class LedgerList:
         self.last_confirmed = Position(self.current_id, entries - 1)
 
     def add(self, ledger_id: int) -> None:
-        """Adds a new, empty current ledger. Its id is greater than all others, because ids are never reused."""
+        """Adds a new, empty current ledger. The new ledger's id is greater than all others, because ids are never
+        reused."""
         assert self.current_id < 0, (self.current_id, ledger_id)
         assert not self._ids or ledger_id > self._ids[-1], (self._ids[-1], ledger_id)
         self._ids.append(ledger_id)
@@ -200,7 +203,8 @@ class LedgerList:
             self.last_confirmed = Position(ledger_id, -1)
 
     def close_current(self, closed_ms: int) -> None:
-        """Closes the current ledger. It becomes a closed one, or leaves the list if it is empty."""
+        """Closes the current ledger. The ledger stays in the list as a closed one, unless it is empty: then it leaves
+        the list."""
         assert self.current_id >= 0
         entries, size, ledger_id = self.current_entries, self.current_size, self.current_id
         self.current_id, self.current_entries, self.current_size = -1, 0, 0

@@ -3,14 +3,15 @@
 The steps are those of ManagedLedgerImpl.initialize, and a process may die after any of them:
 
 1. Read the record, or create it.
-2. Open the last ledger with recovery. It is fenced and closed, so an owner that still writes to it stops.
+2. Open the last ledger with recovery. Recovery fences and closes the ledger, so an owner that still writes to it stops.
 3. Write the record by compare-and-set, with that ledger's size and without empty ledgers, even if nothing changed. An
    owner that is between two ledgers finds another version and stops.
 4. Delete the empty ledgers.
 
-Unlike Apache's broker this does not create the next ledger. The first append does (`appender`), with a compare-and-set
-of its own before the entry is sent. The guarantee is the same: an entry is confirmed only in a ledger that is in the
-list as its owner last wrote it. And opening ten thousand idle topics makes no ledgers that the next start must delete.
+Unlike Apache's broker, this module does not create the next ledger. The first append creates it (`appender`), with a
+compare-and-set of its own before the entry is sent. The guarantee is the same: an entry is confirmed only in a ledger
+that is in the list as its owner last wrote it. And opening ten thousand idle topics makes no ledgers that the next
+start must delete.
 """
 
 import logging

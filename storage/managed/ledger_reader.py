@@ -1,8 +1,8 @@
 """The reading end of a managed ledger: from the tail cache, the ledger being written, or a closed ledger.
 
-Entries that are lost on every replica leave a gap. Its ends are found once, by reading the entries around it one by
-one. With autoSkipNonRecoverableData reading goes on after the gap. Without it every read there raises EntriesLost,
-until the entry can be read again.
+Entries that are lost on every replica leave a gap. The ends of the gap are found once, by reading the entries around
+the gap one by one. With autoSkipNonRecoverableData reading goes on after the gap. Without that setting every read in
+the gap raises EntriesLost, until the entry can be read again.
 
 Source of the skipping: OpReadEntry.internalReadEntriesFailed. Apache's broker passes over as many entries as it wanted
 to read at once; here only lost entries are passed over.
@@ -25,7 +25,7 @@ from pulsar_proto.ids import EARLIEST, Position
 logger = logging.getLogger(__name__)
 
 PROBED_AT_ONCE = 16
-"""How many entries beside a lost one are read at once to find the end of the gap."""
+"""How many entries beside a lost entry are read at once to find the end of the gap."""
 
 SCANNED_ENTRIES = 1_000
 SCANNED_BYTES = 5 * 1024 * 1024
@@ -34,8 +34,8 @@ SCANNED_BYTES = 5 * 1024 * 1024
 
 class LedgerReader:
     """Reads the entries of one managed ledger. `current()` returns the handle of the list's current ledger. `skips()`
-    says whether lost entries are passed over; then `on_skipped(gap)` is awaited each time when a read passes over
-    one."""
+    says whether lost entries are passed over; then `on_skipped(gap)` is awaited each time when a read passes over a
+    gap."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class LedgerReader:
 
     async def scan(self, after: Position, until_s: float) -> Position:
         """Reads all entries after `after`, so that `gaps` knows the lost ones; skips nothing. Returns the last position
-        that it read. That is before the end if the loop's time reached `until_s` first. Raises EntryReadFault,
+        that it read. Stops before the end of the log when the loop's time reaches `until_s`. Raises EntryReadFault,
         LedgerGone."""
         loop = asyncio.get_running_loop()
         while (start := self._ledgers.at_or_after(Position(after.ledger_id, after.entry_id + 1))) is not None:
@@ -149,7 +149,8 @@ class LedgerReader:
 
     async def _gap_at(self, lost: Position, error: LedgerError) -> Gap | None:
         """Finds the ends of the gap around a lost entry, and remembers the gap. Returns None when the ledger was
-        trimmed meanwhile. Raises EntryReadFault when one of the entries around it cannot be read for another reason."""
+        trimmed meanwhile. Raises EntryReadFault when one of the entries around the lost entry cannot be read for
+        another reason."""
         async with self._probing:
             known = self.gaps.at(lost)
             if known is not None:

@@ -1,4 +1,5 @@
-"""Deletes ledgers that have left every list. Nothing refers to them, so a failure only delays freeing their space.
+"""Deletes ledgers that have left every list. Nothing refers to such ledgers, so a failure only delays freeing their
+space.
 
 If the process crashes after a ledger left its list and before it is deleted, the ledger is never deleted, as with
 Apache's broker.
@@ -14,10 +15,10 @@ from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchLedger
 logger = logging.getLogger(__name__)
 
 GRAVES_MAX = 100_000
-"""How many ledgers may wait to be deleted. Any further one is named in the log and forgotten."""
+"""How many ledgers may wait to be deleted. Any further ledger is named in the log and forgotten."""
 
 PARALLEL = 64
-"""How many deletions are under way at once. Their metadata writes share a commit."""
+"""How many deletions are under way at once. The metadata writes of these deletions share a commit."""
 
 
 class LedgerReaper:

@@ -2,8 +2,8 @@
 `managed_ledger` close the ledger, and `trimmer` deletes ledgers.
 
 Sources: ManagedLedgerImpl.currentLedgerIsFull, internalTrimLedgers. Apache's broker checks ledgers only when entries
-are added, so the disk of an idle topic is never freed (github.com/apache/pulsar/issues/9271). Here the tick also closes
-ledgers that are idle and consumed.
+are added, so the disk of an idle topic is never freed (github.com/apache/pulsar/issues/9271). Here the factory's timer
+also closes ledgers that are idle and consumed.
 """
 
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ def is_full(config: ManagedLedgerConfig, entries: int, size: int, age_s: float) 
 
 
 def is_due(config: ManagedLedgerConfig, ledgers: LedgerList, age_s: float, idle_s: float, consumed: bool) -> bool:
-    """Whether the tick has to close the current ledger. `consumed` says that every durable cursor has passed all of its
-    entries."""
+    """Whether the factory's timer has to close the current ledger. `consumed` says that every durable cursor has passed
+    all of its entries."""
     entries = ledgers.current_entries
     if entries == 0:
         return False
@@ -48,8 +48,8 @@ class Trim:
 
     ledger_ids: tuple[int, ...]
     held_by: str | None
-    """`cursor`, `retention`, `current` (the open ledger), `last` (the last one, when there are no durable cursors),
-    `end` (a terminated topic's last ledger), or None when no ledger is left."""
+    """The reason: `cursor`, `retention`, `current` (the open ledger), `last` (the last one, when there are no durable
+    cursors), `end` (a terminated topic's last ledger), or None when no ledger is left."""
 
 
 def choose_trim(
@@ -60,9 +60,9 @@ def choose_trim(
     *,
     terminated: Position | None = None,
 ) -> Trim:
-    """Chooses ledgers from the front that no durable cursor needs and that retention does not keep: they are older than
-    the retention time, or over the size that may stay. `slowest` is the earliest mark-delete, None without durable
-    cursors.
+    """Chooses ledgers from the beginning of the list that no durable cursor needs and that retention does not keep:
+    they are older than the retention time, or over the size that may stay. `slowest` is the earliest mark-delete of
+    durable cursors, or None when there are no durable cursors.
 
     Without durable cursors the last ledger stays, even when it is closed, until there is a next one, so that a reader
     that begins at the earliest message finds the last messages. (ManagedLedgerImpl.internalTrimLedgers never deletes

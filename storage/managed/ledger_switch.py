@@ -1,4 +1,4 @@
-"""The steps by which a managed ledger goes from one ledger to the next. `appender` decides when they are made.
+"""The steps by which a managed ledger goes from one ledger to the next. `appender` decides when these steps are made.
 
 The old ledger is closed, the new one is made, and then one compare-and-set writes both to the list. A crash before that
 write leaves an unused ledger, but never an entry in a ledger that the list does not name.
@@ -47,8 +47,8 @@ class LedgerSwitch:
 
     async def create(self, config: ManagedLedgerConfig) -> WriteHandle:
         """Returns a new ledger whose id is above all others of this managed ledger, because positions are ordered by
-        ledger id. Ids are drawn in blocks, so a process that owned this managed ledger before may still hold low ones;
-        ledgers with such ids are thrown away. Raises AppendFault."""
+        ledger id. Ids are drawn in blocks, so this process may still hold ids that are lower than those of an earlier
+        owner; ledgers with such ids are thrown away. Raises AppendFault."""
         for _ in range(IDS_TRIED):
             handle = await self._create(config)
             if handle.ledger_id > self._highest_id():
@@ -94,8 +94,8 @@ class LedgerSwitch:
             await self._lists.change(edit)
         except ManagedLedgerError:
             if opened is not None:
-                # The write may have arrived all the same. That does no harm: the ledger is empty, and whoever opens
-                # the managed ledger next and finds it missing goes on without it.
+                # The write may have arrived all the same. That does no harm: the ledger is empty, and the next process
+                # that opens the managed ledger goes on when it does not find this ledger.
                 await opened.abandon()
                 self._on_ledger_closed([opened.ledger_id])
             raise

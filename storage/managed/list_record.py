@@ -1,7 +1,7 @@
 """The stored form of a ledger list: ManagedLedgerInfo of Pulsar's MLDataFormats.proto.
 
-A closed ledger has id, entries, size and timestamp; the open one has only its id and timestamp 0. Fields that we do not
-interpret (offload contexts, ledger properties, fields of later versions) are kept when the record is rewritten.
+A closed ledger has id, entries, size and timestamp; the open ledger has only its id and timestamp 0. Fields that we do
+not interpret (offload contexts, ledger properties, fields of later versions) are kept when the record is rewritten.
 """
 
 from collections.abc import Iterable, Mapping

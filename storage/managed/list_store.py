@@ -1,9 +1,10 @@
 """The ledger list in memory and in its record: each change is written by compare-and-set first, and only then shows in
 memory.
 
-One change runs at a time. A change is a function on a LedgerList: it is tried on a copy, the copy is written, and then
-it is applied to the live list. The live list may have grown meanwhile. That is no conflict: changes concern the closed
-ledgers and the choice of the current one, whereas growth concerns only the content of the current one.
+One change runs at a time. A change is a function on a LedgerList. The function is tried on a copy, the copy is written,
+and then the function is applied to the live list (`ledgers`). The live list may have grown meanwhile. That is no
+conflict: changes concern the closed ledgers and the choice of the current one, whereas growth concerns only the content
+of the current one.
 """
 
 import asyncio
@@ -56,8 +57,9 @@ class ListStore:
         terminated: Position | None = None,
         properties: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None,
     ) -> None:
-        """Writes the changed record, then shows the change. Raises ManagedLedgerFenced, MetaStoreFault; after an error
-        memory is unchanged. After MetaStoreFault the write may have arrived; the next change finds that out."""
+        """Writes the changed record, then makes the change in memory. Raises ManagedLedgerFenced, MetaStoreFault; after
+        an error memory is unchanged. After MetaStoreFault the write may have arrived; the next change finds that
+        out."""
         async with self._lock:
             trial = self.ledgers.copy()
             if edit is not None:
@@ -72,8 +74,8 @@ class ListStore:
             self.terminated, self.properties = new_terminated, new_properties
 
     async def check(self) -> None:
-        """Raises ManagedLedgerFenced when another owner has written or deleted the record, and MetaStoreFault when that
-        cannot be found out now."""
+        """Checks that this owner wrote the record last. Raises ManagedLedgerFenced when another owner has written or
+        deleted the record, and MetaStoreFault when that cannot be found out now."""
         async with self._lock:
             with self._faults_told():
                 await self._record.check()

@@ -1,8 +1,9 @@
-"""An endless log: one ledger after the other, and cursors in it. A persistent topic stores its messages in one.
+"""An endless log: one ledger after the other, and cursors in it. A persistent topic stores its messages in a managed
+ledger.
 
 `ManagedLedger` is the object that callers use. Its parts are `appender` (writing), `ledger_reader` (reading),
 `ledger_list` (positions), `trimmer` (deleting), `cursor` and `cursor_store` (acknowledging).
-`factory.ManagedLedgerFactory` opens and closes it.
+`factory.ManagedLedgerFactory` opens and closes managed ledgers.
 
 Source: ManagedLedgerImpl.
 """
@@ -12,11 +13,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from magnetar.metadata.paths import managed_ledger_path
+from magnetar.storage.ledger.isolation_rules import BookieGroups
 from magnetar.storage.managed import ledger_rules
 from magnetar.storage.managed.append_queue import AddDone
 from magnetar.storage.managed.appender import Appender, AppendState
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.cursor_table import CursorTable
+from magnetar.storage.managed.ledger_labels import ledger_labels, relabel
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.ledger_opening import open_list
 from magnetar.storage.managed.ledger_reader import LedgerReader
@@ -33,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class ManagedLedger:
-    """One managed ledger. It is created by `ManagedLedger.open`. All calls are on the loop's thread."""
+    """One managed ledger. `ManagedLedger.open` creates the object. All calls are on the loop's thread."""
 
     def __init__(self, name: str, config: ManagedLedgerConfig, shared: SharedByLedgers, lists: ListStore) -> None:
         self.name = name
@@ -41,28 +44,24 @@ class ManagedLedger:
         self._shared = shared
         self._lists = lists
         self._ledgers: LedgerList = lists.ledgers
-        custom_metadata = {
-            "application": b"pulsar",
-            "component": b"managed-ledger",
-            "pulsar/managed-ledger": name.encode(),
-        }
+        custom_metadata = self._custom_metadata = ledger_labels(name)
         self._active: set[Cursor] = set()
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._fence_listeners: list[Callable[[ManagedLedgerError], None]] = []
         self._fence_error: ManagedLedgerError | None = None
         self._loop = asyncio.get_running_loop()
-        self._appender = Appender(
+        appender = self._appender = Appender(
             name,
             self._ledgers,
             self._ledger_switch(custom_metadata),
             config,
             shared.cache,
+            shared.access,
             terminated=lists.terminated is not None,
             clocks=shared.clocks,
             on_confirmed=self._confirmed,
             on_fenced=self._fenced,
         )
-        appender = self._appender
         self._reader = LedgerReader(
             name,
             self._ledgers,
@@ -89,12 +88,13 @@ class ManagedLedger:
             lists,
             shared.reaper,
             config,
+            shared.access,
             slowest=lambda: cursors.slowest,
             clock_ms=shared.clocks.wall_ms,
             on_trimmed=self._trimmed,
             on_fenced=appender.fence,
         )
-        # Callers reach these methods without a call in between, because they are called for each message or are pure.
+        # These methods of the parts are called directly, because they are called for each message or are pure.
         self.cached = self._reader.cached
         self.read = self._reader.read
         self.find_first = self._reader.find_first
@@ -128,8 +128,8 @@ class ManagedLedger:
 
     @property
     def last_confirmed(self) -> Position:
-        """The last confirmed entry, or a position with entry id -1 when there never was one. It does not go back when
-        that entry is trimmed."""
+        """The last confirmed entry, or a position with entry id -1 when there never was one. The position does not go
+        back when that entry is trimmed."""
         return self._ledgers.last_confirmed
 
     @property
@@ -194,7 +194,8 @@ class ManagedLedger:
         self._appender.add_entries(payloads, done)
 
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls `callback` after each confirmed group, after the group's `done`. Returns a function that ends this."""
+        """Calls `callback` after each confirmed group, after the group's `done`. Returns a function that ends these
+        calls."""
         self._listeners = (*self._listeners, callback)
 
         def cancel() -> None:
@@ -204,22 +205,22 @@ class ManagedLedger:
 
     def on_fenced(self, callback: Callable[[ManagedLedgerError], None]) -> None:
         """Calls `callback` once, never from inside this call, when another owner has taken over the managed ledger. If
-        that is known already, the callback comes soon. The managed ledger is unusable from then on and must be opened
-        again."""
+        the takeover is known already, the callback comes soon. A managed ledger that was taken over is unusable and
+        must be opened again."""
         self._fence_listeners.append(callback)
         if self._fence_error is not None:
             self._loop.call_soon(callback, self._fence_error)
 
     async def check_ownership(self) -> None:
-        """Implements `takeover_watch.Owned.check_ownership`."""
+        """Fences the managed ledger when another owner has written or deleted its list. Raises MetaStoreFault."""
         try:
             await self._lists.check()
         except ManagedLedgerFenced as error:
             self._appender.fence(error)
 
     async def open_ledger(self) -> None:
-        """Makes sure that a ledger is open for entries, to find out whether storage works again, or so that the first
-        entry need not wait. Raises the error that `add_entries` would report."""
+        """Opens a ledger for entries if none is open. The first entry then need not wait, and the caller knows that
+        storage works. Raises the error that `add_entries` would report."""
         await self._appender.open_ledger()
 
     async def roll(self) -> None:
@@ -236,7 +237,7 @@ class ManagedLedger:
         return terminated
 
     async def set_properties(self, updates: Mapping[str, str | None]) -> None:
-        """Sets properties; a value of None removes one. They are durable on return. Raises MetaStoreFault,
+        """Sets properties; a value of None removes one. The properties are durable on return. Raises MetaStoreFault,
         ManagedLedgerFenced."""
 
         def update(properties: Mapping[str, str]) -> dict[str, str]:
@@ -263,8 +264,8 @@ class ManagedLedger:
         return await self._cursors.open(name, initial, properties or {})
 
     def new_non_durable_cursor(self, start: Position) -> Cursor:
-        """Returns a cursor for a reader, which is never stored and keeps no ledger from being deleted. `start` is like
-        `initial` of `open_cursor`. The caller gives the cursor back with `release`."""
+        """Returns a cursor for a reader. Such a cursor is never stored and keeps no ledger from being deleted. `start`
+        is like `initial` of `open_cursor`. The caller gives the cursor back with `release`."""
         return self._cursors.new_non_durable(start)
 
     def release(self, cursor: Cursor) -> None:
@@ -279,8 +280,8 @@ class ManagedLedger:
 
     def hold(self, position: Position) -> Callable[[], None]:
         """Keeps all entries after `position` from being deleted, even if all cursors acknowledge them, until the
-        returned function is called. Compaction and snapshots of deduplication use it, because their results are not
-        durable at once."""
+        returned function is called. Compaction and snapshots of deduplication use this method, because their results
+        are not durable at once."""
         held = self._cursors.held
         held.append(position)
 
@@ -296,7 +297,7 @@ class ManagedLedger:
         self._appender.caching = True
 
     def deactivate(self, cursor: Cursor) -> None:
-        """Ends `activate`. When no active cursor is left, the cached entries are dropped."""
+        """Undoes `activate` for this cursor. When no active cursor is left, the cached entries are dropped."""
         self._active.discard(cursor)
         if not self._active and self._appender.caching:
             self._appender.caching = False
@@ -306,17 +307,23 @@ class ManagedLedger:
     # ---- upkeep, by the factory
 
     def configure(self, config: ManagedLedgerConfig) -> None:
-        """Sets new limits and retention from now on. Cursors that are open keep theirs."""
+        """Sets new limits and retention from now on. Cursors that are open keep the limits that they have."""
         self.config = self._trimmer.config = config
         self._appender.configure(config)
         self._trimmer.request()
+
+    def place_on(self, groups: BookieGroups | None) -> None:
+        """Has the ledgers that are made from now on placed on the bookies of these groups; None stands for all
+        bookies."""
+        relabel(self._custom_metadata, self.name, groups)
 
     async def maintain(self) -> None:
         """Closes a ledger that is due by age or idleness, and trims."""
         appender = self._appender
         if appender.is_open:
             consumed = bool(self.cursors) and not any(cursor.backlog for cursor in self.cursors.values())
-            if ledger_rules.is_due(self.config, self._ledgers, appender.ledger_age_s, appender.idle_s, consumed):
+            due = ledger_rules.is_due(self.config, self._ledgers, appender.ledger_age_s, appender.idle_s, consumed)
+            if due and await self._shared.access.answers() and appender.is_open:
                 try:
                     await appender.roll("due")
                 except ManagedLedgerError as error:
@@ -346,8 +353,8 @@ class ManagedLedger:
         )
 
     def _highest_id(self) -> int:
-        """Returns the greatest ledger id in any position. Cursors count too, because one may stand in a ledger that was
-        trimmed."""
+        """Returns the greatest ledger id in any position. The positions of cursors count too, because a cursor may
+        stand in a ledger that was trimmed."""
         ids = [cursor.mark_delete.ledger_id for cursor in self.cursors.values()]
         return max(self._ledgers.last_id, self._ledgers.last_confirmed.ledger_id, *ids, -1)
 

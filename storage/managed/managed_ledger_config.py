@@ -35,8 +35,8 @@ class ManagedLedgerConfig:
     are written as bitmaps."""
     managed_ledger_max_unacked_ranges_to_persist_in_metadata_store: int = 1_000
     managed_ledger_max_batch_deleted_index_to_persist: int = 10_000
-    """How many half-acknowledged batches are stored per cursor, the nearest to the mark-delete. The others are
-    redelivered whole."""
+    """How many half-acknowledged batches are stored per cursor, the nearest to the mark-delete. Batches beyond this
+    number are redelivered whole."""
     managed_ledger_persist_individual_ack_as_long_array: bool = False
     """Whether bitmaps (field 6 of PositionInfo) are always written, as Pulsar 4.1 and later do."""
 
@@ -53,8 +53,8 @@ class ManagedLedgerConfig:
     retention_size_mb: int = 0
     """How much consumed data is kept; -1 means all of it."""
     message_ttl_seconds: int = 0
-    """When messages that nobody acknowledged expire; 0 means never. If the retention time is longer, the TTL is added
-    to it, so that an expired message is kept as long as an acknowledged one."""
+    """After how many seconds a message expires that nobody has acknowledged; 0 means never. If the retention time is
+    longer, the TTL is added to it, so that an expired message is kept as long as an acknowledged one."""
 
     retention_check_interval_in_seconds: int = 120
     """Process: how often every managed ledger is rolled over by age and trimmed."""

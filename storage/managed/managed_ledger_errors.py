@@ -10,7 +10,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 
 class ManagedLedgerError(Exception):
-    """Base of all. `name` is the managed ledger concerned."""
+    """The base of all errors of managed ledgers. `name` is the managed ledger concerned."""
 
     code: ClassVar[pb.ServerError.ValueType] = pb.PersistenceError
     retriable: ClassVar[bool] = False
@@ -52,7 +52,7 @@ class ManagedLedgerTerminated(ManagedLedgerError):
 
 
 class AppendFault(ManagedLedgerError):
-    """Entries could not be stored. It is unknown whether they are in the log, as after any lost answer."""
+    """Entries could not be stored. It is unknown whether these entries are in the log, as after any lost answer."""
 
     retriable = True
 

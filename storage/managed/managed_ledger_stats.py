@@ -15,7 +15,7 @@ class ManagedLedgerStats(NamedTuple):
     entries: int
     size: int
     current_ledger_id: int
-    """-1 while no ledger is open."""
+    """The id of the open ledger; -1 while no ledger is open."""
     current_ledger_entries: int
     current_ledger_size: int
     ledger_created_ms: int
@@ -25,5 +25,5 @@ class ManagedLedgerStats(NamedTuple):
     ledgers: tuple[LedgerInfo, ...]
     """All ledgers in the list. The current one is shown without entries and size, as it is stored."""
     held_by: str | None
-    """What keeps the oldest ledger from being deleted: `cursor NAME`, or one of the other values of
+    """The reason why the oldest ledger is not deleted: `cursor NAME`, or one of the other values of
     `ledger_rules.Trim.held_by`."""

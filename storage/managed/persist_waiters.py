@@ -9,7 +9,7 @@ from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 logger = logging.getLogger(__name__)
 
 PersistDone = Callable[[ManagedLedgerError | None], None]
-"""A callback: gets None when the changes are stored, else the error."""
+"""A callback. It is called with None when the changes are stored, otherwise with the error."""
 
 
 class PersistWaiters:

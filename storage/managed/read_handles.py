@@ -1,4 +1,4 @@
-"""A cache of the handles of closed ledgers, which are opened once. The least recently used ones leave first."""
+"""A cache of the handles of closed ledgers, which are opened once. The least recently used handles leave first."""
 
 import asyncio
 

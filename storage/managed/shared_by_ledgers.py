@@ -9,6 +9,7 @@ from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.managed.clocks import Clocks
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.ledger_reaper import LedgerReaper
+from magnetar.storage.managed.metadata_access import MetadataAccess
 from magnetar.storage.managed.read_handles import ReadHandles
 from magnetar.storage.managed.tail_cache import TailCache
 
@@ -18,6 +19,7 @@ class SharedByLedgers:
     """The stores, caches and clocks of the process, and the callback for cursors that have changes."""
 
     metadata: MetadataStore
+    access: MetadataAccess
     bookkeeper: BookKeeper
     cache: TailCache
     handles: ReadHandles

@@ -10,13 +10,13 @@ its list. Entries are added only for managed ledgers with active cursors; `Appen
 
 Invariants:
 
-- The groups of one ledger are consecutive: each begins where the one before it ends. A gap empties the ledger's part.
-  So the newest group is checked first, where consumers that keep up read, and any other is found by one bisection in
+- The groups of one ledger are consecutive: each begins where the one before it ends. A gap empties the ledger's part. A
+  read checks the newest group first, where consumers that keep up read, and finds any other group by one bisection in
   `firsts`.
-- Both orders agree: a ledger's oldest group is the first of its groups in `_groups`. So eviction pops the left end of
-  `_groups` and moves the `head` of one ledger; it never searches.
+- Both orders agree: a ledger's oldest group is the first of its groups in `_groups`. Eviction therefore pops the left
+  end of `_groups` and moves the `head` of one ledger; it never searches.
 - A group that left with its ledger (`drop_ledger`) stays in `_groups` with cost 0 until its turn comes, because taking
-  it out of the middle would cost a search. Its entries are given up at once.
+  it out of the middle would cost a search. The entries of that group are given up at once.
 """
 
 from bisect import bisect_right
@@ -26,12 +26,13 @@ from collections.abc import Sequence
 from magnetar.storage.managed.entry_run import EntryRun
 
 ENTRY_OVERHEAD_BYTES = 64
-"""What an entry costs beside its bytes: the object's header, a slot in the list, and its share of the group."""
+"""How many bytes of memory an entry costs beside its own bytes: the object's header, a slot in the list, and its share
+of the group."""
 
 
 class _CachedGroup:
-    """Entries that were confirmed together. `cost` is their size as the bound counts it; 0 says that the group was
-    dropped."""
+    """Entries that were confirmed together. `cost` says how many bytes the group counts in the cache's limit; 0 says
+    that the group was dropped."""
 
     __slots__ = ("added_s", "cost", "end", "entries", "first", "ledger")
 
@@ -147,9 +148,15 @@ class TailCache:
             group.entries = []
 
     def evict_before(self, added_s: float) -> None:
-        """Drops the groups that were added before that time."""
+        """Drops the groups that were added (`now_s` of `add`) before `added_s`."""
         groups = self._groups
         while groups and (groups[0].added_s < added_s or not groups[0].cost):
+            self._evict_oldest()
+
+    def resize(self, bytes_max: int) -> None:
+        """Changes the limit; entries beyond it are dropped, the oldest first."""
+        self.bytes_max = bytes_max
+        while self.bytes_held > bytes_max:
             self._evict_oldest()
 
     def _evict_oldest(self) -> None:

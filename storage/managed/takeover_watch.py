@@ -1,10 +1,10 @@
 """Notices that another owner has taken over an open managed ledger, even if this process does not write to it.
 
-A process that opens a managed ledger writes its list (`ledger_opening`), and a process that deletes one deletes the
-list's record. So one recursive watch over all lists tells of every takeover, however many managed ledgers are open, and
-an idle one costs nothing. An event names the record but not its writer: the record's version says whether the change
-was ours. The watch only makes a takeover known soon. The data is protected by the version, on which every write of the
-list depends, and by the fence of the ledger.
+A process that opens a managed ledger writes its list (`ledger_opening`), and a process that deletes a managed ledger
+deletes the list's record. So one recursive watch over all lists tells of every takeover, however many managed ledgers
+are open, and an idle managed ledger costs nothing. An event names the record but not its writer: the record's version
+says whether the change was ours. The watch only makes a takeover known soon. The data is protected by the version, on
+which every write of the list depends, and by the fence of the ledger.
 """
 
 import asyncio
@@ -23,6 +23,10 @@ CHECKED_AT_ONCE = 64
 
 RETRY_SECONDS = 1.0
 """How long the watch waits before it repeats a question to the metadata store that failed, until it gets an answer."""
+
+
+LINK_IS_BACK = RecordEvent(EventType.CHANGED, MANAGED_LEDGERS)
+"""The event that stands for every change while the connection to the metadata store was lost."""
 
 
 class Owned(Protocol):
@@ -66,6 +70,10 @@ class TakeoverWatch:
             self._retry = None
 
     def _on_event(self, event: RecordEvent) -> None:
+        if event == LINK_IS_BACK:
+            for name in self._owned:
+                self._suspect(name)
+            return
         name = event.path[len(MANAGED_LEDGERS) + 1 :]
         if name in self._owned and event.type is not EventType.CHILDREN_CHANGED:
             self._suspect(name)

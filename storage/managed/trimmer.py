@@ -10,13 +10,15 @@ from magnetar.storage.managed.ledger_reaper import LedgerReaper
 from magnetar.storage.managed.list_store import ListStore
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
+from magnetar.storage.managed.metadata_access import MetadataAccess
 from pulsar_proto.ids import Position
 
 logger = logging.getLogger(__name__)
 
 
 class Trimmer:
-    """Trims one managed ledger. `slowest()` returns the earliest mark-delete of durable cursors, None without any.
+    """Trims one managed ledger. `slowest()` returns the earliest mark-delete of durable cursors, or None when there are
+    no durable cursors.
 
     `on_trimmed(ids)` is called when ledgers have left the list, `on_fenced(error)` when another owner has taken over
     the list.
@@ -28,6 +30,7 @@ class Trimmer:
         lists: ListStore,
         reaper: LedgerReaper,
         config: ManagedLedgerConfig,
+        access: MetadataAccess,
         *,
         slowest: Callable[[], Position | None],
         clock_ms: Callable[[], int],
@@ -37,6 +40,7 @@ class Trimmer:
         self._name = name
         self._lists = lists
         self._reaper = reaper
+        self._access = access
         self._slowest = slowest
         self._clock_ms = clock_ms
         self._on_trimmed = on_trimmed
@@ -64,20 +68,22 @@ class Trimmer:
 
     async def settled(self) -> None:
         """Waits until no trim is under way, and until it is certain that no failed trim has changed the stored list.
-        The list is then the same after a restart. Raises MetaStoreFault, ManagedLedgerFenced."""
+        From then on a restart finds the same list. Raises MetaStoreFault, ManagedLedgerFenced."""
         await self.idle()
         while self._lists.in_doubt:
             await self._lists.change()
             await self.idle()
 
     async def close(self) -> None:
-        """Prevents further trims, and waits for the end of the one that is under way."""
+        """Prevents further trims, and waits for the end of the trim that is under way."""
         self._closed = True
         await self.idle()
 
     async def _run(self) -> None:
         try:
             while not self._closed and (ledger_ids := self.choose().ledger_ids):
+                if not await self._access.answers():
+                    return  # the next call of `request` tries again; `ManagedLedger.maintain` calls it
                 doomed = frozenset(ledger_ids)
 
                 def edit(ledgers: LedgerList, doomed: frozenset[int] = doomed) -> None:

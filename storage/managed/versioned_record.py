@@ -1,8 +1,8 @@
 """One record of the metadata store that a single owner replaces by compare-and-set.
 
 The version proves the ownership: an owner that finds another version than the one it wrote has lost the record to
-another owner. A lost round is final here; unlike `metadata/compare_and_set.py`, this class does not repeat it on the
-newer value. A write whose answer never came is looked up before the next one. If the record is exactly what was
+another owner. Such a loss is final: unlike `metadata/compare_and_set.py`, this class does not repeat the write on the
+newer value. A write whose answer never came is looked up before the next write. If the record is exactly what was
 written, one version later, the write had arrived.
 """
 
@@ -85,8 +85,9 @@ class VersionedRecord:
         self._version = stat.version
 
     async def check(self) -> None:
-        """Raises SupersededError when another owner wrote or deleted the record. While the last write is in doubt this
-        cannot be decided, and nothing is raised; the next write finds out."""
+        """Checks that this owner wrote the record last. Raises SupersededError when another owner wrote or deleted the
+        record. While the last write is in doubt this cannot be decided, and nothing is raised; the next write finds
+        out."""
         stat = await self._store.exists(self.path)
         if self._doubtful is None and (stat is None or stat.version != self._version):
             found = "nothing" if stat is None else f"version {stat.version}"

@@ -1,11 +1,11 @@
-"""The cluster's auditor: it notices lost bookies and marks their ledgers as under-replicated, and it periodically has
-all ledgers checked.
+"""The cluster's auditor notices lost bookies, marks the ledgers of lost bookies as under-replicated, and periodically
+checks all ledgers.
 
-The auditor marks ledgers, and the replication workers heal them. A cluster has one auditor. It may have two for a
-moment, when one has lost its session and does not know that yet; both then mark the same ledgers, which does no harm.
-Audits run one after the other, and the long checks of all ledgers run beside them. `lost_bookie_rules`, `repair_rules`
-and `placement_check_rules` decide. Source: Auditor, AuditorBookieCheckTask, AuditorCheckAllLedgersTask and
-AuditorPlacementPolicyCheckTask of BookKeeper 4.17.
+The auditor marks ledgers, and the replication workers heal them. A cluster has one auditor. There may be two auditors
+for a moment, when the old auditor has lost its session and does not know that yet. Both auditors mark the same ledgers
+then, which does no harm. Audits run one after the other, and the long checks of all ledgers run beside the audits. The
+decisions are in `lost_bookie_rules`, `repair_rules` and `placement_check_rules`. Source: Auditor,
+AuditorBookieCheckTask, AuditorCheckAllLedgersTask and AuditorPlacementPolicyCheckTask of BookKeeper 4.17.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ RETRY_SECONDS = 5.0
 
 
 class Auditor:
-    """The auditor of this process. A new one is made each time that the process's vote becomes the leader."""
+    """The auditor of this process. The process makes a new Auditor each time that its vote becomes the leader."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Auditor:
         """How many checks of all ledgers have ended."""
 
     async def run(self) -> None:
-        """Audits and checks until it is cancelled."""
+        """Runs the audits and the periodic checks until this call is cancelled."""
         cancels = [
             self._cluster.registry.on_change(self._changes.note),
             self._cluster.store.watch(records.LOST_BOOKIE_RECOVERY_DELAY, self._delay_changed),
@@ -89,8 +89,8 @@ class Auditor:
             self._changes.note()
 
     async def _audit_on_loss(self) -> None:
-        """Audits whenever `LostBookies` says that an audit is due. The first one is due at once: bookies may have been
-        lost while the cluster had no auditor."""
+        """Audits whenever `LostBookies` says that an audit is due. The first audit is due at once, because bookies may
+        have been lost while the cluster had no auditor."""
         delay = await self._retried(
             lambda: self._book.prepare_recovery_delay(self._config.lost_bookie_recovery_delay), "the recovery delay"
         )
@@ -122,8 +122,8 @@ class Auditor:
             await self._changes.after(seen, max(0.0, min(times) - now()) if times else None)
 
     async def audit(self) -> int:
-        """Marks the ledgers of all bookies that ledgers' records name and that are not registered. Returns how many
-        ledgers it marked.
+        """Finds the bookies that ledgers' records name and that are not registered, and marks the ledgers of these
+        bookies. Returns the number of marked ledgers.
 
         Waits while auto-recovery is switched off. Raises MetadataError, LedgerError, MalformedRecord.
         """
@@ -153,7 +153,7 @@ class Auditor:
 
     async def check_all_ledgers(self) -> int:
         """Reads a sample of every ledger's entries from each of its bookies, and marks the ledgers that lack copies.
-        Returns how many ledgers it marked.
+        Returns the number of marked ledgers.
 
         Waits while auto-recovery is switched off. Raises MetadataError, LedgerError, MalformedRecord.
         """
@@ -177,8 +177,8 @@ class Auditor:
         return marked
 
     async def check_placement(self) -> int:
-        """Counts and logs the closed ledgers that are not spread over enough racks; nothing is moved. Raises
-        MetadataError, LedgerError, MalformedRecord."""
+        """Logs the closed ledgers that are not spread over enough racks and returns their number; no entry is moved.
+        Raises MetadataError, LedgerError, MalformedRecord."""
         record = await self._cluster.store.get(paths.BOOKIE_RACKS)
         try:
             racks = racks_in_record(record.value) if record is not None else {}
@@ -198,8 +198,8 @@ class Auditor:
         return found
 
     async def _repeat(self, time_path: str, interval: int, check: Callable[[], Awaitable[int]]) -> None:
-        """Runs a check every `interval` seconds (0: never), counted from the time in its record at `time_path`. The
-        record outlives this auditor, so that a new auditor goes on with the same interval."""
+        """Runs a check every `interval` seconds (0: never), counted from the time in the check's record at `time_path`.
+        The record outlives this auditor, so that the next auditor does not begin the interval anew."""
         if not interval:
             return
         while True:
@@ -223,7 +223,7 @@ class Auditor:
             await self._changes.after(seen)
 
     async def _retried(self, do: Callable[[], Awaitable[T]], what: str) -> T:
-        """Calls `do` until it succeeds, and returns its result. `what` names it in the log."""
+        """Calls `do` until it succeeds, and returns its result. `what` names the work in the log."""
         while True:
             try:
                 return await do()

@@ -1,4 +1,5 @@
-"""Votes in the election of the cluster's auditor, and runs the auditor while its own vote leads (`election_rules`)."""
+"""Votes in the election of the cluster's auditor, and runs the auditor while this process's vote leads
+(`election_rules`)."""
 
 import asyncio
 import contextlib
@@ -27,7 +28,7 @@ async def current_auditor(store: MetadataStore) -> str | None:
 
 
 class AuditorElection:
-    """One voter. `lead()` does the auditor's work. It is started when the vote becomes the first in line, and cancelled
+    """One voter. `lead()` does the auditor's work: it is started when the vote becomes the first in line, and cancelled
     when the vote's record disappears."""
 
     def __init__(self, store: MetadataStore, bookie_id: str, lead: Callable[[], Awaitable[None]]) -> None:
@@ -38,7 +39,7 @@ class AuditorElection:
         self._session_is_over = False
 
     def session_ended(self) -> None:
-        """Called when the ZooKeeper session has expired: the vote went with the session and need not be deleted."""
+        """Notes that the ZooKeeper session has expired: the vote went with the session and need not be deleted."""
         self._session_is_over = True
 
     async def run(self) -> None:
@@ -53,8 +54,8 @@ class AuditorElection:
                     await self._store.delete(f"{records.ELECTION}/{self._vote}")
 
     async def _stand(self) -> None:
-        """Votes if there is no vote yet and finds the vote's place in line. Then leads or waits, until the place may
-        have changed."""
+        """Votes if this process has no vote yet, and finds the vote's place in line. Depending on the place, leads or
+        waits until the place may have changed."""
         if self._vote is None:
             create = self._store.create(
                 records.VOTE_PREFIX,

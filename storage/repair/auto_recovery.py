@@ -1,8 +1,8 @@
-"""Auto-recovery in one process: it takes part in the auditor's election and heals ledgers, until it is stopped.
+"""Auto-recovery in one process takes part in the auditor's election and heals ledgers, until it is stopped.
 
 When the ZooKeeper session expires, the process's vote and locks go with it. The election and the replication worker are
-then cancelled, and begin again in the next session. That is safe because each of their steps can be broken off and
-repeated. Apache's daemon ends its process instead. Source: AutoRecoveryMain of BookKeeper 4.17.
+then cancelled, and begin again in the next session. This restart is safe because each step of both can be broken off
+and repeated. Apache's daemon ends its process instead. Source: AutoRecoveryMain of BookKeeper 4.17.
 """
 
 import asyncio
@@ -12,8 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from magnetar.metadata.errors import MetadataError
-from magnetar.metadata.store import CancelWatch
-from magnetar.metadata.zookeeper.client_config import SessionEvent
+from magnetar.metadata.store import CancelWatch, SessionEvent
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.repair.auditor import Auditor
@@ -35,8 +34,8 @@ def wall_clock_ms() -> int:
 
 
 class AutoRecovery:
-    """The election and the replication worker of one process. The cluster and its metadata store belong to the caller;
-    inside a bookie they use the bookie's own ZooKeeper session."""
+    """The election and the replication worker of one process. The cluster object and the metadata store belong to the
+    caller; inside a bookie the store uses the bookie's own ZooKeeper session."""
 
     def __init__(
         self,
@@ -60,15 +59,15 @@ class AutoRecovery:
         """The auditor while this process is the cluster's auditor, else None."""
 
     async def start(self) -> None:
-        """Starts both parts. Call it once. Raises MetadataError, and MalformedRecord when the under-replication records
-        have a layout that is not known."""
+        """Starts the election and the worker. May be called once only. Raises MetadataError, and MalformedRecord when
+        the under-replication records have a layout that is not known."""
         await self._book.prepare()
         if isinstance(self._cluster.store, ZooKeeperStore):
             self._cancel_session = self._cluster.store.on_session(self._on_session)
         self._begin()
 
     async def stop(self) -> None:
-        """Ends both parts, which delete their vote and their locks. Idempotent."""
+        """Ends the election and the worker, which delete the vote and the locks. A second call has no effect."""
         if self._cancel_session is not None:
             self._cancel_session()
         tasks, self._tasks = self._tasks, []
@@ -96,8 +95,8 @@ class AutoRecovery:
     async def _keep_up(
         self, part: Callable[[], Coroutine[Any, Any, None]], name: str, former: list[asyncio.Task[None]]
     ) -> None:
-        """Runs a part for ever, and starts it again after every failure. First ends the tasks in `former`, which belong
-        to the previous session."""
+        """Runs `part` (the election or the worker) for ever, and starts it again after every failure. First ends the
+        tasks in `former`, which belong to the previous session."""
         await _end(former)
         while True:
             try:

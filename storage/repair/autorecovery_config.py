@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoRecoveryConfig:
-    """The settings, checked when they are made: a bad one raises a ValueError that names the field. An interval of 0
-    turns its check off."""
+    """The settings. The constructor checks them: a bad setting raises a ValueError that names the field. An interval of
+    0 turns its check off."""
 
     lost_bookie_recovery_delay: int = 0
     """lostBookieRecoveryDelay, s: how long a single lost bookie may take to come back. Only the first auditor of a
-    cluster writes it; from then on the cluster's record counts."""
+    cluster writes this value into the cluster's record; from then on the record counts."""
     auditor_periodic_bookie_check_interval: int = 86_400
     """auditorPeriodicBookieCheckInterval, s: how often the auditor audits even if no bookie was lost meanwhile."""
     auditor_periodic_check_interval: int = 604_800
@@ -19,24 +19,27 @@ class AutoRecoveryConfig:
     auditor_periodic_placement_policy_check_interval: int = 0
     """auditorPeriodicPlacementPolicyCheckInterval, s: how often ledgers that are not spread over racks are counted."""
     auditor_ledger_verification_percentage: int = 0
-    """auditorLedgerVerificationPercentage: which share of a bookie's entries of a fragment, in percent, is read besides
-    the first and the last."""
+    """auditorLedgerVerificationPercentage: the percentage of a bookie's entries of a fragment that a check reads
+    besides the first and the last entry."""
     auditor_max_number_of_concurrent_open_ledger_operations: int = 64
-    """auditorMaxNumberOfConcurrentOpenLedgerOperations: how many ledgers the auditor checks at once. Apache 500."""
+    """auditorMaxNumberOfConcurrentOpenLedgerOperations: how many ledgers the auditor checks at once. Apache's default
+    is 500."""
     min_num_racks_per_write_quorum: int = 2
-    """minNumRacksPerWriteQuorum: over how many racks the placement check expects each write set to be spread."""
+    """minNumRacksPerWriteQuorum: the number of racks over which the placement check expects each write set to be
+    spread."""
 
     ledgers_at_once: int = 4
-    """How many ledgers one worker heals at the same time (Apache's worker: 1)."""
+    """How many ledgers one worker heals at the same time. Apache's worker heals one."""
     open_ledger_rereplication_grace_period: int = 30_000
     """openLedgerRereplicationGracePeriod, ms: how long the writer of an open ledger may take to replace a lost bookie.
-    After that the ledger is recovered, which ends its writer."""
+    After this time a worker recovers the ledger, which ends the ledger's writer."""
     rw_rereplicate_backoff_ms: int = 5_000
     """rwRereplicateBackoffMs: the pause before the next look for work, and after the first failure of a ledger."""
     lock_release_of_failed_ledger_grace_period: int = 300_000
     """lockReleaseOfFailedLedgerGracePeriod, ms: the longest pause of a ledger that fails again and again."""
     rereplication_entry_batch_size: int = 256
-    """rereplicationEntryBatchSize: how many entries are copied at once. Apache 10, which reads them one by one."""
+    """rereplicationEntryBatchSize: how many entries are copied at once. Apache's default is 10, and Apache's worker
+    reads the entries one by one."""
     replication_rate_by_bytes: int = -1
     """replicationRateByBytes: how many bytes a second one worker copies; -1 means that there is no limit."""
 

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 
 class ChangeSignal:
-    """Counts changes, and wakes those who wait for one. All calls come from one event loop.
+    """Counts changes, and wakes the tasks that wait for a change. All calls come from one event loop.
 
-    A waiting task first reads `count`, then looks for work, and if there is none awaits `after(count)`. A change that
+    A task first reads `count` and looks for work. If there is no work, the task awaits `after(count)`. A change that
     came meanwhile has raised the count, so that `after` returns at once.
     """
 
@@ -18,14 +18,16 @@ class ChangeSignal:
         self._waiters: set[asyncio.Future[None]] = set()
 
     def note(self, *_: object) -> None:
-        """Notes that something changed. It takes any arguments, so that it can be the callback of any watch."""
+        """Notes that something changed. Any arguments are accepted, so that this method can be the callback of any
+        watch."""
         self.count += 1
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     async def after(self, count: int, seconds: float | None = None) -> None:
-        """Returns when something has changed since `count` was read, or after `seconds` if they are given."""
+        """Returns when something has changed since the caller read `count`, or at the latest after `seconds` if that is
+        given."""
         if self.count != count:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""Decides which bookie is the cluster's auditor: the one whose vote has the lowest number. No I/O.
+"""Decides which bookie is the cluster's auditor: the bookie whose vote has the lowest number. No I/O.
 
 Votes are ephemeral sequential records. Each voter watches only the vote before its own, so that the end of one vote
 wakes one voter and not all of them. Source: ZkLedgerAuditorManager of BookKeeper 4.17.
@@ -12,12 +12,12 @@ VOTE = "V_"
 
 
 class VoteStanding(Enum):
-    """What a voter has to do, given all votes."""
+    """The situation of a voter among all votes, which decides what the voter has to do."""
 
     LEADER = "leader"
     WAITING = "waiting"
     GONE = "gone"
-    """The voter's own vote is not there any more, so it has to vote again."""
+    """The voter's own vote does not exist any more, so the voter has to vote again."""
 
 
 class PlaceInLine(NamedTuple):
@@ -29,8 +29,8 @@ class PlaceInLine(NamedTuple):
 
 
 def place_in_line(votes: Sequence[str], mine: str) -> PlaceInLine:
-    """Returns the place of the vote `mine`. `votes` holds the names of all records below the election's, in any order;
-    names that are not those of votes are ignored."""
+    """Returns the place of the vote `mine`. `votes` holds the names of all records below the election's record, in any
+    order; names that no vote can have are ignored."""
     line = sorted((vote for vote in votes if is_vote(vote)), key=number_of)
     if mine not in line:
         return PlaceInLine(VoteStanding.GONE)

@@ -15,15 +15,15 @@ from magnetar.metadata.store import Created
 log = logging.getLogger(__name__)
 
 _undoing: set[asyncio.Task[None]] = set()
-"""The tasks that undo creations. They are kept here because nobody awaits them, and asyncio keeps only weak references
-to tasks."""
+"""The tasks that undo creations. This set keeps the tasks alive, because nobody awaits them and asyncio keeps only weak
+references to tasks."""
 
 
 async def created_or_undone(create: Coroutine[Any, Any, Created], undo: Callable[[str], Awaitable[None]]) -> Created:
     """Awaits a creation and returns what it created.
 
-    The caller may be cancelled when the request is on its way already. If the request still creates the record, `undo`
-    is called with the record's path.
+    The caller may be cancelled when the request is on its way already. If the request creates the record nevertheless,
+    this function calls `undo` with the record's path.
     """
     creating = asyncio.ensure_future(create)
     try:
@@ -34,7 +34,8 @@ async def created_or_undone(create: Coroutine[Any, Any, Created], undo: Callable
 
 
 def _came_late(undo: Callable[[str], Awaitable[None]], creating: "asyncio.Task[Created]") -> None:
-    """Called when a creation whose caller was cancelled has ended. Calls `undo` if a record was created."""
+    """Calls `undo` if the creation, which has ended after its caller was cancelled, has created a record
+    nevertheless."""
     if creating.cancelled() or creating.exception() is not None:
         return
     task = asyncio.ensure_future(_undo(undo, creating.result().path))

@@ -1,6 +1,6 @@
 """Finds out which copies of a ledger are missing, by asking the bookies that should have them.
 
-`repair_rules` decides which entries are asked for. Source: LedgerChecker of BookKeeper 4.17.
+`repair_rules` decides for which entries the checker asks. Source: LedgerChecker of BookKeeper 4.17.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from pulsar_proto.records.ledger_record import LedgerMetadata
 log = logging.getLogger(__name__)
 
 OLDEST_DIGEST = DigestType.CRC32
-"""The digest of ledgers whose records name no digest, which are records of BookKeeper's first versions
+"""The digest of ledgers whose records name no digest. BookKeeper's first versions wrote such records
 (bookieRecoveryDigestType)."""
 
 READS_AT_ONCE = 64
@@ -27,16 +27,18 @@ READS_AT_ONCE = 64
 
 BUSY_TRIES = 3
 BUSY_SECONDS = 1.0
-"""A bookie that is busy, or does not answer in time, is asked BUSY_TRIES times in all, with this pause in between."""
+"""The pause before a bookie that is busy, or does not answer in time, is asked again; such a bookie is asked BUSY_TRIES
+times in all."""
 
 
 class OpenedLedger(NamedTuple):
-    """A ledger that was opened for reading without recovery, by the password that stands in its record."""
+    """A ledger that was opened for reading without recovery, with the password from the ledger's record."""
 
     ledger: VersionedMetadata
     last_add_confirmed: int
-    """A closed ledger's last entry id. For an open ledger it is the highest LAC that its bookies report, or, if too few
-    bookies answer, the entry before its last fragment, because all entries before a fragment are confirmed."""
+    """The last entry id of a closed ledger. For an open ledger this is the highest LAC that the ledger's bookies
+    report, or, if too few bookies answer, the id of the entry before the last fragment, because all entries before a
+    fragment are confirmed."""
     reader: ReplicaReader
     master_key: bytes
 
@@ -50,11 +52,11 @@ class OpenedLedger(NamedTuple):
 
 
 class LedgerChecker:
-    """Opens ledgers without fencing them, and asks their bookies for a sample of what they should hold."""
+    """Opens ledgers without fencing them, and asks their bookies for a sample of the entries that each should hold."""
 
     def __init__(self, cluster: BookKeeperCluster, *, percentage: int = 0) -> None:
         """`percentage` is the share of a bookie's entries of a fragment that is read in addition to the first and the
-        last one."""
+        last entry."""
         self._cluster = cluster
         self._percentage = percentage
         self._limit = asyncio.Semaphore(READS_AT_ONCE)
@@ -82,7 +84,7 @@ class LedgerChecker:
     async def check(self, opened: OpenedLedger) -> list[DamagedFragment]:
         """Returns the fragments that lack copies, each with the bookies that should have had them.
 
-        Never raises LedgerError: a bookie that does not answer counts as one without its copies.
+        Never raises LedgerError: a bookie that does not answer counts as a bookie without its copies.
         """
         fragments = opened.fragments
         found = await asyncio.gather(
@@ -103,8 +105,8 @@ class LedgerChecker:
     async def _is_missing(self, opened: OpenedLedger, fragment: LedgerFragment, index: int) -> bool:
         """Returns whether the member at `index` lacks its copies of a fragment.
 
-        An unregistered bookie counts as lacking them and is not asked. A registered bookie that should hold no entry of
-        the fragment lacks nothing.
+        An unregistered bookie counts as lacking its copies and is not asked. A registered bookie that should hold no
+        entry of the fragment lacks nothing.
         """
         bookie = fragment.members[index]
         if bookie not in self._cluster.registry.bookies.all:
@@ -121,8 +123,8 @@ class LedgerChecker:
     async def _read(self, opened: OpenedLedger, bookie: str, entry_id: int) -> None:
         """Reads one entry from one bookie. Raises LedgerError when the bookie has no good copy or does not answer.
 
-        A busy bookie is asked again. If it counted as one without copies, its entries would be copied, which would make
-        it and other bookies still busier.
+        A busy bookie is asked again. If a busy bookie counted as a bookie without copies, its entries would be copied,
+        which would make this bookie and others still busier.
         """
         for _ in range(BUSY_TRIES - 1):
             try:

@@ -1,4 +1,5 @@
-"""Walks over the records of all ledgers, some at a time, for checks and for the list of each bookie's ledgers.
+"""Walks over the records of all ledgers, a bounded number at a time, for checks and for the list of each bookie's
+ledgers.
 
 Source: BookieLedgerIndexer of BookKeeper 4.17.
 """
@@ -18,11 +19,11 @@ log = logging.getLogger(__name__)
 
 Visit = Callable[[LedgerMetadata], Awaitable[None]]
 OnProgress = Callable[[int, int], None]
-"""Called with (how many are done, how many there are)."""
+"""A callback that shows progress. Its arguments are the number of finished ledgers and the number of all ledgers."""
 
 
 def no_progress(done: int, total: int) -> None:
-    """The callback of callers that show no progress."""
+    """Does nothing: the callback of callers that show no progress."""
 
 
 async def visit_ledgers(
@@ -33,11 +34,11 @@ async def visit_ledgers(
     at_once: int,
     progress: OnProgress = no_progress,
 ) -> int:
-    """Calls `visit` with every ledger's record, for at most `at_once` ledgers at the same time; returns how many
-    ledgers there were.
+    """Calls `visit` with every ledger's record, for at most `at_once` ledgers at the same time. Returns the number of
+    ledgers.
 
-    A ledger that is deleted meanwhile is passed over. So is one whose record does not decode, which is logged. Raises
-    MetadataError, LedgerError and whatever `visit` raises, after it has cancelled the other visits.
+    A ledger that is deleted meanwhile is passed over. A ledger whose record does not decode is logged and passed over.
+    Raises MetadataError, LedgerError and the errors of `visit`, after the other visits were cancelled.
     """
     ids = sorted(await list_ledgers(store), reverse=True)
     total = len(ids)

@@ -1,8 +1,9 @@
-"""Decides when the auditor looks for ledgers of lost bookies. No I/O, no clock: times are seconds of any steady clock.
+"""Decides when the auditor looks for ledgers of lost bookies. No I/O and no clock: times are seconds of any steady
+clock.
 
-A bookie is lost when it was registered and is not any more. The audit is due at once when no recovery delay is set or
-when more than one bookie is lost, else after the delay, unless the bookie comes back before. Source:
-Auditor.submitAuditTask and submitLostBookieRecoveryDelayChangedEvent of BookKeeper 4.17.
+A bookie is lost when it was registered and is not registered any more. The audit is due at once when no recovery delay
+is set or when more than one bookie is lost. Otherwise the audit is due after the delay, unless the bookie comes back
+before. Source: Auditor.submitAuditTask and submitLostBookieRecoveryDelayChangedEvent of BookKeeper 4.17.
 """
 
 from collections.abc import Collection, Iterable
@@ -47,12 +48,12 @@ class LostBookies:
         self._delay = delay
 
     def ask(self, now: float) -> None:
-        """Asks for the periodic audit now. While the delay of a lost bookie is running, the audit waits for its end;
-        otherwise it would mark that bookie's ledgers too early."""
+        """Asks for the periodic audit now. While the delay of a lost bookie is running, the audit waits for the end of
+        the delay; otherwise it would mark that bookie's ledgers too early."""
         if self.due is None:
             self.due = now
 
     def audited(self) -> None:
-        """Called when an audit has begun, which looks at all bookies: forgets the lost bookies and the due time."""
+        """Forgets the lost bookies and the due time, because an audit has begun, which looks at all bookies."""
         self.lost.clear()
         self.due = None

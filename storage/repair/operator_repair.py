@@ -1,8 +1,8 @@
 """The repairs that an operator starts with `magnetar bk`: copying the entries of some bookies to others, or retiring a
 bookie.
 
-`recover_bookies` copies by itself, without marks; `decommission` marks the ledgers and waits for auto-recovery. Source:
-BookKeeperAdmin.recoverBookieData and decommissionBookie of BookKeeper 4.17.
+`recover_bookies` copies the entries itself, without marks; `decommission` marks the ledgers and waits for
+auto-recovery. Source: BookKeeperAdmin.recoverBookieData and decommissionBookie of BookKeeper 4.17.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ LOOK_SECONDS = 0.5
 
 
 class BookieIsUp(Exception):
-    """The bookie is registered, so it is running. It has to be stopped before it can be retired."""
+    """The bookie cannot be retired because it is registered, so it is running. The operator has to stop the bookie
+    first."""
 
 
 @dataclass(slots=True)
@@ -67,12 +68,12 @@ async def recover_bookies(
     skip_open: bool,
     progress: Callable[[int, int], None] = no_progress,
 ) -> RecoveryOutcome:
-    """Replaces the bookies in the given ledgers by others, which get copies of the entries that the bookies should
-    hold.
+    """Replaces the bookies in the given ledgers by other bookies, which get copies of the entries that the replaced
+    bookies should hold.
 
-    An open ledger whose last fragment names one of the bookies is recovered first, which ends its writer; with
-    `skip_open` it is left as it is. A ledger that fails is noted in the outcome, and the others go on. `progress` is
-    called with (ledgers done, ledgers in all). Raises MetadataError.
+    An open ledger whose last fragment names one of the bookies is recovered first, which ends the ledger's writer; with
+    `skip_open` such a ledger is left as it is. A ledger that fails is noted in the outcome, and the work goes on with
+    the other ledgers. `progress` is called with (ledgers done, ledgers in all). Raises MetadataError.
     """
     outcome = RecoveryOutcome()
     checker = LedgerChecker(cluster)
@@ -123,12 +124,13 @@ async def decommission(
     scanning: OnProgress = no_progress,
     progress: Callable[[int, int], None] = no_progress,
 ) -> int:
-    """Marks all ledgers of a stopped bookie and waits until auto-recovery has replaced the bookie in all of them.
-    Returns how many ledgers there were.
+    """Marks all ledgers of a stopped bookie and waits until auto-recovery has replaced the bookie in all of these
+    ledgers. Returns the number of ledgers.
 
-    The work is done by replication workers, Apache's or ours, so at least one must be running in the cluster. This call
-    waits for them without a time limit. `scanning(done, total)` is called while the ledgers' records are read,
-    `progress(done, total)` at each look afterwards. Raises BookieIsUp, ReplicationDisabled, MetadataError, LedgerError.
+    Replication workers do the work, either Apache's or this project's, so at least one must be running in the cluster.
+    This call waits for them without a time limit. `scanning(done, total)` is called while the ledgers' records are
+    read, `progress(done, total)` at each look afterwards. Raises BookieIsUp, ReplicationDisabled, MetadataError,
+    LedgerError.
     """
     if bookie in (await cluster.registry.refresh()).all:
         raise BookieIsUp(f"bookie {bookie} is registered: stop it first, then retire it")

@@ -11,8 +11,8 @@ from pulsar_proto.records.ledger_record import LedgerMetadata
 
 def is_spread(members: Sequence[str], write_quorum: int, racks: Mapping[str, str], racks_min: int) -> bool:
     """Returns whether every write set of the ensemble has bookies in `racks_min` racks, or, if the write quorum is
-    smaller than that, whether each bookie is in a rack of its own. `racks` maps bookies to racks; a bookie that is not
-    in it counts as in DEFAULT_RACK."""
+    smaller than `racks_min`, whether each bookie of a write set is in a rack of its own. `racks` maps bookies to racks;
+    a bookie that is missing there counts as a bookie in DEFAULT_RACK."""
     wanted = min(racks_min, write_quorum)
     size = len(members)
     return all(

@@ -15,13 +15,13 @@ from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.records.ledger_record import LedgerMetadata
 
 PASSING_FAILURES = (LedgerError, MetadataError, MalformedRecord, OSError)
-"""The errors of audits and healings that come from bookies, ZooKeeper or a damaged record. They are logged, and the
-work is tried again."""
+"""The errors of audits and healings that come from bookies, ZooKeeper or a damaged record. Auto-recovery logs such
+errors and tries the work again."""
 
 
 class LedgerFragment(NamedTuple):
-    """The entries of a ledger that one ensemble holds. `last` is less than `first` in a fragment that has no entry, as
-    far as one can tell."""
+    """The entries of a ledger that one ensemble holds. `last` is less than `first` in a fragment in which no entry is
+    known."""
 
     first: int
     last: int
@@ -36,14 +36,15 @@ class DamagedFragment(NamedTuple):
 
     fragment: LedgerFragment
     missing: Mapping[int, str]
-    """The bookies that lack their copies: index in the ensemble -> bookie."""
+    """The bookies that lack their copies, as a mapping from the index in the ensemble to the bookie."""
 
 
 def fragments_of(metadata: LedgerMetadata, last_add_confirmed: int) -> list[LedgerFragment]:
     """Returns a ledger's fragments in order.
 
-    A fragment is closed when the ledger is. In an open ledger it is closed when another fragment follows and the LAC
-    has reached its last entry: before that, the writer that changed the ensemble may still be sending entries to it.
+    A fragment of a closed ledger is closed. In an open ledger a fragment is closed when another fragment follows and
+    the LAC has reached the fragment's last entry: before that, the writer that changed the ensemble may still be
+    sending entries to the fragment.
     """
     starts = [first for first, _ in metadata.ensembles]
     fragments: list[LedgerFragment] = []
@@ -73,8 +74,8 @@ def stored_range(fragment: LedgerFragment, index: int, write_quorum: int) -> tup
 
 
 def entries_to_verify(fragment: LedgerFragment, index: int, write_quorum: int, percentage: int) -> list[int]:
-    """Returns the entries to read from a member before it is believed to have its copies: its first, its last, and
-    `percentage` of its entries, evenly spread."""
+    """Returns the entries to read from a member of the ensemble in order to believe that the member has its copies: its
+    first and last entry, and `percentage` of its entries, evenly spread."""
     stored = stored_range(fragment, index, write_quorum)
     if stored is None:
         return []
@@ -88,15 +89,15 @@ def entries_to_verify(fragment: LedgerFragment, index: int, write_quorum: int, p
 
 
 def holders_of(fragment: LedgerFragment, entry_id: int, indices: Collection[int], write_quorum: int) -> list[int]:
-    """Returns those of the members at `indices` whose bookies must hold the entry."""
+    """Returns each of `indices` at which the ensemble has a bookie that must hold the entry."""
     return [index for index in write_set(entry_id, len(fragment.members), write_quorum) if index in indices]
 
 
 def targets_of(
     damaged: DamagedFragment, placed: Sequence[str], writable: Collection[str], *, without: Collection[str] = ()
 ) -> dict[int, str]:
-    """Chooses a bookie that gets the copies of each missing member: index in the ensemble -> bookie. Members for which
-    there is no bookie are left out.
+    """Chooses for each missing member a bookie that gets the member's copies. Returns a mapping from the index in the
+    ensemble to the bookie. Members for which there is no bookie are left out.
 
     `placed` is the ensemble as the placement policy would have it: at the index of a missing member it has the bookie
     that replaces it, or the member itself when no other bookie is left. In that case the member gets its copies again
@@ -141,13 +142,13 @@ def with_replaced(
 
 
 class NextStep(Enum):
-    """What happens next with a ledger that a worker has locked and healed as far as it could."""
+    """The next step for a ledger that a worker has locked and healed as far as it could."""
 
     DONE = "done"
     AWAIT_WRITER = "await writer"
-    """The writer of the open ledger gets some time to replace the lost bookie by itself."""
+    """The ledger is open, and its writer gets some time to replace the lost bookie by itself."""
     RETRY = "retry"
-    """Copies are still missing: the ledger is left alone for a while, then a worker tries again."""
+    """Copies are still missing: the ledger is left alone for a while, before a worker tries again."""
 
 
 def fragments_naming(fragments: Sequence[LedgerFragment], bookies: Collection[str]) -> list[DamagedFragment]:
@@ -161,8 +162,8 @@ def fragments_naming(fragments: Sequence[LedgerFragment], bookies: Collection[st
 
 
 def next_step(metadata: LedgerMetadata, damaged: Sequence[DamagedFragment], registered: Collection[str]) -> NextStep:
-    """Decides the next step for a ledger that was checked. `damaged` holds the fragments that still lack copies;
-    `registered` the bookies that are up, writable or not."""
+    """Decides the next step for a ledger that was checked. `damaged` holds the fragments that still lack copies, and
+    `registered` holds the bookies that are up, writable or not."""
     open_end = not metadata.is_closed and not registered_all(metadata.last_ensemble[1], registered)
     if open_end or any(not one.fragment.is_closed for one in damaged):
         return NextStep.AWAIT_WRITER
@@ -174,8 +175,9 @@ def registered_all(members: Collection[str], registered: Collection[str]) -> boo
 
 
 def delay_to_check(interval: int, last_ms: int | None, now_ms: int) -> float:
-    """Returns the seconds until a periodic check is due. `last_ms` is when it last ended, in this auditor or an earlier
-    one; None when it never ran. If that time is in the future, because a clock was wrong, the check is due at once."""
+    """Returns the seconds until a periodic check is due. `last_ms` is the time when the check last ended, in this
+    auditor or an earlier auditor; None when the check never ran. If that time is in the future, because a clock was
+    wrong, the check is due at once."""
     if last_ms is None or last_ms > now_ms:
         return 0.0
     return max(0.0, interval - (now_ms - last_ms) / 1000)
@@ -187,7 +189,7 @@ class CopyPacer:
     __slots__ = ("_free_at", "_rate")
 
     def __init__(self, bytes_per_second: int) -> None:
-        """A rate of -1 means that there is no limit."""
+        """Limits the rate to `bytes_per_second`; -1 means that there is no limit."""
         self._rate = bytes_per_second
         self._free_at = 0.0
 

@@ -7,9 +7,9 @@
        lock kept for the grace period, then the          lock kept for a pause that doubles with each
        ledger is recovered, which ends its writer        failure, then released: any worker may try again
 
-The worker deletes the mark only if its version is still the one at the time of the lock. So a mark that an auditor has
-written again meanwhile stays. A worker keeps the lock during a pause, so that other workers do not try the same ledger
-again and again. Source: ReplicationWorker of BookKeeper 4.17.
+The worker deletes a mark only if the mark still has the version that it had at the time of the lock. Therefore a mark
+that an auditor has written again meanwhile stays. A worker keeps the lock during a pause, so that other workers do not
+try the same ledger again and again. Source: ReplicationWorker of BookKeeper 4.17.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 HELD_MAX = 1_000
 """How many ledgers one worker keeps locked without working on them; at the limit it locks no further ledgers."""
 FAILURES_REMEMBERED_MAX = 10_000
-"""For how many ledgers a worker remembers the failures. At the limit it forgets all of them, and the pauses begin again
-with the shortest one."""
+"""The number of ledgers whose failures a worker remembers. At the limit the worker forgets all failures, and the pauses
+begin again with the shortest pause."""
 
 
 class ReplicationWorker:
@@ -57,12 +57,12 @@ class ReplicationWorker:
         """How many ledgers were healed and their marks deleted."""
 
     def session_ended(self) -> None:
-        """Called when the ZooKeeper session has expired. All locks went with it, so the worker releases none of them: a
-        lock of the same name may belong to another worker by now."""
+        """Notes that the ZooKeeper session has expired. All locks went with the session, so the worker releases no
+        lock: a lock with an equal name may belong to another worker by now."""
         self._session_is_over = True
 
     async def run(self) -> None:
-        """Works until it is cancelled, then releases its locks."""
+        """Heals marked ledgers until this call is cancelled, and releases the worker's locks at the end."""
         cancels = [self._book.watch(self._changes.note), self._cluster.registry.on_change(self._changes.note)]
         workers = [asyncio.create_task(self._work()) for _ in range(self._config.ledgers_at_once)]
         try:
@@ -97,8 +97,8 @@ class ReplicationWorker:
         return await self._book.lock_any(self._holder, self._cluster.rng)
 
     async def _take(self, locked: LockedLedger) -> None:
-        """Tries once to heal a ledger. If that fails, a separate task keeps the lock and tries again, so that this
-        worker can go on with another ledger. When this call is cancelled, `run` releases the lock."""
+        """Tries once to heal a ledger. If the attempt fails, a separate task keeps the lock and tries again, so that
+        this worker can go on with another ledger. When this call is cancelled, `run` releases the lock."""
         self._locked[locked.ledger_id] = locked
         step = await self._try(locked)
         if step is NextStep.DONE:
@@ -144,9 +144,9 @@ class ReplicationWorker:
         return next_step(opened.metadata, damaged, self._cluster.registry.bookies.all)
 
     async def _hold(self, locked: LockedLedger, step: NextStep) -> None:
-        """Keeps the lock of a ledger that could not be healed at once. After the grace period for a writer it tries
-        once more, with recovery. If that fails too, it keeps the lock for a pause, and leaves the rest to the next
-        worker that locks the ledger."""
+        """Keeps the lock of a ledger that could not be healed at once. After the grace period for a writer, this tries
+        once more, with recovery. If the second attempt fails too, this keeps the lock for a pause, and leaves the rest
+        to the next worker that locks the ledger."""
         if step is NextStep.AWAIT_WRITER:
             await asyncio.sleep(self._config.open_ledger_rereplication_grace_period / 1000)
             step = await self._try(locked, recover=True)
@@ -155,7 +155,8 @@ class ReplicationWorker:
         await self._release(locked)
 
     def _pause(self, ledger_id: int) -> float:
-        """Counts one more failure of the ledger and returns for how many seconds it is left alone."""
+        """Counts one more failure of the ledger, and returns the number of seconds for which the ledger is left
+        alone."""
         if len(self._failures) >= FAILURES_REMEMBERED_MAX:
             self._failures.clear()
         failures = self._failures[ledger_id] = self._failures.get(ledger_id, 0) + 1
@@ -177,7 +178,7 @@ class ReplicationWorker:
             await self._cluster.bookkeeper.open_ledger(ledger_id, password=metadata.password or b"")
 
     async def _release(self, locked: LockedLedger) -> None:
-        """Releases a lock, and repeats that until it succeeds, because a remaining lock would keep all workers from the
+        """Tries to release a lock until an attempt succeeds, because a remaining lock would keep all workers from the
         ledger as long as the session lives."""
         while True:
             if await self._released(locked):
@@ -185,7 +186,7 @@ class ReplicationWorker:
             await asyncio.sleep(self._config.rw_rereplicate_backoff_ms / 1000)
 
     async def _released(self, locked: LockedLedger) -> bool:
-        """Tries once to release a lock. Returns True when the lock is not ours any more."""
+        """Tries once to release a lock. Returns True when this worker does not hold the lock any more."""
         if locked.ledger_id not in self._locked or self._session_is_over:
             return True
         try:

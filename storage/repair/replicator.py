@@ -1,9 +1,9 @@
 """Copies the entries of a ledger that lack copies to other bookies, and writes these bookies into the ledger's record.
 
-Entries are copied byte for byte as they were read; Apache's worker packs them again with its own LAC. The record is
-written only when every target has stored every entry of the fragment durably, and by compare-and-set on the fragment's
-members: a worker that stops in between leaves copies that no record names, and the next worker copies again. Source:
-LedgerFragmentReplicator of BookKeeper 4.17.
+Entries are copied byte for byte as they were read, whereas Apache's worker packs the entries again with its own LAC.
+The record is written only when every target has stored every entry of the fragment durably, and by compare-and-set on
+the fragment's members: a worker that stops in between leaves copies that no record names, and the next worker copies
+again. Source: LedgerFragmentReplicator of BookKeeper 4.17.
 """
 
 import asyncio
@@ -26,19 +26,21 @@ from magnetar.storage.repair.repair_rules import (
     targets_of,
     with_replaced,
 )
+from pulsar_proto.records.ledger_record import LedgerMetadata
 from pulsar_proto.wire.bookie_wire import AddFlags
 
 log = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX = 1 << 20
-"""How many bytes of entries the replicator holds at once for one fragment. It copies a larger entry by itself."""
+"""How many bytes of entries the replicator holds at once for one fragment. The replicator copies a larger entry by
+itself."""
 
 _RECOVERY_ADD = int(AddFlags.RECOVERY_ADD)
 
 
 @dataclass(slots=True)
 class Copied:
-    """How much was copied, for the log and for tools."""
+    """The amount of copied data, for the log and for tools."""
 
     entries: int = 0
     bytes: int = 0
@@ -56,10 +58,9 @@ class Replicator:
     async def heal(
         self, opened: OpenedLedger, damaged: Sequence[DamagedFragment], *, without: Collection[str] = ()
     ) -> Copied:
-        """Copies the missing entries of those damaged fragments that are closed. No copy goes to the bookies of
-        `without`.
+        """Copies the missing entries of the closed fragments in `damaged`. No copy goes to the bookies of `without`.
 
-        A fragment that fails does not keep the others from being tried; the first LedgerError is raised at the end.
+        After a fragment has failed, the other fragments are still tried; the first LedgerError is raised at the end.
         """
         copied = Copied()
         failure: LedgerError | None = None
@@ -91,12 +92,12 @@ class Replicator:
         without: Collection[str],
         copied: Copied,
     ) -> VersionedMetadata:
-        """Heals one fragment and returns the ledger's record as it is afterwards.
+        """Heals one fragment and returns the ledger's new record.
 
-        Raises LedgerError; NotEnoughBookies also when it could replace only some of the missing bookies.
+        Raises LedgerError. Raises NotEnoughBookies also when only some of the missing bookies could be replaced.
         """
         fragment, ledger_id = damaged.fragment, opened.metadata.ledger_id
-        targets = self._choose_targets(damaged, opened.metadata.write_quorum, without)
+        targets = self._choose_targets(damaged, opened.metadata, without)
         if not targets:
             names = ", ".join(sorted(damaged.missing.values()))
             raise NotEnoughBookies(f"ledger {ledger_id}: no writable bookie is left to replace {names}")
@@ -121,10 +122,17 @@ class Replicator:
             )
         return ledger
 
-    def _choose_targets(self, damaged: DamagedFragment, write_quorum: int, without: Collection[str]) -> dict[int, str]:
+    def _choose_targets(
+        self,
+        damaged: DamagedFragment,
+        metadata: LedgerMetadata,
+        without: Collection[str],
+    ) -> dict[int, str]:
         members = damaged.fragment.members
         try:
-            placed = self._cluster.placement.replace(members, damaged.missing, write_quorum, without)
+            placed = self._cluster.placement_of(metadata.custom_metadata).replace(
+                members, damaged.missing, metadata.write_quorum, without
+            )
         except NotEnoughBookies:
             placed = members
         return targets_of(damaged, placed, self._cluster.registry.writable(), without=without)
@@ -153,8 +161,8 @@ class Replicator:
     async def _read_striped(
         self, opened: OpenedLedger, fragment: LedgerFragment, targets: Mapping[int, str], first: int, last: int
     ) -> tuple[dict[int, bytes], int]:
-        """Reads the entries from `first` to `last` that any target must have. Returns them by entry id, and the id of
-        the entry to go on with. That id is at most `last` if BATCH_BYTES_MAX was reached.
+        """Reads the entries from `first` to `last` that any target must have. Returns the entries by entry id, and the
+        id of the entry to go on with. That id is at most `last` if BATCH_BYTES_MAX was reached.
 
         In a striped ledger neighbouring entries are on different bookies, so several single reads run at once instead
         of one read of a run.

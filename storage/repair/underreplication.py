@@ -18,8 +18,8 @@ from pulsar_proto.records import underreplication_record as records
 from pulsar_proto.records.underreplication_record import UnderreplicatedLedger
 
 MARK_ATTEMPTS_MAX = 100
-"""How often `mark` tries its compare-and-set on one mark, which all workers and auditors of a cluster may write at
-once."""
+"""How often `mark` tries its compare-and-set. All workers and auditors of a cluster may write a mark at the same
+time."""
 
 
 class ReplicationDisabled(Exception):
@@ -66,8 +66,9 @@ class Underreplication:
     # Marks
 
     async def mark(self, ledger_id: int, replicas: Iterable[str]) -> None:
-        """Marks a ledger: it lacks its copies on the bookies `replicas`. If there is a mark, the bookies are added to
-        it; that changes its version, so that a worker that heals the ledger at this moment leaves the mark behind."""
+        """Marks a ledger that lacks its copies on the bookies `replicas`. If the ledger has a mark, the bookies are
+        added to the mark. This changes the mark's version, so that a worker that heals the ledger at this moment leaves
+        the mark behind."""
         replicas = tuple(replicas)
 
         def add_replicas(value: bytes | None) -> bytes:
@@ -78,7 +79,7 @@ class Underreplication:
         await update_record(self._store, path, add_replicas, attempts_max=MARK_ATTEMPTS_MAX)
 
     async def get(self, ledger_id: int) -> UnderreplicatedLedger | None:
-        """Returns the mark of a ledger, or None when it is not marked."""
+        """Returns the mark of a ledger, or None when the ledger is not marked."""
         record = await self._store.get(records.mark_path(ledger_id))
         return None if record is None else UnderreplicatedLedger.parse(record.value)
 
@@ -113,7 +114,7 @@ class Underreplication:
     # Locks
 
     async def lock_any(self, holder: str, rng: Random) -> LockedLedger | None:
-        """Locks one of the marked ledgers that nobody has locked, or returns None when there is none."""
+        """Locks one of the marked ledgers that nobody has locked. Returns None when there is no such ledger."""
         held = set(await self.locks())
         async for ledger_id in self.marked(rng):
             if ledger_id not in held and (locked := await self.lock(ledger_id, holder)) is not None:
@@ -121,7 +122,8 @@ class Underreplication:
         return None
 
     async def lock(self, ledger_id: int, holder: str) -> LockedLedger | None:
-        """Locks a ledger, or returns None when somebody else has locked it or it has no mark any more."""
+        """Locks a ledger. Returns None when another worker has locked the ledger, or the ledger has no mark any
+        more."""
         stat = await self._store.exists(records.mark_path(ledger_id))
         if stat is None:
             return None
@@ -139,12 +141,12 @@ class Underreplication:
             await self._store.delete(records.lock_path(locked.ledger_id))
 
     async def locks(self) -> list[int]:
-        """Returns the ids of all locked ledgers: those that are being healed, and those that wait under a lock."""
+        """Returns the ids of all locked ledgers: ledgers that are being healed, and ledgers that wait under a lock."""
         names = await self._children(records.LOCKS)
         return [ledger_id for name in names if (ledger_id := records.ledger_id_of_name(name)) is not None]
 
     async def lock_holder(self, ledger_id: int) -> str | None:
-        """Returns the bookie id of the process that has locked the ledger, or None when nobody has."""
+        """Returns the bookie id of the process that has locked the ledger, or None when the ledger is not locked."""
         record = await self._store.get(records.lock_path(ledger_id))
         return None if record is None else records.lock_holder(record.value)
 
@@ -175,12 +177,13 @@ class Underreplication:
         return None if record is None else records.delay_of(record.value)
 
     async def set_recovery_delay(self, seconds: int) -> None:
-        """Writes the cluster's lostBookieRecoveryDelay. Writing the value that it has already asks the auditor for an
-        audit at once."""
+        """Writes the cluster's lostBookieRecoveryDelay. Writing the present value again asks the auditor for an audit
+        at once."""
         await self._write(records.LOST_BOOKIE_RECOVERY_DELAY, records.delay_value(seconds))
 
     async def prepare_recovery_delay(self, seconds: int) -> int:
-        """Writes the cluster's lostBookieRecoveryDelay unless it was written before; returns what it is then."""
+        """Writes the cluster's lostBookieRecoveryDelay unless it was written before. Returns the value that is stored
+        now."""
         with contextlib.suppress(NodeExistsError):
             await self._store.create(
                 records.LOST_BOOKIE_RECOVERY_DELAY, records.delay_value(seconds), make_parents=True
@@ -195,8 +198,8 @@ class Underreplication:
         await self.set_recovery_delay(await self.recovery_delay() or 0)
 
     async def check_time(self, path: str) -> int | None:
-        """Returns when the check whose record is at `path` last ended, in milliseconds since the epoch, or None when it
-        never did."""
+        """Returns the time at which the check whose record is at `path` last ended, in milliseconds since the epoch, or
+        None when the check never ended."""
         record = await self._store.get(path)
         return None if record is None else records.check_time(record.value)
 

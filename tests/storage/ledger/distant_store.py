@@ -5,7 +5,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from magnetar.metadata.errors import MetadataError
-from magnetar.metadata.store import CancelWatch, Created, MetadataStore, Op, Record, Stat, WatchCallback
+from magnetar.metadata.store import (
+    CancelWatch,
+    Created,
+    MetadataStore,
+    Op,
+    Record,
+    SessionCallback,
+    Stat,
+    WatchCallback,
+)
 
 T = TypeVar("T")
 
@@ -55,6 +64,17 @@ class DistantStore(MetadataStore):
 
     def watch(self, path: str, callback: WatchCallback, *, recursive: bool = False) -> CancelWatch:
         return self._store.watch(path, callback, recursive=recursive)
+
+    @property
+    def session_id(self) -> int:
+        return self._store.session_id
+
+    @property
+    def is_connected(self) -> bool:
+        return self._store.is_connected
+
+    def on_session(self, callback: SessionCallback) -> CancelWatch:
+        return self._store.on_session(callback)
 
     async def close(self) -> None:
         await self._store.close()

@@ -5,7 +5,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from magnetar.metadata.errors import OutcomeUnknownError
-from magnetar.metadata.store import Created, MetadataStore, Op, Record, RecordEvent, Stat, WatchCallback
+from magnetar.metadata.store import (
+    CancelWatch,
+    Created,
+    MetadataStore,
+    Op,
+    Record,
+    RecordEvent,
+    SessionCallback,
+    Stat,
+    WatchCallback,
+)
 
 if TYPE_CHECKING:
     from tests.storage.managed.fake_bookkeeper import Steps, World
@@ -61,6 +71,17 @@ class SteppedStore(MetadataStore):
                 callback(event)
 
         return self._store.watch(path, of_the_living, recursive=recursive)
+
+    @property
+    def session_id(self) -> int:
+        return self._store.session_id
+
+    @property
+    def is_connected(self) -> bool:
+        return self._store.is_connected
+
+    def on_session(self, callback: SessionCallback) -> CancelWatch:
+        return self._store.on_session(callback)
 
     async def close(self) -> None:
         """Does nothing, because the world's tree outlives its sessions."""

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from magnetar.metadata import paths
-from magnetar.metadata.zookeeper.client_config import SessionEvent
+from magnetar.metadata.store import SessionEvent
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.repair.auditor_election import current_auditor
