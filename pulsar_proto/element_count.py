@@ -1,18 +1,18 @@
 """Bounds the work of parsing a protobuf message, which depends on how many elements it has, not on how long it is.
 
 A frame of 5 MB may hold one string of 5 MB, which is parsed at once, or two million empty strings, which block all
-other work for a second. The two differ in the number of elements only. So a message longer than INNOCENT_BYTES is first
-walked over without building anything, and refused when it has more than ELEMENTS_MAX elements: a long message of an
-honest peer has a few long elements.
+other work for a second. The two frames differ in the number of elements only. So a message longer than INNOCENT_BYTES
+is first walked over without building anything, and refused when it has more than ELEMENTS_MAX elements: a long message
+of an honest peer has a few long elements.
 
 The walk looks at tags and lengths only, and steps over everything else:
 
     tag len=5 |hello| tag varint  tag len=9 | tag len=0 || tag len=5 |world| |
     1               2             3           4              5                    elements
 
-It goes into a field only when the descriptor says that the field holds a message (3 above), since only those cost the
-parser further elements; the same bytes in a string are just bytes. The walk stops at the element that is one too many,
-so it costs at most ELEMENTS_MAX steps, whatever the peer sent.
+The walk goes into a field only when the descriptor says that the field holds a message (3 above), since only messages
+cost the parser further elements. The same bytes in a string are just bytes. The walk stops at the element that is one
+too many, so it costs at most ELEMENTS_MAX steps, whatever the peer sent.
 """
 
 from google.protobuf.descriptor import Descriptor
@@ -30,7 +30,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def check_elements(data: bytes, descriptor: Descriptor, elements_max: int = ELEMENTS_MAX) -> None:
-    """Raises MalformedFrame for an encoded message with more than `elements_max` elements, or with a group in it."""
+    """Checks an encoded message. Raises MalformedFrame when it has more than `elements_max` elements, or a group."""
     _walk(data, 0, len(data), descriptor, elements_max)
 
 

@@ -1,7 +1,7 @@
 """Errors of the client protocol: each class of `PulsarError` stands for one ServerError code.
 
-A handler raises one of them, and the connection answers with `.code` and the text. Some clients look at the text of an
-error; where they do, the place that raises it says what the text must contain.
+A handler raises such an error, and the connection answers with the error's `code` and text. Some clients look at the
+text of an error; where they do, the place that raises it says what the text must contain.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ _CLASS_OF_CODE: dict[int, "type[PulsarError]"] = {}
 
 
 class MalformedFrame(Exception):
-    """The peer broke the framing or the encoding. It gets no answer: its connection is closed, as by PulsarDecoder and
-    BookieProtoEncoding.
+    """The peer broke the framing or the encoding. The peer gets no answer: its connection is closed. Apache's servers
+    do the same (PulsarDecoder, BookieProtoEncoding).
 
     `frames` are the sound (command, rest) pairs that preceded the bad bytes in the same read. The caller handles these
     before it closes the connection.
@@ -33,7 +33,8 @@ class MalformedRecord(Exception):
 
 
 class UnknownCommand(Exception):
-    """A well-formed command of a type that this version does not know. A broker ignores it; a client closes."""
+    """A well-formed command of a type that this version does not know. A broker ignores the command; a client closes
+    the connection."""
 
     def __init__(self, type_number: int) -> None:
         super().__init__(f"unknown command type {type_number}")
@@ -130,17 +131,17 @@ class TopicTerminated(PulsarError, code=pb.TopicTerminatedError):
 class ProducerBusy(PulsarError, code=pb.ProducerBusy):
     """The producer's name is taken, or the topic has as many producers as it may.
 
-    An empty or reserved subscription name is also answered so: BrokerServiceException.getClientErrorCode maps
-    NamingException to this code, and clients' tests expect it.
+    An empty or reserved subscription name is also answered with this error: BrokerServiceException.getClientErrorCode
+    maps NamingException to this code, and clients' tests expect it.
     """
 
 
 class InvalidTopicName(PulsarError, code=pb.InvalidTopicName):
-    """The text is not the name of a topic, or the pattern not a regular expression."""
+    """The text is not the name of a topic, or the pattern is not a regular expression."""
 
 
 class IncompatibleSchema(PulsarError, code=pb.IncompatibleSchema):
-    """The topic's schemas refuse this one."""
+    """The client's schema is not compatible with the schemas of the topic."""
 
 
 class ConsumerAssignFault(PulsarError, code=pb.ConsumerAssignError):

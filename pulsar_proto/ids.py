@@ -30,5 +30,6 @@ def signed64(value: int) -> int:
 
 
 def unsigned64(value: int) -> int:
-    """Does the reverse of `signed64`, for protobuf fields of type uint64 that may carry -1."""
+    """Returns the unsigned value of a signed 64-bit one, the reverse of `signed64`, for protobuf fields of type uint64
+    that may carry -1."""
     return value & 0xFFFF_FFFF_FFFF_FFFF

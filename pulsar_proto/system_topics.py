@@ -17,6 +17,6 @@ PENDING_ACK_SUFFIX = "__transaction_pending_ack"
 
 def is_system_topic(name: TopicName) -> bool:
     """Returns whether a topic, or the topic of which it is a partition, is one of Pulsar's own
-    (SystemTopicNames.isSystemTopic). Any other name that begins with two underscores is a user's."""
+    (SystemTopicNames.isSystemTopic). Any other name that begins with two underscores belongs to a user."""
     local = name.base.local_name
     return local in SYSTEM_TOPICS or local.startswith(TRANSACTION_LOG_PREFIX) or local.endswith(PENDING_ACK_SUFFIX)

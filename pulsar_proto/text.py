@@ -2,8 +2,8 @@
 
 The parser does not check that the strings of a proto2 message are UTF-8: it returns a field that is not UTF-8 as
 `bytes`, in spite of the field's type. `check_text` refuses commands and records with such a value, so later code never
-meets one. What a producer wrote into a message's metadata is stored and sent on as it came; code that looks at such a
-string takes it by `raw` or `shown`.
+meets such a value. What a producer wrote into a message's metadata is stored and sent on as it came; code that looks at
+such a string takes it by `raw` or `shown`.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ def shown(value: str | bytes) -> str:
 
 
 def check_text(message: Message) -> None:
-    """Raises NotText if a string anywhere in the message is not UTF-8."""
+    """Checks all strings of a message. Raises NotText if a string anywhere in the message is not UTF-8."""
     for name, elements in _fields_with_text(message.DESCRIPTOR):
         value = getattr(message, name)
         if not value:
@@ -60,7 +60,8 @@ def _keys_and_values(mapping: Any) -> Iterable[Any]:
 def _fields_with_text(descriptor: Descriptor) -> tuple[tuple[str, Callable[[Any], Iterable[Any]]], ...]:
     """Returns the fields that are strings, or messages with strings somewhere in them, by name.
 
-    Each comes with the function that gives the elements of the field's value: one, all of a list, or keys and values.
+    Each field comes with a function that yields the elements of the field's value: the value itself, all elements of a
+    list, or the keys and values of a map.
     """
     return tuple((field.name, _elements(field)) for field in descriptor.fields if _has_text(field, frozenset()))
 

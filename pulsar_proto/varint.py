@@ -8,11 +8,11 @@ U64_MASK = 0xFFFF_FFFF_FFFF_FFFF
 LAST_BYTE = tuple(bytes((low,)) for low in range(128))
 """Each value of seven bits as the last byte of a varint (or as the only one)."""
 CONTINUED_BYTE = tuple(bytes((low | 0x80,)) for low in range(128))
-"""Each value of seven bits as a byte that another one follows."""
+"""Each value of seven bits as a byte of a varint that is not the last one."""
 
 
 def varint(value: int) -> bytes:
-    """Encodes a 64-bit integer. A negative one takes ten bytes, as in every integer type of protobuf but sint."""
+    """Encodes a 64-bit integer. A negative integer takes ten bytes, as in every integer type of protobuf but sint."""
     value &= U64_MASK
     if value < 128:
         return LAST_BYTE[value]

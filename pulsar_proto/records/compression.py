@@ -4,8 +4,8 @@ The codec is named in the message's metadata, which also holds the size before c
 
     1 LZ4 (block)   2 ZLIB   3 ZSTD (frame)   4 SNAPPY (raw)
 
-A broker needs this only where it looks into what it stores: for the compaction of batches, and for messages shown to
-admins. Source: CompressionCodecProvider.
+A broker needs this module only where it looks into stored messages: for the compaction of batches, and for messages
+shown to admins. Source: CompressionCodecProvider.
 """
 
 import zlib
@@ -60,7 +60,7 @@ def _decompress(compression: pb.CompressionType.ValueType, body: bytes, size: in
 
 
 def compress(compression: pb.CompressionType.ValueType, plain: bytes) -> bytes:
-    """Returns the body compressed by the codec; see `decompress`."""
+    """Returns `plain` compressed by the codec, so that `decompress` restores it."""
     match compression:
         case pb.NONE:
             return plain

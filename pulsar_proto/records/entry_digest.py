@@ -52,12 +52,13 @@ class DigestError(Exception):
 
 
 def master_key(password: bytes) -> bytes:
-    """Returns the 20 bytes that adds and fencing reads show to a bookie. They are the same for every digest type."""
+    """Returns the 20 bytes that adds and fencing reads show to a bookie. The bytes are the same for every digest
+    type."""
     return sha1(b"ledger" + password).digest()
 
 
 def entry_ids(entry: bytes) -> tuple[int, int]:
-    """Returns (ledger id, entry id) of a stored entry. Raises struct.error for one of less than 16 bytes."""
+    """Returns (ledger id, entry id) of a stored entry. Raises struct.error for an entry of less than 16 bytes."""
     ledger_id, entry_id = _IDS.unpack_from(entry)
     return ledger_id, entry_id
 
@@ -87,7 +88,7 @@ class EntryCodec:
 
     def pack_run(self, first_entry_id: int, lac: int, length_before: int, payloads: Sequence[bytes]) -> list[bytes]:
         """Returns stored entries with consecutive ids and the same `lac`. `length_before` is the length of the ledger
-        without them."""
+        before these entries."""
         pack_header = _HEADER.pack
         ledger_id = self.ledger_id
         entry_id = first_entry_id
@@ -110,11 +111,13 @@ class EntryCodec:
         return entries
 
     def verify(self, entry: bytes, entry_id: int) -> None:
-        """Raises DigestError unless `entry` is this ledger's entry `entry_id`, whole and unchanged."""
+        """Checks one stored entry. Raises DigestError unless it is this ledger's entry `entry_id`, whole and
+        unchanged."""
         self.verify_run(entry_id, (entry,))
 
     def verify_run(self, first_entry_id: int, entries: Sequence[bytes]) -> None:
-        """Checks consecutive entries as `verify` does; raises DigestError for the first bad one."""
+        """Checks consecutive stored entries. Raises DigestError unless all of them are this ledger's, whole and
+        unchanged, with consecutive ids from `first_entry_id` on. The error names the first bad entry."""
         ledger_id = self.ledger_id
         offset = self.payload_offset
         entry_id = first_entry_id

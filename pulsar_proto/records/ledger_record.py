@@ -1,9 +1,10 @@
 """The metadata of a ledger as BookKeeper keeps it in the metadata store, and the path of its record.
 
 A record is the line `BookieMetadataFormatVersion\\t<N>\\n` and a body: in version 3 a delimited LedgerMetadataFormat,
-in version 2 the same in protobuf's text format without cToken, in version 1 lines of text. A writer keeps the version
-that it read; new ledgers get version 3. See docs/WIRE_FORMATS.md, "Ledger metadata"; source: LedgerMetadataSerDe of
-BookKeeper 4.17, and for the paths LegacyHierarchicalLedgerManager and LongHierarchicalLedgerManager.
+in version 2 the same message in protobuf's text format without cToken, in version 1 lines of text. A writer keeps the
+version that it read; new ledgers get version 3. See docs/WIRE_FORMATS.md, "Ledger metadata"; source:
+LedgerMetadataSerDe of BookKeeper 4.17, and for the paths LegacyHierarchicalLedgerManager and
+LongHierarchicalLedgerManager.
 """
 
 from collections.abc import Mapping
@@ -57,16 +58,16 @@ class LedgerMetadata:
     length: int = 0
     """The sum of the payloads' bytes; 0 until the ledger is closed."""
     digest_type: DigestType | None = DigestType.CRC32C
-    """None when the record has no digest type (version 1), or a type that is unknown here; a rewrite keeps the unknown
-    type."""
+    """The digest type; None when the record names none (version 1), or names a type that is unknown here. A rewrite
+    keeps an unknown type."""
     password: bytes | None = b""
     """The password in plain text, as Java stores it; None only in version 1."""
     custom_metadata: Mapping[str, bytes] = field(default_factory=dict)
     ctoken: int | None = 0
     """A random number that the creator writes, to recognise the record as its own; 0 in every later write."""
     ctime: int | None = None
-    """The creation time in milliseconds since the epoch. It is usually absent; then the creation time of the record
-    counts."""
+    """The creation time in milliseconds since the epoch. This field is usually absent; in that case the creation time
+    of the record counts."""
     format_version: int = NEWEST_FORMAT
     unknown_fields: bytes = b""
     """Fields of a later version, serialized."""
@@ -131,7 +132,8 @@ class LedgerMetadata:
 
 
 def ledger_path(ledger_id: int, root: str = LEDGERS_ROOT) -> str:
-    """Returns `/ledgers/00/0001/L2345`; for ids from 2^31-1 on five parts, `/ledgers/000/0000/0042/9496/L7303`."""
+    """Returns a path like `/ledgers/00/0001/L2345`. For ids from 2^31-1 on, the path has five parts, like
+    `/ledgers/000/0000/0042/9496/L7303`."""
     if ledger_id < 0:
         raise ValueError(f"ledger id {ledger_id}")
     if ledger_id < _SHORT_ID_LIMIT:
@@ -142,7 +144,8 @@ def ledger_path(ledger_id: int, root: str = LEDGERS_ROOT) -> str:
 
 
 def ledger_id_of_path(path: str, root: str = LEDGERS_ROOT) -> int | None:
-    """Returns the id of the ledger whose record stands at `path`; None for a path that is no ledger's."""
+    """Returns the id of the ledger whose record stands at `path`; None when the path cannot be that of a ledger's
+    record."""
     parts = path.removeprefix(root + "/").split("/")
     digits = "".join(parts[:-1]) + parts[-1].removeprefix("L")
     if not digits.isascii() or not digits.isdigit():

@@ -33,10 +33,11 @@ METADATA_BYTES_MAX = 128 << 10
 elements."""
 
 INNOCENT_METADATA_BYTES = 1 << 10
-"""An entry's metadata up to this length is not checked: it may consist of the smallest elements. A hundred such entries
-are sent in one turn."""
+"""Metadata of an entry up to this length is not checked, even if it consists of the smallest elements. A hundred such
+entries are sent in one turn of the event loop."""
 METADATA_ELEMENTS_MAX = 4_096
-"""How many elements the longer metadata of an entry may have: properties, keys, and the elements inside them."""
+"""How many elements metadata of an entry that is longer than INNOCENT_METADATA_BYTES may have: properties, keys, and
+the elements inside them."""
 
 MAGIC_CRC32C = 0x0E01
 MAGIC_BROKER_ENTRY_METADATA = 0x0E02
@@ -58,8 +59,8 @@ a value:
     0a 01 58           producer_name "X": here 58 is a letter
     18 d8 01           publish_time 216: here d8 01 is a number
 
-Then the metadata is parsed, which costs time and changes nothing else. So the search can only prove that a field is
-absent.
+In such a case the metadata is parsed, which costs time and changes nothing else. The search can only prove that a field
+is absent.
 """
 
 _unpack_magic_crc_size = _MAGIC_CRC_SIZE.unpack_from
@@ -130,8 +131,8 @@ def parse_metadata(payload: bytes, offset: int = 0) -> pb.MessageMetadata:
 def metadata_fault(payload: bytes) -> str | None:
     """Returns why a broker refuses to store a client's payload, or None when it may be stored.
 
-    The reason is long metadata with too many elements: parsing it would keep everybody else waiting. Raises
-    MalformedFrame when a size is wrong.
+    The only reason is long metadata with too many elements: parsing such metadata would keep all other clients waiting.
+    Raises MalformedFrame when a size is wrong.
     """
     start, end = _metadata_span(payload, 0)
     if end - start <= INNOCENT_METADATA_BYTES:
@@ -176,7 +177,8 @@ class Special(NamedTuple):
     deliver_at_ms: int
     """The message is not to be delivered before this time (milliseconds since the epoch); 0 when it has no delay."""
     is_marker: bool
-    """A broker wrote the entry for brokers: the end of a transaction, or the snapshot of a replicated subscription."""
+    """Whether a broker wrote the entry for other brokers: the end of a transaction, or the snapshot of a replicated
+    subscription."""
     chunk: MessageChunk | None
 
 
@@ -213,7 +215,7 @@ def publish_time_of(payload: bytes, offset: int = 0) -> int:
 def sticky_key_of(payload: bytes) -> bytes | None:
     """Returns the key by which Key_Shared subscriptions choose a consumer (Commands.resolveStickyKey).
 
-    It is the ordering key, else the partition key, else `producer-sequence id`; None when the metadata names no
+    The key is the ordering key, else the partition key, else `producer-sequence id`; None when the metadata names no
     producer either. The keys of a batch are those of the batch itself. A key that is not UTF-8 is returned as its
     bytes, while Java hashes the text that its lossy decoder makes of them. Raises MalformedFrame.
     """
@@ -271,7 +273,7 @@ def _metadata_at_start(payload: bytes) -> pb.MessageMetadata:
 
 
 def build_payload(metadata: pb.MessageMetadata, body: bytes, *, checksum: bool = True) -> bytes:
-    """Builds a payload as a client does."""
+    """Builds a payload like one that a client sends, with or without a checksum."""
     head = metadata.SerializeToString()
     checked = b"".join((_SIZE.pack(len(head)), head, body))
     return _MAGIC_AND_WORD.pack(MAGIC_CRC32C, crc32c_of(checked)) + checked if checksum else checked

@@ -1,4 +1,5 @@
-"""Records below `/ledgers/underreplication`: which ledgers lack replicas, who heals them, and who is the auditor.
+"""Records below `/ledgers/underreplication`: which ledgers lack replicas, which workers repair them, and which bookie
+is the auditor.
 
 Values are in protobuf's text format as Java writes it, one field a line; only the times of the periodic checks are
 binary. Source: ZkLedgerUnderreplicationManager and ZkLedgerAuditorManager of BookKeeper 4.17; records of a real cluster
@@ -25,7 +26,7 @@ LOCKS = f"{ROOT}/locks"
 DISABLE = f"{ROOT}/disable"
 """While this record exists, the auditor and the workers pause."""
 LOST_BOOKIE_RECOVERY_DELAY = f"{ROOT}/lostBookieRecoveryDelay"
-"""Holds seconds as decimal text. Writing it, also with the value that it has, starts an audit."""
+"""Holds seconds as decimal text. A write of this record starts an audit, even if the value stays the same."""
 ELECTION = f"{ROOT}/auditorelection"
 """The parent of all votes; its own value is the winner's vote."""
 VOTE_PREFIX = f"{ELECTION}/V_"
@@ -83,7 +84,7 @@ class UnderreplicatedLedger:
 
 
 def check_layout(value: bytes) -> None:
-    """Raises MalformedRecord for a layout that this version does not know."""
+    """Checks the layout record. Raises MalformedRecord for a layout that this version does not know."""
     message = _parsed(value, pb.LayoutFormat())
     if (message.type, message.version) != ("BASIC", 1):
         raise MalformedRecord(f"the underreplication layout is {message.type} {message.version}, known is BASIC 1")

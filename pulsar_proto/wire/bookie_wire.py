@@ -36,7 +36,7 @@ class BookieRc(IntEnum):
 
 
 class AddFlags(IntFlag):
-    """Flags of an add. Recovery sets both bits, re-replication RECOVERY_ADD alone."""
+    """Flags of an add. Recovery sets both bits; re-replication sets RECOVERY_ADD alone."""
 
     NONE = 0
     RECOVERY_ADD = 2
@@ -60,8 +60,8 @@ class BookieError(Exception):
 
 
 class EntryDamaged(BookieError):
-    """The bookie's copy of an entry is damaged, so that asking again does not help. On the wire it is an EIO like any
-    other."""
+    """The bookie's copy of an entry is damaged, so that asking again does not help. On the wire this error is an EIO
+    like any other."""
 
     def __init__(self, message: str) -> None:
         super().__init__(BookieRc.EIO, message)
@@ -155,12 +155,13 @@ def _frame(*parts: bytes) -> bytes:
 
 
 def add_request(master_key: bytes, entry: bytes, flags: int = 0, version: int = CURRENT_VERSION) -> bytes:
-    """Makes an add. `entry` is the stored entry (`entry_digest`), whose first 16 bytes are its ids."""
+    """Makes the frame of an add request. `entry` is the stored entry (`entry_digest`), whose first 16 bytes are its
+    ids."""
     return _frame(_WORD.pack(_header(version, OpCode.ADD_ENTRY, flags)), master_key, entry)
 
 
 def read_request(ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
-    """Makes a read. `master_key` is sent only with FENCING."""
+    """Makes the frame of a read request. `master_key` is sent only with FENCING."""
     key = master_key if flags & ReadFlags.FENCING else b""
     header = _WORD.pack(_header(CURRENT_VERSION, OpCode.READ_ENTRY, flags))
     return _frame(header, _IDS.pack(ledger_id, entry_id), key)
@@ -175,8 +176,8 @@ def batch_read_request(
     flags: int = 0,
     key: bytes = b"",
 ) -> bytes:
-    """Makes a batch read. A bookie older than 4.17 closes the connection. The frame of the answer has at most
-    `max_size` bytes."""
+    """Makes the frame of a batch read request. A bookie older than 4.17 closes the connection when it gets one. The
+    frame of the answer has at most `max_size` bytes."""
     header = _WORD.pack(_header(CURRENT_VERSION, OpCode.BATCH_READ_ENTRY, flags))
     tail = _BATCH_TAIL.pack(request_id, max_count, max_size)
     return _frame(header, _IDS.pack(ledger_id, first_entry_id), tail, key if flags & ReadFlags.FENCING else b"")
@@ -194,7 +195,8 @@ def add_response(rc: int, ledger_id: int, entry_id: int, version: int = CURRENT_
 
 
 def read_response(rc: int, ledger_id: int, entry_id: int, entry: bytes = b"", version: int = CURRENT_VERSION) -> bytes:
-    """Makes the answer to a read. The ids are those of the request (-1 stays -1); `entry` is empty on an error."""
+    """Makes the frame of the answer to a read. The ids are those of the request (-1 stays -1); `entry` is empty on an
+    error."""
     return _frame(_RESPONSE.pack(_header(version, OpCode.READ_ENTRY, 0), rc, ledger_id, entry_id), entry)
 
 

@@ -6,7 +6,7 @@ The messages are those of `pb/bookkeeper.proto`; this module sets the fields tha
 
 - A client of 4.17 reads ids and status from the sub-response even on an error, so every answer to a known operation
   carries one. Only START_TLS without TLS and unknown operations are answered by header and status alone.
-- `flag` of a read or an add reads as its first value when it is unset, so HasField must be asked.
+- The field `flag` of a read or an add has its enum's first value when it is unset, so HasField must be asked.
 
 Adds and the answers to ADD and READ are encoded by hand; tests hold them equal to protobuf's bytes.
 """
@@ -37,7 +37,7 @@ _RC_OF_STATUS: dict[int, BookieRc] = {pb.StatusCode.Value(rc.name): rc for rc in
 _LENGTH = Struct(">I").pack
 _ADD_HEAD = b"\x08\x03\x10\x02\x18"
 _READ_HEAD = b"\x08\x03\x10\x01\x18"
-"""The header of an ADD and of a READ up to its txnId: version 3, the operation, the tag of txnId."""
+"""The header of an ADD and of a READ, up to the value of txnId: version 3, the operation, the tag of txnId."""
 _ADD_FIELD = b"\xaa\x06"
 _READ_FIELD = b"\xa2\x06"
 """Tags of the sub-messages for ADD and READ, the same in Request and Response."""
@@ -94,7 +94,8 @@ _ANSWER_FIELDS = (
 
 
 def status_in(response: pb.Response) -> int:
-    """Returns the answer's status as Java's client takes it: the outer one or, when that is EOK, the sub-message's."""
+    """Returns the answer's status as Java's client takes it: the outer status or, when that is EOK, the
+    sub-message's."""
     if response.status != pb.EOK:
         return response.status
     for field in _ANSWER_FIELDS:
@@ -160,7 +161,8 @@ def add_request(
 
 
 def read_request(txn_id: int, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
-    """Makes a read. `flags` are those of v2 (`ReadFlags`); the master key is sent only with FENCING."""
+    """Makes the frame of a read request. `flags` are those of v2 (`ReadFlags`); the master key is sent only with
+    FENCING."""
     request = new_request(pb.READ_ENTRY, txn_id, HIGH_PRIORITY if flags & ReadFlags.HIGH_PRIORITY else 0)
     read = request.readRequest
     read.ledgerId = ledger_id
@@ -172,7 +174,7 @@ def read_request(txn_id: int, ledger_id: int, entry_id: int, flags: int = 0, mas
 
 
 def long_poll_request(txn_id: int, ledger_id: int, previous_lac: int, timeout_ms: int) -> pb.Request:
-    """Makes a long poll.
+    """Makes the request of a long poll.
 
     The bookie answers once the last add confirmed that it knows exceeds `previous_lac`, or after `timeout_ms`. The
     answer holds the entry after `previous_lac` if that bookie has it.
@@ -234,7 +236,8 @@ _STORED = re.compile(rb"\x0a(.)\x08\x03\x10\x02\x18" + _VARINT + rb"\x10\x00\xaa
 
 
 def stored_txn(data: bytes, start: int, stop: int) -> int | None:
-    """Returns the txnId when `data[start:stop]` is the usual answer to an add, with EOK in both places; else None.
+    """Returns the txnId when `data[start:stop]` is the usual answer to an add, with EOK in both places; otherwise
+    returns None.
 
     As in `usual_add`, the lengths are compared with where the parts end.
     """
@@ -297,7 +300,7 @@ def add_responses(rc: int, echoes: Sequence[Echo]) -> bytes:
     most ten bytes each.
     """
     outer, inner = _OUTER_STATUS[rc], _INNER_STATUS[rc]
-    # What stands around the three varints. Header: 5 bytes and txnId. Sub-message: status, two tags and two ids.
+    # The bytes around the three varints. Header: 5 bytes and txnId. Sub-message: status, two tags and two ids.
     fixed, around = len(inner) + 2, len(outer) + len(inner) + 12
     parts: list[bytes] = []
     for txn, ledger, entry in echoes:
@@ -326,8 +329,8 @@ def read_response(
     max_lac: int | None = None,
     lac_time_ms: int | None = None,
 ) -> bytes:
-    """Makes the answer to a read. The ids are those of the request (-1 stays -1); only the answer to a long poll has
-    the real id of its entry."""
+    """Makes the frame of the answer to a read. The ids are those of the request (-1 stays -1); only the answer to a
+    long poll has the real id of its entry."""
     txn = varint(txn_id)
     fields = [_INNER_STATUS[rc], b"\x10", varint(ledger_id), b"\x18", varint(entry_id)]
     if entry is not None:
@@ -350,8 +353,8 @@ def response_to(request: pb.Request, rc: int) -> pb.Response:
 
 
 def refusal(request: pb.Request, rc: int) -> bytes:
-    """Makes the frame of an error response. It includes the sub-response for the request's operation, because clients
-    read the status there."""
+    """Makes the frame of an error response. The frame includes the sub-response for the request's operation, because
+    clients read the status there."""
     response = response_to(request, rc)
     status = response.status
     operation = request.header.operation

@@ -1,7 +1,8 @@
 """Commands of the client protocol: turns bytes into a BaseCommand, and makes the frames that a broker or client sends.
 
-`frame_encoders` makes the two frames that a broker sends once per message, and `send_run` parses SENDs. Everything else
-is here; rules for the fields stand in docs/WIRE_FORMATS.md, "Frames between clients and brokers".
+`frame_encoders` makes the two frames that a broker sends once per message, and `send_run` parses SENDs. All other
+commands are made and parsed here; rules for the fields stand in docs/WIRE_FORMATS.md, "Frames between clients and
+brokers".
 """
 
 from struct import Struct
@@ -17,8 +18,8 @@ from pulsar_proto.wire.id_list import ID_LISTS, PORTION_BYTES
 _SIZES = Struct(">II").pack
 _TYPE_FIELD = 1
 ID_LIST_BYTES_MAX = 2 * PORTION_BYTES
-"""The longest command with a list of message ids that is parsed as a whole, in bytes. A longer one comes cut into
-portions."""
+"""The longest command with a list of message ids that is parsed as a whole, in bytes. A longer command comes cut into
+portions (`id_list`)."""
 
 # The number of a command in BaseCommand.Type is the number of its field (PulsarApi.proto). PING and PONG carry nothing,
 # so a missing field does no harm there.
@@ -32,17 +33,17 @@ _new_command = pb.BaseCommand.FromString
 
 
 def _begin(data: bytes) -> str:
-    """Returns, for an error's text, the bytes that hold a sound command's type. What follows may be credentials, so it
-    is not shown."""
+    """Returns, for an error's text, the bytes that hold a sound command's type. The bytes after the type may be
+    credentials, so they are not shown."""
     return data[:2].hex()
 
 
 def parse_command(data: bytes) -> pb.BaseCommand:
-    """Parses a command; it then has all its required fields and the field that its type names.
+    """Parses a command. The result has all its required fields and the field that its type names.
 
     Raises UnknownCommand for a type of a later version. Raises MalformedFrame for bytes that do not decode, lack a
     required field or have too many elements: the connection is then closed without an ERROR frame
-    (PulsarDecoder.channelRead). The caller cuts a long list of message ids before, with `cut_id_list`.
+    (PulsarDecoder.channelRead). Before this call, the caller has to cut a long list of message ids with `cut_id_list`.
     """
     if len(data) > INNOCENT_BYTES and not (data.startswith(ID_LISTS) and len(data) <= ID_LIST_BYTES_MAX):
         check_elements(data, pb.BaseCommand.DESCRIPTOR)
@@ -62,7 +63,7 @@ def parse_command(data: bytes) -> pb.BaseCommand:
 
 
 def _unknown_type(command: pb.BaseCommand, data: bytes) -> int | None:
-    """Returns the type's number when protobuf does not know it, else None.
+    """Returns the number of the command's type when protobuf does not know that type, otherwise None.
 
     Protobuf counts an enum field with an unknown value as missing, so the number is read from the bytes.
     """
@@ -83,7 +84,7 @@ def simple_frame(command: pb.BaseCommand) -> bytes:
 
 
 def send_frame(send: pb.CommandSend, payload: bytes) -> bytes:
-    """Makes a client's SEND; `payload` is what `payload.build_payload` makes."""
+    """Makes a client's SEND frame; `payload` is the result of `payload.build_payload`."""
     body = pb.BaseCommand(type=pb.BaseCommand.SEND, send=send).SerializeToString()
     return b"".join((_SIZES(len(body) + 4 + len(payload), len(body)), body, payload))
 
@@ -103,7 +104,7 @@ def pong_frame() -> bytes:
 def connected_frame(
     server_version: str, protocol_version: int, max_message_size: int, feature_flags: pb.FeatureFlags
 ) -> bytes:
-    """Makes a CONNECTED. Clients fail without a server version. `max_message_size` is in bytes."""
+    """Makes a CONNECTED frame. Clients fail without a server version. `max_message_size` is in bytes."""
     connected = pb.CommandConnected(
         server_version=server_version,
         protocol_version=protocol_version,
@@ -118,7 +119,7 @@ def success_frame(request_id: int) -> bytes:
 
 
 def error_frame(request_id: int, code: pb.ServerError.ValueType, message: str) -> bytes:
-    """Makes an ERROR. `request_id` is NO_REQUEST_ID when CONNECT is refused."""
+    """Makes an ERROR frame. `request_id` is NO_REQUEST_ID when CONNECT is refused."""
     error = pb.CommandError(request_id=request_id, error=code, message=message)
     return simple_frame(pb.BaseCommand(type=pb.BaseCommand.ERROR, error=error))
 
@@ -132,7 +133,7 @@ def producer_success_frame(
     topic_epoch: int | None = None,
     producer_ready: bool = True,
 ) -> bytes:
-    """Makes a PRODUCER_SUCCESS.
+    """Makes a PRODUCER_SUCCESS frame.
 
     `schema_version` has 8 bytes, big-endian, or is empty. When `producer_ready` is False, the client waits for a second
     PRODUCER_SUCCESS of the same request.
@@ -149,7 +150,7 @@ def producer_success_frame(
 
 
 def send_error_frame(producer_id: int, sequence_id: int, code: pb.ServerError.ValueType, message: str) -> bytes:
-    """Makes a SEND_ERROR. Any code but ChecksumError makes a C++ client drop its connection
+    """Makes a SEND_ERROR frame. Any code but ChecksumError makes a C++ client drop its connection
     (ClientConnection::handleSendError)."""
     error = pb.CommandSendError(producer_id=producer_id, sequence_id=sequence_id, error=code, message=message)
     return simple_frame(pb.BaseCommand(type=pb.BaseCommand.SEND_ERROR, send_error=error))
@@ -166,7 +167,7 @@ def close_consumer_frame(consumer_id: int, request_id: int = NO_REQUEST_ID) -> b
 
 
 def active_consumer_change_frame(consumer_id: int, is_active: bool) -> bytes:
-    """Makes an ACTIVE_CONSUMER_CHANGE, for consumers of Failover subscriptions whose client has protocol 12 or
+    """Makes an ACTIVE_CONSUMER_CHANGE frame, for consumers of Failover subscriptions whose client has protocol 12 or
     later."""
     change = pb.CommandActiveConsumerChange(consumer_id=consumer_id, is_active=is_active)
     return simple_frame(pb.BaseCommand(type=pb.BaseCommand.ACTIVE_CONSUMER_CHANGE, active_consumer_change=change))
@@ -180,7 +181,7 @@ def reached_end_of_topic_frame(consumer_id: int) -> bytes:
 def ack_response_frame(
     consumer_id: int, request_id: int, code: pb.ServerError.ValueType | None = None, message: str | None = None
 ) -> bytes:
-    """Makes the answer to an ACK that had a request id."""
+    """Makes an ACK_RESPONSE frame, the answer to an ACK that had a request id."""
     response = pb.CommandAckResponse(consumer_id=consumer_id, request_id=request_id, error=code, message=message)
     return simple_frame(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=response))
 
@@ -216,8 +217,8 @@ def lookup_connect_frame(
 ) -> bytes:
     """Makes a LOOKUP_RESPONSE that names the topic's owner.
 
-    With `through_service_url` the client stays on the address that it dialled, although the owner has another one:
-    Apache's standalone answers so when it advertises a loopback address, and forwarded ports depend on it.
+    With `through_service_url` the client stays on the address that it dialled, although the owner has another address:
+    Apache's standalone gives this answer when it advertises a loopback address, and forwarded ports depend on it.
     """
     response = pb.CommandLookupTopicResponse(
         brokerServiceUrl=service_url,
@@ -226,6 +227,22 @@ def lookup_connect_frame(
         request_id=request_id,
         authoritative=True,
         proxy_through_service_url=through_service_url,
+    )
+    return simple_frame(pb.BaseCommand(type=pb.BaseCommand.LOOKUP_RESPONSE, lookupTopicResponse=response))
+
+
+def lookup_redirect_frame(
+    request_id: int, service_url: str, service_url_tls: str | None = None, *, authoritative: bool
+) -> bytes:
+    """Makes a LOOKUP_RESPONSE that tells the client to ask another broker. The client's next lookup then carries the
+    given `authoritative`."""
+    response = pb.CommandLookupTopicResponse(
+        brokerServiceUrl=service_url,
+        brokerServiceUrlTls=service_url_tls,
+        response=pb.CommandLookupTopicResponse.Redirect,
+        request_id=request_id,
+        authoritative=authoritative,
+        proxy_through_service_url=False,
     )
     return simple_frame(pb.BaseCommand(type=pb.BaseCommand.LOOKUP_RESPONSE, lookupTopicResponse=response))
 

@@ -1,8 +1,8 @@
 """Encodes which entries of a ledger a bookie has, for the answer to GET_LIST_OF_ENTRIES_OF_LEDGER.
 
 A 64-byte header holds i32 version 0, i32 number of groups, and zeros. Each group then takes 24 bytes: i64 start of its
-first sequence, i64 start of its last, i32 entries in a sequence, i32 distance between starts (0 for a single sequence).
-Source: AvailabilityOfEntriesOfLedger of BookKeeper 4.17, and an answer captured from it
+first sequence, i64 start of its last sequence, i32 entries in a sequence, i32 distance between starts (0 for a single
+sequence). Source: AvailabilityOfEntriesOfLedger of BookKeeper 4.17, and an answer captured from it
 (tests/vectors/bookkeeper_exchanges.json).
 """
 

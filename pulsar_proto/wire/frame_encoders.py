@@ -32,7 +32,7 @@ _SIZES = Struct(">II").pack
 _NO_BLOCK = -(2**64)
 
 Receipt = tuple[int, int | None]
-"""The pair (sequence_id, highest_sequence_id or None), as the SEND had them."""
+"""The pair (sequence_id, highest_sequence_id or None), with the values of the SEND."""
 
 
 def _block(value: int) -> tuple[tuple[bytes, ...], bytes]:
@@ -160,7 +160,8 @@ class MessageFramer:
     )
 
     def __init__(self, consumer_id: int, partition: int = -1) -> None:
-        """`partition` is the topic's partition index, -1 for none. Java sends it also when it is -1, and so do we."""
+        """`partition` is the topic's partition index, -1 for none. Java's broker sends the field also when it is -1,
+        and this encoder does so too."""
         self._consumer = b"\x08" + varint(consumer_id) + b"\x12"
         self._partition = partition
         self._ledger_id = self._entry_block = _NO_BLOCK

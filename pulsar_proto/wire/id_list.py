@@ -1,19 +1,21 @@
-"""Cuts an ACK or REDELIVER_UNACKNOWLEDGED_MESSAGES with a long list of message ids into shorter ones, unparsed.
+"""Cuts an ACK or REDELIVER_UNACKNOWLEDGED_MESSAGES with a long list of message ids into shorter commands, without
+parsing it.
 
-Clients acknowledge a thousand messages at a time. But when acknowledgements time out, C++ and Python clients ask again
-for everything that a consumer holds, in one REDELIVER_UNACKNOWLEDGED_MESSAGES of up to fifty thousand ids
-(`maxUnackedMessagesPerConsumer`). Parsing and handling them at once would make everybody else wait. So the broker cuts
-off one portion at a time, each a sound command by itself:
+Clients acknowledge a thousand messages at a time. But when acknowledgements time out, C++ and Python clients ask for
+all messages again that a consumer holds, in one REDELIVER_UNACKNOWLEDGED_MESSAGES of up to fifty thousand ids
+(`maxUnackedMessagesPerConsumer`). Parsing and handling so many ids at once would make all other clients wait. So the
+broker cuts off one portion at a time, each a sound command by itself:
 
     begin size | consumer id, type | id id id … id id id … id | request id         as it came
     begin size'| consumer id, type | id id id …                                    a portion
     begin size"| consumer id, type |                 id id … id | request id       the rest, perhaps cut again
 
 The cut needs no parser, because an encoded message is its fields one after another, each with its own tag and length;
-a repeated field may end anywhere between two elements. It is safe because of two things. The meaning is the same: ids
-are handled one by one in both commands, the leading fields are repeated, and what follows the ids (the request id, to
-which there must be one answer only) goes with the last portion alone. And nothing foreign is cut: bytes that do not
-have the shape above, as every client writes it, are refused or stay one command, which the parser judges.
+a repeated field may end anywhere between two elements. The cut is safe because of two things. The portions together
+mean what the whole command meant: ids are handled one by one in both commands, the leading fields are repeated, and
+what follows the ids (the request id, to which there must be one answer only) goes with the last portion alone. And
+nothing foreign is cut: bytes that do not have the shape above, as every client writes it, are refused or stay one
+command, which the parser judges.
 """
 
 from typing import NamedTuple
@@ -25,8 +27,8 @@ PORTION_IDS = 1_000
 PORTION_BYTES = 32 << 10
 """The limits of a portion in ids and in bytes. A portion ends with the id that reaches one of the limits."""
 LIST_BYTES_MAX = 2 << 20
-"""The longest command in bytes: room for twice the fifty thousand ids that a consumer may hold by default, as clients
-write these."""
+"""The longest command in bytes: room for twice the fifty thousand ids that a consumer may hold by default, in the
+encoding of all clients."""
 LEADING_FIELDS_MAX = 4
 """How many fields may stand before the ids: the consumer's id and, in an ACK, its type. Every portion repeats them."""
 

@@ -1,4 +1,4 @@
-"""A frame that is longer than one read. It is collected in a buffer that grows with the bytes received.
+"""Collects a frame that is longer than one read, in a buffer that grows with the bytes received.
 
 A peer may announce any length and then send nothing. So the buffer is never larger than `_GROWTH` times what the peer
 has really sent, or `_CAPACITY_MIN` bytes.
@@ -25,7 +25,7 @@ class LongFrame:
 
     @property
     def room(self) -> memoryview:
-        """Returns the memory for the next bytes. It is never empty."""
+        """Returns the memory for the next bytes. That memory is never empty."""
         return self._buffer[self._filled :]
 
     @property

@@ -2,10 +2,10 @@
 asyncio.BufferedProtocol.
 
 The clients' protocol (`framing.FrameReader`) and the bookies' (`packets.PacketReader`) both send a length and that many
-bytes, again and again. This module has what they share: the memory for the next read, the beginning of an unfinished
-frame, frames longer than one read, and the refusal of bad lengths. Each protocol cuts frames out of the bytes in one
-function of its own: a shared one would cost a call more for each read, and most reads of an idle broker bring a single
-frame.
+bytes, again and again. This module has the parts that both share: the memory for the next read, the beginning of an
+unfinished frame, frames longer than one read, and the refusal of bad lengths. Each protocol cuts frames out of the
+bytes in one function of its own: a shared one would cost a call more for each read, and most reads of an idle broker
+bring a single frame.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,8 @@ LENGTH_BYTES = 4
 
 
 class ReadBuffer(ABC):
-    """Call `get_buffer` before a read from the socket, then the subclass's `received` with the number of bytes.
+    """The read buffer of one connection. Its user calls `get_buffer` before a read from the socket, and then the
+    subclass's `received` with the number of bytes.
 
     No other code may run between these two calls; every selector-based loop keeps to that. So one buffer (`scratch`)
     can serve all connections of a loop, and an idle connection holds none. Between reads only the beginning of one
@@ -47,7 +48,7 @@ class ReadBuffer(ABC):
         """
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Returns the memory for the next bytes. It is never empty, and valid until `received`."""
+        """Returns the memory for the next bytes. That memory is never empty, and is valid until `received`."""
         if self._long is not None:
             return self._long.room
         return self._view
@@ -69,7 +70,8 @@ class ReadBuffer(ABC):
         self._rest = rest
 
     def take_rest(self) -> bytes:
-        """Returns the kept bytes of an unfinished frame and forgets them. Called when another object reads on."""
+        """Returns the kept bytes of an unfinished frame and forgets them. Called when another object goes on reading
+        from the connection."""
         rest = self._rest if self._long is None else self._long.begin
         self.forget()
         return rest

@@ -60,7 +60,7 @@ def end_of_run(frames: Sequence[Frame], start: int) -> int:
 
 
 def parse_sends(commands: Sequence[bytes]) -> Sequence[pb.CommandSend]:
-    """Parses a run; returns one CommandSend for each command.
+    """Parses a run of SENDs; returns one CommandSend for each command.
 
     All commands but the first must be plain, as `end_of_run` finds them. Raises MalformedFrame for the first command
     that does not decode.
@@ -73,7 +73,7 @@ def parse_sends(commands: Sequence[bytes]) -> Sequence[pb.CommandSend]:
             if run.IsInitialized():
                 return run.send
         except DecodeError:
-            pass  # parse_send below says which one is broken
+            pass  # parse_send below says which command is broken
     return [parse_send(command) for command in commands]
 
 
