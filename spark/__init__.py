@@ -1,7 +1,8 @@
-"""Spark and Pulsar: a data source (`source`) and pipelines that are ready to run (`jobs`). Both talk to a service URL,
-and use no other part of this project but `pulsar_proto`.
+"""Spark and Pulsar: a data source (`source`) and pipelines that are ready to run (`jobs`). Both connect to Pulsar's
+service URL. Of this project's other parts they use only `pulsar_proto`.
 
-The data source is imported when it is asked for, so that the list of jobs is printed without pyspark.
+The data source is imported only when it is asked for, so that `magnetar spark` can list the jobs where pyspark is
+missing.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Turns Spark's errors, which have many lines in three languages, into the one sentence that says what happened."""
+"""Turns an error of Spark, which has many lines in three languages, into the one sentence that says what happened."""
 
 import re
 
@@ -13,7 +13,7 @@ _PACKAGES_WITH_SENTENCES = (
     f"{__package__.removesuffix('.jobs')}.", "pulsar_proto.", "pyspark.", "py4j.", "pyiceberg.", "sqlalchemy.",
     "_internal.",  # the name of deltalake's native package
 )  # fmt: skip
-"""The packages whose errors are told in one sentence. Other errors are the program's own faults and keep their
+"""The packages whose errors are shown as one sentence. Other errors are the program's own faults and keep their
 traceback."""
 _OURS = ("magnetar.", "pulsar_proto.", "ValueError")
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Loss|Option|Value|NotFound): ")
@@ -26,18 +26,18 @@ _PACKAGE = re.compile(r"^(?:[\w$]+\.)+(?=[A-Z]\w*: )")
 
 
 def in_job_options(sentence: str) -> str:
-    """Returns a sentence with the job's option names in place of the data source's."""
+    """Returns a sentence in which the names of the data source's options are replaced by those of the job's options."""
     for option, ours in _JOB_OPTIONS.items():
         sentence = sentence.replace(option, ours)
     return sentence
 
 
 def sentence_of(error: Exception) -> str | None:
-    """Returns the sentence that tells an error, None for a fault of the program.
+    """Returns the sentence that describes an error, or None when the error is a fault of the program.
 
-    When Spark's error has a Python traceback in it, the sentence is the line with the Python error; an error of this
-    project goes before others. For a Java error, the sentence says what failed, and names the innermost cause. Any
-    other error is told by its first line.
+    When Spark's error has a Python traceback in it, the sentence is the line with the Python error. If there are
+    several such lines, the first error of this project is preferred. For a Java error, the sentence says what failed,
+    and names the innermost cause. For any other error, the sentence is the error's first line.
     """
     if not f"{type(error).__module__}.".startswith(_PACKAGES_WITH_SENTENCES):
         return None
@@ -59,7 +59,7 @@ def sentence_of(error: Exception) -> str | None:
 
 
 def _of_java(lines: list[str]) -> str:
-    """Takes the lines of a Java error; returns what failed and why. The line that says what failed begins with the
+    """Takes the lines of a Java error and returns what failed and why. The line that says what failed begins with the
     colon that py4j puts there."""
     said = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else "")
     said = _SQLSTATE.sub("", said)

@@ -1,5 +1,5 @@
 """A lock on a folder, because two runs at once in one folder would write over each other. A job holds its locks until
-it ends; when its process dies, the system releases them.
+it ends. When the job's process dies, the operating system releases the locks.
 """
 
 import fcntl
@@ -15,8 +15,8 @@ class FolderInUse(ValueError):
 
 
 def hold_folder(folder: Path) -> None:
-    """Locks a folder until `release_folders` is called; creates the folder if need be. Raises FolderInUse when another
-    run holds the lock. On a file system without locks the call has no effect."""
+    """Locks a folder until `release_folders` is called, and creates the folder if it is missing. Raises FolderInUse
+    when another run holds the lock. On a file system without locks the call has no effect."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = (folder / LOCK_FILE).open("ab")
     try:

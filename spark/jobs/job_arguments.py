@@ -1,7 +1,8 @@
 """The command-line options that jobs share, and the data source's options that follow from them.
 
 A job may read through this project's data source (`--source python`) or through the published connector's jar
-(`--source connector`, see `published_connector`). Both call themselves `pulsar` and give the same columns.
+(`--source connector`, see `published_connector`). Both data sources have the format name `pulsar` and give the same
+columns.
 """
 
 import argparse
@@ -13,8 +14,8 @@ from magnetar.spark.jobs.job_outcome import JobFailed
 AVAILABLE_NOW = "available-now"
 INTERVAL = re.compile(r"(interval\s+)?(\d+\s*(millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE)
 WITHOUT_CONNECTOR = ("replay", "audit")
-"""These jobs refuse `--source connector`, because they need answers of brokers and of the admin API that no connector
-provides."""
+"""These jobs refuse `--source connector`, because the jobs need answers of brokers and of the admin API that no
+connector provides."""
 AUTH_OPTIONS = {
     "auth_params": "pulsar.client.authParams",
     "tls_trust_certs": "pulsar.client.tlsTrustCertsFilePath",
@@ -51,7 +52,7 @@ def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser
 
 
 class NoConnector(argparse.Action):
-    """The action of `--source` in jobs that do not read through Spark alone: anything but `python` is refused."""
+    """The argparse action of `--source` in the jobs of WITHOUT_CONNECTOR: it refuses every value but `python`."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
@@ -62,7 +63,8 @@ class NoConnector(argparse.Action):
 
 
 def add_source(made: argparse.ArgumentParser, *, starting: str = "earliest") -> None:
-    """Adds the options of jobs that read topics by a query: they name the topics, and where to begin."""
+    """Adds the options of jobs that read topics by a query. The options name the topics and the place where the query
+    begins."""
     made.add_argument("--source", choices=["python", "connector"], default="python", help="default: python")
     topics = made.add_mutually_exclusive_group(required=True)
     topics.add_argument("--topic", metavar="T", help="one topic")

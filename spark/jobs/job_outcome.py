@@ -1,4 +1,4 @@
-"""How a job ends: what it counted, which checks failed, and the sentence that says what stopped it."""
+"""The end of a job: what the job counted, which checks failed, and the sentence that says what stopped the job."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class JobFailed(Exception):
-    """Ends the job with exit code 1. The text is the sentence that a person reads."""
+    """Ends the job with exit code 1. The error's text is a sentence for people."""
 
 
 @dataclass
@@ -26,7 +26,8 @@ class JobOutcome:
 
 
 def finish(outcome: JobOutcome, began: float, how: str) -> int:
-    """Prints what was done since `began` (monotonic seconds), as JSON or as text, and returns the exit code."""
+    """Prints what the job has done since `began` (monotonic seconds), as JSON or as text (`how`), and returns the exit
+    code."""
     outcome.seconds = round(time.monotonic() - began, 3)
     if how == "json":
         print(json.dumps(asdict(outcome), default=str), flush=True)

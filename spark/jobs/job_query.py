@@ -1,4 +1,5 @@
-"""The streaming query of a job: how it is started, watched to its end, checked and acknowledged."""
+"""Starts the streaming query of a job, watches the query to its end, and checks and acknowledges the messages that it
+has read."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ INTERRUPTED = "interrupted; the same command goes on from here"
 
 def stream(made: SparkSession, arguments: argparse.Namespace, **more: str) -> DataFrame:
     """Returns the stream of the topics that the arguments name; `more` are further options of the data source. From now
-    on the job holds the checkpoint's folder. Raises FolderInUse."""
+    on the job holds a lock on the checkpoint's folder. Raises FolderInUse when another run holds that lock."""
     given = source_options(arguments) | more
     if arguments.trigger != AVAILABLE_NOW:
         if arguments.max_messages:
@@ -51,8 +52,8 @@ def ends_now(arguments: argparse.Namespace) -> dict[str, Bound]:
 
 
 def check_reached(arguments: argparse.Namespace, ends: Mapping[str, Bound], outcome: JobOutcome) -> None:
-    """Checks that the checkpoint has reached the `ends`. Each partition whose end it has not reached becomes a problem
-    of the outcome."""
+    """Checks that the checkpoint has reached the `ends`. Each partition whose end the checkpoint has not reached
+    becomes a problem of the outcome."""
     if ends:
         committed = Checkpoint(arguments.checkpoint).committed()
         if not committed and arguments.starting == LATEST:
@@ -63,8 +64,8 @@ def check_reached(arguments: argparse.Namespace, ends: Mapping[str, Bound], outc
 
 
 def acknowledge_committed(arguments: argparse.Namespace) -> None:
-    """Acknowledges the last batch of an available-now run. Other batches are acknowledged when the query asks for the
-    next one."""
+    """Acknowledges the last batch of an available-now run. Every other batch is acknowledged when the query asks for
+    the batch after it."""
     if arguments.subscription and arguments.source == "python" and arguments.trigger == AVAILABLE_NOW:
         address = address_of(Options(service_options(arguments)))
         acknowledge(address, arguments.subscription, Checkpoint(arguments.checkpoint).committed())

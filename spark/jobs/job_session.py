@@ -20,15 +20,15 @@ from magnetar.spark.source.checkpoint import Checkpoint
 
 AVAILABLE_NOW_SETTING = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 """Without this setting an available-now run over a source in Python is a single batch in Spark 4.1. If the job was
-killed, that single batch would repeat the interrupted one and read nothing after it."""
+killed, that single batch would repeat the interrupted batch and read nothing after that."""
 CONNECTOR_SETTING = "spark.magnetar.connector"
-"""Marks a session in which a job reads through the published connector; `leave` looks for it."""
+"""Marks a session in which a job reads through the published connector; `leave` looks for this setting."""
 
 
 def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSession:
     """Returns the running session of spark-submit, or starts one. Options, service and topics are checked before Java
-    starts, which takes many seconds. `needs` names what needs pyspark 4.0, see `check_versions`. Raises JobFailed, and
-    the errors that the functions of `precheck` raise."""
+    starts, because the start of Java takes many seconds. `needs` names the part of the job that needs pyspark 4.0 (see
+    `check_versions`). Raises JobFailed, and the errors that the functions of `precheck` raise."""
     source = getattr(arguments, "source", "python")
     check_versions(source, pyspark.__version__, needs)
     if hasattr(arguments, "trigger"):
@@ -59,7 +59,7 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
     add_missing_functions()
     made.conf.set(CONNECTOR_SETTING, str(source == "connector").lower())
     if source == "python":
-        from magnetar.spark.source import PulsarDataSource  # pyspark before 4.1 has no such data sources
+        from magnetar.spark.source import PulsarDataSource  # pyspark before 4.1 has no data sources of this kind
 
         made.dataSource.register(PulsarDataSource)
     return made

@@ -1,7 +1,7 @@
-"""`magnetar spark JOB …`: lists the jobs and runs one.
+"""The command `magnetar spark JOB …`, which lists the jobs or runs one of them.
 
-Each job is a module with a function `main(arguments)`. It is imported when it is to run, so that the list of jobs needs
-no Spark.
+Each job is a module with a function `main(arguments)`. The module is imported only when the job is to run, so that the
+list of jobs needs no Spark.
 """
 
 import sys
@@ -13,7 +13,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class SparkJob:
-    """A job is the module of its own name in `package`, a folder beside this file."""
+    """One job: the module that has the job's name, in `package`, which is a folder beside this file."""
 
     package: str
     summary: str
@@ -34,7 +34,8 @@ def module_of(name: str) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Returns the exit code: 0 when the job is done, 1 when it or one of its checks failed, 2 for wrong usage."""
+    """Runs the job that `argv` names, or lists the jobs. Returns the exit code: 0 when the job is done, 1 when it or
+    one of its checks failed, 2 for wrong usage."""
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: magnetar spark JOB [options]      (magnetar spark JOB --help lists them)")
         print("       magnetar spark --path JOB         (its file, for spark-submit)\n\njobs:")

@@ -1,4 +1,5 @@
-"""Functions that pyspark 3.4 has in SQL only. Jobs that read through the published connector run there, too."""
+"""Functions that pyspark 3.4 has in SQL only. Jobs that read through the published connector also run on pyspark
+3.4."""
 
 from collections.abc import Callable
 
@@ -10,7 +11,8 @@ IN_SQL = ("count_if", "nullif", "timestamp_micros", "timestamp_millis", "unix_mi
 
 
 def add_missing_functions() -> None:
-    """Adds the missing functions to `pyspark.sql.functions`. From pyspark 3.5 on none is missing."""
+    """Adds the missing functions to `pyspark.sql.functions`. Has no effect from pyspark 3.5 on, which has all of
+    them."""
     for name in IN_SQL:
         if not hasattr(F, name):
             setattr(F, name, _called(name))

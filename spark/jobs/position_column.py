@@ -1,5 +1,5 @@
-"""A column by which the messages of a partition sort in their order. Message ids do not: for Spark they are opaque
-bytes."""
+"""A column by which Spark sorts the messages of a partition into their order. Message ids do not serve for this,
+because for Spark they are opaque bytes."""
 
 from inspect import signature
 
@@ -11,12 +11,13 @@ from pulsar_proto.ids import signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 PLAIN: dict[str, bool] = {"useArrow": False} if "useArrow" in signature(F.udf).parameters else {}
-"""Without Arrow a function is called with plain Python values. pyspark 3.4 never uses Arrow here, and has no such
-parameter."""
+"""Without Arrow, Spark calls a Python function with plain Python values. pyspark 3.4 never uses Arrow here, and `udf`
+has no such parameter there."""
 
 
 def sortable(message_id: bytes | None) -> str | None:
-    """Returns the sortable text (`digits`) of an id given as the bytes of MessageIdData, None for None."""
+    """Returns the sortable text (`digits`) of an id that is given as the bytes of MessageIdData, or None when there is
+    no id."""
     if message_id is None:
         return None
     parsed = pb.MessageIdData.FromString(bytes(message_id))

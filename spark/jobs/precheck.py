@@ -1,5 +1,5 @@
-"""Checks that there is a service, that it lets the job in, and that topics and checkpoint fit. All of it happens before
-Java starts, which takes many seconds.
+"""Checks that the service answers and accepts the job's login, and that topics and checkpoint fit. All checks run
+before Java starts, because the start of Java takes many seconds.
 """
 
 import sys
@@ -16,14 +16,14 @@ from pulsar_proto.errors import PulsarError, TopicNotFound
 from pulsar_proto.names import TopicName
 
 PATIENCE_SECONDS = 10.0
-"""How long a job waits for a service that does not answer: the two are often started together."""
+"""How long a job waits for a service that does not answer yet, because job and service are often started together."""
 RETRY_SECONDS = 0.5
 AUTH_FAILED = (401,)
 
 
 def check_service(given: Mapping[str, str], *, tell: bool = False) -> None:
-    """Connects to the service, and to its admin interface if there is a URL. With `tell` the function says on stderr
-    that it waits for the service. Raises Disconnected, AdminError, PulsarError (for a refused login) or ValueError,
+    """Connects to the service, and to the admin interface if its URL is given. With `tell`, a line on stderr says that
+    the job waits for the service. Raises Disconnected, AdminError, PulsarError (for a refused login) or ValueError,
     each with a sentence for people."""
     address = address_of(Options(given))
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -79,8 +79,7 @@ def check_topics(given: Mapping[str, str], *, endless: bool = False) -> None:
 
 
 def check_checkpoint(given: Mapping[str, str], checkpoint: Checkpoint) -> None:
-    """Checks that the checkpoint's query reads these topics: a query over others would lose its place. Raises
-    BadOption."""
+    """Raises BadOption when the checkpoint belongs to a query over other topics, which would lose its place in them."""
     options = read_options(given, streaming=True)
     if options.pattern:
         is_asked = topic_pattern(options.pattern)

@@ -1,5 +1,5 @@
-"""The progress of a job, on stderr: lines for people, of which a terminal replaces the last one, or JSON for programs.
-Ctrl-C is handled here, too.
+"""Shows the progress of a job on stderr, as lines for people or as JSON for programs, and handles Ctrl-C. On a
+terminal, a passing line is replaced by the line after it.
 """
 
 import json
@@ -44,8 +44,8 @@ class Teller:
             self._print(f"batch {number}: {rows:,} messages in {seconds:.1f} s{rate}, {total:,} in all")
 
     def passing(self, sentence: str) -> None:
-        """Shows a sentence that is true only for the moment; the next line replaces it. Does nothing without a
-        terminal."""
+        """Shows a sentence that is true only for the moment; the next line replaces the sentence. Has no effect without
+        a terminal."""
         if self._is_terminal:
             seconds = time.monotonic() - self._began
             print(f"{ERASE_LINE}{sentence}, {seconds:.0f} s since the start", end="", file=sys.stderr, flush=True)
@@ -77,7 +77,7 @@ class CtrlC:
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         """After Ctrl-C, raises KeyboardInterrupt in place of an error: a terminal sends Ctrl-C to Spark's workers, too,
-        and their tasks fail."""
+        so their tasks fail with errors of their own."""
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
         self._ended.set()
@@ -98,7 +98,7 @@ class CtrlC:
 
 
 class QueryProgress:
-    """Tells what a streaming query does, and counts in `read` the rows that the query has read."""
+    """Shows what a streaming query does, and counts in `read` the rows that the query has read."""
 
     def __init__(self, teller: Teller) -> None:
         self.read = 0
@@ -107,7 +107,7 @@ class QueryProgress:
         self._is_idle = False
 
     def watch(self, query: "StreamingQuery") -> None:
-        """Returns when the query has ended. Raises its error, or KeyboardInterrupt after Ctrl-C."""
+        """Returns when the query has ended. Raises the query's error, or KeyboardInterrupt after Ctrl-C."""
         with CtrlC() as ctrl_c:
             try:
                 while query.isActive and not ctrl_c.pressed:

@@ -1,6 +1,6 @@
-"""`--source connector`: the same job over the published connector, whose options differ a little from our source's.
-
-The jar comes by `spark-submit --jars`, see docs/spark/CONNECTORS.md. Nothing here needs more than pyspark 3.4 has.
+"""`--source connector`: a job reads through the published connector, whose options differ a little from those of this
+project's data source. The connector's jar comes by `spark-submit --jars`, see docs/spark/CONNECTORS.md. This module
+runs on pyspark 3.4.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ def version_of(text: str) -> tuple[int, int]:
 
 def check_versions(source: str, pyspark: str, needs: str = "") -> None:
     """Raises BadOption when this pyspark is too old. `needs` names the part of the job that needs pyspark 4.0, such as
-    a format; it is empty when no part does."""
+    a format, and is empty when no part does."""
     if source == "python" and version_of(pyspark) < PYTHON_SOURCE_NEEDS:
         raise BadOption(
             f"this is pyspark {pyspark}, and the data source in Python needs 4.1: install that, or let lake_ingest, "
@@ -86,7 +86,7 @@ def _signed(text: str) -> str:
 
 def end_java(session: "SparkSession", code: int) -> None:
     """Ends the Java program of `spark-submit` with the job's exit code, because threads of the connector's clients
-    would keep it alive for ever. What the job printed goes through pipes that Java reads, so this function first waits
+    would keep Java alive for ever. The job's output goes through pipes that Java reads, so this function first waits
     until the pipes are empty."""
     java = session._jvm
     assert java is not None

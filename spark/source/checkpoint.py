@@ -1,7 +1,8 @@
 """Reads the checkpoint of a streaming query: the query's id, and the positions up to which it is committed.
 
-Its folders `offsets` and `commits` hold a text file a batch. A file of `offsets` has the format's version, the batch's
-settings, and then one line a source with the source's offset (Spark's OffsetSeqLog and CommitLog).
+The folders `offsets` and `commits` of a checkpoint hold one text file for each batch. A file of `offsets` has the
+format's version, the batch's settings, and then one line for each source with the source's offset (Spark's OffsetSeqLog
+and CommitLog).
 """
 
 import json
@@ -31,13 +32,14 @@ class Checkpoint:
 
     def sweep(self) -> None:
         """Removes the unfinished record that is left when the driver was killed while Spark wrote down the first batch:
-        Spark 4.1 begins no query where such a file is (SPARK-53103). Once a batch has its record nothing is removed."""
+        Spark 4.1 begins no query where such a file is (SPARK-53103). As soon as one batch has its record, nothing is
+        removed."""
         if self._newest("offsets") < 0:
             for unfinished in (self.folder / "offsets").glob(".*.tmp*"):
                 unfinished.unlink(missing_ok=True)
 
     def committed_batch(self) -> int:
-        """Returns the number of the last committed batch, -1 when there is none."""
+        """Returns the number of the last committed batch, or -1 when no batch is committed."""
         return self._newest("commits")
 
     def committed(self) -> dict[str, Bound]:
@@ -49,7 +51,7 @@ class Checkpoint:
         return self._bounds(self._newest("offsets"))
 
     def _newest(self, log: str) -> int:
-        """Returns the last batch that the log has a record of, -1 when there is none."""
+        """Returns the number of the last batch that the log has a record of, or -1 when the log is empty."""
         return max((int(path.name) for path in (self.folder / log).glob("*") if path.name.isdigit()), default=-1)
 
     def _bounds(self, batch: int) -> dict[str, Bound]:
@@ -64,8 +66,9 @@ class Checkpoint:
 
 
 def acknowledge(address: ServiceAddress, subscription: str, bounds: dict[str, Bound]) -> None:
-    """Acknowledges the committed messages on the named subscription. A query does so itself when it asks for its next
-    batch; after the last batch of `trigger(availableNow=True)` it never asks again, so the job calls this."""
+    """Acknowledges the committed messages on the named subscription. A query acknowledges a batch itself when it asks
+    for the next one; after the last batch of `trigger(availableNow=True)` the query asks for no further batch, so the
+    job calls this function."""
     client = PulsarClient(address.service_url, address.login)
     named = NamedSubscription(client, subscription)
     try:

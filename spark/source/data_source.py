@@ -1,8 +1,8 @@
 """`format("pulsar")` in pure Python: the classes that Spark calls.
 
-They call the planner, readers and writers. Spark
-pickles these objects by their module's name and creates them again in other processes, so they hold nothing but options
-and bytes until they are used. The interface is that of `pyspark.sql.datasource` in Spark 4.1.
+These classes call the planner, readers and writers. Spark pickles their objects by the module's name and creates them
+again in other processes, so they hold nothing but options and bytes until they are used. The interface is that of
+`pyspark.sql.datasource` in Spark 4.1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,8 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 
 class PulsarDataSource(DataSource):
-    """Register it with `spark.dataSource.register(PulsarDataSource)`, then use `format("pulsar")`."""
+    """The data source. A user registers it with `spark.dataSource.register(PulsarDataSource)` and then uses
+    `format("pulsar")`."""
 
     @classmethod
     def name(cls) -> str:
@@ -50,7 +51,7 @@ class PulsarDataSource(DataSource):
         options = read_options(self.options, streaming=_may_stream(self.options))
         planner = Planner(options)
         try:
-            planner.partitions()  # raises for a missing topic now, and not when the query runs
+            planner.partitions()  # a missing topic raises an error now, and not when the query runs
             values = ValueColumns(planner.schema(), lambda version: None, options.bad_values)
         finally:
             planner.close()
@@ -93,7 +94,7 @@ class _Reading:
         finally:
             planner.close()
         self._schema = None if found is None else found.SerializeToString()
-        BatchBuilder(schema, self._values(None, ""), "")  # raises for an unknown column before any task starts
+        BatchBuilder(schema, self._values(None, ""), "")  # an unknown column raises an error before any task starts
 
     @cached_property
     def options(self) -> ReadOptions:
@@ -113,8 +114,8 @@ class _Reading:
         return ValueColumns(schema, lookup, self.options.bad_values)
 
     def read_task(self, task: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of one task. For a query without any task Spark passes None, from Spark 4.3 on a bare
-        InputPartition; then there are no rows."""
+        """Yields the rows of one task. For a query without any task Spark passes None, and from Spark 4.3 on a bare
+        InputPartition. In both cases there are no rows."""
         if task is None or type(task) is InputPartition:
             return
         assert isinstance(task, ReadTask)
@@ -143,7 +144,8 @@ class _Reading:
 
 def _tasks(planner: Planner, wanted: Mapping[str, Range], *, repeatable: bool) -> list[InputPartition]:
     """Returns the tasks that read the `wanted` ranges. A streaming query asks for `repeatable` ones: whenever the same
-    ranges are planned, the tasks are the same. A sink needs that, because it goes by the tasks' numbers."""
+    ranges are planned, the tasks are the same. A sink that drops repeated rows needs equal tasks, because it recognises
+    rows by the tasks' numbers."""
     busy = {name: each for name, each in wanted.items() if not each.is_empty}
     tasks: list[InputPartition] = []
     for name, each in busy.items():
@@ -153,7 +155,7 @@ def _tasks(planner: Planner, wanted: Mapping[str, Range], *, repeatable: bool) -
 
 
 class PulsarReader(_Reading, DataSourceReader):
-    """Reads for a batch query, whose range is fixed when it is planned."""
+    """Reads the messages of a batch query, whose range is fixed when the query is planned."""
 
     def __init__(self, schema: StructType, given: dict[str, str]) -> None:
         super().__init__(schema, given, streaming=False)
@@ -174,11 +176,12 @@ class PulsarReader(_Reading, DataSourceReader):
 
 
 class PulsarStreamReader(_Reading, DataSourceStreamReader):
-    """Reads for a streaming query. An offset maps each partition to the last message that the query has taken in.
+    """Reads the messages of a streaming query. An offset maps each partition to the last message that the query has
+    taken in.
 
-    Spark 4.1 asks for the latest offset without saying where the query is, so the last answer is remembered. After a
-    restart Spark first plans an empty range at the checkpoint's offset, from which the reader learns where the query
-    is.
+    Spark 4.1 asks for the latest offset without saying where the query is, so the reader remembers its last answer.
+    After a restart Spark first plans an empty range at the checkpoint's offset, from which the reader learns where the
+    query is.
     """
 
     def __init__(self, schema: StructType, given: dict[str, str]) -> None:
@@ -205,7 +208,7 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         return bounds_to_json(self._begin)
 
     def _protect(self, names: Sequence[str], *, latest: bool) -> None:
-        """Makes sure that the named subscription, if there is one, keeps what is unread of these partitions."""
+        """Makes sure that the named subscription, if there is one, keeps the unread messages of these partitions."""
         if self._subscription is not None:
             for name in names:
                 self._subscription.mark_delete(name, latest=latest)
@@ -213,7 +216,8 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
     def latestOffset(  # noqa: N802, Spark's name
         self, start: Mapping[str, str] | None = None, limit: object = None
     ) -> dict[str, str]:
-        """Returns the end of the next batch, within the limits. From Spark 4.2 on `start` says where the query is."""
+        """Returns the end of the next batch, within the limits. From Spark 4.2 on `start` is the last message that the
+        query has taken in."""
         self._acknowledge()
         if start:
             self._known = bounds_from_json(start)
@@ -231,9 +235,9 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         return bounds_to_json(self._known)
 
     def _what_came(self, name: str) -> Range:
-        """Returns the range from where the query is in a partition to the partition's end. Raises TopicNotFound."""
+        """Returns the range from the query's place in a partition to the partition's end. Raises TopicNotFound."""
         after = self._known.get(name)
-        if after is None:  # a partition that appears while the query runs is read from its begin
+        if after is None:  # a partition that appears while the query runs is read from its beginning
             is_new = bool(self._known)
             if is_new:
                 self._planner.check_schema(name, self._schema)
@@ -242,8 +246,8 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         return Range(after, self._last(name, after))
 
     def _last(self, name: str, after: Bound) -> Bound:
-        """Returns the partition's last message, or `after` when nothing came behind it. Raises DataLoss when the topic
-        ends before what was already read."""
+        """Returns the partition's last message, or `after` when no message came behind `after`. Raises DataLoss when
+        the topic ends before the last message that was read."""
         last = self._planner.last(name)
         if not last.is_before_all and last[:2] < after[:2] and last.entry >= 0 and self.options.fail_on_data_loss:
             raise DataLoss(
@@ -253,8 +257,8 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         return max(last, after)
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        """Returns the tasks of a batch. When a query's first batch is repeated, Spark takes its start from
-        `initialOffset`, asked anew: partitions that were added meanwhile are in `start` and not in `end`."""
+        """Returns the tasks of a batch. When a query's first batch is repeated, Spark asks `initialOffset` for the
+        start once more, so partitions that were added meanwhile are in `start` and not in `end`."""
         after, upto = bounds_from_json(start), bounds_from_json(end)
         if after != self._begin and (lost := sorted(set(after) - set(upto))):
             self._planner.gone(lost, "or the checkpoint is of another query")
@@ -271,8 +275,8 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """Acknowledges the batch that was planned last. It is in the commit log by now: Spark asks for the next batch,
-        or calls `commit`, only after that."""
+        """Acknowledges the batch that was planned last. That batch is in Spark's commit log by now, because Spark
+        writes the log before it asks for the next batch or calls `commit`."""
         done, self._unacknowledged = self._unacknowledged, {}
         if self._subscription is not None:
             for name, bound in done.items():
@@ -289,8 +293,8 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
 
 
 class PulsarWriter(DataSourceArrowWriter):
-    """Writes for a batch query: each row at least once, or exactly once when `producerName` is given and the topic
-    deduplicates."""
+    """Writes the rows of a batch query: each row at least once, or exactly once when `producerName` is given and the
+    topic deduplicates."""
 
     def __init__(self, schema: StructType, given: dict[str, str]) -> None:
         self._columns = schema
@@ -301,8 +305,8 @@ class PulsarWriter(DataSourceArrowWriter):
 
 
 class PulsarStreamWriter(DataSourceStreamArrowWriter):
-    """Writes for a streaming query. Each task has a producer with a name of its own and numbers its rows from the
-    batch's number, so a topic with deduplication takes each row once, however often a batch is repeated."""
+    """Writes the rows of a streaming query. Each task has a producer with a name of its own and numbers its rows from
+    the batch's number, so a topic with deduplication takes each row once, however often a batch is repeated."""
 
     def __init__(self, schema: StructType, given: dict[str, str]) -> None:
         self._columns = schema
@@ -312,7 +316,7 @@ class PulsarStreamWriter(DataSourceStreamArrowWriter):
         return write_rows(iterator, self._columns, self._options, streaming=True)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, Spark's name
-        """Does nothing: everything is durable when the tasks end."""
+        """Does nothing, because all rows are durable when the tasks end."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Does nothing: rows that were written stay, and are not written again when the batch is repeated."""
+        """Does nothing, because rows that were written stay, and are not written again when the batch is repeated."""

@@ -1,7 +1,8 @@
 """The options that a user may set with `.option(…)`: names, defaults, checks.
 
-Names are those of the published Pulsar connector (org.apache.spark.sql.pulsar.PulsarOptions) or, where it has none, of
-Spark's Kafka source. Case does not matter. An unknown name is an error, because a misspelt limit would go unnoticed.
+Names are those of the published Pulsar connector (org.apache.spark.sql.pulsar.PulsarOptions) or, where the connector
+has no such option, of Spark's Kafka source. Case does not matter. An unknown name is an error, because a misspelt limit
+would go unnoticed.
 """
 
 import json
@@ -38,11 +39,11 @@ QueryEdge = str | Mapping[str, Bound]
 
 
 class BadOption(ValueError):
-    """An option is missing, unknown or makes no sense; the text names it."""
+    """An option is missing, unknown or makes no sense. The text names the option."""
 
 
 class Options:
-    """Looks options up by name, without regard to case."""
+    """Looks up the options that a user gave, by name and without regard to case."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         """Takes a user's options. Raises BadOption for unknown names."""
@@ -110,7 +111,7 @@ def address_of(options: Options) -> ServiceAddress:
 
 
 def _token(options: Options) -> tuple[str | None, str | None]:
-    """Returns the token and the file that holds it. At most one of the two is given; the other one is None. As in
+    """Returns the token and the file that holds it. At most one of the two is given, and the other is None. As in
     Java's AuthenticationToken, `authParams` is `token:…`, `file:///…`, or the token itself."""
     plugin = options.text("pulsar.client.authPluginClassName")
     params = options.text("pulsar.client.authParams")
@@ -151,12 +152,12 @@ class ReadOptions:
     permits: int
     read_compacted: bool
     raw_columns: bool
-    """Whether there are columns for the further things that a copy of a message needs: its bytes, the version of its
-    schema, its ordering key."""
+    """Whether the query has the additional columns that a copy of a message needs: the value's bytes, the version of
+    its schema, the ordering key."""
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Returns the checked options of a query that reads. Raises BadOption."""
+    """Returns the checked options of a query that reads. Raises BadOption for an option that makes no sense."""
     options = Options(given)
     address = address_of(options)
     topics, pattern = _topics(options)
@@ -237,8 +238,8 @@ def _edge(options: Options, name: str, default: str) -> QueryEdge:
 
 
 def _times(options: Options, name: str) -> int | Mapping[str, int] | None:
-    """Returns milliseconds since the epoch, one number for all partitions or one for each; None when the option is not
-    given. As in the published connector, -1 means latest and -2 earliest."""
+    """Returns milliseconds since the epoch, as one number for all partitions or as one number for each partition.
+    Returns None when the option is not given. As in the published connector, -1 means latest and -2 earliest."""
     if not options.text(name):
         return None
     times = _json(options, name)
@@ -265,7 +266,7 @@ class WriteOptions:
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Returns the checked options of a query that writes. Raises BadOption."""
+    """Returns the checked options of a query that writes. Raises BadOption for an option that makes no sense."""
     options = Options(given)
     topic = options.text("topic") or options.text("path")
     compression = options.one_of("pulsar.producer.compressionType", tuple(COMPRESSIONS), "none")

@@ -1,6 +1,7 @@
-"""The driver's part of reading: which partitions there are, where a query starts and ends, what its tasks are.
+"""The driver's part of reading: the planner finds the partitions, the start and the end of a query, and the query's
+tasks.
 
-The arithmetic is in `ranges.planning_rules`; the planner asks the broker for what that needs.
+The arithmetic is in `ranges.planning_rules`; the planner asks the broker for the facts that the arithmetic needs.
 """
 
 import time
@@ -28,13 +29,14 @@ SAMPLE_SECONDS = 10.0
 SAMPLE_ENTRIES, SAMPLE_BYTES = 16, 4 * 1024 * 1024
 ENTRY_BYTES_MAX = 5 * 1024 * 1024
 """The longest entry that brokers take by default (maxMessageSize). When a range would fit into one task even with
-entries of this size, the planner does not look at their sizes."""
+entries of this size, the planner does not ask for the sizes of entries."""
 
 Times = int | Mapping[str, int]
 
 
 class Planner:
-    """Keeps one idle reader for each partition, through which it asks for the last message. Call `close` at the end."""
+    """Plans the reading of a query. The planner keeps one idle reader for each partition, through which it asks for the
+    last message. The caller calls `close` at the end."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -51,15 +53,15 @@ class Planner:
         self.client.close()
 
     def topics(self) -> list[str]:
-        """Returns the full names of the topics, partitioned ones as a whole: those of the option, or those that match
-        the pattern now."""
+        """Returns the full names of the topics, with one name for a partitioned topic: the topics that the option
+        names, or the topics that match the pattern now."""
         if self._options.pattern:
             return self.client.persist(lambda: self.client.topics_matching(self._options.pattern))
         return list(self._options.topics)
 
     def partitions(self) -> list[str]:
         """Returns the full names of all partitions, sorted. Raises TopicNotFound for a topic that does not exist, after
-        waiting for it if the options say so."""
+        waiting for the topic if the options say so."""
         names: list[str] = []
         for topic in self.topics():
             try:
@@ -79,8 +81,8 @@ class Planner:
                 time.sleep(TOPIC_WAIT_SECONDS)
 
     def schema(self) -> pb.Schema | None:
-        """Returns the schema that all topics have in common, None for bytes. Raises ValueError when the schemas differ
-        and the options do not allow that."""
+        """Returns the schema that all topics have in common, or None for bytes. Raises ValueError when the schemas
+        differ and the options do not allow that."""
         if self._options.different_schemas:
             return None
         schemas = {}
@@ -100,7 +102,7 @@ class Planner:
     def check_schema(self, name: str, known: bytes | None) -> None:
         """Checks the schema of a topic that appeared while a query runs. `known` is the schema that the query began
         with. Raises ValueError when the new topic's schema is neither `known` nor the schema that the other topics have
-        by now: all of its values would be bad."""
+        by now, because all values of the new topic would be bad."""
         if self._options.different_schemas:
             return
         found = self.client.persist(lambda: self.client.schema(name))
@@ -108,7 +110,7 @@ class Planner:
             self.schema()
 
     def last(self, name: str) -> Bound:
-        """Returns the partition's last entry, BEFORE_ALL when the partition is empty."""
+        """Returns the partition's last entry, or BEFORE_ALL when the partition is empty."""
         return self._reader(name).last_and_mark_delete()[0]
 
     def _reader(self, name: str) -> PartitionReader:
@@ -122,7 +124,7 @@ class Planner:
 
     def start(self, name: str, *, is_new: bool = False) -> Bound:
         """Returns the cut before a query's first message. Partitions that appear later (`is_new`) are read from their
-        begin."""
+        beginning."""
         options = self._options
         if is_new:
             return BEFORE_ALL
@@ -139,7 +141,8 @@ class Planner:
         return BEFORE_ALL if given is None else given.before()
 
     def check_ids(self, names: list[str]) -> None:
-        """Raises BadOption when ids are given for a partitioned topic as a whole: they would have no effect."""
+        """Raises BadOption when ids are given for a partitioned topic as a whole, because such ids would have no
+        effect."""
         for option, edge in (("startingOffsets", self._options.starting), ("endingOffsets", self._options.ending)):
             for name in () if isinstance(edge, str) else edge:
                 if name not in names and (parts := [each for each in names if TopicName.parse(each).base.full == name]):
@@ -157,8 +160,8 @@ class Planner:
         return last if given.ledger == LATEST_LEDGER else given
 
     def _at_time(self, name: str, times: Times, missing: QueryEdge) -> Bound:
-        """Returns the cut before the first message that was published at or after the time. `missing` is where
-        partitions begin or end that have no time of their own in `times`. Raises ValueError when no message is that
+        """Returns the cut before the first message that was published at or after the time. `missing` is the place
+        where a partition without a time of its own in `times` begins or ends. Raises ValueError when no message is that
         young and the options want an error then."""
         when = times if isinstance(times, int) else times.get(name)
         if when is None:
@@ -218,7 +221,7 @@ class Planner:
     def tasks(self, name: str, wanted: Range, partitions: int, *, repeatable: bool) -> list[Range]:
         """Returns the parts that one partition's range is split into, a task each. `partitions` is the number of
         partitions that share the option minPartitions. A `repeatable` split depends on nothing that changes while a
-        ledger grows, as the average size of its entries does."""
+        ledger grows, such as the average size of the ledger's entries."""
         if wanted.is_empty:
             return []
         options = self._options
@@ -234,7 +237,7 @@ class Planner:
         return split(runs, wanted, max(1, pieces), bytes_max)
 
     def _first_size(self, name: str, wanted: Range) -> float:
-        """Returns the mean size of the range's first entries in bytes, 0 when they do not come in time."""
+        """Returns the mean size of the range's first entries in bytes, or 0 when these entries do not come in time."""
         reader = PartitionReader(self.client, name, wanted.after, replace(self._settings, permits=SAMPLE_ENTRIES))
         sizes: list[int] = []
         deadline = time.monotonic() + SAMPLE_SECONDS
@@ -253,8 +256,8 @@ class Planner:
         return first_mean(sizes, SAMPLE_ENTRIES, SAMPLE_BYTES)
 
     def gone(self, names: list[str], otherwise: str = "") -> None:
-        """Takes partitions that a checkpoint names and the broker does not have. Raises DataLoss unless the
-        options allow losses; `otherwise` is another possible reason, for the error's text."""
+        """Handles partitions that a checkpoint names and the broker does not have. Raises DataLoss unless the options
+        allow losses; `otherwise` is another possible reason, for the error's text."""
         for name in names:
             self.forget(name)
         if names and self._options.fail_on_data_loss:

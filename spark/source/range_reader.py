@@ -1,8 +1,8 @@
 """The executor's part of reading: one range of one partition, as Arrow record batches.
 
 `RangeReader` takes blocks of entries from a `PartitionReader`, shows them to `Continuity` and decodes them.
-Ordinary entries go through `BlockDecoder`, all at once; odd ones, and runs that it refuses, through `RowDecoder`, one
-by one.
+`BlockDecoder` decodes ordinary entries, all at once. `RowDecoder` decodes odd entries, and runs of entries that
+`BlockDecoder` refuses, one by one.
 """
 
 import logging
@@ -40,7 +40,7 @@ PORTION_BYTES = 64 * 1024 * 1024
 """At most this much is decompressed at once, plus one entry."""
 _UNCOMPRESSED_SIZE = pb.MessageMetadata.DESCRIPTOR.fields_by_name["uncompressed_size"].number
 ODD_SHARE = 8
-"""When more than one in ODD_SHARE entries of a block is odd, all of them are read one by one."""
+"""When more than one in ODD_SHARE entries of a block is odd, all entries of the block are read one by one."""
 
 
 @dataclass
@@ -57,8 +57,8 @@ class ReadTask(InputPartition):
 
 
 def portions(block: EntryBlock) -> list[EntryBlock]:
-    """Splits a block whose entries claim to hold more than PORTION_BYTES uncompressed. Otherwise somebody who may write
-    to a topic could take all memory of those who read it."""
+    """Splits a block whose entries claim to hold more than PORTION_BYTES uncompressed. Without this limit, a client
+    that may write to a topic could use up the memory of the topic's readers."""
     sizes = block.metadata.number(_UNCOMPRESSED_SIZE)
     if sizes is None:
         return [block]
@@ -97,8 +97,8 @@ class RangeReader:
         self._chunks_until = 0.0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields the range's rows. Raises DataLoss and CorruptEntry with the option failOnDataLoss=true; otherwise both
-        are logged and skipped."""
+        """Yields the range's rows. Raises DataLoss and CorruptEntry with the option failOnDataLoss=true; otherwise
+        losses and damaged entries are logged and skipped."""
         try:
             while not self._is_finished():
                 block = self._next_block()
@@ -127,9 +127,9 @@ class RangeReader:
         return None if now >= self._chunks_until else self._reader.read_block(self._chunks_until)
 
     def _first_of(self, deadline: float) -> EntryBlock | None:
-        """Waits for the next block of the range. In a compacted view the reader also looks whether it has reached the
-        view's end. That may lie before the range's end, because a tombstone that was the topic's last message is in no
-        compacted view."""
+        """Waits for the next block of the range. In a compacted view the reader also checks whether it has reached the
+        view's end. The view may end before the range does, because a tombstone that was the topic's last message is in
+        no compacted view."""
         while self._continuity.is_sparse:
             look_at = min(deadline, time.monotonic() + COMPACTED_LOOK_SECONDS)
             block = self._reader.read_block(look_at)
@@ -152,8 +152,8 @@ class RangeReader:
             self._read_plainly(block, np.arange(inside, len(block)))
 
     def _watched(self, block: EntryBlock) -> int:
-        """Shows the block's entries to the continuity check. Returns how many of them to decode: those up to and with
-        the range's last entry, or the first one behind it."""
+        """Shows the block's entries to the continuity check. Returns how many entries of the block are to be decoded:
+        all up to and including the range's last entry, or up to the first entry behind it."""
         ledgers, entries = block.ledgers, block.entries
         ledger, entry, _ = self._wanted.upto
         behind = (ledgers > ledger) | ((ledgers == ledger) & (entries >= entry))

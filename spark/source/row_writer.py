@@ -23,16 +23,16 @@ from magnetar.spark.source.worker_relief import relieve_worker
 
 BATCH_ID_PROPERTY = "streaming.sql.batchId"
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
-"""The local properties by which Spark tells the tasks of a micro-batch their batch and query (MicroBatchExecution,
-StreamExecution)."""
+"""The name of the local property by which Spark tells the tasks of a micro-batch their query; BATCH_ID_PROPERTY tells
+them the batch (MicroBatchExecution, StreamExecution)."""
 
 ROWS_OF_A_TASK_MAX = 2**32
-"""A row's sequence id is the batch's number times this, plus the row's number in its task."""
+"""A row's sequence id is the batch's number times this number, plus the row's number in its task."""
 
 
 @dataclass
 class WrittenRows(WriterCommitMessage):
-    """A task's report to the driver. `rows` counts all of its rows, `skipped` those that an earlier attempt had
+    """A task's report to the driver. `rows` counts all rows of the task, `skipped` the rows that an earlier attempt had
     written."""
 
     rows: int = 0
@@ -43,7 +43,8 @@ class WrittenRows(WriterCommitMessage):
 def write_rows(
     batches: Iterator[pa.RecordBatch], columns: StructType, options: WriteOptions, *, streaming: bool
 ) -> WrittenRows:
-    """Writes the rows of the running task and returns when all are stored. Raises SendFailed and BadColumns."""
+    """Writes the rows of the running task and returns when all are stored. Raises SendFailed when the broker does not
+    store a message, and BadColumns for a row that cannot be written."""
     context = TaskContext.get()
     assert context is not None, "only tasks of Spark write"
     name, batch_id = options.producer_name, 0
@@ -67,8 +68,8 @@ def write_rows(
 
 
 def _property(context: TaskContext, name: str) -> str:
-    """Returns a local property of the task. Raises SendFailed when it is not set: if the writer guessed the value, the
-    broker would take new rows for repeated ones."""
+    """Returns a local property of the task. Raises SendFailed when the property is not set. A guessed value could make
+    the broker take new rows for repeated rows."""
     value = context.getLocalProperty(name)
     if not value:
         raise SendFailed(f"Spark does not say which batch it writes: its task has no property {name}")
@@ -98,7 +99,7 @@ class Pace:
 
 
 class TopicWriter:
-    """Spreads rows over topics and their partitions, with one producer each."""
+    """Spreads rows over topics and their partitions, with one producer for each partition."""
 
     def __init__(
         self, client: PulsarClient, columns: StructType, options: WriteOptions, producer_name: str, batch_id: int
@@ -114,8 +115,8 @@ class TopicWriter:
         self._rows = 0
 
     def in_order(self, batches: Iterable[pa.RecordBatch]) -> Iterable[OutgoingMessage]:
-        """Returns the messages of all rows. With the option `rowOrder=sorted` they are sorted by content, so that a
-        repeated batch has the same order even after a shuffle."""
+        """Returns the messages of all rows. With the option `rowOrder=sorted` the messages are sorted by content, so
+        that a repeated batch has the same order even after a shuffle."""
         messages = (message for batch in batches for message in self._outgoing.messages(batch))
         return sorted(messages, key=_sort_key) if self._options.sorted_rows else messages
 
@@ -130,7 +131,7 @@ class TopicWriter:
     def _route(self, message: OutgoingMessage, row: int) -> str:
         """Returns the partition for a row. A row with a key goes to the partition that Java's clients choose by the
         key's hash. Rows without a key go to each partition in turn, for the length of a batch. Both rules depend on the
-        row alone, so every attempt of the task chooses the same."""
+        row alone, so every attempt of the task chooses the same partition."""
         partitions = self._partitions.get(message.topic)
         if partitions is None:
             topic = message.topic
@@ -153,8 +154,8 @@ class TopicWriter:
         return known
 
     def _check_batch(self, producer: PartitionProducer) -> None:
-        """Raises SendFailed when the producer's name has written a later batch than this one. Then the name belongs to
-        another query, and the broker would take all of our rows for duplicates."""
+        """Raises SendFailed when the producer's name has written a later batch than this one. In that case the name
+        belongs to another query, and the broker would take all of our rows for duplicates."""
         written = producer.last_sequence_id // ROWS_OF_A_TASK_MAX
         if self._name and producer.last_sequence_id >= 0 and written > self._batch_id:
             raise SendFailed(
@@ -183,7 +184,7 @@ def _sort_key(message: OutgoingMessage) -> tuple[object, ...]:
 
 def java_string_hash(key: bytes) -> int:
     """Returns what org.apache.pulsar.client.impl.JavaStringHash makes of a key: String.hashCode without the sign. A key
-    that is not UTF-8 is hashed as its base64 text, because that is how it is sent."""
+    that is not UTF-8 is hashed as its base64 text, because such a key is sent as base64."""
     try:
         text = key.decode()
     except UnicodeDecodeError:

@@ -1,8 +1,9 @@
-"""Spares Spark's Python workers 0.3 s of CPU a task, which they spend on every task besides the task itself.
+"""Spares Spark's Python workers 0.3 s of CPU for each task, which they would spend beside the task itself.
 
-Before each task a worker calls `importlib.invalidate_caches`. Until Python 3.13 that reads the directory of every zip
-file again, once for each package that was looked for in it (cpython gh-103200), and the workers' path has Spark's zip
-of 1,300 files and its jar of 5,000. After each task a worker calls `gc.collect`, which visits every imported object.
+Before each task a worker calls `importlib.invalidate_caches`. Until Python 3.13 that call reads the directory of every
+zip file again, once for each package that was searched for in the file (cpython gh-103200), and the workers' path has
+Spark's zip of 1,300 files and its jar of 5,000. After each task a worker calls `gc.collect`, which visits every
+imported object.
 """
 
 import gc
@@ -23,8 +24,8 @@ def relieve_worker() -> None:
 
 def _forget_spark_archives() -> None:
     """Drops the importers of Spark's own archives, so that there is no directory to read again. An import that needs
-    one makes a new importer, at no cost. Importers of other archives (`addPyFile`) stay, because these files may be
-    replaced while a worker lives."""
+    such an archive makes a new importer, at no cost. Importers of other archives (`addPyFile`) stay, because these
+    files may be replaced while a worker lives."""
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimporter) and _is_of_spark(importer.archive):
             sys.path_importer_cache.pop(path, None)

@@ -1,2 +1,2 @@
-"""The job `audit`: it shows the content of topics and the subscriptions that lag behind. Its rules do no I/O; nothing
-else uses this package."""
+"""The job `audit` shows the content of topics and the subscriptions that lag behind. `audit_rules` does no I/O. No
+other package uses this one."""

@@ -38,8 +38,8 @@ from magnetar.spark.source.client.admin_client import NOT_FOUND, PASSING, AdminC
 from magnetar.spark.source.options import Options, address_of
 
 CHECK_ATTEMPTS = 3
-"""How often a failed check is repeated. The numbers of a busy topic may disagree, because they are asked for one after
-the other."""
+"""How often a failed check is repeated. The numbers of a busy topic may disagree, because `stats` and `internalStats`
+are asked for one after the other."""
 EXAMPLES = """\
   magnetar spark audit --service-url pulsar://127.0.0.1:6650 --admin-url http://127.0.0.1:8080
   magnetar spark audit … --namespaces public/default --max-backlog 100000 --stuck-after 6 --sink ./audit
@@ -80,7 +80,7 @@ def run(argv: Sequence[str]) -> int:
         return look(arguments)
     teller, code = Teller(arguments.progress, "audit"), 0
     try:
-        code = look(arguments)  # an error in the first look, such as a wrong option, ends the job
+        code = look(arguments)  # an error in the first audit, such as a wrong option, ends the job
         while True:
             time.sleep(arguments.interval)
             try:
@@ -131,7 +131,7 @@ def is_of_unknown_age(row: SubscriptionRow) -> bool:
 
 
 class Audit:
-    """One audit of all topics. `now` is its time, in milliseconds since the epoch."""
+    """One audit of all topics. `now` is the time of the audit, in milliseconds since the epoch."""
 
     def __init__(self, admin: AdminClient, arguments: Namespace, outcome: JobOutcome) -> None:
         self._admin = admin
@@ -169,8 +169,8 @@ class Audit:
 
     def _listed(self, kind: str, name: str) -> list[str]:
         """Returns the namespaces of a tenant or the topics of a namespace. When the tenant or namespace does not exist,
-        raises JobFailed if it was named on the command line; otherwise it was deleted meanwhile, and the list is
-        empty."""
+        raises JobFailed if the command line names it. Otherwise the tenant or namespace was deleted meanwhile, and the
+        list is empty."""
         try:
             return list(self._admin.call("GET", f"{kind}/{quote(name)}") or [])
         except AdminError as error:
@@ -215,8 +215,8 @@ class Audit:
                 problems.append(f"{topic}: its largest partition holds {skew} times the mean")
 
     def _stuck(self, row: SubscriptionRow) -> list[str]:
-        """Returns a sentence when the subscription is stuck, otherwise nothing. A subscription without progress does
-        not count as stuck while the oldest message that it has to acknowledge is young."""
+        """Returns a list with one sentence when the subscription is stuck, otherwise an empty list. A subscription
+        without progress does not count as stuck while its oldest unacknowledged message is young."""
         limit = self._arguments.stuck_after
         if not row.backlog or row.unmoved_hours < limit:
             return []
@@ -228,8 +228,8 @@ class Audit:
 
     def count(self, rows: Sequence[SubscriptionRow]) -> dict[str, Any]:
         """Reads every message of every topic through the data source, which finds gaps. Returns the counted numbers and
-        the numbers of the ledgers. The ledgers may hold more entries than were counted: markers have no message, and of
-        the chunks of a large message only one counts."""
+        the numbers of the ledgers. The ledgers may hold more entries than were counted, because markers have no
+        message, and the chunks of a large message count as one message."""
         known = {row.topic: row.entries for row in rows}
         counted = count_messages(self._arguments, [topic for topic, entries in known.items() if entries])
         for topic, found in counted.items():
@@ -239,8 +239,8 @@ class Audit:
         return {topic: {**asdict(found), "ledger_entries": known[topic]} for topic, found in counted.items()}
 
     def sweep(self, rows: Sequence[SubscriptionRow]) -> int:
-        """Deletes the orphans after checking each again, and returns how many it deleted. If a client connects to an
-        orphan meanwhile, the broker refuses to delete it (412)."""
+        """Checks each orphan again, deletes those that still are orphans, and returns how many were deleted. If a
+        client connects to an orphan meanwhile, the broker refuses to delete it (412)."""
         removed = 0
         for row in rows:
             if row.is_orphan and self._is_orphan_still(row):

@@ -1,5 +1,5 @@
-"""Gets the audit's facts from the messages themselves: it counts all of them through the data source, or reads the one
-that has waited longest."""
+"""Gets the audit's facts from the messages themselves: counts all messages through the data source, or reads the
+message that has waited longest for its acknowledgement."""
 
 import time
 from argparse import Namespace
@@ -32,8 +32,9 @@ class TopicCount:
 
 
 def oldest_unacknowledged_ms(service: Mapping[str, str], topic: str, mark_delete: str) -> int | None:
-    """Returns when the first message behind a mark-delete position was published, in milliseconds since the epoch; None
-    when no message comes. That message is unacknowledged: otherwise the position would be behind it."""
+    """Returns the publish time, in milliseconds since the epoch, of the first message behind a mark-delete position.
+    Returns None when no message comes. That message is unacknowledged, because otherwise the mark-delete position would
+    have moved past it."""
     address = address_of(Options(service))
     client = PulsarClient(address.service_url, address.login)
     ledger, _, entry = mark_delete.partition(":")
@@ -64,7 +65,7 @@ def count_messages(arguments: Namespace, topics: Sequence[str]) -> dict[str, Top
 
 
 def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields a row for each topic among one task's messages. The first message of a batch counts as its entry."""
+    """Yields a row for each topic among one task's messages. An entry is counted at the first message of its batch."""
     totals: dict[str, list[int]] = {}
     for batch in batches:
         for topic, message_id, size in zip(*(column.to_pylist() for column in batch.columns), strict=True):

@@ -1,7 +1,7 @@
 """The rules by which an audit judges a topic's `stats` and `internalStats`.
 
-A cursor's numbers are checked against the ledgers: every entry behind its mark-delete position is in its backlog, or
-was acknowledged out of order.
+A cursor's numbers are checked against the ledgers: every entry behind the cursor's mark-delete position is in the
+backlog, or was acknowledged out of order.
 """
 
 import re
@@ -14,8 +14,8 @@ from magnetar.spark.source.ranges.planning_rules import LedgerRun, clip, runs_of
 from pulsar_proto.names import TopicName, encode_local
 
 ORPHAN_NAME = re.compile(r"spark?-pulsar-(batch-)?[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}(-.*)?")
-"""The names that the published connectors make up: a prefix, a UUID, and mostly the topic's name. The spelling `spar-`
-is that of the connectors up to 3.1. A name that a user chose (`predefinedSubscription`) has no UUID."""
+"""The names that the published connectors make up: a prefix, a UUID, and mostly the topic's name. The connectors up to
+3.1 spell the prefix `spar-`. A name that a user chose (`predefinedSubscription`) has no UUID."""
 HOUR_MS = 3_600_000
 RANGE = re.compile(r"\((-?\d+):(-?\d+)\.\.(-?\d+):(-?\d+)\]")
 LAST_USED = (
@@ -30,9 +30,9 @@ Stats = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRow:
-    """One subscription of one partition or non-partitioned topic; `subscription` is empty for a topic without any.
-    Bytes and messages in and out are counted since the topic was loaded. Storage and backlog are counted in entries,
-    and a batch is one entry."""
+    """One subscription of one partition or non-partitioned topic; `subscription` is empty for a topic without
+    subscriptions. Bytes and messages in and out are counted since the topic was loaded. Storage and backlog are counted
+    in entries, and a batch is one entry."""
 
     tenant: str
     namespace: str
@@ -51,10 +51,10 @@ class SubscriptionRow:
     consumers: int
     mark_delete: str
     idle_hours: float
-    """How long ago the subscription was last used. It is -1 when the subscription was not used since the topic was
-    loaded: its earlier use is unknown."""
+    """How long ago the subscription was last used. The number is -1 when the subscription was not used since the topic
+    was loaded, because its earlier use is unknown."""
     unmoved_hours: float
-    """The least time for which the mark-delete position has not moved; -1 when it is unknown."""
+    """The least time for which the mark-delete position has not moved; -1 when that time is unknown."""
     is_orphan: bool
 
 
@@ -90,9 +90,9 @@ def rows_of(topic: str, stats: Stats, internal: Stats, now_ms: int, older_than_h
 
 
 def is_orphan(name: str, consumers: int, idle_hours: float, older_than_hours: float) -> bool:
-    """Returns whether a subscription was left behind by a connector: nobody is connected to it, and it was idle for
-    long enough. A subscription that was idle for an unknown time counts only with `--older-than 0`, because the
-    subscription of a job that waits for its restart looks the same."""
+    """Returns whether a subscription was left behind by a connector: the name is one that connectors make up, nobody is
+    connected to the subscription, and it was idle for long enough. A subscription that was idle for an unknown time
+    counts only with `--older-than 0`, because the subscription of a job that waits for its restart looks the same."""
     is_old = older_than_hours == 0 or (idle_hours != UNKNOWN and idle_hours >= older_than_hours)
     return ORPHAN_NAME.fullmatch(name) is not None and not consumers and is_old
 
@@ -102,15 +102,16 @@ def _hours_since(then_ms: int, now_ms: int) -> float:
 
 
 def _moved_ms(stats: Stats, subscription: Stats) -> int:
-    """Returns when the mark-delete position last moved, or when the topic was loaded if it did not move since."""
+    """Returns the time at which the mark-delete position last moved. If it did not move since the topic was loaded,
+    returns the time of the loading."""
     return max(
         int(subscription.get("lastMarkDeleteAdvancedTimestamp") or 0), int(stats.get("topicCreationTimeStamp") or 0)
     )
 
 
 def cursor_of(internal: Stats, subscription: str) -> Stats | None:
-    """Returns a subscription's cursor, None when there is none. A cursor has the subscription's name or, in Java's
-    brokers, the URL-encoded form of it."""
+    """Returns a subscription's cursor, or None when there is no such cursor. A cursor has the subscription's name or,
+    in Java's brokers, the URL-encoded form of that name."""
     cursors: Mapping[str, Stats] = internal.get("cursors", {})
     return cursors.get(subscription) or cursors.get(encode_local(subscription))
 
@@ -143,7 +144,8 @@ def expected_backlog(internal: Stats, cursor: Stats) -> int:
 
 
 def check_ledgers(internal: Stats) -> list[str]:
-    """Returns a sentence when the ledgers hold another number of entries than the topic says."""
+    """Returns a list with one sentence when the ledgers do not hold the number of entries that the topic reports,
+    otherwise an empty list."""
     counted, said = sum(run.entries for run in runs_of(internal)), int(internal["numberOfEntries"])
     return [] if counted == said else [f"its ledgers hold {counted} entries, the topic says {said}"]
 
@@ -167,8 +169,8 @@ def check_backlogs(before: Stats, stats: Stats, after: Stats) -> list[str]:
     """Returns a sentence for each subscription for which published = acknowledged + backlog does not hold.
 
     `before` and `after` are internalStats that were asked for before and after `stats`. Messages may come and go
-    meanwhile. So the backlog has at least what was published by `before` and is not acknowledged in `after`, and at
-    most what was published by `after` and is not acknowledged in `before`.
+    meanwhile. So the backlog has at least the entries that were published by `before` and are not acknowledged in
+    `after`, and at most the entries that were published by `after` and are not acknowledged in `before`.
     """
     problems = []
     for name, each in (stats.get("subscriptions") or {}).items():
@@ -217,8 +219,9 @@ SENT = ("bytes_out", "messages_out")
 
 
 def by_base_topic(rows: Sequence[SubscriptionRow]) -> list[dict[str, Any]]:
-    """Returns the sums of each subscription over the partitions of its topic, and their `skew`: the largest partition's
-    entries divided by the mean, 1.0 when all are even."""
+    """Returns the sums of each subscription over the partitions of its topic, and the `skew` of each: the entries of
+    the largest partition divided by the mean over the partitions, which is 1.0 when all partitions have as many
+    entries."""
     groups: dict[tuple[str, str], list[SubscriptionRow]] = {}
     for row in rows:
         groups.setdefault((row.base_topic, row.subscription), []).append(row)

@@ -1,1 +1,1 @@
-"""The job `lake_ingest`: topics to tables, each message once. Nothing else uses this package."""
+"""The job `lake_ingest` writes topics to tables, each message once. No other package uses this one."""

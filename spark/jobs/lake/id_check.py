@@ -1,8 +1,8 @@
-"""Finds by the ids of a table's rows which messages are there twice, and which are missing.
+"""Finds out from the message ids in a table's rows which messages the table has twice, and which messages it lacks.
 
 Entry ids have no gaps inside a ledger and begin at 0, and a batch has the indexes from 0 to its size minus one. An
-entry may be missing between two rows for a good reason: it may be a chunk of a large message or a marker. So the topic
-is read again there (`lacking`).
+entry may be missing between two rows for a good reason: it may be a chunk of a large message or a marker. So `lacking`
+reads the topic again at each such place.
 """
 
 import time
@@ -26,15 +26,15 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 PARSED = "topic string, ledger long, entry long, index int, size int"
 HOLES_MAX = 100
-"""At most this many holes are looked into. A table with more of them is wrong anyway, or its topic is an unusual
-one."""
+"""At most this many holes are looked into. A table with more holes is wrong anyway, or has an unusual topic."""
 ANSWER_SECONDS = 5.0
 ALL = Range(BEFORE_ALL, Bound(2**62, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """The entries `first` to `last` of a ledger. The table has only `rows` of their messages."""
+    """The entries `first` to `last` of a ledger, some of whose messages the table lacks: the table has only `rows`
+    messages of these entries."""
 
     topic: str
     ledger: int
@@ -49,8 +49,8 @@ class Hole:
 
 @dataclass(slots=True)
 class TableIds:
-    """What the ids of a table's rows say: how many rows there are, how many of them repeat a message, and which holes
-    are between them. `begins` has the first message of each topic partition."""
+    """The result of looking at the ids of a table's rows: how many rows there are, how many rows repeat a message, and
+    which holes are between the rows. `begins` has the first message of each topic partition."""
 
     rows: int = 0
     twice: int = 0
@@ -59,8 +59,9 @@ class TableIds:
 
 
 def look_at(rows: DataFrame, *, cut: bool) -> TableIds:
-    """Returns what the ids of rows say. The rows have the columns TOPIC and MESSAGE_ID. `cut` says that the first entry
-    of each partition may lack messages, because the rows may begin in the middle of a batch."""
+    """Returns what the ids of the rows tell about repeated and missing messages. The rows have the columns TOPIC and
+    MESSAGE_ID. `cut` says that the first entry of each partition may lack messages, because the rows may begin in the
+    middle of a batch."""
     parsed = rows.select(TOPIC, MESSAGE_ID).mapInArrow(_parse, PARSED)
     by_entry = parsed.groupBy("topic", "ledger", "entry").agg(
         F.count("*").alias("rows"),
@@ -132,7 +133,7 @@ def _topic_has_more(client: PulsarClient, hole: Hole) -> bool:
 
 
 def began_before(begins: Mapping[str, Bound], committed: Mapping[str, Bound]) -> list[str]:
-    """Returns a sentence for each partition whose first new message had been committed before."""
+    """Returns a sentence for each partition whose first new message had been committed already before this run."""
     return [
         f"{topic} {begin} was read before and is in the table twice"
         for topic, begin in begins.items()

@@ -1,7 +1,9 @@
-"""Topics to a table, each message once: Parquet folders, Delta through deltalake, Iceberg through pyiceberg.
+"""Writes topics to a table, each message once. The table is a Parquet folder, a Delta table (through deltalake) or an
+Iceberg table (through pyiceberg).
 
-A micro-batch is written under its number and the checkpoint's id. So when a batch is repeated after a kill, the table
-recognises a batch that it has already. Messages that do not fit their topic's schema are parked beside the table.
+A micro-batch is written under its number and the checkpoint's id. So when Spark repeats a batch after a kill, the table
+recognises that it has the batch already. Messages that do not fit their topic's schema are parked: the job writes them
+to a folder beside the table.
 """
 
 import time
@@ -29,7 +31,7 @@ CORRUPT = "__corrupt"
 PERIODS = {"day": "yyyy-MM-dd", "hour": "yyyy-MM-dd-HH"}
 PERIOD_COLUMN = "message_{}"
 COMPACT_BATCHES = 100
-"""An endless run compacts the table after this many batches; any other run compacts it at its end."""
+"""An endless run compacts the table after this many batches; any other run compacts the table at the end of the run."""
 EXAMPLES = """\
   magnetar spark lake_ingest --service-url pulsar://127.0.0.1:6650 --topic orders --path ./orders --checkpoint ./ck
   magnetar spark lake_ingest … --format delta --partition-by day --trigger '30 seconds' --subscription lake
@@ -202,8 +204,8 @@ class Ingest:
         return found.select(TOPIC, MESSAGE_ID).distinct()  # a message may have been parked for an earlier table, too
 
     def check_ids(self) -> None:
-        """Checks that no message is in the table twice, and that none is missing between two others. Faults become
-        problems of the outcome."""
+        """Checks that no message is in the table twice, and that no message is missing between two messages of the
+        table. Faults become problems of the outcome."""
         problems = self._outcome.problems
         new = sorted(set(self._table.files()) - self._files_before)
         everything = not self._files_before

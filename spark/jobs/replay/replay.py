@@ -1,8 +1,8 @@
 """Sends messages of a range to a topic again, or dead letters back to the topic that they came from.
 
 The properties of each copy say where it came from (`src_topic`, `src_mid`), and in which run it was made (`run_id`). On
-a topic with deduplication a run that is repeated under its id adds what is missing and nothing else. The id follows
-from the options, so after a kill the same command goes on.
+a topic with deduplication a run that is repeated under its id adds only the missing copies. The run's id follows from
+the options, so after a kill the same command continues the run.
 """
 
 import argparse
@@ -35,8 +35,8 @@ ATTEMPTS = "replay_attempts"
 REAL_TOPIC = "REAL_TOPIC"
 """The property of a dead letter that names the topic it came from (Java's RetryMessageUtil)."""
 OF_DEAD_LETTERS = (REAL_TOPIC, "REAL_SUBSCRIPTION", "RECONSUMETIMES", "DELAY_TIME")
-"""Properties of a dead letter that its copy does not get: with the old count of attempts a consumer would give up on
-the copy at once."""
+"""Properties of a dead letter that its copy does not get: a consumer that sees the old count of attempts would give up
+on the copy at once."""
 CORRUPT = "__corrupt"
 SETTABLE = (KEY, EVENT_TIME, PROPERTIES, ORDERING_KEY)
 MARGIN_MS = 3_600_000
@@ -109,8 +109,8 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 def run_id_of(arguments: Namespace) -> str:
-    """Returns a hash of the options that decide which copies are made. The park topic is not among them, so that a job
-    which failed because it had none can go on with one."""
+    """Returns a hash of the options that decide which copies are made. The park topic, which takes messages that cannot
+    be copied, is not among these options: a run that failed without a park topic can be continued with one."""
     names = ("topic", "dlq_of", "to_topic", "from_", "to", "filter", "transform")
     text = json.dumps([getattr(arguments, name) for name in names])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -143,8 +143,8 @@ def run(argv: Sequence[str]) -> int:
 
 @dataclass
 class ReplayTotals:
-    """Sums over all pieces: the messages that were chosen, and those of them that an earlier attempt had copied.
-    `first_ms` is the publish time of the oldest message."""
+    """Sums over all pieces of a replay: how many messages were chosen, and how many of these an earlier attempt had
+    copied. `first_ms` is the publish time of the oldest message."""
 
     chosen: int = 0
     already: int = 0
@@ -153,7 +153,7 @@ class ReplayTotals:
 
 
 class Replay:
-    """One run: it copies a range in pieces, each by a Spark job, and checks the copies."""
+    """One run of `replay`, which copies a range in pieces, each by a Spark job, and checks the copies."""
 
     def __init__(self, spark: SparkSession, arguments: Namespace, run_id: str, outcome: JobOutcome) -> None:
         self._spark = spark
@@ -182,14 +182,15 @@ class Replay:
             self._acknowledge(ranges, extent)
 
     def _acknowledge(self, ranges: ReplayRanges, extent: Extent) -> None:
-        """Acknowledges the dead letters, unless the filter passed over some of them: these would be lost."""
+        """Acknowledges the dead letters, unless the filter has passed over some of them, because those would be
+        lost."""
         if self._outcome.skipped:
             self._outcome.details["not dealt with"] = f"{self._outcome.skipped} passed over by --filter: all are kept"
         else:
             ranges.acknowledge(extent)
 
     def _copy(self, ranges: ReplayRanges, extent: Extent) -> ReplayTotals:
-        """Copies piece after piece, and adds to the outcome's numbers as it goes."""
+        """Copies piece after piece, and adds to the outcome's numbers after each piece."""
         totals, done, number = ReplayTotals(), {name: each.after for name, each in extent.ranges.items()}, 0
         teller = Teller(self._arguments.progress, self._outcome.job)
         while not (piece := ranges.next_piece(extent, done)).is_empty:
@@ -229,13 +230,13 @@ class Replay:
         return int(rows)
 
     def _load(self, **more: str) -> DataFrame:
-        """Loads a frame of messages. It leaves out the admin URL: with it a partition would be split over tasks, and
-        copies are to be written in the order of their partition."""
+        """Loads a frame of messages. The admin URL is left out, because with that URL the data source would split a
+        partition over tasks, while copies have to be written in the order of their partition."""
         service = {name: value for name, value in self._service.items() if name != "admin.url"}
         return self._spark.read.format("pulsar").options(**service, **more).load()
 
     def _within(self, extent: Extent) -> DataFrame:
-        """Returns the messages of an extent."""
+        """Returns the messages that an extent holds: those in its ranges and between its times."""
         how = {"columnNameOfCorruptRecord": CORRUPT} if self._is_typed else {"allowDifferentTopicSchemas": "true"}
         loss = {"failOnDataLoss": "false" if self._arguments.dlq_of else self._arguments.fail_on_data_loss}
         frame = self._load(rawColumns="true", **how, **loss, **extent.read_options())
@@ -247,8 +248,8 @@ class Replay:
         return frame if extent.before is None else frame.where(published < extent.before)
 
     def _chosen(self, frame: DataFrame) -> DataFrame:
-        """Returns the messages that the filter chooses, and those that it cannot judge because their value does not fit
-        the topic's schema."""
+        """Returns the messages that the filter chooses, and the messages that the filter cannot judge because their
+        value does not fit the topic's schema."""
         if not self._arguments.filter:
             return frame
         return frame.where(F.coalesce(F.expr(self._arguments.filter), F.col(CORRUPT).isNotNull()))
@@ -307,7 +308,7 @@ class Replay:
         """Reads the range and the copies once more, and compares them. Differences become problems of the outcome."""
         since = self._began_ms
         if totals.already and totals.first_ms is not None:
-            since = totals.first_ms  # no copy is older than what it copies
+            since = totals.first_ms  # no copy is older than its source
         service = {name: value for name, value in self._service.items() if name == "admin.url"}
         written = self._load(
             **service,

@@ -1,7 +1,6 @@
-"""The check at the end of `replay`: each message of the range is among the copies of its run once, and no other message
-is.
+"""The check at the end of `replay`: the run has copied each message of the range exactly once, and no other message.
 
-All of it is one aggregation in Spark, so that the driver holds four numbers, however many messages there are.
+The check is one aggregation in Spark, so that the driver holds four numbers, however many messages there are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +22,8 @@ BEFORE, INSIDE, BEHIND = -1, 0, 1
 
 @dataclass(frozen=True, slots=True)
 class CopyPlaces:
-    """Says whether the sources of copies are before, inside or behind the range. It is pickled to the executors."""
+    """Says whether the sources of copies are before, inside or behind the range. The object is pickled to the
+    executors."""
 
     ranges: dict[str, tuple[Bound, Bound]]
 
@@ -48,7 +48,8 @@ class CopyPlaces:
 
 class CopyCheck(NamedTuple):
     """Counts of messages. `asked` counts the messages of the range that the source holds now. Of these, `missing` have
-    no copy and `repeated` have several copies. `outside` counts copied messages that are not among the asked ones."""
+    no copy and `repeated` have several copies. `outside` counts copied messages that are not among the `asked`
+    messages."""
 
     asked: int
     missing: int
@@ -58,8 +59,8 @@ class CopyCheck(NamedTuple):
 
 def compare(asked: DataFrame, copies: DataFrame, ranges: Mapping[str, Range], *, ignore_before: bool) -> CopyCheck:
     """Compares the messages of a range, in the columns `topic` and `id`, with their copies, whose properties name their
-    source. `ignore_before` leaves out copies of what is before the range: when dead letters are replayed, earlier runs
-    of the same name made those copies."""
+    source. `ignore_before` leaves out copies of messages before the range: when dead letters are replayed, earlier runs
+    under this run's name made those copies."""
     properties = F.col("__messageProperties")
     sources = copies.select(properties[SOURCE_TOPIC].alias("topic"), properties[SOURCE_ID].alias("id"))
     placed = sources.mapInArrow(CopyPlaces.of(ranges).__call__, PLACED)
@@ -81,6 +82,6 @@ def compare(asked: DataFrame, copies: DataFrame, ranges: Mapping[str, Range], *,
 
 
 def without_repeats(topics: Iterable[str]) -> list[str]:
-    """Returns the topics, but leaves out a partition when its partitioned topic is among them, too."""
+    """Returns the topics without those partitions whose partitioned topic is among the topics, too."""
     names = {topic: TopicName.parse(topic) for topic in topics}
     return sorted(topic for topic, name in names.items() if name.partition_index < 0 or name.base.full not in names)

@@ -1,8 +1,8 @@
-"""The executors' part of `replay`: it sends the messages of one piece of a range to their targets.
+"""The executors' part of `replay`, which sends the messages of one piece of a range to their targets.
 
-A copy is numbered by its place in the source. There is a producer for each ledger, named by the run, and it sends entry
-id and batch index as the sequence id. So a topic with deduplication takes each copy once, however often a run is
-repeated, even when the range has grown at its end or has lost its begin to retention.
+A copy is numbered by its place in the source. Each ledger has its own producer, which is named by the run and sends
+entry id and batch index as the sequence id. So a topic with deduplication takes each copy once, however often a run is
+repeated, even when the range has grown at its end or has lost its beginning to retention.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,22 +21,24 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 BATCH_INDEX_BITS = 24
-"""A sequence id has the entry id in its upper bits, and the index in the batch in this many lower ones."""
+"""A sequence id has the entry id in its upper bits, and the index in the batch in this many lower bits."""
 PRODUCERS_MAX = 100
-"""Each producer has a connection of its own. When one more than this is needed, all producers are
-closed; each is made anew when it is needed again."""
+"""Each producer has a connection of its own. When one more than this is needed, all producers are closed; a producer
+that is needed again is made anew."""
 ERROR = "replay_error"
-"""The property of a parked message that says why it was parked."""
+"""The property of a parked message (a message that was set aside in the park topic) that says why the message was
+parked."""
 RESULT = "target string, parked boolean, messages bigint, already bigint"
 
 
 class CopyFailed(Exception):
-    """Ends the job. The text says at which message, and what can be done."""
+    """A message cannot be copied, which ends the job. The text names the message, and says what can be done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One copy, and where it comes from. `version` is the version of the schema with which the value was written."""
+    """One copy, and the message that it is made from. `version` is the version of the schema with which the value was
+    written."""
 
     message: OutgoingMessage
     ledger: int
@@ -48,17 +50,17 @@ class Copy:
 
 @dataclass
 class CopyCounts:
-    """How many copies went to one target."""
+    """The numbers of copies that went to one target."""
 
     messages: int = 0
     already: int = 0
-    """How many of the messages an earlier attempt had stored."""
+    """How many of the copies an earlier attempt had stored."""
 
 
 @dataclass
 class CopyWriter:
-    """Writes the copies of one task. It is pickled to the executors, where `mapInArrow` calls it with the task's
-    messages in the order of their source."""
+    """Writes the copies of one task. The object is pickled to the executors, where `mapInArrow` calls it with the
+    task's messages in the order of their source."""
 
     service: dict[str, str] = field(repr=False)  # the options may hold a token
     run_id: str
@@ -71,7 +73,7 @@ class CopyWriter:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Takes the columns `target`, `source`, `id`, `key`, `ordering`, `time` (ms), `properties`, `value`, `version`,
         `error` and, for transformed values, `fields`. Yields a row of RESULT for each target when everything is stored.
-        Raises CopyFailed."""
+        Raises CopyFailed for a message that cannot be copied."""
         address = address_of(Options(self.service))
         client = PulsarClient(address.service_url, address.login)
         try:
@@ -118,8 +120,8 @@ def _named(row: dict[str, Any], found: pb.MessageIdData) -> str:
 
 
 class CopySchemas:
-    """Finds the schemas of copies. A transformed value has the target's schema, or the source's if the target has none.
-    Any other value has the schema that it was written with."""
+    """Finds the schemas of copies. A transformed value has the target's schema, or the source's schema if the target
+    has none. Any other value has the schema that it was written with."""
 
     def __init__(self, client: PulsarClient) -> None:
         self._client = client
@@ -127,7 +129,7 @@ class CopySchemas:
         self._encoders: dict[str, Encode] = {}
 
     def encode(self, target: str, source: str) -> Encode:
-        """Returns the encoder of values for a target. Raises BadTransform when its schema's values cannot be
+        """Returns the encoder of values for a target. Raises BadTransform when values of the target's schema cannot be
         written."""
         known = self._encoders.get(target)
         if known is None:
@@ -150,7 +152,7 @@ class CopySchemas:
 @dataclass
 class CopyProducers:
     """The producers for the ledger and schema version that is being copied. The next ledger or version gets new
-    ones."""
+    producers."""
 
     client: PulsarClient
     forms: CopySchemas
@@ -202,7 +204,7 @@ class CopyProducers:
     def _partition(self, copy: Copy) -> str:
         """Returns the partition for a copy. A copy with a key goes to the partition that Java's clients choose by the
         key's hash. Copies without a key go to the next partition with each entry of the source. Both rules depend on
-        the message alone, so every attempt chooses the same."""
+        the message alone, so every attempt chooses the same partition."""
         topic = copy.message.topic
         names = self._partitions.get(topic)
         if names is None:
@@ -219,7 +221,8 @@ class CopyProducers:
             producer.flush()
 
     def close(self) -> None:
-        """Closes the producers when everything is stored, and adds what they skipped to the counts."""
+        """Closes the producers when everything is stored, and adds to the counts how many messages the producers
+        skipped."""
         self.flush()
         for producer, told in self._producers.values():
             told.already += producer.skipped

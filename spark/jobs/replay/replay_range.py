@@ -1,7 +1,8 @@
 """The messages that a replay reads: a range of each partition, fixed before the first copy is written.
 
-The data source's planner finds the message of a time by a seek and a request for the last id, so it never waits at an
-empty partition. Every range has an end: a job whose target is its source never reads its own copies.
+The data source's planner finds the message of a time by a seek and a request for the last id, so the planner never
+waits at an empty partition. Every range has an end, so a job whose target is also its source never reads its own
+copies.
 """
 
 import json
@@ -20,7 +21,8 @@ from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
 
 DEAD_LETTER_SUBSCRIPTION = "magnetar-replay"
-"""The subscription that remembers which dead letters were sent back, and keeps those that were not."""
+"""The subscription that remembers which dead letters were sent back, and makes the broker keep the other dead
+letters."""
 ID = re.compile(r"\d+:\d+(:\d+)?")
 PIECE_BYTES = 32 * 1024 * 1024
 PIECE_MESSAGES = 100_000
@@ -31,16 +33,16 @@ most PIECE_SECONDS."""
 
 @dataclass(frozen=True, slots=True)
 class RangeEdge:
-    """Where a range begins or ends: a time in milliseconds since the epoch, or an id for each partition. An id under ""
-    is for the only partition. When neither is given, the range has no limit at that end."""
+    """Where a range begins or ends: a time in milliseconds since the epoch, or an id for each partition. An id under
+    the name "" belongs to the only partition. When neither is given, the range has no limit at that end."""
 
     time: int | None = None
     ids: Mapping[str, str] | None = None
 
     @staticmethod
     def parse(text: str) -> "RangeEdge":
-        """Parses an ISO time (in UTC unless it names a zone), milliseconds, `ledger:entry[:batch]`, or JSON of
-        partition to id. Raises JobFailed."""
+        """Parses an ISO time (in UTC unless it names a zone), milliseconds, `ledger:entry[:batch]`, or a JSON object of
+        partition to id. Raises JobFailed for any other text."""
         if not text:
             return RangeEdge()
         if text.isdecimal():
@@ -58,8 +60,8 @@ class RangeEdge:
         return RangeEdge(time=round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000))
 
     def by_partition(self, topic: str, partitions: list[str]) -> dict[str, str]:
-        """Returns the ids under the names of their partitions. Raises JobFailed for a name that is no partition's, and
-        for a single id when there are several partitions."""
+        """Returns the ids under the names of their partitions. Raises JobFailed when a name is not the name of a
+        partition, and when there is a single id for several partitions."""
         ids = self.ids or {}
         if "" in ids:
             if len(partitions) != 1:
@@ -110,14 +112,14 @@ class Extent:
 
 
 def _first_of(after: Bound) -> str:
-    """Returns the first id behind a cut."""
+    """Returns the id of the message, or of the entry, that follows a place in a partition."""
     if str(after).count(":") == 2:
         return f"{after.ledger}:{after.entry}:{after.batch_index + 1}"
     return f"{after.ledger}:{after.entry + 1}"
 
 
 class ReplayRanges:
-    """Asks the broker for ranges and their pieces; call `close` at the end."""
+    """Asks the broker for ranges and their pieces. The caller calls `close` at the end."""
 
     def __init__(self, service: Mapping[str, str], arguments: Namespace) -> None:
         self._arguments = arguments
@@ -139,7 +141,8 @@ class ReplayRanges:
         return self._planner
 
     def extent(self) -> Extent:
-        """Returns the extent to be read. Raises JobFailed and TopicNotFound."""
+        """Returns the extent to be read. Raises JobFailed for options that make no sense for the topic, and
+        TopicNotFound when the topic does not exist."""
         return self._dead_letters() if self._arguments.dlq_of else self._of_topic()
 
     def _of_topic(self) -> Extent:
@@ -179,7 +182,7 @@ class ReplayRanges:
 
     def _dead_letter_topics(self, topic: str, subscription: str) -> list[str]:
         """Returns the dead-letter topics that exist. Java's clients name one dead-letter topic after the topic, clients
-        of C++ and Python name one after each partition."""
+        of C++ and Python name a dead-letter topic after each partition."""
         assert self._planner is not None
         client = self._planner.client
         found: list[str] = []
@@ -202,8 +205,8 @@ class ReplayRanges:
             named.close()
 
     def next_piece(self, extent: Extent, done: Mapping[str, Bound]) -> Extent:
-        """Returns the next piece, after `done`. Without an admin URL the piece is the whole rest, because only the
-        admin interface knows the sizes of ledgers."""
+        """Returns the next piece, which begins after the positions `done`. Without an admin URL the piece is the whole
+        rest, because only the admin interface knows the sizes of ledgers."""
         assert self._planner is not None
         left = {name: Range(done.get(name, each.after), each.upto) for name, each in extent.ranges.items()}
         busy = {name: each for name, each in left.items() if not each.is_empty}

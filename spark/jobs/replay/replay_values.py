@@ -17,8 +17,8 @@ from magnetar.spark.source.columns.json_values import plain
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 Encode = Callable[[Mapping[str, Any]], bytes]
-"""A function that takes a row, as a mapping of its value columns by their names, and returns the message's value. It
-raises BadRow and BadTransform."""
+"""A function that takes a row, as a mapping of its value columns by their names, and returns the message's value. The
+function raises BadRow when the message is wrong and BadTransform when the expression is."""
 
 VALUE = "value"
 _NUMBERS = {

@@ -1,1 +1,1 @@
-"""The job `snapshot_table`: the latest row of each key as a table. Nothing else uses this package."""
+"""The job `snapshot_table` writes the latest row of each key to a table. No other package uses this one."""

@@ -1,9 +1,11 @@
-"""Messages as changes of keyed rows: plain keyed messages, or Debezium's envelopes in any of their wrappings.
+"""Turns messages into changes of keyed rows. The messages are plain keyed messages, or Debezium's envelopes in any of
+their wrappings.
 
-A change has KEY, the row's columns, DELETED, where it came from (TOPIC, MESSAGE_ID, PUBLISH_TIME), and what it is
-ordered by: POSITION in the topic, and LSN in Debezium's database, which is empty unless changes are ordered by that.
-REASON says why a message is no change; such messages are parked. As in compaction and in TableView, a message without a
-payload or with an empty one deletes its key.
+A change has KEY, the row's columns, DELETED, and the columns of the message that it came from (TOPIC, MESSAGE_ID,
+PUBLISH_TIME). Changes are ordered by POSITION, the place in the topic, and by LSN, the place in the log of Debezium's
+database. LSN is empty unless the options ask for that order. REASON says why a message is no change; such a message is
+parked, which means that it is written to a folder of its own. A message without a payload, or with an empty payload,
+deletes its key, as in compaction and in TableView.
 """
 
 from argparse import Namespace
@@ -23,8 +25,8 @@ KEY, DELETED, POSITION, LSN, REASON = "key", "_deleted", "_position", "_lsn", "_
 CORRUPT = "__corrupt"
 ORIGIN = [TOPIC, MESSAGE_ID, PUBLISH_TIME]
 READ_OPTIONS = {"columnNameOfCorruptRecord": CORRUPT, "rawColumns": "true"}
-"""Options of this project's data source. The connector has neither: with it a record whose fields are all null counts
-as a delete."""
+"""Options of this project's data source. The published connector has neither option, so with the connector a record
+whose fields are all null counts as a delete."""
 UNREADABLE = "_unreadable"
 PAIR = [KEY, "value"]
 """The columns of a key-value topic."""
@@ -54,7 +56,7 @@ def _text_of_key(frame: DataFrame) -> Column:
 
 
 def _tombstone(frame: DataFrame, values: list[str]) -> Column:
-    """Returns which messages delete their key because they have no payload."""
+    """Returns a column that is true for messages which delete their key because they have no payload."""
     nulls = [F.col(f"`{name}`").isNull() for name in (["value"] if values == PAIR else values)]
     nothing = reduce(Column.__and__, nulls)
     if RAW_VALUE not in frame.columns:
@@ -64,7 +66,7 @@ def _tombstone(frame: DataFrame, values: list[str]) -> Column:
 
 
 def _plain(frame: DataFrame, values: list[str], arguments: Namespace) -> DataFrame:
-    """Adds `_row`, which has the topic's columns or those of its JSON, and DELETED, LSN and REASON."""
+    """Adds the columns DELETED, LSN, REASON and `_row`, which has the topic's columns or the columns of its JSON."""
     if arguments.order == "lsn":
         raise JobFailed("--order lsn needs --format debezium")
     unreadable = F.col(CORRUPT).isNotNull() if CORRUPT in frame.columns else F.lit(False)
@@ -87,13 +89,15 @@ def _plain(frame: DataFrame, values: list[str], arguments: Namespace) -> DataFra
 
 
 def _debezium(frame: DataFrame, values: list[str], arguments: Namespace) -> DataFrame:
-    """Adds `_row`, which is the row after the change or, for a delete, before it, and DELETED, LSN and REASON."""
+    """Adds the columns DELETED, LSN, REASON and `_row`, which is the row after the change or, for a delete, the row
+    before the change."""
     frame = frame.withColumn("_change", _envelope(frame, values, arguments))
     fields = frame.schema["_change"].dataType
     assert isinstance(fields, StructType)
     op, before, after = (F.col(f"_change.{name}") for name in ("op", "before", "after"))
     is_json = not isinstance(frame.schema["value"].dataType, StructType) if "value" in values else False
-    if arguments.json_schema and is_json:  # a tombstone's row is only its key, as a delete's row may be
+    # A tombstone's row has only the key. The row of a delete may also have only the key.
+    if arguments.json_schema and is_json:
         key = F.col("_message_key")
         payload = F.coalesce(F.get_json_object(key, "$.payload"), key)
         before = F.coalesce(before, F.from_json(payload, arguments.json_schema))
@@ -108,8 +112,9 @@ def _debezium(frame: DataFrame, values: list[str], arguments: Namespace) -> Data
 
 
 def _envelope(frame: DataFrame, values: list[str], arguments: Namespace) -> Column:
-    """Returns the envelope with op, before, after and source. These are columns of the topic, of its value, or of its
-    JSON, which may be bare or wrapped with its schema. Raises JobFailed when they are nowhere."""
+    """Returns the envelope with op, before, after and source. These four are looked for in the topic's columns, in the
+    columns of its value, and in its JSON, which may be bare or wrapped with its schema. Raises JobFailed when none of
+    these places has them."""
     envelope = {"op", "before", "after"}
     if envelope <= set(values):
         return F.struct(*(F.col(f"`{name}`") for name in values))
@@ -131,7 +136,7 @@ def _envelope(frame: DataFrame, values: list[str], arguments: Namespace) -> Colu
 
 def _lsn(envelope: StructType) -> Column:
     """Returns the position of a change in its database's log, as text that sorts: PostgreSQL's lsn, MySQL's file and
-    position, SQL Server's lsns, or Oracle's scn. It is null when there is none."""
+    position, SQL Server's lsns, or Oracle's scn. The text is null when the change has no such position."""
     source = envelope["source"].dataType if "source" in envelope.names else None
     there = source.fieldNames() if isinstance(source, StructType) else []
 
@@ -144,12 +149,12 @@ def _lsn(envelope: StructType) -> Column:
     # rows of SQL Server's initial snapshot have a commit_lsn only
     server = F.concat(part("commit_lsn", 32), F.coalesce(part("change_lsn", 32), F.lit("")))
     lsn = F.coalesce(part("lsn", 20), mysql, server, part("scn", 20))
-    return F.when(F.col("_tombstone"), F.lit("")).otherwise(lsn)  # only the delete before a tombstone has one
+    return F.when(F.col("_tombstone"), F.lit("")).otherwise(lsn)  # only the delete before a tombstone has an LSN
 
 
 def latest(rows: DataFrame) -> DataFrame:
-    """Returns the last change of each key. LSN goes first, then the position among changes of one partition; changes of
-    a key that moved to another partition go by publish time."""
+    """Returns the last change of each key. Changes are compared by LSN first. Changes of one partition are then
+    compared by position; changes of a key that moved to another partition are compared by publish time."""
     inside = Window.partitionBy(KEY, TOPIC).orderBy(F.desc(LSN), F.desc(POSITION))
     among = Window.partitionBy(KEY).orderBy(F.desc(LSN), F.desc(PUBLISH_TIME), F.desc(TOPIC))
     for order in (inside, among):
@@ -158,7 +163,8 @@ def latest(rows: DataFrame) -> DataFrame:
 
 
 def younger(newest: DataFrame, state: DataFrame) -> DataFrame:
-    """Returns the changes that come after what `state` knows of their keys, in the columns KEY, ORIGIN and LSN."""
+    """Returns the changes that are younger than the newest change of their key in `state`, which has the columns KEY,
+    ORIGIN and LSN."""
     known = state.select(KEY, *(F.col(name).alias(f"_known{name}") for name in (*ORIGIN, LSN)))
     joined = newest.join(known, KEY, "left").withColumn("_known_position", position(f"_known{MESSAGE_ID}"))
     same_topic = F.col(TOPIC) == F.col(f"_known{TOPIC}")

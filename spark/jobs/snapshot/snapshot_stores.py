@@ -1,8 +1,8 @@
 """The stores of the latest rows: versions of a Parquet folder, a Delta table, an Iceberg table.
 
-Beside the rows a table remembers its deleted keys and the changes that deleted them, so that an older message which
-comes late, or again, does not bring the row back. Applying the same changes twice changes nothing, so a repeated batch
-does no harm.
+Beside the rows, a table remembers its deleted keys and the changes that deleted them, so that an older message which
+comes late, or again, does not bring a row back. To apply changes twice has the same result as to apply them once, so a
+repeated batch does no harm.
 """
 
 import json
@@ -27,7 +27,7 @@ from magnetar.spark.jobs.tables.table_rules import local_folder
 LATEST_FILE = "_latest.json"
 VERSIONS_KEPT = 3
 REMEMBERED = [KEY, *ORIGIN, LSN]
-"""The columns of deleted keys; LSN is only there when changes are ordered by it."""
+"""The columns of deleted keys. LSN is among them only when changes are ordered by LSN."""
 
 
 class Snapshot(Protocol):
@@ -40,8 +40,8 @@ class Snapshot(Protocol):
         """Returns the keys whose delete is done, in the columns REMEMBERED; None when there is no table yet."""
 
     def apply(self, changes: DataFrame) -> None:
-        """Applies changes, at most one for each key. Each must be younger than the change of that key that the table
-        holds."""
+        """Applies changes, at most one for each key. Each change must be younger than the newest change of its key in
+        the table."""
 
     def forget(self, hours: float) -> None:
         """Removes deleted keys and versions of the table that are older than `hours`."""
@@ -68,13 +68,13 @@ def rows_of(changes: DataFrame) -> DataFrame:
 
 
 def keys_of(changes: DataFrame) -> DataFrame:
-    """Returns the columns that are remembered of changes that delete their key."""
+    """Returns the columns REMEMBERED of those changes that delete their key."""
     return changes.where(DELETED).select(*(name for name in REMEMBERED if name in changes.columns))
 
 
 def taken_out(deleted: DataFrame | None, live: DataFrame | None) -> DataFrame | None:
     """Returns the deleted keys that really have no row any more. A kill between the transactions of the two tables
-    leaves a key in both of them. Such a key does not count as deleted, so that its delete is done when it comes
+    leaves a key in both of them. Such a key does not count as deleted, so that the delete is done when its change comes
     again."""
     if deleted is None or live is None:
         return deleted
@@ -113,7 +113,7 @@ class ParquetVersions:
         return self._read(self._keys(self._number()))
 
     def _read(self, folder: Path) -> DataFrame | None:
-        """Returns a folder's rows, None before the first version. Raises JobFailed when the folder is missing."""
+        """Returns a folder's rows, or None before the first version. Raises JobFailed when the folder is missing."""
         if self._number() < 0:
             return None
         if not folder.is_dir():
@@ -145,8 +145,8 @@ class ParquetVersions:
 
 
 class DeltaSnapshot:
-    """Keeps the rows in a Delta table and the deleted keys in another, `PATH_deleted`. Each merge makes one transaction
-    in each of the two tables, first in that of the deleted keys."""
+    """Keeps the rows in a Delta table and the deleted keys in a second table, `PATH_deleted`. Each merge makes one
+    transaction in each of the two tables, first in the table of the deleted keys."""
 
     def __init__(self, spark: SparkSession, path: str, staging: Path) -> None:
         self._spark = spark
@@ -202,8 +202,8 @@ class DeltaSnapshot:
 
 
 class IcebergSnapshot:
-    """Keeps the rows in an Iceberg table and the deleted keys in another, NAME_deleted. Each merge makes one
-    transaction in each of the two tables, first in that of the deleted keys."""
+    """Keeps the rows in an Iceberg table and the deleted keys in a second table, NAME_deleted. Each merge makes one
+    transaction in each of the two tables, first in the table of the deleted keys."""
 
     def __init__(self, spark: SparkSession, folder: Path, name: str, staging: Path) -> None:
         from magnetar.spark.jobs.tables.iceberg import open_catalog
@@ -253,7 +253,7 @@ class IcebergSnapshot:
                 change.append(part)
 
     def forget(self, hours: float) -> None:
-        """Expires snapshots, but leaves their files: pyiceberg removes none."""
+        """Expires snapshots, but leaves their files, because pyiceberg removes no files."""
         for name in (self._name, f"{self._name}_deleted"):
             if self._catalog.table_exists(name):
                 table = self._catalog.load_table(name)
@@ -263,5 +263,5 @@ class IcebergSnapshot:
 
 
 def oldest(hours: float) -> datetime:
-    """Returns the age limit; older data is not kept."""
+    """Returns the time that was `hours` ago. Data from before that time is not kept."""
     return datetime.fromtimestamp(time.time(), UTC) - timedelta(hours=hours)

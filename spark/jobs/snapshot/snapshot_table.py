@@ -2,8 +2,8 @@
 row.
 
 Each micro-batch is reduced to the last change of each key. The job applies those changes that are younger than the
-table's row of the key. So the outcome depends on the messages alone, and not on which batches they are in or how often
-they come.
+table's row of the key. So the outcome depends on the messages alone, and not on the batches that hold them or on how
+often the messages come.
 """
 
 import time
@@ -115,13 +115,13 @@ def run(argv: Sequence[str]) -> int:
 
 
 def stored(rows: DataFrame, arguments: Namespace) -> DataFrame:
-    """Returns changes with the columns that a table stores, and DELETED."""
+    """Returns the changes, reduced to DELETED and the columns that a table stores."""
     internal = [POSITION, REASON, RAW_VALUE, "__key", "__eventTime", PROPERTIES]
     return rows.drop(*internal, *([] if arguments.order == "lsn" else [LSN]))
 
 
 class SnapshotJob:
-    """Applies the changes of micro-batches to a table, and compares the two at the end."""
+    """Applies the changes of micro-batches to a table, and compares the table with the topic at the end."""
 
     def __init__(self, snapshot: Snapshot, arguments: Namespace, checkpoint: Checkpoint, outcome: JobOutcome) -> None:
         self._snapshot = snapshot
@@ -154,8 +154,8 @@ class SnapshotJob:
             rows.unpersist()
 
     def _winners(self, rows: DataFrame) -> DataFrame:
-        """Returns the changes that have an effect on the table: the last one of each key, if it is younger than what
-        the table knows."""
+        """Returns the changes that have an effect on the table: the last change of each key, if it is younger than the
+        newest change of that key in the table."""
         winners = latest(rows)
         for known in (self._snapshot.live(), self._snapshot.deleted()):
             if known is not None:
@@ -172,8 +172,9 @@ class SnapshotJob:
         self._outcome.details["parked in"] = where
 
     def check(self, spark: SparkSession, columns: StructType) -> None:
-        """Compares the table with what a batch query reads of the topic, up to where this query is. Differences become
-        a problem of the outcome. Keys whose messages the topic no longer holds cannot be compared, and are counted."""
+        """Compares the table with what a batch query reads of the topic, up to the last message that this query has
+        read. Differences become a problem of the outcome. Keys whose messages the topic no longer holds cannot be
+        compared, and are counted."""
         committed = self._checkpoint.committed()
         if not committed:
             return

@@ -1,4 +1,4 @@
-"""Tables that take a micro-batch once: Parquet, Delta, Iceberg; `table.open_table` opens one.
+"""Tables that take a micro-batch once: Parquet, Delta, Iceberg. `table.open_table` opens a table.
 
-This room may use what jobs share in `spark/jobs`. The jobs that write tables use it.
+This package may use the modules of `spark/jobs` that all jobs share. The jobs that write tables use this package.
 """

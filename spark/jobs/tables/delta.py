@@ -18,7 +18,7 @@ class DeltaTable:
     """A Delta table; see `Table` for what the methods do."""
 
     def __init__(self, path: str, *, by: str, staging: Path) -> None:
-        """Raises JobFailed when the table exists and is not partitioned by `by`."""
+        """Opens the table, if there is one. Raises JobFailed when the table exists and is not partitioned by `by`."""
         self._path = path
         self._by = by
         self._staging = staging
@@ -65,7 +65,7 @@ class DeltaTable:
 
 
 def data_files(table: deltalake.DeltaTable, path: str) -> list[str]:
-    """Returns a table's files as Spark takes them. deltalake gives them percent-encoded, also when they are local
-    paths, which Spark would take literally."""
+    """Returns a table's files in the form in which Spark takes them. deltalake gives all paths percent-encoded, even
+    local paths, which Spark would take literally."""
     files = table.file_uris()
     return [unquote(each) for each in files] if is_local(path) else files

@@ -1,5 +1,6 @@
 """Iceberg tables, written by pyiceberg, with a catalog in a file beside the data. The number of each query's last batch
-is a property of the table, and is committed with the batch. The table's snapshots name the batch, too, for people."""
+is a property of the table, and is committed with the batch. For people who look at the table, its snapshots name the
+batch, too."""
 
 import warnings
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ SLICE_BYTES = 256 * 1024 * 1024
 
 def open_catalog(folder: Path) -> SqlCatalog:
     """Opens the catalog of a warehouse folder, or creates it. Raises JobFailed, which names the catalog's file, when
-    that cannot be written or is damaged."""
+    that file cannot be written or is damaged."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "catalog.db"
     try:
@@ -39,7 +40,8 @@ class IcebergTable:
     """An Iceberg table; see `Table` for what the methods do."""
 
     def __init__(self, folder: Path, name: str, *, by: str, staging: Path) -> None:
-        """Raises JobFailed when the name has no namespace, or a table with data is not partitioned by `by`."""
+        """Opens the catalog and the table, if there is one. Raises JobFailed when the name has no namespace, or when a
+        table with data is not partitioned by `by`."""
         if "." not in name:
             raise JobFailed(f"--table {name}: expected NAMESPACE.NAME")
         self._catalog = open_catalog(folder)

@@ -1,4 +1,4 @@
-"""A folder of Parquet files. Each batch has a folder `ingest_batch=N` in it, which appears whole, by a rename.
+"""A folder of Parquet files. In it, each batch has a folder `ingest_batch=N`, which a rename makes visible as a whole.
 
 The last `ingest_batch=N` also says that all batches up to N are in the table: batches come in order, and compaction
 puts the rows of several batches into the folder of the last one. The owner file says which query wrote the batches, and
@@ -23,14 +23,15 @@ OWNER_FILE = "_magnetar_ingest.json"
 BUILDING, MERGED, REPLACED, INTENT_FILE = "_building", "_merged", "_replaced", "_merging.json"
 """Spark, pyarrow and others do not see files and folders whose names begin with an underscore."""
 MERGED_BYTES = 128 * 1024 * 1024
-"""Neighbouring folders are merged up to this size; larger ones are left alone."""
+"""Neighbouring folders are merged up to this size; larger folders are left alone."""
 
 
 class ParquetTable:
     """A table of Parquet folders; see `Table` for what the methods do."""
 
     def __init__(self, folder: Path, *, by: str) -> None:
-        """Finishes a merge that a kill interrupted. Raises JobFailed when the table is partitioned otherwise."""
+        """Finishes a merge that a kill interrupted. Raises JobFailed when the table is partitioned by other columns
+        than `by`."""
         self._folder = folder
         self._by = by
         self._finish_merge()
@@ -92,8 +93,8 @@ class ParquetTable:
         return gone
 
     def _merge(self, spark: SparkSession, group: Sequence[Path], files: Sequence[Path]) -> None:
-        """Merges a group of folders: builds the merged folder, writes down what is to happen (the intent file), and
-        does it."""
+        """Merges a group of folders: builds the merged folder, writes down the renames that are to happen (the intent
+        file), and makes them."""
         reader = spark.read.option("basePath", str(self._folder)).option("mergeSchema", "true")
         rows = reader.schema(self.schema(spark) or StructType()).parquet(*map(str, files))
         rows = rows.select(*(f"`{name}`" for name in rows.columns if name != BATCH))
@@ -137,7 +138,7 @@ def groups(folders: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Writes a file so that it is replaced whole or not at all."""
+    """Writes a file so that its content is replaced as a whole or not at all."""
     building = path.with_name(f"{path.name}.building")
     building.write_text(text)
     building.rename(path)

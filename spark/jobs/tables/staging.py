@@ -1,7 +1,7 @@
 """Passes rows to tables that Spark cannot write without jars.
 
-Delta and Iceberg are written by the driver through their Python packages. Executors put the rows into Parquet files
-first, which the driver streams from: its memory never holds a batch, only a part of it.
+Delta and Iceberg are written by the driver through their Python packages. The executors first put the rows into Parquet
+files. The driver streams the rows from these files, so that its memory holds only a part of a batch.
 """
 
 import shutil
@@ -19,8 +19,8 @@ SCAN_ROWS = 16_384
 
 
 def spark_schema(spark: SparkSession, schema: pa.Schema, staging: Path) -> StructType:
-    """Returns an Arrow schema as Spark's. Spark reads it from a Parquet file without rows, so that there is no table of
-    types to keep."""
+    """Returns the Spark schema that corresponds to an Arrow schema. Spark reads the schema from a Parquet file without
+    rows, so that this module needs no table of types."""
     staging.mkdir(parents=True, exist_ok=True)
     try:
         pq.write_table(schema.empty_table(), staging / "schema.parquet")
@@ -31,8 +31,8 @@ def spark_schema(spark: SparkSession, schema: pa.Schema, staging: Path) -> Struc
 
 @contextmanager
 def staged(rows: DataFrame, folder: Path) -> Iterator[pds.Dataset]:
-    """A context manager: gives the rows as a dataset of Parquet files, which are removed when the block ends. All of
-    the dataset's columns are nullable, because later batches may have nulls in them."""
+    """Gives the rows, as a context manager, in a dataset of Parquet files, which are removed when the block ends. All
+    columns of the dataset are nullable, because later batches may have nulls in them."""
     rows.write.mode("overwrite").parquet(str(folder))
     try:
         found = pds.dataset(str(folder), format="parquet").schema
@@ -45,7 +45,7 @@ def staged(rows: DataFrame, folder: Path) -> Iterator[pds.Dataset]:
 def streamed(
     data: pds.Dataset, columns: list[str] | None = None, kept: pds.Expression | None = None
 ) -> pa.RecordBatchReader:
-    """Returns the rows as a stream that reads only a little ahead, so that the driver holds a part of them at a
-    time."""
+    """Returns the rows as a stream that reads only a little ahead, so that the driver holds only a part of the rows at
+    a time."""
     scanner = data.scanner(columns=columns, filter=kept, batch_size=SCAN_ROWS, batch_readahead=2, fragment_readahead=1)
     return scanner.to_reader()

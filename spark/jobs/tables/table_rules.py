@@ -24,9 +24,9 @@ def local_folder(path: str) -> Path:
 
 
 def check_columns(table: StructType | None, rows: StructType, *, evolve: bool) -> None:
-    """Raises JobFailed, which names the columns, when the rows do not fit the table. Columns that only the table has do
-    fit: they become null. With `evolve`, columns that only the rows have fit, too. `table` is None when there is none
-    yet."""
+    """Raises JobFailed, which names the columns, when the rows do not fit the table. Columns that only the table has
+    are allowed, and become null. With `evolve`, columns that only the rows have are allowed, too. `table` is None when
+    there is no table yet."""
     if table is None:
         return
     known = {field.name: _kind(field.dataType.simpleString()) for field in table.fields}
@@ -47,7 +47,8 @@ def check_columns(table: StructType | None, rows: StructType, *, evolve: bool) -
 
 
 def _kind(text: str) -> str:
-    """Returns the type to compare by: Iceberg has no integers of less than 32 bits."""
+    """Returns the type by which columns are compared. Types of small integers become `int`, because Iceberg has no
+    integers of less than 32 bits."""
     return re.sub(r"\b(tinyint|smallint)\b", "int", text)
 
 

@@ -1,1 +1,1 @@
-"""The job `window_agg`: windows and sessions by event time. Nothing else uses this package."""
+"""The job `window_agg` aggregates messages in windows and sessions by event time. No other package uses this one."""

@@ -1,8 +1,9 @@
-"""Windows and sessions by event time over topics. Late messages are written to a table or topic of their own, so that
-none is lost.
+"""Aggregates the messages of topics in windows and sessions by event time. Late messages are written to a table or
+topic of their own, so that no message is lost.
 
-The state is a small table for each batch in the checkpoint, and not Spark's state store: Spark drops late rows unseen,
-and this job promises that on-time, late and parked rows add up to what was read. `window_rules` has the rules.
+The state is a small table for each batch in the checkpoint. Spark's state store is not used, because Spark drops late
+rows without a trace, while this job promises that on-time, late and parked rows add up to the rows that were read.
+Parked rows are those that fit no window; they are written to a table of their own. `window_rules` has the rules.
 """
 
 import time
@@ -128,7 +129,7 @@ def _add_outputs(made: ArgumentParser) -> None:
 @dataclass(frozen=True, slots=True)
 class BatchFacts:
     """Counts of one batch's rows. `placed` counts on-time rows once for each of their windows; `newest_ms` is the
-    latest event time of on-time rows, None when there are none."""
+    latest event time of on-time rows, or None when there are no on-time rows."""
 
     total: int
     parked: int
@@ -142,7 +143,7 @@ class BatchFacts:
 
 
 class WindowJob:
-    """Takes micro-batches into windows, and checks at the end that no row was lost."""
+    """Adds micro-batches to windows, and checks at the end that no row was lost."""
 
     def __init__(
         self, spark: SparkSession, rules: RowRules, shape: WindowShape, arguments: Namespace, outcome: JobOutcome
@@ -155,7 +156,7 @@ class WindowJob:
         self._checkpoint = Checkpoint(arguments.checkpoint)
         self._states = WindowStates(self._checkpoint.folder, f"{shape.rules} --key {arguments.key}")
         self._outputs = WindowOutputs(spark, self._checkpoint, shape, arguments)
-        self._states.meta(self._checkpoint.committed_batch())  # raises now when other rules made the state
+        self._states.meta(self._checkpoint.committed_batch())  # raises JobFailed now when other rules made the state
 
     def batch(self, frame: DataFrame, number: int) -> None:
         """Spark calls this with each micro-batch. Every output is written under the batch's number, so that a repeated
@@ -191,7 +192,7 @@ class WindowJob:
         return BatchFacts(*found)
 
     def _advance(self, number: int, before: WindowMeta, on_time: DataFrame, facts: BatchFacts) -> None:
-        """Adds the batch's on-time rows to the state, and writes the windows that it closes."""
+        """Adds the batch's on-time rows to the state, and writes the windows that the batch closes."""
         shape, watermark = self._shape, before.watermark_ms
         if facts.newest_ms is not None:
             newest = facts.newest_ms - self._delay_ms

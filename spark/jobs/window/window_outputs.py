@@ -1,5 +1,5 @@
 """The outputs of a window job: closed windows to a table, windows to a keyed topic, late and bad messages to tables
-beside them.
+beside the table of windows.
 
 Everything is written under the batch's number. A table takes a number once. A topic with deduplication takes the
 messages of a batch once, because a repeated batch has a producer of the same name and makes the same messages in the
@@ -43,7 +43,8 @@ class WindowOutputs:
         return open_table(self._spark, kind, path, self._arguments.table, by="", staging=staging)
 
     def park(self, rows: DataFrame, number: int) -> str:
-        """Writes rows that fit no window. Returns the id of one of them, and why it fits none."""
+        """Writes rows that fit no window. Returns the id of one of these rows' messages, and the reason why it fits no
+        window."""
         kept = rows.select(f"{MESSAGE}.*", REASON).drop(*RAW)
         self._parked.write(kept, self._checkpoint.query_id(), number)
         first = kept.select(source.TOPIC, source.MESSAGE_ID, REASON).first()
@@ -62,7 +63,7 @@ class WindowOutputs:
 
     def windows(self, now: DataFrame, before: DataFrame | None, number: int, *, any_closed: bool) -> None:
         """Writes the windows that the options ask for. `now` has all windows, with the columns CLOSED and FRESH;
-        `before` has those that were open when the batch began, None before the first batch."""
+        `before` has the windows that were open when the batch began, and is None before the first batch."""
         closed = now.where(CLOSED)
         if self._table is not None and any_closed:
             self._table.write(results(closed, self._shape), self._checkpoint.query_id(), number)
@@ -81,9 +82,9 @@ class WindowOutputs:
         self._send(messages, (source.KEY,), messages.columns, topic, str(number))
 
     def _messages(self, some: DataFrame, *more: Column) -> DataFrame:
-        """Returns windows as messages. Their event time is the last millisecond of the window, so that a second window
-        job over them counts each in the right window. It is a number, because the connector writes a timestamp's
-        microseconds as if they were milliseconds."""
+        """Returns windows as messages. The event time of a message is the last millisecond of its window, so that a
+        second window job over these messages counts each in the right window. The event time is a number, because the
+        connector writes a timestamp's microseconds as if they were milliseconds."""
         rows = results(some, self._shape, *more)
         value = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value")
         last = (F.unix_millis(END) - 1).alias(source.EVENT_TIME)
@@ -114,8 +115,8 @@ def _message_key() -> Column:
 
 
 def _withdrawn(before: DataFrame, now: DataFrame) -> DataFrame:
-    """Returns tombstones for sessions whose key has changed because they were joined to another one, or begin earlier
-    now."""
+    """Returns tombstones for sessions whose key has changed because they were joined to another session, or begin
+    earlier now."""
     keys = now.select(_message_key().alias(source.KEY))
     gone = before.select(_message_key().alias(source.KEY)).join(keys, source.KEY, "left_anti")
     return gone.select(F.lit(None).cast("string").alias("value"), source.KEY)

@@ -1,5 +1,5 @@
-"""The values that a window job extracts from a message: key, event time and measured values, or the reason why it is
-set aside.
+"""The values that a window job extracts from a message: key, event time and measured values, or the reason why the
+message is set aside.
 
 Expressions of users are evaluated without Spark's ANSI mode. So a text that is not a time gives null, and does not stop
 the job for all other messages.
@@ -20,7 +20,7 @@ from magnetar.spark.source.columns.metadata_columns import PUBLISH_TIME
 MESSAGE = "__message"
 """The column of the whole message, with all of its columns as they came."""
 REASON = "__reason"
-"""The column that says why a message is in no window; null for those that are in one."""
+"""The column that says why a message is in no window; null for a message that is in a window."""
 CORRUPT = "__corrupt"
 """The column in which the data source, and here `from_json`, leave values that do not fit."""
 EVENT_TIME = "coalesce(__eventTime, __publishTime)"
@@ -31,15 +31,15 @@ MESSAGE_KEY = (
 )
 INTERNAL = (MESSAGE, CORRUPT, "__broken")
 TIME_OF = "try_add(cast((\n{}\n) as timestamp), interval '0' second)"
-"""Wraps an expression for a time so that it is null when it fails. Some, such as timestamp_millis of a large number,
-fail even without ANSI mode."""
+"""Wraps an expression for a time so that its value is null when it fails. Some expressions, such as timestamp_millis of
+a large number, fail even without ANSI mode."""
 YEARS_MS = (-62_135_596_800_000, 253_402_300_800_000)
-"""The years 1 to 9999, which Spark's timestamps are made for. Beyond them arithmetic may overflow."""
+"""The years 1 to 9999, which Spark's timestamps are made for. Arithmetic on times beyond these years may overflow."""
 TIMES = (TimestampType, TimestampNTZType, DateType, StringType)
 
 
 class RowRules:
-    """Turns messages into rows, as the options of one run ask. Raises JobFailed, which names the option, when an
+    """Turns messages into rows, according to the options of one run. Raises JobFailed, which names the option, when an
     expression does not fit the topic's columns."""
 
     def __init__(self, frame: DataFrame, arguments: Namespace, shape: WindowShape) -> None:
@@ -64,8 +64,8 @@ class RowRules:
         window_rules.measured(wide.drop(*INTERNAL), self._shape)
 
     def _wide(self, frame: DataFrame) -> DataFrame:
-        """Returns each message as it came (MESSAGE), its columns, and those of its JSON. When both have a column of the
-        same name, the JSON's column is taken."""
+        """Returns each message as it came (MESSAGE), its columns, and the columns of its JSON. When both have a column
+        of the same name, the JSON's column is taken."""
         wide = frame.withColumn(MESSAGE, F.struct(*(f"`{name}`" for name in frame.columns)))
         if not self._record:
             return wide

@@ -20,7 +20,7 @@ from pyspark.sql.types import DataType, DecimalType, IntegralType, NumericType
 START, END, KEY, TIME = "window_start", "window_end", "key", "event_time"
 IDENTITY = (START, END, KEY)
 COUNT, FRESH = "rows", "fresh"
-"""The columns that count a window's rows: all of them, and those of this batch."""
+"""The columns that count a window's rows: COUNT counts all rows, FRESH counts the rows of this batch."""
 CLOSED = "closed"
 TAKEN = (*IDENTITY, CLOSED)
 
@@ -32,7 +32,8 @@ _WHOLE_SUM = DecimalType(38, 0)
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One result column, `name`: the `function` of the value column `column`, which is `*` to count rows."""
+    """One result column. The column is called `name` and holds the `function` of the value column `column`, which is
+    `*` to count rows."""
 
     function: str
     column: str
@@ -49,8 +50,8 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class WindowShape:
-    """How windows are made. Tumbling windows have `slide_ms` equal to `window_ms`, sliding ones a smaller one. For
-    sessions both are 0 and there is a `session_gap_ms`."""
+    """The shape of windows. Tumbling windows have `slide_ms` equal to `window_ms`, sliding windows have a smaller
+    `slide_ms`. For sessions both numbers are 0, and `session_gap_ms` is set."""
 
     window_ms: int
     slide_ms: int
@@ -63,7 +64,7 @@ class WindowShape:
 
     @property
     def rules(self) -> str:
-        """The rules as a text. Shapes with equal texts can go on with each other's state."""
+        """Returns the rules as a text. Shapes with equal texts can go on with each other's state."""
         kind = f"--session-gap {self.session_gap_ms} ms"
         if not self.session_gap_ms:
             kind = f"--window {self.window_ms} ms --slide {self.slide_ms} ms"
@@ -71,7 +72,7 @@ class WindowShape:
 
 
 def parse_aggregates(text: str) -> tuple[Aggregate, ...]:
-    """Parses aggregates as in `count(*) as n, avg(level)`. Raises ValueError."""
+    """Parses aggregates as in `count(*) as n, avg(level)`. Raises ValueError for a text of another form."""
     found = []
     for part in re.split(r",(?![^(]*\))", text):
         match = _AGGREGATE.fullmatch(part)
@@ -102,7 +103,7 @@ _UNITS = {
 
 
 def milliseconds(text: str) -> int:
-    """Returns the milliseconds of a duration as in `10 minutes`. Raises ValueError."""
+    """Returns the milliseconds of a duration as in `10 minutes`. Raises ValueError for a text of another form."""
     number, _, unit = text.strip().partition(" ")
     scale = _UNITS.get(unit.strip().lower().removesuffix("s"))
     if not number.isdecimal() or scale is None:
@@ -111,8 +112,8 @@ def milliseconds(text: str) -> int:
 
 
 def measured(frame: DataFrame, shape: WindowShape) -> list[Column]:
-    """Returns the value column of each part, under the part's name. Raises ValueError for a column that does not
-    fit."""
+    """Returns the value column of each part, under the part's name. Raises ValueError for a column that is missing or
+    whose type does not suit its function."""
     return [
         _value(F.col(column), _type_of(frame, column), part, column).alias(f"{part}:{column}")
         for part, column in shape.parts
@@ -158,8 +159,8 @@ def _after(time: Column, ms: int) -> Column:
 
 
 def windows_of_a_row(shape: WindowShape) -> Column:
-    """Returns in how many windows each row is counted. They are those that begin at a multiple of the slide in the
-    interval (TIME - window, TIME]."""
+    """Returns in how many windows each row is counted. A row is counted in the windows that begin at a multiple of the
+    slide in the interval (TIME - window, TIME]."""
     if shape.session_gap_ms:
         return F.lit(1)
     time = F.unix_micros(TIME)
@@ -168,8 +169,8 @@ def windows_of_a_row(shape: WindowShape) -> Column:
 
 
 def single(rows: DataFrame, shape: WindowShape) -> DataFrame:
-    """Turns on-time rows, with the columns KEY, TIME and those of `measured`, into windows of a single row: as many for
-    each row as it is counted in."""
+    """Turns on-time rows, with the columns KEY, TIME and those of `measured`, into windows of a single row. Each row
+    makes as many windows as it is counted in."""
     if shape.session_gap_ms:
         placed = rows.withColumn(START, F.col(TIME)).withColumn(END, _after(F.col(TIME), shape.session_gap_ms))
     else:

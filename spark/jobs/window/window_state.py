@@ -1,7 +1,7 @@
-"""Open windows and counts of a window job: a folder for each batch inside the query's checkpoint.
+"""Stores the open windows and counts of a window job, in a folder for each batch inside the query's checkpoint.
 
-A batch reads the folder of the batch before it and writes its own, so that a repeated batch begins with the same state
-again. A folder is complete when its `meta.json` is there, which is written last.
+A batch reads the folder of the batch before it and writes a folder of its own, so that a repeated batch begins with the
+same state as the first attempt. The file `meta.json` is written last, so a folder is complete when it has this file.
 """
 
 import json
@@ -22,7 +22,7 @@ class WindowMeta:
     """The facts that are stored beside a batch's open windows. The counts are over all batches up to this one."""
 
     rules: str = ""
-    """How windows are made: see `WindowShape.rules`."""
+    """The rules by which the windows were made, see `WindowShape.rules`."""
     watermark_ms: int | None = None
     """The watermark in milliseconds; None before the first row."""
     on_time: int = 0
@@ -36,7 +36,8 @@ class WindowMeta:
 
 
 class WindowStates:
-    """The states of a query, in its checkpoint's folder. `rules` are those of this run, see `WindowShape.rules`."""
+    """The states of a query, in the folder of the query's checkpoint. `rules` are the rules of this run, see
+    `WindowShape.rules`."""
 
     def __init__(self, checkpoint: Path, rules: str) -> None:
         self._folder = checkpoint / FOLDER
@@ -46,8 +47,8 @@ class WindowStates:
         return self._folder / f"{number:08d}"
 
     def meta(self, number: int) -> WindowMeta:
-        """Returns the counts up to a batch. Raises JobFailed when they are gone, or when the state's windows were made
-        by other rules."""
+        """Returns the counts up to a batch. Raises JobFailed when the state is gone, or when the state's windows were
+        made by other rules."""
         if number < 0:
             return WindowMeta(self._rules)
         path = self._of(number) / "meta.json"

@@ -1,4 +1,6 @@
-"""A small blocking client of Pulsar: connections, lookups, one reader, subscription or producer a partition, and REST.
+"""A small blocking client of Pulsar: connections, lookups, a reader, subscription or producer for one partition, and
+REST.
 
-It may use `ranges` and `decoding`. The data source and the jobs use it on the driver and in executors alike.
+This package may use `ranges` and `decoding`. The data source and the jobs use the client on the driver and in executors
+alike.
 """

@@ -1,5 +1,5 @@
-"""A client of Pulsar's admin interface for the few REST calls that the data source and the jobs make. It needs nothing
-but the standard library."""
+"""A client of Pulsar's admin interface for the few REST calls that the data source and the jobs make. The client needs
+nothing but the standard library."""
 
 import json
 import time
@@ -29,15 +29,15 @@ class AdminClient:
     """A client of one admin interface."""
 
     def __init__(self, admin_url: str, login: ClientLogin) -> None:
-        """Raises ValueError for a URL that is neither http:// nor https://."""
+        """Takes the URL of the admin interface. Raises ValueError for a URL that is neither http:// nor https://."""
         if urlsplit(admin_url).scheme not in ("http", "https"):
             raise ValueError(f"admin.url '{admin_url}': expected http://host:port or https://host:port")
         self._url = admin_url.rstrip("/")
         self._login = login
 
     def internal_stats(self, topic: str) -> dict[str, Any]:
-        """Returns `internalStats` of one partition or non-partitioned topic. It asks again while the server restarts,
-        until the login's timeout. Raises AdminError, with status 404 when the topic does not exist."""
+        """Returns `internalStats` of one partition or non-partitioned topic. While the server restarts, the call asks
+        again, until the login's timeout. Raises AdminError, with status 404 when the topic does not exist."""
         deadline = time.monotonic() + self._login.timeout_seconds
         while True:
             try:
@@ -49,8 +49,8 @@ class AdminClient:
                 time.sleep(RETRY_SECONDS)
 
     def call(self, method: str, path: str, body: object = None) -> Any:
-        """Makes one request for a `path` below /admin/v2/. Returns the parsed answer, None for an empty one. Raises
-        AdminError."""
+        """Makes one request for a `path` below /admin/v2/. Returns the parsed answer, or None for an empty answer.
+        Raises AdminError when the admin interface refuses the request or does not answer."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self._url}/admin/v2/{path}", data, method=method)
         request.add_header("Accept", "application/json")

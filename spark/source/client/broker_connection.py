@@ -1,9 +1,9 @@
-"""One blocking connection to a broker: it sends and receives frames, and requests are answered in order.
+"""One blocking connection to a broker, which sends and receives frames and waits for the answers to requests.
 
 Executors and the driver's planner run in plain processes without an event loop, and read one partition at a time. For
 them a blocking socket is the simplest thing that is fast. PINGs are answered whenever the owner of the connection reads
-from it or asks whether it is alive. A broker closes a connection that was idle for too long; the owner notices that and
-opens another one.
+from it or calls `is_alive`. A broker closes a connection that was idle for too long; the owner notices the closed
+connection and opens another one.
 """
 
 import select
@@ -41,7 +41,7 @@ class Disconnected(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class ClientLogin:
-    """The credentials and the timeout of connections. It is never printed, because it may hold a token."""
+    """The credentials and the timeout of connections. The object is never printed, because it may hold a token."""
 
     token: str | None = None
     token_file: str | None = None
@@ -77,7 +77,7 @@ class BrokerConnection:
 
     def __init__(self, url: str, login: ClientLogin, proxy_to: str | None = None) -> None:
         """Connects to `url`, pulsar://host:port or pulsar+ssl://…; `proxy_to` is the address of the broker when `url`
-        is a proxy's. Raises Disconnected, and PulsarError for a refused login."""
+        is the address of a proxy. Raises Disconnected, and PulsarError for a refused login."""
         self.url = url
         self._timeout = login.timeout_seconds
         self._frames: deque[Frame] = deque()
@@ -120,9 +120,9 @@ class BrokerConnection:
         return self._inbox is not None
 
     def block(self, deadline: float) -> tuple[Buffer, Ints] | None:
-        """Returns many frames at once: a buffer, and where in it they begin; None when `deadline` (monotonic seconds)
-        passes before one comes. From the first call on the connection is for messages only: no other method may wait
-        for an answer. Raises Disconnected."""
+        """Returns many frames at once: a buffer, and the places in it at which frames begin. Returns None when
+        `deadline` (monotonic seconds) passes before a frame comes. From the first call of `block` on, the connection is
+        for messages only: no other method may wait for an answer. Raises Disconnected."""
         if self._inbox is None:
             self._inbox = Inbox(self.max_message_size + FRAME_PADDING, self._reader.take_rest())
         inbox = self._inbox
@@ -160,8 +160,9 @@ class BrokerConnection:
         return self._request_id
 
     def frames(self, deadline: float) -> deque[Frame]:
-        """Returns the frames that have come, and waits for the first one. The caller removes those that it uses. The
-        queue is empty when `deadline` (monotonic seconds) passes before anything comes. Raises Disconnected."""
+        """Returns the frames that have come, and waits for the first one. The caller removes the frames that it uses
+        from the queue. The queue is empty when `deadline` (monotonic seconds) passes before anything comes. Raises
+        Disconnected."""
         while not self._frames:
             left = deadline - time.monotonic()
             if left <= 0 or not self._receive(left):
@@ -193,8 +194,8 @@ class BrokerConnection:
         return count
 
     def command(self, deadline: float) -> pb.BaseCommand:
-        """Returns the next command that is not PING, PONG, AUTH_CHALLENGE or a message. Raises Disconnected when none
-        came by the deadline."""
+        """Returns the next command that is not PING, PONG, AUTH_CHALLENGE or a message. Raises Disconnected when no
+        such command came by the deadline."""
         while True:
             frames = self.frames(deadline)
             if not frames:
@@ -204,8 +205,8 @@ class BrokerConnection:
                 return parsed
 
     def housekeeping(self, data: bytes) -> pb.BaseCommand | None:
-        """Parses one command. Returns None for those that the connection handles itself, PING, PONG and AUTH_CHALLENGE,
-        and for unknown ones. Raises Disconnected for bytes that do not decode."""
+        """Parses one command. Returns None for commands that the connection handles itself (PING, PONG and
+        AUTH_CHALLENGE) and for unknown commands. Raises Disconnected for bytes that do not decode."""
         try:
             parsed = parse_command(data)
         except UnknownCommand:
@@ -228,7 +229,7 @@ class BrokerConnection:
 
     def request(self, command: pb.BaseCommand, field: str) -> pb.BaseCommand:
         """Sends a command whose body `field` has a request id, and returns its answer. Raises PulsarError when the
-        answer is ERROR, and Disconnected when none comes in time."""
+        answer is ERROR, and Disconnected when no answer comes in time."""
         body = getattr(command, field)
         request_id = body.request_id = self.next_request_id()
         self.send(simple_frame(command))

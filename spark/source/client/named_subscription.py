@@ -1,9 +1,9 @@
-"""The named subscription of a streaming query: it keeps what is unread, and is acknowledged when a batch is committed.
+"""The named subscription of a streaming query. The broker keeps the messages that the subscription has not
+acknowledged, and the query acknowledges a batch when it is committed.
 
-It has a durable Exclusive consumer for each partition, which never asks for messages. Cumulative acknowledgements let
-the backlog fall to zero. The published connector commits by SEEK to the batch's last message, which leaves that one in
-the backlog.
-"""
+The subscription has a durable Exclusive consumer for each partition, which never asks for messages. Cumulative
+acknowledgements let the backlog fall to zero. The published connector commits by SEEK to the batch's last message,
+which leaves that message in the backlog."""
 
 from magnetar.spark.source.client.broker_connection import BrokerConnection, Disconnected
 from magnetar.spark.source.client.partition_reader import last_message_id
@@ -14,11 +14,13 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 CONSUMER_ID = 1
 BUSY_SECONDS = 10.0
-"""How long ConsumerBusy is tolerated: a broker may take this long to notice that the predecessor was killed."""
+"""How long ConsumerBusy is tolerated: a broker may take this long to notice that the previous run of the query was
+killed."""
 
 
 class NamedSubscription:
-    """A named subscription. It subscribes to a partition when a method is called for the partition."""
+    """A named subscription on several partitions. The object subscribes to a partition at the first call of a method
+    for that partition."""
 
     def __init__(self, client: PulsarClient, name: str) -> None:
         self._client = client
@@ -37,8 +39,8 @@ class NamedSubscription:
 
     def acknowledge(self, topic: str, upto: Bound) -> None:
         """Acknowledges all messages up to and including `upto`; the call returns when the broker has stored the
-        acknowledgement. A bound inside a batch acknowledges what lies before that batch. Raises ConsumerBusy when
-        another query uses the subscription."""
+        acknowledgement. A bound inside a batch acknowledges only the messages before that batch. Raises ConsumerBusy
+        when another query uses the subscription."""
         if upto.is_before_all:
             return
         message_id = wire_id(upto if upto.batch_index == WHOLE_ENTRY else Bound(upto.ledger, upto.entry - 1))

@@ -1,8 +1,8 @@
-"""A producer of one topic partition: it sends batches, waits for receipts, and after a reconnect sends batches without
-a receipt again.
+"""A producer of one topic partition, which sends batches, waits for receipts, and after a reconnect sends batches
+without a receipt again.
 
 The caller numbers the messages. When a producer connects, PRODUCER_SUCCESS tells the highest sequence id that the
-broker has stored for the producer's name (last_sequence_id), and messages up to that one are not sent again. So a topic
+broker has stored for the producer's name (last_sequence_id), and messages up to that id are not sent again. So a topic
 with deduplication stores each message once.
 """
 
@@ -35,7 +35,8 @@ class SendFailed(Exception):
 
 
 class OutgoingMessage(NamedTuple):
-    """A message to be sent. `event_time` is in milliseconds, 0 for none. A `value` of None makes a tombstone."""
+    """A message to be sent. `event_time` is in milliseconds; 0 means that the message has none. A `value` of None makes
+    a tombstone."""
 
     topic: str
     key: bytes | None
@@ -61,7 +62,8 @@ class PartitionProducer:
     def __init__(
         self, client: PulsarClient, topic: str, name: str, schema: pb.Schema | None, settings: ProducerSettings
     ) -> None:
-        """With an empty `name` the broker names the producer, and nothing is deduplicated."""
+        """Connects and creates the producer. With an empty `name` the broker names the producer, and nothing is
+        deduplicated."""
         self.topic = topic
         self._client = client
         self._name = name
@@ -81,13 +83,13 @@ class PartitionProducer:
         self._client.persist(self._connect)
 
     def close(self) -> None:
-        """Closes the connection without waiting for receipts: call `flush` first."""
+        """Closes the connection without waiting for receipts. A caller that needs the receipts calls `flush` first."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def send(self, message: OutgoingMessage, sequence_id: int) -> None:
-        """Takes one message; the batch that it is in goes out when it is full. Sequence ids must rise. Raises
+        """Adds one message to the current batch, which is sent when it is full. Sequence ids must rise. Raises
         SendFailed, also for an earlier message."""
         if self._name and sequence_id <= self.last_sequence_id:
             self.skipped += 1
@@ -103,7 +105,8 @@ class PartitionProducer:
             self._send_batch()
 
     def flush(self) -> None:
-        """Sends the remaining messages, and returns when all messages are stored. Raises SendFailed."""
+        """Sends the remaining messages, and returns when all messages are stored. Raises SendFailed when a message is
+        not stored."""
         self._send_batch()
         self._await_receipts(0)
 
@@ -248,7 +251,8 @@ def _describe(metadata: pb.MessageMetadata | pb.SingleMessageMetadata, message: 
 
 
 def _set_key(metadata: pb.MessageMetadata | pb.SingleMessageMetadata, key: bytes) -> None:
-    """Sends a key that is UTF-8 as text, so that clients without binary keys can read it, and any other as base64."""
+    """Sets a message's key. A key that is UTF-8 is sent as text, so that clients without binary keys can read it; any
+    other key is sent as base64."""
     try:
         metadata.partition_key = key.decode()
     except UnicodeDecodeError:

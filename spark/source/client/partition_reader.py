@@ -1,8 +1,8 @@
 """Reads the entries of one topic partition in order from a given place on, also across reconnects. On the broker a
 reader is a non-durable subscription.
 
-Permits count messages, but a broker sends an entry whole, so the last batch may exceed them. What is not read yet waits
-in the socket: a slow task holds no memory beyond one read.
+Permits count messages, but a broker sends an entry whole, so the messages of the last batch may exceed the permits.
+Messages that the task has not read yet wait in the socket, so a slow task holds no memory beyond one read.
 """
 
 import time
@@ -21,7 +21,7 @@ CONSUMER_ID = 1
 
 @dataclass(frozen=True, slots=True)
 class ReaderSettings:
-    """How readers present themselves to the broker. At most `permits` messages are under way (receiverQueueSize)."""
+    """The settings with which readers subscribe. At most `permits` messages are under way (receiverQueueSize)."""
 
     name: str = "spark-pulsar-reader"
     permits: int = 10_000
@@ -29,8 +29,8 @@ class ReaderSettings:
 
 
 class PartitionReader:
-    """Subscribes when it is first read. Its methods raise the errors of `PulsarClient`, and MalformedFrame when what a
-    broker sends does not decode."""
+    """A reader of one partition, which subscribes at the first read. The methods raise the errors of `PulsarClient`,
+    and MalformedFrame when a broker's bytes do not decode."""
 
     def __init__(self, client: PulsarClient, topic: str, after: Bound, settings: ReaderSettings | None = None) -> None:
         """The reader begins with the entry after `after`; with BEFORE_ALL it begins with the topic's first entry."""
@@ -45,14 +45,15 @@ class PartitionReader:
         self._damage: CorruptEntry | None = None
 
     def close(self) -> None:
-        """Closes the connection; what is still under way is dropped."""
+        """Closes the connection. Messages that are still under way are dropped."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def read(self, deadline: float) -> list[Entry]:
-        """Returns some entries one by one, for a caller who wants few of them; an empty list when `deadline` (monotonic
-        seconds) passes. Raises CorruptEntry for a damaged entry, after all entries before it were returned."""
+        """Returns a list of some entries, for a caller who wants few of them. Returns an empty list when `deadline`
+        (monotonic seconds) passes. Raises CorruptEntry for a damaged entry, after all entries before it were
+        returned."""
         if self._damage is not None:
             damage, self._damage = self._damage, None
             raise damage
@@ -70,7 +71,8 @@ class PartitionReader:
         return entries
 
     def read_block(self, deadline: float) -> EntryBlock | None:
-        """Returns some entries as a block; None when `deadline` (monotonic seconds) passes before one comes."""
+        """Returns some entries as a block. Returns None when `deadline` (monotonic seconds) passes before an entry
+        comes."""
         while True:
             try:
                 if self._connection is None:
@@ -101,7 +103,7 @@ class PartitionReader:
         return self._client.persist(ask)
 
     def is_at_end(self) -> bool:
-        """Returns whether the topic, as this reader sees it, has nothing behind what was read."""
+        """Returns whether the topic, as this reader sees it, has no message behind the last one that was read."""
         return self.last_and_mark_delete()[0][:2] <= self._after[:2]
 
     def seek_time(self, milliseconds: int) -> None:
@@ -180,7 +182,8 @@ class PartitionReader:
     def _other(self, connection: BrokerConnection, data: bytes) -> None:
         command = connection.housekeeping(data)
         if command is not None and command.type in CLOSED_BY_BROKER:
-            self._is_closed_by_broker = True  # what came before CLOSE_CONSUMER is used; the next read reconnects
+            # Messages that came before CLOSE_CONSUMER are still used. The next read reconnects.
+            self._is_closed_by_broker = True
 
 
 def last_message_id(connection: BrokerConnection, consumer_id: int) -> tuple[Bound, Bound]:

@@ -34,7 +34,8 @@ BUSY_ERRORS = (ConsumerBusy, ProducerBusy)
 
 
 def topic_pattern(pattern: str) -> Callable[[TopicName], bool]:
-    """Returns the test of a topic's name that `PulsarClient.topics_matching` applies."""
+    """Returns a function that tells whether a topic's name matches a pattern; `PulsarClient.topics_matching` uses the
+    function."""
     expression, namespace = re.compile(pattern), namespace_of_pattern(pattern)
 
     def matches(name: TopicName) -> bool:
@@ -45,8 +46,8 @@ def topic_pattern(pattern: str) -> Callable[[TopicName], bool]:
 
 
 class PulsarClient:
-    """Keeps one connection to the service URL and one to each broker that owns a topic. `persist` repeats failing calls
-    for a while, so that the restart of a broker is not an error at once."""
+    """A client of Pulsar's brokers, which keeps one connection to the service URL and one to each broker that owns a
+    topic. `persist` repeats failing calls for a while, so that the restart of a broker is not an error at once."""
 
     def __init__(self, service_url: str, login: ClientLogin) -> None:
         self._urls = service_urls(service_url)
@@ -59,8 +60,8 @@ class PulsarClient:
         self._connections.clear()
 
     def persist(self, attempt: Callable[[], T], seconds: float | None = None) -> T:
-        """Returns what `attempt` returns. After PASSING_ERRORS it tries again, with growing pauses, for `seconds` or
-        for the login's timeout; then it raises the last error."""
+        """Returns what `attempt` returns. After an error of PASSING_ERRORS, calls `attempt` again, with growing pauses,
+        for `seconds` or for the login's timeout, and then raises the last error."""
         deadline = time.monotonic() + (self.login.timeout_seconds if seconds is None else seconds)
         failures = 0
         while True:
@@ -124,8 +125,8 @@ class PulsarClient:
         raise Disconnected(f"lookup of {topic} was redirected {REDIRECTS_MAX} times")
 
     def partition_count(self, topic: str, *, create: bool = False) -> int:
-        """Returns the number of partitions, 0 for a topic that is not partitioned. Raises TopicNotFound when the topic
-        does not exist, unless `create` lets the broker create it."""
+        """Returns the number of partitions, which is 0 for a topic that is not partitioned. Raises TopicNotFound when
+        the topic does not exist, unless `create` lets the broker create it."""
         request = pb.CommandPartitionedTopicMetadata(topic=topic, metadata_auto_creation_enabled=create)
         answer = self.service().request(
             _command("PARTITIONED_METADATA", partitionMetadata=request), "partitionMetadata"
@@ -144,8 +145,8 @@ class PulsarClient:
 
     def topics_matching(self, pattern: str) -> list[str]:
         """Returns the topics whose full name, or name without the domain, matches `pattern` as a whole, partitioned
-        topics as one. System topics never match. A pattern without "/" looks in public/default, and may match the local
-        name there."""
+        topics as one. System topics never match. A pattern without "/" is applied to the topics of public/default, and
+        may also match a topic's local name."""
         matches = topic_pattern(pattern)
         namespace = namespace_of_pattern(pattern)
         request = pb.CommandGetTopicsOfNamespace(namespace=namespace, mode=pb.CommandGetTopicsOfNamespace.PERSISTENT)
@@ -155,7 +156,8 @@ class PulsarClient:
         return sorted(name.full for name in names if not name.local_name.startswith("__") and matches(name))
 
     def schema(self, topic: str, version: bytes | None = None) -> pb.Schema | None:
-        """Returns the topic's newest schema, or the given version of it; None when there is none."""
+        """Returns the topic's newest schema, or the given version of the schema. Returns None when there is no such
+        schema."""
         request = pb.CommandGetSchema(topic=TopicName.parse(topic).base.full)
         if version is not None:
             request.schema_version = version
@@ -169,8 +171,9 @@ class PulsarClient:
 
 
 def while_busy(attempt: Callable[[], T], seconds: float) -> T:
-    """Returns what `attempt` returns. After BUSY_ERRORS it tries again for `seconds`, because a broker may take a while
-    to notice that the predecessor was killed; then it raises the last error."""
+    """Returns what `attempt` returns. After an error of BUSY_ERRORS, calls `attempt` again for `seconds`, because a
+    broker may take a while to notice that the previous consumer or producer was killed, and then raises the last
+    error."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -186,7 +189,7 @@ def _command(kind: str, **body: object) -> pb.BaseCommand:
 
 
 def service_urls(service_url: str) -> list[str]:
-    """Returns a URL for each host: `pulsar://a:6650,b:6650` names two. Raises ValueError."""
+    """Returns a URL for each host: `pulsar://a:6650,b:6650` names two hosts. Raises ValueError for a malformed URL."""
     scheme, separator, hosts = service_url.partition("://")
     if not separator or not hosts:
         raise ValueError(f"service.url '{service_url}': expected pulsar://host:port or pulsar+ssl://host:port")

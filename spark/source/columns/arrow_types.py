@@ -22,7 +22,7 @@ _SIMPLE: dict[type[types.DataType], pa.DataType] = {
 
 
 def arrow_type(kind: types.DataType) -> pa.DataType:
-    """Returns the Arrow type of a Spark type that `avro_types` gives. Raises KeyError for any other."""
+    """Returns the Arrow type of a Spark type that `avro_types` gives. Raises KeyError for any other type."""
     if isinstance(kind, types.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, types.ArrayType):

@@ -44,8 +44,9 @@ class BadColumns(ValueError):
 
 
 def avro_definition(record: StructType, name: str = RECORD_NAME) -> dict[str, Any]:
-    """Returns an Avro record with `[T, "null"]` unions for nullable fields. Nested records are named by their path, as
-    in Spark's Avro writer (SchemaConverters). Raises BadColumns."""
+    """Returns the Avro definition of a record, with `[T, "null"]` unions for nullable fields. Nested records are named
+    by their path, as in Spark's Avro writer (SchemaConverters). Raises BadColumns for a column whose type Avro does not
+    have."""
     fields = []
     for field in record.fields:
         kind = _avro_type(field.dataType, f"{name}.{field.name}")

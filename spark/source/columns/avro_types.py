@@ -1,8 +1,8 @@
 """Avro record definitions, which JSON and AVRO schemas both carry, as Spark types.
 
-Unions become what they become in the published connector: null makes a column nullable, int|long is long, float|double
-is double, and any other union is a struct with the fields member0, member1, … of which one is set. Recursive records
-have no Spark type.
+A union becomes the same type as in the published connector: null makes a column nullable, int|long is long,
+float|double is double, and any other union is a struct with the fields member0, member1, … of which one is set.
+Recursive records have no Spark type.
 """
 
 import base64
@@ -35,11 +35,12 @@ from pyspark.sql.types import (
 )
 
 Convert = Callable[[Any], Any]
-"""Turns a value that JSON or fastavro gives into one that Arrow takes. It is never called with None."""
+"""A function that turns a value from JSON or fastavro into a value that Arrow takes. The function is never called with
+None."""
 
 
 class UnsupportedSchema(Exception):
-    """A schema has no Spark type; the text says which part of it."""
+    """A schema has no Spark type. The text says which part of the schema has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,8 @@ def record_field(definition: bytes) -> ConvertedField:
 
 
 def with_nulls(kind: DataType) -> DataType:
-    """Returns the same type with all of its parts nullable. Nothing makes sure that a JSON value has the fields that
-    its schema wants, and Spark fails on a null in a type that allows none."""
+    """Returns the type `kind` with all of its parts nullable. A JSON value may lack fields that its schema asks for,
+    and Spark fails on a null in a type that allows none."""
     if isinstance(kind, StructType):
         return StructType([StructField(field.name, with_nulls(field.dataType), True) for field in kind.fields])
     if isinstance(kind, ArrayType):
@@ -150,8 +151,8 @@ def _remember(schema: dict[str, Any], named: dict[str, Any]) -> None:
 
 
 def _known(name: str, named: dict[str, Any]) -> Any:
-    """Returns the definition of a named type, None for an unknown name. A type is found by its full name or by the last
-    part of that name, because a type without a namespace has the namespace of the record around it."""
+    """Returns the definition of a named type, or None for an unknown name. A type is found by its full name or by the
+    last part of that name, because a type without a namespace has the namespace of the record around it."""
     return named.get(name) or named.get(name.rpartition(".")[2])
 
 
@@ -248,7 +249,8 @@ _PYTHON_OF: tuple[tuple[type[DataType], tuple[type, ...]], ...] = (
 
 
 def _choose(members: list[ConvertedField], encoding: str) -> Convert:
-    """Returns the conversion of a union's values: the first member whose type takes a value gets it."""
+    """Returns the conversion of a union's values: a value is converted by the first member of the union whose type
+    takes it."""
     table = (_PYTHON_OF_JSON if encoding == "from_json" else _PYTHON_OF_AVRO) + _PYTHON_OF
     kinds_of = [next(python for spark, python in table if isinstance(member.type, spark)) for member in members]
 

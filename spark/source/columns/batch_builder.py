@@ -1,4 +1,4 @@
-"""Decoded rows as Arrow record batches, with the columns that a query asks for in the order in which it wants them."""
+"""Decoded rows as Arrow record batches, with the columns that a query asks for, in the query's order."""
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -21,10 +21,11 @@ from magnetar.spark.source.decoding.row_columns import RowColumns
 
 
 class BatchBuilder:
-    """Makes record batches with exactly the columns of `schema`, in its order."""
+    """Makes record batches with exactly the columns of `schema`, in the schema's order."""
 
     def __init__(self, schema: StructType, values: ValueColumns, topic: str) -> None:
-        """Raises ValueError for a column that neither the topic's schema nor the metadata has."""
+        """Prepares the columns of `schema`. Raises ValueError for a column that neither the topic's schema nor the
+        metadata has."""
         self._names = schema.fieldNames()
         self._values = values
         self._topic = topic

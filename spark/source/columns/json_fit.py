@@ -19,8 +19,8 @@ _FAMILIES = {
 
 
 def misfit(columns: Mapping[str, Any], topic: Mapping[str, Any]) -> str:
-    """Returns a sentence that says what does not fit, or an empty text when everything does. The function does not look
-    into nested records."""
+    """Returns a sentence that names a column that does not fit or is missing, or an empty text when all columns fit.
+    The function does not look into nested records."""
     known = {field["name"]: field for field in topic["fields"]}
     given = {field["name"]: field for field in columns["fields"]}
     for name, field in given.items():
@@ -36,7 +36,8 @@ def misfit(columns: Mapping[str, Any], topic: Mapping[str, Any]) -> str:
 
 
 def never_null(columns: Mapping[str, Any], topic: Mapping[str, Any]) -> list[str]:
-    """Returns the columns that may hold nulls while the topic's schema allows none: each row has to be checked."""
+    """Returns the columns that may hold nulls although the topic's schema allows none, so that each row has to be
+    checked."""
     required = {field["name"] for field in topic["fields"] if not _may_be_null(field["type"])}
     return [field["name"] for field in columns["fields"] if field["name"] in required and _may_be_null(field["type"])]
 
@@ -46,8 +47,8 @@ def _may_be_null(kind: Any) -> bool:
 
 
 def _family(kind: Any) -> str:
-    """Returns the kind of JSON value that a type is written as. It is empty when there may be several kinds, as for a
-    decimal, which is written as a number or as text, or when the type is a name."""
+    """Returns the kind of JSON value that a type is written as. The text is empty when there may be several kinds, as
+    for a decimal, which is written as a number or as text, or when the type is a name."""
     if isinstance(kind, list):
         parts = [part for part in kind if part != NULL]
         return _family(parts[0]) if len(parts) == 1 else ""

@@ -1,4 +1,4 @@
-"""Spark's values as values that orjson can write."""
+"""Turns Spark's values into values that orjson can write."""
 
 import base64
 import datetime
@@ -38,7 +38,8 @@ def plain(value: Any, definition: Any = None) -> Any:
 
 
 def _part(definition: Any) -> dict[str, Any]:
-    """Returns a type's definition, taken out of its union with null; an empty one when it is a name or None."""
+    """Returns a type's definition, taken out of its union with null. When the definition is a name or None, returns an
+    empty one."""
     if isinstance(definition, list):
         definition = next((each for each in definition if each != "null"), None)
     if isinstance(definition, dict) and isinstance(definition.get("type"), dict | list):

@@ -1,8 +1,9 @@
-"""Turns Arrow batches into messages: some columns are metadata, the others become the value, as in the published
+"""Turns Arrow batches into messages: some columns are metadata, all other columns become the value, as in the published
 connector's sink.
 
-A single other column that is no struct is a value of its primitive schema. Otherwise these columns are the fields of an
-Avro record `topLevelRecord`, or of JSON when the topic's schema is JSON already.
+When there is only one value column and it is no struct, its values are written by the primitive schema of the column's
+type. Otherwise the value columns are the fields of an Avro record `topLevelRecord`, or of JSON when the topic's schema
+is JSON already.
 """
 
 from collections.abc import Iterator
@@ -22,10 +23,10 @@ IGNORED = (MESSAGE_ID, PUBLISH_TIME)
 
 
 class MessageBuilder:
-    """Makes messages of the rows of one query."""
+    """Turns the rows of one query into messages."""
 
     def __init__(self, columns: StructType, topic: str, existing: pb.Schema | None) -> None:
-        """`existing` is the topic's schema, if it has one. Raises BadColumns when the columns cannot be written."""
+        """`existing` is the topic's schema, or None. Raises BadColumns when the columns cannot be written."""
         names = set(columns.fieldNames())
         if not topic and TOPIC not in names:
             raise BadColumns("neither the option topic nor a column __topic says where to write")
@@ -83,7 +84,7 @@ def _check_metadata(columns: StructType) -> None:
 
 def _check_event_time(columns: StructType) -> bool:
     """Returns whether event times are timestamps, which Arrow has in microseconds, and not numbers of milliseconds.
-    Raises BadColumns when they are neither."""
+    Raises BadColumns when event times are neither."""
     field = next((field for field in columns.fields if field.name == EVENT_TIME), None)
     if field is None or isinstance(field.dataType, LongType):
         return False

@@ -1,5 +1,5 @@
 """The columns beside a message's value. The names and types of `METADATA_TYPES` are those of the published connector,
-so that a query runs over either."""
+so that the same query runs over the connector and over this data source."""
 
 from collections.abc import Mapping
 

@@ -42,8 +42,8 @@ DAY_MICROS = DAY_MILLIS * 1000
 def _numbers(values: Values, dtype: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], Bad]:
     """Returns the values as numbers of `dtype`, which rows are null or bad, and the bad rows.
 
-    When every value has the right length, the column's content is the array of numbers: it is read in place. Otherwise
-    bad and null values are first replaced by zeros.
+    When every value has the right length, the numbers are read in place, because the column's content is an array of
+    them. Otherwise bad and null values are first replaced by zeros.
     """
     kind = np.dtype(dtype)
     borders = np.frombuffer(values.buffers()[1] or bytes(4), np.int32)[values.offset : values.offset + len(values) + 1]
@@ -67,7 +67,7 @@ def _fixed(dtype: str, arrow: pa.DataType) -> Decoder:
 
 
 def _scaled(multiply: int, divide: int, arrow: pa.DataType, storage: pa.DataType) -> Decoder:
-    """Returns a decoder of longs, which makes Arrow times of them by multiplying and dividing. It reports a value that
+    """Returns a decoder that turns longs into Arrow times by multiplying and dividing. The decoder reports a value that
     does not fit into the Arrow type as bad."""
     most = min((2 ** (storage.bit_width - 1) - 1) * divide, 2**63 - 1) // multiply
 
@@ -105,7 +105,7 @@ def binary(values: Values) -> tuple[pa.Array, Bad]:
 
 
 def string(values: Values) -> tuple[pa.Array, Bad]:
-    """Decodes UTF-8; any other value is bad."""
+    """Decodes UTF-8. A value that is not UTF-8 is bad."""
     try:
         return values.cast(pa.string()), []
     except pa.ArrowInvalid:
@@ -141,5 +141,5 @@ PRIMITIVES: Mapping[int, tuple[DataType, Decoder]] = {
     pb.Schema.LocalTime: (TimestampNTZType(), _scaled(1, 1000, _LOCAL, pa.int64())),
     pb.Schema.LocalDateTime: (TimestampNTZType(), _pair(">i8", lambda d, n: d * DAY_MICROS + n // 1000, _LOCAL)),
 }
-"""Spark type and decoder of each schema type. A time of day becomes that time on 1970-01-01, because there is no
-column type for it in the published connector or in Spark 3."""
+"""Spark type and decoder of each schema type. A time of day becomes that time on 1970-01-01, because the published
+connector and Spark 3 have no column type for a time of day."""

@@ -2,7 +2,7 @@
 
 A record has a column for each field, and everything else one column `value`, as in the published connector. KEY_VALUE,
 which the connector does not support, has the columns `key` and `value`. A value that does not fit the schema is a bad
-value; as in Spark's JSON source the option `mode` says how it is treated.
+value; as in Spark's JSON source, the option `mode` says how bad values are treated.
 """
 
 import io
@@ -27,15 +27,16 @@ from pulsar_proto.errors import AuthenticationFault, AuthorizationFault, Metadat
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 VersionLookup = Callable[[bytes], pb.Schema | None]
-"""Returns the schema of a version, None when the topic has none. Raises PulsarError."""
+"""A function that returns the schema of a version, or None when the topic has no schema. The function raises
+PulsarError."""
 
 
 Versions = Sequence[bytes] | None
 
 
 LOOKUP_FAILURES = (*PASSING_ERRORS, AuthenticationFault, AuthorizationFault, MetadataFault, PersistenceFault)
-"""Errors on looking up a schema version that say nothing about the version; they end the query. Any other refusal makes
-the version's values bad, because anybody can send messages with a version that does not exist."""
+"""Errors on looking up a schema version that say nothing about the version, and so end the query. Any other refusal
+makes the version's values bad, because anybody can send messages with a version that does not exist."""
 
 
 class BadValueMode(StrEnum):
@@ -53,16 +54,16 @@ class BadValue(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BadValues:
-    """The treatment of bad values in a query. `corrupt_column` is the name of a binary column for their bytes, or
-    empty."""
+    """The treatment of bad values in a query. `corrupt_column` is the name of a binary column for the bytes of bad
+    values, or empty."""
 
     mode: BadValueMode = BadValueMode.PERMISSIVE
     corrupt_column: str = ""
 
 
 class ValueCodec(Protocol):
-    """Decodes the bytes of one column. `versions` has the schema version of each value; it is None when no value has
-    one."""
+    """Decodes the bytes of one column. `versions` has the schema version of each value, or is None when no value has a
+    version."""
 
     type: DataType
 
@@ -95,8 +96,8 @@ class RecordCodec:
         self._lookup = lookup
         self._writers: dict[bytes, Any] = {}
         self._definitions: dict[bytes, bytes | None] = {}
-        """The Avro definition of each schema version that was looked up. None stands for the topic's newest one. An
-        empty one means that the broker refused to tell: the version's values are bad."""
+        """The Avro definition of each schema version that was looked up. None stands for the topic's newest definition.
+        An empty definition means that the broker refused to tell it, so that the version's values are bad."""
 
     def decode(self, values: pa.BinaryArray, versions: Versions) -> tuple[pa.Array, list[int]]:
         bad: list[int] = []
@@ -127,8 +128,8 @@ class RecordCodec:
         return record if self._convert is None else self._convert(record)
 
     def _find_writer(self, version: bytes) -> None:
-        """Looks up the definition of a version, once. Raises LOOKUP_FAILURES: a broker that does not answer must
-        not make values bad."""
+        """Looks up the definition of a version, once. Raises an error of LOOKUP_FAILURES, because a broker that does
+        not answer must not make values bad."""
         if version and version not in self._definitions:
             try:
                 schema = self._lookup(version)
@@ -161,7 +162,7 @@ class ValueColumns:
     """The value columns of one topic."""
 
     def __init__(self, schema: pb.Schema | None, lookup: VersionLookup, bad: BadValues | None = None) -> None:
-        """Prepares the columns of `schema`. Raises UnsupportedSchema."""
+        """Prepares the columns of `schema`. Raises UnsupportedSchema when a part of the schema has no Spark type."""
         self._bad = bad or BadValues()
         kind = NO_SCHEMA if schema is None else schema.type
         self._pair: tuple[ValueCodec, ValueCodec, bool] | None = None
@@ -217,7 +218,7 @@ class ValueColumns:
 
 
 def _fields_of(kind: DataType) -> list[StructField]:
-    """Returns the columns of a type. Each may be null, because bad values and tombstones are."""
+    """Returns the columns of a type. Each column may be null, because it is null for bad values and tombstones."""
     if isinstance(kind, StructType):
         return [StructField(field.name, field.dataType, True) for field in kind.fields]
     return [StructField("value", kind, True)]
@@ -232,8 +233,8 @@ def _codec(schema: pb.Schema | None, lookup: VersionLookup) -> ValueCodec:
 
 def _key_value(schema: pb.Schema, lookup: VersionLookup) -> tuple[ValueCodec, ValueCodec, bool]:
     """Returns the codecs of key and value, and whether both are in the message's value (INLINE) or the key is the
-    message's. The schema's data are the two definitions with their lengths, its properties name their types (Java's
-    KeyValueSchemaInfo)."""
+    message's own key (SEPARATED). The schema's data are the two definitions with their lengths, its properties name
+    their types (Java's KeyValueSchemaInfo)."""
     properties = {pair.key: pair.value for pair in schema.properties}
     key_data, value_data = split_pair(schema.schema_data)
     codecs = []
@@ -260,7 +261,8 @@ def schema_type(name: str) -> "pb.Schema.Type.ValueType":
 
 
 def split_pair(data: bytes) -> tuple[bytes | None, bytes | None]:
-    """Returns key and value of `i32 size | key | i32 size | value`, None for a size of -1. Raises ValueError."""
+    """Returns key and value of `i32 size | key | i32 size | value`, None for a size of -1. Raises ValueError when the
+    pair is cut off."""
     parts: list[bytes | None] = []
     at = 0
     for _ in range(2):

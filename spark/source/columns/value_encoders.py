@@ -1,4 +1,5 @@
-"""Encodes the columns of a query that are not metadata as values: of a primitive schema, or records in Avro or JSON."""
+"""Encodes the value columns of a query, which are those that are not metadata. The columns become values of a primitive
+schema, or records in Avro or JSON."""
 
 import io
 import struct
@@ -54,7 +55,8 @@ class ValueEncoder(Protocol):
 
 
 def encoder_of(fields: Sequence[StructField], existing: pb.Schema | None) -> ValueEncoder:
-    """Returns the encoder of these columns. `existing` is the topic's schema, if it has one. Raises BadColumns."""
+    """Returns the encoder of these columns. `existing` is the topic's schema, or None. Raises BadColumns when the
+    columns cannot be written."""
     if len(fields) == 1 and not isinstance(fields[0].dataType, StructType):
         return _Primitives(fields[0])
     record = StructType(list(fields))

@@ -1,6 +1,6 @@
-"""The bytes that a broker sends, turned into Arrow columns. Nothing here waits or connects: it may use `ranges` and
-`pulsar_proto`, and is used by `client` (frames and entries), `columns` (rows) and the reader of a range.
+"""Turns the bytes that a broker sends into Arrow columns. Nothing here waits or connects. This package may use `ranges`
+and `pulsar_proto`. The package `client` uses its frames and entries, `columns` its rows, and `range_reader` both.
 
 Most entries go the fast way, thousands at once: `inbox` → `entry_block` → `block_decoder`, by `wire_scan` and
-`batch_walk`. What is unusual goes one by one through `row_decoder`. Both ways end in `row_columns`.
+`batch_walk`. Unusual entries go one by one through `row_decoder`. Both ways end in `row_columns`.
 """

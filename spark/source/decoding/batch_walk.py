@@ -21,16 +21,16 @@ _RUN_MIN = 8
 
 
 class Unusual(Exception):
-    """Bytes that only `RowDecoder` can read, or recognise as damaged."""
+    """Raised for bytes that only `RowDecoder` can read, or recognise as damaged."""
 
 
 class BatchPlaces:
     """Walks batches that stand in `data`, one after the other, and collects the places of their messages.
 
-    Messages of equal begin and equal length are found in one step. When a message begins with the same bytes as the one
-    before (its metadata's size, then payload_size first of all) and is as long, numpy compares these bytes at each
-    following multiple of that length. Where they are equal, the sizes are equal, so each of these places is the begin
-    of a message:
+    Messages with equal first bytes and equal length are found in one step. When a message begins with the same bytes as
+    the one before (its metadata's size, then payload_size first of all) and is as long, numpy compares these bytes at
+    each following multiple of that length. Where the bytes are equal, the sizes are equal, so a message begins at each
+    of these places:
 
         at                  at + size           at + 2 size
         [begin|   value   ] [begin|   value   ] [begin|   value   ] …
@@ -61,8 +61,8 @@ class BatchPlaces:
             self._heads, self._values, self._ends = [], [], []
 
     def walk(self, start: int, stop: int, count: int) -> None:
-        """Walks a batch of `count` messages that stands between two places. Raises Unusual when it does not end exactly
-        at `stop`."""
+        """Walks a batch of `count` messages that stands between two places. Raises Unusual when the batch does not end
+        exactly at `stop`."""
         if count <= 0 or count * 5 > stop - start:
             raise Unusual(f"{count} messages in {stop - start} bytes")
         try:
@@ -117,8 +117,8 @@ class BatchPlaces:
         return at
 
     def _behind_text(self, at: int) -> int:
-        """Returns where the field behind properties or a key begins. Clients write only these two before payload_size.
-        Raises Unusual for another field."""
+        """Returns where the field behind properties or a key begins. Clients write only properties and the key before
+        payload_size. Raises Unusual for another field."""
         data = self._data
         if data[at] not in (_PROPERTIES_TAG, _KEY_TAG):
             raise Unusual("metadata in another order")

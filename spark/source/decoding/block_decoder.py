@@ -1,4 +1,4 @@
-"""Decodes a run of ordinary entries to rows, all at once: no object is made per message.
+"""Decodes a block of ordinary entries to rows, all at once, without making an object for each message.
 
 `RowDecoder` is the slower way to the same rows. Whatever is unusual (a batch with wrong sizes, text that is not UTF-8,
 a body that does not decompress) raises Unusual here. Then the caller gives the entries to `RowDecoder`, which reads
@@ -42,8 +42,8 @@ class _BlockMessages:
     stops: Ints
     heads: Scan
     fields: dict[str, int]
-    """The protobuf field numbers by field name; `heads` uses the same numbers. They are the numbers of MessageMetadata,
-    or of SingleMessageMetadata for messages in batches."""
+    """The protobuf field numbers by field name; `heads` uses the same numbers. For messages in batches these are the
+    field numbers of SingleMessageMetadata, otherwise those of MessageMetadata."""
 
     def pick(self, kept: Ints) -> "_BlockMessages":
         index = None if self.index is None else self.index[kept]
@@ -61,8 +61,8 @@ class BlockDecoder:
         self._with_ids = with_ids
 
     def decode(self, block: EntryBlock) -> list[RowColumns]:
-        """Returns the rows of a block that has no odd entries. They come in pieces, either of batches or of single
-        messages. Raises Unusual."""
+        """Returns the rows of a block that has no odd entries. The rows come in pieces, each either of batches or of
+        single messages. Raises Unusual."""
         buffer, bodies, stops = _unpacked(block)
         is_batch = block.metadata.has.get(_META["num_messages_in_batch"])
         if is_batch is None or not is_batch.any():
@@ -152,10 +152,12 @@ class BlockDecoder:
 
 
 def _unpacked(block: EntryBlock) -> tuple[Buffer, Ints, Ints]:
-    """Returns a buffer with the decompressed bodies, and where in it each one starts and stops. Raises Unusual.
+    """Returns a buffer with the decompressed bodies, and the places in it at which each body starts and stops. Raises
+    Unusual.
 
-    When no body is compressed that is the block's own buffer. Otherwise the decompressed bodies are appended to a copy
-    of it, so that places in the old buffer, of metadata and of bodies that are not compressed, hold in the new one too.
+    When no body is compressed, the returned buffer is the block's own. Otherwise the decompressed bodies are appended
+    to a copy of the block's buffer, so that the places of metadata and of uncompressed bodies are the same in both
+    buffers.
     """
     kinds = block.metadata.flags(_META["compression"])
     if kinds is None:
@@ -192,8 +194,8 @@ def _is_upto(ledgers: Ints, entries: Ints, indexes: Ints, bound: tuple[int, int,
 
 
 def _keys(buffer: Buffer, found: _BlockMessages) -> pa.BinaryArray:
-    """Returns the keys' bytes. Keys that the metadata marks as base64 are decoded, because clients send binary keys
-    so."""
+    """Returns the keys' bytes. Keys that the metadata marks as base64 are decoded, because clients send binary keys as
+    base64."""
     heads, fields = found.heads, found.fields
     places = heads.places.get(fields["partition_key"])
     if places is None:
@@ -263,7 +265,7 @@ def _versions(block: EntryBlock, entries: Ints) -> pa.BinaryArray | None:
 
 
 def _ordering_keys(buffer: Buffer, found: _BlockMessages) -> pa.BinaryArray | None:
-    """Returns the ordering keys, null for an empty one; None when no message has any."""
+    """Returns the ordering keys, with null for an empty key. Returns None when no message has an ordering key."""
     places = found.heads.places.get(found.fields["ordering_key"])
     if places is None:
         return None
@@ -272,7 +274,8 @@ def _ordering_keys(buffer: Buffer, found: _BlockMessages) -> pa.BinaryArray | No
 
 
 def _glued(parts: list[bytes | Ints], count: int) -> pa.BinaryArray:
-    """Returns a column of `count` values. Each is the parts joined: constant bytes, and numbers as varints.
+    """Returns a column of `count` values. Each value is the concatenation of its parts: constant bytes, and numbers as
+    varints.
 
     All parts are laid side by side as a matrix of bytes, a row a value. A varint's columns are as wide as its longest
     number, and `which` marks the bytes that count; picking these row by row gives the column's content.

@@ -1,7 +1,7 @@
 """The codecs of message bodies (PulsarApi.proto, CompressionType): raw LZ4 and Snappy blocks, Zstandard, and zlib.
 
-Asked for a number of bytes, pyarrow returns that many, even when an LZ4 or Snappy block holds fewer. So these two are
-decompressed, or at least measured, by cramjam, which tells how many there are.
+When pyarrow is asked for a number of bytes, it returns that many even if an LZ4 or Snappy block holds fewer. So
+cramjam, which tells how many bytes there are, decompresses the blocks of these two codecs, or at least measures them.
 """
 
 import zlib

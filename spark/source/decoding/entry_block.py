@@ -47,7 +47,7 @@ _NUMBERS_THAT_MAKE_ODD = (
     (_NUMBERS["num_chunks_from_msg"], 1),
     (_COUNT, 2**31 - 1),
 )
-"""Fields with the largest number that does not make an entry odd."""
+"""Fields of the metadata, each with the largest value that does not make an entry odd."""
 
 _magic_crc_size = Struct(">HII").unpack_from
 _parse_metadata = pb.MessageMetadata.FromString
@@ -77,7 +77,7 @@ class EntryBlock:
         return len(self.ledgers)
 
     def message_count(self) -> int:
-        """Returns how many permits the entries took. Like a broker it counts at least one for each entry."""
+        """Returns how many permits the entries took. As in a broker, each entry takes at least one permit."""
         counts = self.metadata.number(_COUNT)
         total = len(self) if counts is None else int(np.maximum(counts[~self.odd], 1).sum()) + int(self.odd.sum())
         for index in np.flatnonzero(self.odd).tolist():
@@ -96,7 +96,7 @@ class EntryBlock:
         return int(self.ledgers[index]), int(self.entries[index])
 
     def entry(self, index: int, topic: str) -> Entry:
-        """Returns one entry, parsed by protobuf. Raises CorruptEntry."""
+        """Returns one entry, parsed by protobuf. Raises CorruptEntry when the entry is damaged."""
         ledger, entry = self.place(index)
         try:
             return (ledger, entry, *cut(self.payload(index)))
@@ -119,7 +119,7 @@ class EntryBlock:
         return bool(ascends) and self.place(0) > after
 
     def pick(self, indexes: Ints) -> "EntryBlock":
-        """Returns a block of some of the entries; it shares the buffer."""
+        """Returns a block of some of the entries, which shares this block's buffer."""
         return EntryBlock(
             self.buffer,
             self.ledgers[indexes],
@@ -134,8 +134,8 @@ class EntryBlock:
 
 def block_of(buffer: Buffer, frames: Ints) -> tuple[EntryBlock | None, list[bytes]]:
     """Takes whole frames that begin at `frames` and whose sizes make sense (`inbox.whole_frames`). Returns the entries
-    of all MESSAGE frames, None when there is none, and the commands of all other frames. Raises MalformedFrame for a
-    MESSAGE that does not decode.
+    of all MESSAGE frames (None when there is no such frame) and the commands of all other frames. Raises MalformedFrame
+    for a MESSAGE that does not decode.
     """
     commands = frames + 8
     payloads = commands + buffer.sizes_at(frames + 4)
@@ -186,8 +186,8 @@ def _entries(buffer: Buffer, ledgers: Ints, entries: Ints, starts: Ints, stops: 
 def cut(payload: bytes) -> tuple[pb.MessageMetadata, bytes]:
     """Returns metadata and body of a MESSAGE's payload after checking its checksum. Raises MalformedFrame.
 
-    A payload that begins with a checksum is parsed here at once. All others, those with broker entry metadata or
-    without a checksum and those that do not decode, go through `pulsar_proto.records.payload`, which knows them all.
+    A payload that begins with a checksum is parsed here at once. All other payloads, which have broker entry metadata,
+    have no checksum or do not decode, go through `pulsar_proto.records.payload`, which can read every form.
     """
     try:
         magic, crc, size = _magic_crc_size(payload)

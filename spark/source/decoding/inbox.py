@@ -1,7 +1,7 @@
-"""The bytes that came from a broker and were not decoded yet. Frames are found by the thousand, as places in one
-buffer.
+"""Holds the bytes that came from a broker and were not decoded yet. Frames are found thousands at a time, as places in
+one buffer.
 
-This serves connections that read messages; answers to requests go through `pulsar_proto.wire.framing`.
+This module serves connections that read messages. Answers to requests go through `pulsar_proto.wire.framing`.
 """
 
 from struct import Struct
@@ -23,7 +23,8 @@ _sizes_at = Struct(">II").unpack_from
 
 
 class Inbox:
-    """Holds received bytes. Its memory grows with what has come, not with what a peer announces."""
+    """Holds received bytes. The memory of an inbox grows with the bytes that have come, not with a size that a peer
+    announces."""
 
     def __init__(self, limit: int, begin: bytes = b"") -> None:
         """`limit` is the length of the longest frame in bytes, without its first size word. `begin` holds the bytes
@@ -55,7 +56,7 @@ class Inbox:
 
     def take(self) -> tuple[Buffer, Ints]:
         """Returns a copy of the received bytes, and where the whole frames in them begin. Bytes after the last whole
-        frame are kept; if that is a frame whose sizes make no sense, the next `has_frame` raises."""
+        frame are kept; if they begin a frame whose sizes make no sense, the next `has_frame` raises."""
         buffer = Buffer(bytes(memoryview(self._buffer)[: self._filled + PADDING]))
         frames, end = whole_frames(buffer, self._filled, self._limit)
         self._buffer[: self._filled - end] = buffer.data[end : self._filled]
@@ -64,16 +65,17 @@ class Inbox:
 
 
 def whole_frames(buffer: Buffer, end: int, limit: int) -> tuple[Ints, int]:
-    """Returns where frames begin, and where the last of them ends. It stops before a frame that is incomplete, or whose
-    sizes make no sense.
+    """Returns where frames begin, and where the last of them ends. The search stops before a frame that is incomplete,
+    or whose sizes make no sense.
 
-    Frames of equal messages have equal sizes. When two in a row do, one comparison in numpy finds all that follow:
+    Frames of equal messages have equal sizes. When two neighbouring frames have equal sizes, one comparison in numpy
+    finds all following frames of these sizes:
 
         at             at + step      at + 2 step    …
         [total][cmd]…  [total][cmd]…  [total][cmd]…      step = total + 4
 
-    The comparison looks at both size words wherever a frame would begin, so a run ends before the first place where
-    they differ. If it was short, the next comparison waits until 16 times as many bytes are behind.
+    The comparison looks at both size words wherever a frame would begin, so a run of equal frames ends before the first
+    place where the sizes differ. After a short run, no comparison is made for the next 16 times as many bytes.
     """
     data = buffer.data
     runs: list[Ints] = []

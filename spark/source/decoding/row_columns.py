@@ -18,8 +18,8 @@ MAP = pa.map_(pa.string(), pa.string())
 
 @dataclass(slots=True)
 class RowColumns:
-    """The columns of some messages, all of equal length. `versions` and `ordering_keys` are None when no message has
-    one, `ids` when the query does not ask for them."""
+    """The columns of some messages, all of equal length. `versions` and `ordering_keys` are None when no message has a
+    version or an ordering key, and `ids` is None when the query does not ask for ids."""
 
     values: pa.BinaryArray
     keys: pa.BinaryArray
@@ -64,7 +64,7 @@ def _numbers(milliseconds: list[int]) -> Ints:
 
 def times(milliseconds: Ints) -> pa.Array:
     """Returns milliseconds since the epoch as Spark's timestamps. A time beyond the last timestamp becomes the last
-    one."""
+    timestamp."""
     micros = milliseconds.view(np.uint64).clip(max=np.uint64(EVENT_TIME_MAX)).view(np.int64) * 1000
     return pa.array(micros).view(TIME)
 
@@ -82,7 +82,7 @@ def no_maps(count: int) -> pa.MapArray:
 
 
 def joined(pieces: Sequence[RowColumns]) -> RowColumns:
-    """Returns the rows of all pieces, of which there is at least one, as one."""
+    """Returns the rows of all pieces as one piece. The caller passes at least one piece."""
     if len(pieces) == 1:
         return pieces[0]
     ids = None if pieces[0].ids is None else pa.concat_arrays([piece.ids for piece in pieces])
@@ -102,7 +102,8 @@ def joined(pieces: Sequence[RowColumns]) -> RowColumns:
 def _rare(
     columns: Sequence[pa.BinaryArray | None], pieces: Sequence[RowColumns], nothing: bytes | None
 ) -> pa.BinaryArray | None:
-    """Joins a column that some pieces lack, with `nothing` for their rows. Returns None when all pieces lack it."""
+    """Joins a column that some pieces lack. The rows of a piece without the column get the value `nothing`. Returns
+    None when all pieces lack the column."""
     if all(column is None for column in columns):
         return None
     return pa.concat_arrays(

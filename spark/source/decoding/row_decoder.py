@@ -1,4 +1,5 @@
-"""Decodes entries to rows one by one: those that `BlockDecoder` refuses, and chunked messages. Tests compare the two.
+"""Decodes entries to rows one by one: those that `BlockDecoder` refuses, and chunked messages. Tests compare the rows
+of both decoders.
 
 Batches are walked by offsets, and every value is appended to a list that becomes an Arrow column.
 """
@@ -21,10 +22,10 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.varint import varint
 
 CHUNKED_MESSAGES_MAX = 100
-"""How many unfinished chunked messages of one partition are kept (clients keep 10: maxPendingChunkedMessage). Beyond
-that the oldest one is given up."""
+"""How many unfinished chunked messages of one partition are kept (clients keep 10: maxPendingChunkedMessage). When
+there are more, the oldest message is given up."""
 BATCH_SIZES_KEPT = 64
-"""For how many sizes of batches the ends of message ids are kept. Beyond that the table begins again."""
+"""For how many sizes of batches the ends of message ids are kept. When there are more sizes, the table is emptied."""
 
 _size_at = Struct(">I").unpack_from
 _parse_single = pb.SingleMessageMetadata.FromString
@@ -35,7 +36,8 @@ Properties = tuple[tuple[str, str], ...]
 
 
 class DecodedRows:
-    """Columns under construction. `keys`, `event_times` and `properties` have None for a message without one."""
+    """Columns under construction. `keys`, `event_times` and `properties` have None for a message that lacks a key, an
+    event time or properties."""
 
     __slots__ = (
         "event_times", "has_properties", "ids", "keys", "ordering_keys", "properties", "publish_times",
@@ -89,8 +91,8 @@ class RowDecoder:
         self._chunks: dict[str, _Chunks] = {}
         self._suffixes: dict[int, list[bytes]] = {}
         self.skipped_chunks = 0
-        """How many chunks were left out: those of messages that begin before the range, and of messages that were given
-        up."""
+        """How many chunks were left out: the chunks of messages that begin before the range, and of messages that were
+        given up."""
 
     @property
     def has_unfinished_chunks(self) -> bool:
@@ -165,7 +167,7 @@ class RowDecoder:
 
     def _suffixes_of(self, count: int) -> list[bytes]:
         """Returns batch index and batch size as MessageIdData holds them, for each message of a batch. The texts for up
-        to 64 sizes of batches are kept; then the table begins anew."""
+        to 64 sizes of batches are kept; then the table is emptied."""
         known = self._suffixes.get(count)
         if known is None:
             if len(self._suffixes) > BATCH_SIZES_KEPT:
@@ -208,7 +210,7 @@ class RowDecoder:
         self._single(message_id.SerializeToString(), metadata, whole, rows)
 
     def give_up_chunks(self) -> int:
-        """Forgets the unfinished chunked messages, whose producers died, and returns how many they were."""
+        """Forgets the unfinished chunked messages, whose producers died, and returns how many messages those were."""
         count = len(self._chunks)
         self._chunks.clear()
         return count
@@ -278,7 +280,7 @@ def _add_plain(rows: DecodedRows, count: int) -> None:
 
 
 def key_of(metadata: pb.MessageMetadata | pb.SingleMessageMetadata) -> bytes | None:
-    """Returns the key's bytes, None for a message without a key. Clients send binary keys as base64 text."""
+    """Returns the key's bytes, or None for a message without a key. Clients send binary keys as base64 text."""
     if not metadata.HasField("partition_key") or metadata.null_partition_key:
         return None
     key = metadata.partition_key

@@ -11,10 +11,10 @@ are walked in groups of one tag each:
 Every step is a few numpy calls for all messages, and messages that a producer wrote alike have their fields in the same
 order. So the work hardly depends on how many messages there are.
 
-A message that cannot be read so (it has a protobuf group, a length beyond its end, or a field whose number takes more
-than two bytes) is marked odd and left to protobuf itself. Bad bytes raise nothing. Nothing is read outside the buffer:
-each place is checked against its message's end before the next step, and PADDING covers what a single step may read
-beyond it.
+A message that cannot be read in this way (it has a protobuf group, a length beyond its end, or a field whose number
+takes more than two bytes) is marked odd and left to protobuf itself. Bad bytes raise nothing. Nothing is read outside
+the buffer: each place is checked against its message's end before the next step, and PADDING covers what a single step
+may read beyond it.
 """
 
 from collections.abc import Collection
@@ -56,7 +56,7 @@ class Buffer:
         self.size = len(padded) - PADDING
         self.octets = np.frombuffer(padded, np.uint8)
         self.words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
-        """The eight bytes from each place on, as one number."""
+        """For each offset, the eight bytes that begin there as one little-endian number."""
         self.big_words = np.ndarray((len(padded) - 3,), ">u4", padded, strides=(1,))
         """For each offset, the four bytes that begin there as a big-endian number, which is how Pulsar writes sizes."""
 
@@ -106,8 +106,8 @@ class Scan:
     def __init__(self, count: int) -> None:
         self.count = count
         self.numbers: dict[int, Ints] = {}
-        """The values of varint fields. This dictionary, like the following two, has no item for a field that no message
-        has."""
+        """The values of varint fields. The dictionaries `numbers`, `has` and `places` have no item for a field that no
+        message has."""
         self.has: dict[int, Bools] = {}
         """Which messages have the varint field."""
         self.places: dict[int, tuple[Ints, Ints, Bools]] = {}
@@ -204,8 +204,8 @@ class _Walk:
         return after
 
     def _field(self, tag: int, rows: Ints | None, at: Ints, stops: Ints) -> Ints:
-        """Notes a field that was asked for, and returns where the next field begins. For an odd message that place is
-        beyond the message's end. The first two bytes of a longer tag give a tag above 2^14."""
+        """Notes a field that was asked for, and returns where the next field begins. For an odd message the returned
+        place is beyond the message's end. The first two bytes of a longer tag give a tag above 2^14."""
         field, kind = tag >> 3, tag & 7
         at = at + (1 if tag < 128 else 2)
         if tag >= 1 << 14 or field == 0 or kind not in (_VARINT, _FIXED64, _BYTES, _FIXED32):
@@ -230,26 +230,27 @@ class _Walk:
 
 def scan(buffer: Buffer, starts: Ints, stops: Ints, wanted: Collection[int], repeated: int = 0) -> Scan:
     """Returns the `wanted` fields of the messages that stand between `starts` and `stops`, and all finds of one
-    `repeated` field. As in protobuf, the last of several finds of a wanted field counts. What is found in `odd`
-    messages must not be used."""
+    `repeated` field. When a message has a wanted field several times, the last one counts, as in protobuf. Finds in
+    `odd` messages must not be used."""
     walk = _Walk(buffer, len(starts), wanted, repeated)
     walk.run(starts, stops)
     return walk.found
 
 
 def varints(buffer: Buffer, at: Ints) -> tuple[Ints, Ints, Bools | None]:
-    """Returns the varints that begin at `at`, where they end, and which are malformed (None: none is). Those from 2^63
-    on come out negative, as protobuf's signed numbers do.
+    """Returns the varints that begin at `at`, where they end, and which are malformed (None: none is). Numbers from
+    2^63 on come out negative, as protobuf's signed numbers do.
 
     A varint has seven bits a byte, the lowest first, and the top bit is set in all bytes but the last. The eight bytes
     from a place on are read as one word. The lowest byte without a top bit is the last of the varint; everything above
-    it is masked out, and so are the top bits. What is left are groups of seven bits with a gap of one bit between each
-    two. Three squeezes close the gaps, each by joining neighbours:
+    it is masked out, and so are the top bits. The remaining word has groups of seven bits with a gap of one bit between
+    each two. Three squeezes close the gaps, each by joining neighbours:
 
         0ggggggg 0fffffff 0eeeeeee 0ddddddd …     7 bits a byte
         00gggggg gfffffff 00eeeeee eddddddd …     14 bits in two bytes, then 28 in four, then 56 in eight
 
-    A varint whose first eight bytes all have the top bit set takes its ninth and tenth byte besides.
+    A varint whose first eight bytes all have the top bit set needs its ninth and tenth byte, too, which are read
+    separately.
     """
     first = buffer.octets[at]
     if first.max(initial=0) < 128:

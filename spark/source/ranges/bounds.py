@@ -35,7 +35,7 @@ class Bound(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> "Bound":
-        """Parses the text that str() makes of a bound. Raises ValueError."""
+        """Parses the text that str() makes of a bound. Raises ValueError for any other text."""
         numbers = [int(part) for part in text.split(":")]
         if len(numbers) not in (2, 3):
             raise ValueError(f"'{text}' is no message id: expected ledger:entry or ledger:entry:batchIndex")
@@ -63,21 +63,21 @@ class Range(NamedTuple):
 
 
 def bound_of(message_id: pb.MessageIdData) -> Bound:
-    """Returns the bound that includes the named message and all before it."""
+    """Returns the bound that includes the named message and all messages before it."""
     index = message_id.batch_index if message_id.batch_index >= 0 else WHOLE_ENTRY
     return Bound(signed64(message_id.ledgerId), signed64(message_id.entryId), index)
 
 
 def wire_id(bound: Bound, partition: int = -1) -> pb.MessageIdData:
-    """Returns the id for SUBSCRIBE and ACK. It names the bound's entry, never an index inside it."""
+    """Returns the id for SUBSCRIBE and ACK. The id names the bound's entry, never an index inside the entry."""
     return pb.MessageIdData(
         ledgerId=unsigned64(bound.ledger), entryId=unsigned64(bound.entry), partition=partition, batch_index=-1
     )
 
 
 def bound_of_value(value: object) -> Bound:
-    """Returns the bound of what a user writes for one partition: `"ledger:entry[:batch]"` or, as for the published
-    connector, the bytes of MessageIdData as signed numbers. Raises ValueError."""
+    """Returns the bound for the value that a user writes for one partition: `"ledger:entry[:batch]"` or, as for the
+    published connector, the bytes of MessageIdData as signed numbers. Raises ValueError for any other value."""
     if isinstance(value, str):
         return Bound.parse(value)
     if isinstance(value, Sequence) and all(isinstance(item, int) for item in value):
@@ -95,5 +95,5 @@ def bounds_to_json(bounds: Mapping[str, Bound]) -> dict[str, str]:
 
 def bounds_from_json(offset: Mapping[str, object]) -> dict[str, Bound]:
     """Returns the bounds of an offset that a checkpoint holds, ours or the published connector's, whose ids are lists
-    of bytes. Raises ValueError."""
+    of bytes. Raises ValueError for any other content."""
     return {name: bound_of_value(value) for name, value in offset.items()}

@@ -2,7 +2,7 @@
 
 Entry ids have no gaps inside a ledger and begin at 0 in each ledger, so a missing entry shows. A missing ledger does
 not show, because ledger ids have gaps. So a reader that starts behind a known entry asks for that entry again: as long
-as its ledger exists the entry comes, and everything behind it follows.
+as the entry's ledger exists, the entry comes, and all messages behind it follow.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ class Continuity:
     __slots__ = ("_last", "_name", "_protected", "_sparse", "_wanted", "missing")
 
     def __init__(self, name: str, wanted: Range, *, protected: bool, sparse: bool) -> None:
-        """`protected` says that a subscription keeps what is unread; then a ledger that is gone held nothing unread.
-        `sparse` says that gaps are to be expected, because the reader reads a compacted view."""
+        """`protected` says that a subscription keeps unread messages, so that a ledger which is gone held no unread
+        message. `sparse` says that gaps are to be expected, because the reader reads a compacted view."""
         self._name = name
         self._wanted = wanted
         self._protected = protected
@@ -37,8 +37,8 @@ class Continuity:
 
     @property
     def probe(self) -> Bound | None:
-        """Returns the entry to ask for first although it was read before. Returns None when the range begins with the
-        topic or with a ledger, so that there is no such entry."""
+        """Returns the entry to ask for first, although that entry was read before. Returns None when there is no such
+        entry, because the range begins with the topic or with a ledger."""
         after = self._wanted.after
         return Bound(after.ledger, after.entry) if after.ledger >= 0 and after.entry >= 0 else None
 
@@ -60,8 +60,8 @@ class Continuity:
             self._report(f"ledger {ledger} begins with entry {entry}")
 
     def run(self, ledgers: Sequence[int], entries: Sequence[int]) -> None:
-        """The reader calls this for many entries at once, which ascend. When they follow each other in one ledger, only
-        the first one needs a look."""
+        """The reader calls this for many entries at once, whose ids ascend. When the entries follow each other in one
+        ledger without a gap, only the first one is checked."""
         count = len(ledgers)
         if not count:
             return
@@ -87,7 +87,7 @@ class Continuity:
         self._report(f"it does not exist any more, {self._wanted.upto} was to be read")
 
     def finished(self, reached: bool) -> None:
-        """The reader calls this when it stops. `reached` says that the range's last entry, or one behind it, has
+        """The reader calls this when it stops. `reached` says that the range's last entry, or an entry behind it, has
         come."""
         upto = self._wanted.upto
         if self._sparse:

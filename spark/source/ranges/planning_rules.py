@@ -1,7 +1,7 @@
 """The planner's arithmetic: which entries of a topic partition a trigger takes, and how they are divided among tasks.
 
-A partition's ledgers come from the admin interface's `internalStats`. Without it only a range inside one ledger can be
-split, because entry ids have no gaps inside a ledger and nothing is known across ledgers.
+A partition's ledgers come from the admin interface's `internalStats`. Without `internalStats`, only a range inside one
+ledger can be split, because entry ids have no gaps inside a ledger and nothing is known across ledgers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +14,8 @@ from magnetar.spark.source.ranges.bounds import WHOLE_ENTRY, Bound, Range
 
 @dataclass(frozen=True, slots=True)
 class LedgerRun:
-    """The entries `first` to `last` of one ledger, both included. They have `entry_bytes` bytes on average; 0 means
-    that their size is unknown."""
+    """The entries `first` to `last` of one ledger, both included. The entries have `entry_bytes` bytes on average; 0
+    means that their size is unknown."""
 
     ledger: int
     first: int
@@ -45,7 +45,7 @@ def runs_of(stats: Mapping[str, Any]) -> list[LedgerRun]:
 
 def clip(runs: Iterable[LedgerRun], wanted: Range) -> list[LedgerRun]:
     """Returns the parts of the runs that hold messages of `wanted`. An entry of which only some messages are wanted is
-    part of them."""
+    included."""
     clipped = []
     first_ledger, first_entry = wanted.after.ledger, wanted.after.entry + (wanted.after.batch_index == WHOLE_ENTRY)
     for run in runs:
@@ -107,8 +107,9 @@ def split(runs: Sequence[LedgerRun], wanted: Range, pieces: int, bytes_max: int 
 
 
 def first_mean(sizes: Sequence[int], count_max: int, bytes_max: int) -> float:
-    """Returns the mean of the first `count_max` sizes, or of as many as reach `bytes_max` bytes if these are fewer. So
-    it does not depend on how many sizes there are beyond that. Returns 0 when there are none."""
+    """Returns the mean of the first `count_max` sizes, or the mean of as many sizes as reach `bytes_max` bytes, if
+    these are fewer. So the mean does not depend on how many sizes there are beyond that. Returns 0 when there are no
+    sizes."""
     total = count = 0
     for size in sizes[:count_max]:
         total, count = total + size, count + 1
