@@ -1,4 +1,4 @@
-"""Encodes a value that is written in Avro's JSON encoding as Avro's binary encoding. Pure.
+"""Encodes a value that is written in Avro's JSON encoding as Avro's binary encoding. This module does no I/O.
 
 The JSON encoding differs from plain JSON where a type is a union: null stands for itself, and any other value is an
 object with one member, which names the branch, as in `{"string": "x"}`. Bytes and fixed types are strings whose
@@ -18,7 +18,8 @@ from typing import Any
 from magnetar.server.schema.avro_schema import AvroKind, AvroSchema
 
 VALUE_DEPTH_MAX = 100
-"""How deep a value may be nested. Only a record that contains itself has values deeper than its schema."""
+"""How deep a value may be nested. A value can be nested deeper than its schema only if the schema has a record that
+contains itself."""
 
 INT_BITS, LONG_BITS = 32, 64
 BYTE_MAX = 255
@@ -27,11 +28,11 @@ SPECIAL_NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": f
 
 
 class ValueFault(ValueError):
-    """A text is no value of its schema. The error's text says where and why."""
+    """Raised for a text that is not a value of its schema. The error's text names the place and the reason."""
 
 
 def json_of(text: str) -> Any:
-    """Parses a JSON text. Raises ValueFault."""
+    """Parses a JSON text and returns its value. Raises ValueFault when the text is not JSON."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -43,7 +44,8 @@ def _refuse_constant(name: str) -> Any:
 
 
 def encode_avro(schema: AvroSchema, text: str) -> bytes:
-    """Returns the binary encoding of a value. Raises ValueFault."""
+    """Returns the binary encoding of the value in `text`. Raises ValueFault when `text` is not a value of the
+    schema."""
     out = bytearray()
     _write(schema, json_of(text), "", 0, out)
     return bytes(out)

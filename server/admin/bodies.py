@@ -1,8 +1,8 @@
 """Reads the JSON bodies of admin calls, as leniently as Jackson does for Apache's broker.
 
-A number may be written as a string, a scalar may be null, and an object may have keys that nobody knows. Every function
-here raises Refusal 400, which names the fault, for a value of another kind; `what` is the word by which the refusal
-names the value. Pure.
+A number may be written as a string, a scalar may be null, and unknown keys of an object are ignored. Every function
+here that reads a value raises Refusal 400 when the value is of a wrong kind. The text of the refusal names the fault,
+and calls the value by the word in the parameter `what`. This module does no I/O.
 """
 
 import json
@@ -23,7 +23,7 @@ Kind = TypeVar("Kind", bound=StrEnum)
 
 
 class _Absent:
-    """The class of ABSENT, which counts as false."""
+    """The class of the constant ABSENT. Like None, ABSENT is false in a condition."""
 
     def __bool__(self) -> bool:
         return False
@@ -40,7 +40,7 @@ def parse(body: bytes) -> Any:
     try:
         parsed = json.loads(body, parse_constant=_no_constant)
         if b"\\u" in body or b"\xed" in body:
-            # This raises for a string with half of a surrogate pair, which cannot be stored anywhere.
+            # The encoding raises for a string with half of a surrogate pair, which cannot be stored anywhere.
             json.dumps(parsed, ensure_ascii=False).encode()
         return parsed
     except (ValueError, RecursionError) as error:
@@ -48,8 +48,8 @@ def parse(body: bytes) -> Any:
 
 
 def word(body: bytes) -> str:
-    """Returns the text of a body that is only a string: in JSON's quotation marks, or without them, as Apache's Java
-    client sends it. Returns "" for an empty body and for null."""
+    """Returns the text of a body that is a string. The string may stand in JSON's quotation marks, or without them, as
+    Apache's Java client sends a string. Returns "" for an empty body and for null."""
     try:
         raw = body.decode().strip()
     except UnicodeDecodeError:
@@ -60,7 +60,7 @@ def word(body: bytes) -> str:
 
 
 def present(value: Any) -> Any:
-    """Returns the value. Raises Refusal 400 for ABSENT."""
+    """Returns the value unchanged. Raises Refusal 400 for ABSENT, because the call needs a body."""
     if value is ABSENT:
         raise Refusal(400, "The request entity cannot be empty.")
     return value
@@ -112,7 +112,7 @@ def obj(value: Any, what: str = "the body") -> dict[str, Any]:
 
 
 def strings(value: Any, what: str = "the body") -> list[str]:
-    """Reads a list of strings. Repeated ones are left out; the order is kept."""
+    """Reads a list of strings. Repeated strings are left out; the order is kept."""
     if not isinstance(value, list):
         raise Refusal(400, f"{what} must be a list of strings, not {_shown(value)}")
     return list(dict.fromkeys(text(each, f"a member of {what}") for each in value))
@@ -142,7 +142,7 @@ def fields(value: Any, readers: dict[str, Callable[[Any], Any]]) -> dict[str, An
 
 
 def _number(value: Any) -> int | float | None:
-    """Returns the number that is, or is written in, a value; None when it is not a number."""
+    """Returns the value if it is a number, or the number that a string spells. Returns None for any other value."""
     if isinstance(value, int | float):
         return value if math.isfinite(value) else None
     if isinstance(value, str) and NUMBER.fullmatch(value.strip()):

@@ -1,8 +1,8 @@
 """The groups of bookies that the ledgers of a namespace should be written to.
 
-The groups are stored in the namespace's local policies and shown, but have no effect: in a standalone server one bookie
-has all ledgers. Source: NamespacesBase (internalSetBookieAffinityGroup), BookieAffinityGroupData; answers recorded from
-Pulsar 4.0.7.
+The groups are stored in the namespace's local policies. A standalone server stores and shows them without effect,
+because its only bookie has all ledgers. Source: NamespacesBase (internalSetBookieAffinityGroup),
+BookieAffinityGroupData; answers recorded from Pulsar 4.0.7.
 """
 
 import logging
@@ -14,6 +14,7 @@ from magnetar.server.admin.bundle_calls import change_local_policies
 from magnetar.server.admin.call_paths import NAMESPACES, namespace_of
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER
+from magnetar.server.web.places import Place
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +31,14 @@ async def get(call: Call) -> Answer:
 
 
 async def put(call: Call) -> Answer:
-    """Sets the groups. An empty body, or null, removes them."""
+    """Sets the namespace's groups. An empty body, or null, removes the groups."""
     name, body = await _checked(call), bodies.parse(call.body)
     given = None
     if body is not bodies.ABSENT and body is not None:
         known = bodies.obj(body)
         given = {key: bodies.text(known[key], key) for key in GROUPS if known.get(key) is not None}
     await _change(call, name, given)
-    if given:
+    if given and call.broker.ownership.is_sole:
         log.warning("%s: its bookie affinity group is without effect: one bookie has all ledgers", name)
     return NO_CONTENT
 
@@ -67,9 +68,9 @@ async def _checked(call: Call) -> str:
 PATH = f"{NAMESPACES}/persistence/bookieAffinity"
 
 ROUTES = (
-    Route("GET", PATH, get, SUPERUSER),
-    Route("POST", PATH, put, SUPERUSER),
-    Route("DELETE", PATH, delete, SUPERUSER),
+    Route("GET", PATH, get, SUPERUSER, Place.ANY_BROKER),
+    Route("POST", PATH, put, SUPERUSER, Place.ANY_BROKER),
+    Route("DELETE", PATH, delete, SUPERUSER, Place.ANY_BROKER),
 )
 """Apache lets only superusers make these calls, although the tenant's administrators may change most other policies of
 a namespace."""

@@ -1,5 +1,5 @@
-"""The bookies and their racks. Source: Bookies (pulsar-broker admin v2), BookiesRackConfiguration; answers recorded
-from Pulsar 4.0.7."""
+"""The calls on bookies and their racks. Source: Bookies (pulsar-broker admin v2), BookiesRackConfiguration; answers
+recorded from Pulsar 4.0.7."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from magnetar.metadata import paths
 from magnetar.server.admin import bodies, json_records
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER
+from magnetar.server.web.places import Place
 
 
 async def list_all(call: Call) -> Answer:
@@ -78,9 +79,9 @@ def _not_found(bookie: str) -> Refusal:
 
 
 ROUTES = (
-    Route("GET", "/admin/v2/bookies/all", list_all, SUPERUSER),
-    Route("GET", "/admin/v2/bookies/racks-info", racks, SUPERUSER),
-    Route("GET", "/admin/v2/bookies/racks-info/{bookie}", rack, SUPERUSER),
-    Route("POST", "/admin/v2/bookies/racks-info/{bookie}", set_rack, SUPERUSER),
-    Route("DELETE", "/admin/v2/bookies/racks-info/{bookie}", remove_rack, SUPERUSER),
+    Route("GET", "/admin/v2/bookies/all", list_all, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", "/admin/v2/bookies/racks-info", racks, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", "/admin/v2/bookies/racks-info/{bookie}", rack, SUPERUSER, Place.ANY_BROKER),
+    Route("POST", "/admin/v2/bookies/racks-info/{bookie}", set_rack, SUPERUSER, Place.ANY_BROKER),
+    Route("DELETE", "/admin/v2/bookies/racks-info/{bookie}", remove_rack, SUPERUSER, Place.ANY_BROKER),
 )

@@ -1,19 +1,28 @@
 """The calls about the broker itself: health, readiness, version, the list of brokers, configuration, metrics.
 
-Sources: BrokersBase, MetricsServlet; answers recorded from Pulsar 4.0.7, which labels even plain words as JSON.
+Sources: BrokersBase, MetricsServlet; answers recorded from Pulsar 4.0.7, which sends even plain words with the content
+type of JSON.
 """
 
-import asyncio
 import logging
 from functools import partial
+from typing import Any
 
 from magnetar import __version__
+from magnetar.metadata import paths
+from magnetar.server.admin import bodies, json_records
 from magnetar.server.admin.broker_stats_calls import loaded_by_bundle
+from magnetar.server.admin.drain import drain_and_stop
 from magnetar.server.admin.health import check_health
-from magnetar.server.config.honoured_keys import KEYS
+from magnetar.server.admin.isolation_change_rules import isolation_of
+from magnetar.server.broker.broker_state import BrokerState
+from magnetar.server.broker.dynamic_configuration import ConfigurationRefused
+from magnetar.server.config.dynamic_keys import DYNAMIC_KEYS
+from magnetar.server.namespaces.bundle_name import BundleName
 from magnetar.server.stats.metrics_page import CONTENT_TYPE, render
-from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route, Text
+from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
 from magnetar.server.web.needs import EVERYBODY, SUPERUSER, Need, Scope
+from magnetar.server.web.places import Place
 
 log = logging.getLogger(__name__)
 
@@ -24,27 +33,29 @@ METRICS = Need(Scope.EVERYBODY, "metrics")
 
 
 async def status(call: Call) -> Answer:
-    """Answers the check of load balancers, for which Apache serves a file. A full disk is no reason for them to leave
-    this broker out, since it still serves reads. Raises Refusal 503 when only a restart helps."""
+    """Answers `OK` to the check of a load balancer; Apache's broker serves a file there. A broker with a full disk
+    answers `OK` too, because it still serves reads. Raises Refusal 503 when only a restart helps the broker."""
     _refuse_with(call.broker.readiness.fault)
     return Text(b"OK", "text/plain; charset=utf-8")
 
 
 async def health(call: Call) -> Answer:
-    """Answers `ok` after it has stored a message and read it back. Raises Refusal 503 when that fails, or when
-    something prevents the next write."""
+    """Answers `ok` after the broker has stored a message and read it back. Raises Refusal 503 when the broker fails to
+    do so, or when something prevents the next write."""
     version = call.query.get("topicVersion")
     if version is not None and version not in TOPIC_VERSIONS:
         raise Refusal(404, f"There is no topicVersion {version}")
     _refuse_with(call.broker.readiness.fault)
-    fault = await check_health(call.broker.service)
+    fault = await check_health(call.broker)
     _refuse_with(call.broker.readiness.hindrance or fault)
     return Text(b"ok")
 
 
 async def ready(call: Call) -> Answer:
-    """Answers `ok`, since the ports are only opened when clients can produce and consume. Raises Refusal 503 while they
-    cannot produce."""
+    """Answers `ok` while clients can produce and consume. Raises Refusal 503 while clients cannot produce, and while
+    the broker is not a member of its cluster yet, or no longer one."""
+    state = call.broker.state
+    _refuse_with(None if state is BrokerState.STARTED else f"the broker's state is {state.value}")
     _refuse_with(call.broker.readiness.hindrance)
     return Text(b"ok")
 
@@ -59,61 +70,71 @@ async def version(call: Call) -> Answer:
 
 
 async def brokers(call: Call) -> Answer:
-    """Lists this broker, whatever cluster the path names, as Apache does."""
-    return [call.broker.broker_id]
+    """Lists the brokers of this cluster, whatever cluster the path names, as Apache does."""
+    return await call.broker.lookups.placement.brokers()
 
 
 async def leader(call: Call) -> Answer:
-    return {"serviceUrl": call.broker.web_url, "brokerId": call.broker.broker_id}
+    found = await call.broker.lookups.placement.leader()
+    if found is None:
+        raise Refusal(404, "Couldn't find leader broker")
+    return {"serviceUrl": found.web_url, "brokerId": found.broker_id}
 
 
 async def owned_namespaces(call: Call) -> Answer:
-    """Answers with the bundles that have a topic that is loaded here."""
-    if call.parts["broker"] != call.broker.broker_id:
-        raise Refusal(404, f"Broker id '{call.parts['broker']}' not found in available brokers.")
+    """Answers with the bundles that this broker owns. A standalone broker answers with the bundles that have a loaded
+    topic."""
+    ownership = call.broker.ownership
+    if ownership.is_sole:
+        loaded = await loaded_by_bundle(call.broker.service)
+        owned = [BundleName(namespace, bundle) for namespace, bundles in loaded.items() for bundle in bundles]
+    else:
+        owned = ownership.owned_bundles()
+    policies: dict[str, Any] = await json_records.read(call.broker.service.metadata, _isolation_path(call)) or {}
+    host = call.broker.broker_id.rpartition(":")[0]
     return {
-        f"{namespace}/{bundle}": {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
-        for namespace, bundles in (await loaded_by_bundle(call.broker.service)).items()
-        for bundle in bundles
+        str(bundle): {**isolation_of(bundle.namespace, host, policies), "is_active": ownership.is_active(bundle)}
+        for bundle in owned
     }
 
 
+def _isolation_path(call: Call) -> str:
+    return f"{paths.cluster_path(call.broker.cluster)}/namespaceIsolationPolicies"
+
+
 async def configuration_names(call: Call) -> Answer:
-    """Lists the keys that can be changed while the server runs. The list is empty so far."""
-    return []
+    """Lists the keys that Apache's brokers can change while they run, whether or not they have an effect here."""
+    return sorted(DYNAMIC_KEYS)
 
 
 async def configuration_values(call: Call) -> Answer:
-    """Answers with the keys that were changed while the server runs. That list is empty, because no key can be changed
-    yet."""
-    return {}
+    """Answers with the keys that were changed while brokers ran."""
+    return dict(call.broker.configuration.values)
 
 
 async def runtime_configuration(call: Call) -> Answer:
-    """Answers with the settings of topics in force, by their keys in broker.conf. No secret is among them."""
-    settings = call.broker.service.settings
-    values = {}
-    for key in KEYS.values():
-        for field in key.fields:
-            if hasattr(settings, field):
-                value = getattr(settings, field)
-                values[key.name] = ",".join(value) if isinstance(value, tuple) else _java(value)
-    return values
+    """Answers with the settings in force, by their keys in broker.conf. Secrets are left out."""
+    return call.broker.configuration.in_force()
 
 
-def _java(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+async def change_configuration(call: Call) -> Answer:
+    try:
+        await call.broker.configuration.set(call.parts["key"], call.parts["value"])
+    except ConfigurationRefused as refused:
+        raise Refusal(412, str(refused)) from None
+    return EMPTY
 
 
-async def refuse_configuration(call: Call) -> Answer:
-    raise Refusal(412, "Can't update non-dynamic configuration")
-
-
-async def refuse_removal(call: Call) -> Answer:
-    raise Refusal(412, "Can't delete non-dynamic configuration")
+async def restore_configuration(call: Call) -> Answer:
+    try:
+        await call.broker.configuration.remove(call.parts["key"])
+    except ConfigurationRefused as refused:
+        raise Refusal(412, str(refused)) from None
+    return EMPTY
 
 
 async def internal_configuration(call: Call) -> Answer:
+    """Answers with the addresses of the metadata stores, for tools that connect to the stores directly."""
     return {
         "ledgersRootPath": "/ledgers",
         "bookkeeperMetadataServiceUri": "",
@@ -122,19 +143,22 @@ async def internal_configuration(call: Call) -> Answer:
         "configurationMetadataStoreUrl": "",
         "zookeeperServers": "",
         "configurationStoreServers": "",
+        **call.broker.internal_configuration,
     }
 
 
 async def backlog_quota_check(call: Call) -> Answer:
-    """Has no effect: the quotas are checked periodically anyway."""
+    """Has no effect, because this broker checks the backlog quotas periodically anyway."""
     return NO_CONTENT
 
 
 async def shut_down(call: Call) -> Answer:
-    """Stops the server as SIGTERM does, after this call is answered. The parameters `maxConcurrentUnloadPerSec` and
-    `forcedTerminateTopic` are ignored: no other broker takes the topics over."""
+    """Stops the broker, as SIGTERM does, after this call is answered. With the parameter `maxConcurrentUnloadPerSec`,
+    the broker first gives its bundles away, that many a second. The parameter `forcedTerminateTopic` makes no
+    difference, because topics never wait for their clients."""
+    rate = bodies.integer(call.query.get("maxConcurrentUnloadPerSec", "0"), what="maxConcurrentUnloadPerSec")
     log.warning("asked over HTTP to shut down")
-    asyncio.get_running_loop().call_soon(call.broker.ask_to_stop)
+    call.broker.spawn(drain_and_stop(call.broker, rate))
     return NO_CONTENT
 
 
@@ -143,21 +167,23 @@ async def metrics(call: Call) -> Answer:
 
 
 ROUTES = (
-    Route("GET", "/status.html", status, EVERYBODY, is_urgent=True),
-    Route("GET", "/metrics", metrics, METRICS),
-    Route("GET", "/admin/v2/brokers", brokers, SUPERUSER),
-    Route("GET", "/admin/v2/brokers/health", health, SUPERUSER, is_urgent=True),
-    Route("GET", "/admin/v2/brokers/ready", ready, EVERYBODY, is_urgent=True),
-    Route("GET", "/admin/v2/brokers/version", version, EVERYBODY),
-    Route("GET", "/admin/v2/brokers/leaderBroker", leader, SUPERUSER),
-    Route("GET", "/admin/v2/brokers/configuration", configuration_names, SUPERUSER),
-    Route("GET", "/admin/v2/brokers/configuration/values", configuration_values, SUPERUSER),
-    Route("GET", "/admin/v2/brokers/configuration/runtime", runtime_configuration, SUPERUSER),
-    Route("POST", "/admin/v2/brokers/configuration/{key}/{value}", refuse_configuration, SUPERUSER),
-    Route("DELETE", "/admin/v2/brokers/configuration/{key}", refuse_removal, SUPERUSER),
-    Route("GET", "/admin/v2/brokers/internal-configuration", internal_configuration, SUPERUSER),
-    Route("GET", "/admin/v2/brokers/backlog-quota-check", backlog_quota_check, SUPERUSER),
-    Route("POST", "/admin/v2/brokers/shutdown", shut_down, SUPERUSER),
-    Route("GET", "/admin/v2/brokers/{cluster}", brokers, SUPERUSER),
-    Route("GET", "/admin/v2/brokers/{cluster}/{broker}/ownedNamespaces", owned_namespaces, SUPERUSER),
+    Route("GET", "/status.html", status, EVERYBODY, Place.ASKED_BROKER, is_urgent=True),
+    Route("GET", "/metrics", metrics, METRICS, Place.ASKED_BROKER),
+    Route("GET", "/admin/v2/brokers", brokers, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", "/admin/v2/brokers/health", health, SUPERUSER, Place.QUERIED_BROKER, is_urgent=True),
+    Route("GET", "/admin/v2/brokers/ready", ready, EVERYBODY, Place.ASKED_BROKER, is_urgent=True),
+    Route("GET", "/admin/v2/brokers/version", version, EVERYBODY, Place.ASKED_BROKER),
+    Route("GET", "/admin/v2/brokers/leaderBroker", leader, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", "/admin/v2/brokers/configuration", configuration_names, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", "/admin/v2/brokers/configuration/values", configuration_values, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", "/admin/v2/brokers/configuration/runtime", runtime_configuration, SUPERUSER, Place.ASKED_BROKER),
+    Route("POST", "/admin/v2/brokers/configuration/{key}/{value}", change_configuration, SUPERUSER, Place.ANY_BROKER),
+    Route("DELETE", "/admin/v2/brokers/configuration/{key}", restore_configuration, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", "/admin/v2/brokers/internal-configuration", internal_configuration, SUPERUSER, Place.ASKED_BROKER),
+    Route("GET", "/admin/v2/brokers/backlog-quota-check", backlog_quota_check, SUPERUSER, Place.ASKED_BROKER),
+    Route("POST", "/admin/v2/brokers/shutdown", shut_down, SUPERUSER, Place.ASKED_BROKER),
+    Route("GET", "/admin/v2/brokers/{cluster}", brokers, SUPERUSER, Place.ANY_BROKER),
+    Route(
+        "GET", "/admin/v2/brokers/{cluster}/{broker}/ownedNamespaces", owned_namespaces, SUPERUSER, Place.NAMED_BROKER
+    ),
 )

@@ -1,4 +1,4 @@
-"""Statistics of this broker as a whole: its loaded topics by bundle, its load report, its metrics as JSON.
+"""The calls on statistics of this broker as a whole: its loaded topics by bundle, its load report, its metrics as JSON.
 
 Apache answers with a snapshot that is up to a minute old. These calls answer with the present state, and with rates of
 the last full period. Sources: BrokerStatsBase, PulsarStats, NamespaceStats, LocalBrokerData; answers recorded from
@@ -20,8 +20,9 @@ from magnetar.server.stats.domain_stats import topic_stats
 from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.broker_service import BrokerService
 from magnetar.server.topics.counters import now_ms
-from magnetar.server.web.calls import Answer, Call, Route
+from magnetar.server.web.calls import Answer, Call, Refusal, Route, Text
 from magnetar.server.web.needs import SUPERUSER
+from magnetar.server.web.places import Place
 
 Json = dict[str, Any]
 Loaded = dict[str, dict[str, list[BaseTopic]]]
@@ -30,7 +31,8 @@ Loaded = dict[str, dict[str, list[BaseTopic]]]
 RATES = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
 MAXRSS_UNITS_PER_MB = 1 << 20 if sys.platform == "darwin" else 1 << 10
 LOAD_MANAGER = "org.apache.pulsar.broker.loadbalance.NoopLoadManager"
-"""The load manager of an Apache broker that has all topics to itself."""
+"""The load manager that a standalone broker of Apache names."""
+WRAPPER = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerWrapper"
 NOT_MEASURED: Json = {"usage": -1.0, "limit": -1.0}
 """The value of Java's ResourceUsage before anything was measured."""
 
@@ -55,12 +57,12 @@ COUNTERS = {
     "msgOutCount": "msgOutCounter",
     "bytesOutCount": "bytesOutCounter",
 }
-"""The counters by the names that they have here, each with its name in the topic's own statistics."""
+"""The counters, by their names in the answers of this module, each with the counter's name in a topic's statistics."""
 
 
 async def loaded_by_bundle(service: BrokerService) -> Loaded:
-    """Returns the loaded topics of both domains by namespace and bundle, without bundles that have none. Raises
-    MetadataError."""
+    """Returns the loaded topics of both domains by namespace and bundle. Bundles without a loaded topic are left out.
+    Raises MetadataError."""
     found: Loaded = {}
     boundaries: dict[str, list[str]] = {}
     async for topic in in_portions(service.all_topics):
@@ -73,8 +75,8 @@ async def loaded_by_bundle(service: BrokerService) -> Loaded:
 
 
 async def topics(call: Call) -> Answer:
-    """Answers with the topics by namespace, bundle and domain. The domain `non-persistent` is there only when the
-    bundle has such topics, `persistent` always."""
+    """Answers with the topics by namespace, bundle and domain. Every bundle has the member `persistent`, and has the
+    member `non-persistent` only when it has such topics."""
     answer: Json = {}
     for namespace, bundles in (await loaded_by_bundle(call.broker.service)).items():
         for bundle, loaded in bundles.items():
@@ -87,7 +89,7 @@ async def topics(call: Call) -> Answer:
 
 
 def topic_summary(stats: Json) -> Json:
-    """Returns the part of a topic's own statistics that this call shows. Pure."""
+    """Returns those statistics of a topic that the call `topics` shows. The function does no I/O."""
     subscriptions = {
         name: {"consumers": [_of(each, CONSUMER) for each in held["consumers"]], **_of(held, SUBSCRIPTION)}
         for name, held in stats["subscriptions"].items()
@@ -108,10 +110,12 @@ def _of(stats: Json, keys: Iterable[str]) -> Json:
 
 
 async def load_report(call: Call) -> Answer:
-    """Answers with the report that Apache's load manager reads to spread bundles over brokers. Nothing reads it when
-    there is one broker, but its sums say how much this broker has to do."""
+    """Answers with the report by which the leader of a cluster spreads bundles over brokers. A standalone broker has no
+    leader that reads the report, but the report's sums still tell an administrator how much the broker has to do."""
     broker = call.broker
-    urls = broker.listeners.internal
+    if broker.load is not None and broker.load.reporter is not None:
+        return Text(broker.load.reporter.report.to_bytes())
+    urls = broker.addresses.urls
     bundles = {
         f"{namespace}/{bundle}": await _bundle_load(loaded)
         for namespace, held in (await loaded_by_bundle(broker.service)).items()
@@ -216,7 +220,8 @@ def _machine_load() -> Json:
 
 
 async def metrics(call: Call) -> Answer:
-    """Answers with metrics of the namespaces and of the connections. /metrics has more, and tells topics apart."""
+    """Answers with metrics of the namespaces and of the connections. The path /metrics has more metrics, and has them
+    for each topic."""
     by_namespace: dict[str, _Sums] = {}
     async for topic in in_portions(call.broker.service.all_topics):
         by_namespace.setdefault(topic.name.namespace, _Sums()).add(topic)
@@ -253,10 +258,22 @@ def _figures(sums: _Sums) -> Json:
     }
 
 
+async def resource_availability(call: Call) -> Answer:
+    """Refuses the call, as the load manager of Apache's brokers does (ModularLoadManagerWrapper)."""
+    raise Refusal(409, f"{WRAPPER} does not support this operation")
+
+
 STATS = "/admin/v2/broker-stats"
 
 ROUTES = (
-    Route("GET", f"{STATS}/topics", topics, SUPERUSER),
-    Route("GET", f"{STATS}/load-report", load_report, SUPERUSER),
-    Route("GET", f"{STATS}/metrics", metrics, SUPERUSER),
+    Route("GET", f"{STATS}/topics", topics, SUPERUSER, Place.ASKED_BROKER),
+    Route("GET", f"{STATS}/load-report", load_report, SUPERUSER, Place.ASKED_BROKER),
+    Route("GET", f"{STATS}/metrics", metrics, SUPERUSER, Place.ASKED_BROKER),
+    Route(
+        "GET",
+        f"{STATS}/broker-resource-availability/{{tenant}}/{{namespace}}",
+        resource_availability,
+        SUPERUSER,
+        Place.ANY_BROKER,
+    ),
 )

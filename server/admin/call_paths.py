@@ -1,5 +1,5 @@
-"""The beginnings that many paths of calls share, and the namespace or topic that a path names, checked as Apache
-does."""
+"""The beginnings that many paths of calls share, and functions that read the namespace or the topic from a path and
+check the name as Apache does."""
 
 from magnetar.server.web.calls import Call, Refusal
 from pulsar_proto.errors import InvalidTopicName
@@ -11,7 +11,7 @@ TOPIC = f"{TOPICS}/{{topic}}"
 
 
 def namespace_of(call: Call) -> str:
-    """Returns the namespace that the call's path names, as `tenant/namespace`. Raises Refusal 412 when it is not
+    """Returns the namespace that the call's path names, as `tenant/namespace`. Raises Refusal 412 when the name is not
     valid."""
     try:
         name = NamespaceName.parse(f"{call.parts['tenant']}/{call.parts['namespace']}")
@@ -23,8 +23,8 @@ def namespace_of(call: Call) -> str:
 
 
 def topic_of(call: Call) -> TopicName:
-    """Returns the topic that the call's path names; it is persistent when the path names no domain. Raises
-    InvalidTopicName."""
+    """Returns the topic that the call's path names. A topic without a domain in the path is persistent. Raises
+    InvalidTopicName when the name is not valid."""
     parts = call.parts
     domain = parts.get("domain", "persistent")
     return TopicName.parse(f"{domain}://{parts['tenant']}/{parts['namespace']}/{parts['topic']}")

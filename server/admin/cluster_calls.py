@@ -1,7 +1,8 @@
-"""Clusters, their peers and their failure domains. Source: ClustersBase; answers recorded from Pulsar 4.0.7.
+"""The calls on clusters, their peers and their failure domains. Source: ClustersBase; answers recorded from Pulsar
+4.0.7.
 
-A cluster to which a namespace is replicated cannot be deleted. Apache deletes it, and leaves the namespace with the
-name of a cluster that does not exist."""
+A cluster to which a namespace is replicated cannot be deleted. Apache's broker deletes such a cluster, and leaves the
+namespace with the name of a cluster that does not exist."""
 
 import re
 from collections.abc import Callable
@@ -15,9 +16,10 @@ from magnetar.server.admin import bodies, json_records
 from magnetar.server.admin.tenant_calls import NAME
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import EVERYBODY, SUPERUSER
+from magnetar.server.web.places import Place
 
 GLOBAL = "global"
-"""A name that stands for all clusters. It is not listed."""
+"""The cluster name that stands for all clusters. The list of clusters leaves this name out."""
 
 NOT_FOUND = "Cluster does not exist"
 
@@ -107,7 +109,7 @@ async def peers(call: Call) -> Answer:
 
 
 async def set_peers(call: Call) -> Answer:
-    """Sets the peers. An empty body removes them: `update-peer-clusters --peer-clusters ""` sends that."""
+    """Sets the peer clusters. An empty body, as `update-peer-clusters --peer-clusters ""` sends it, removes them."""
     cluster, store = call.parts["cluster"], call.broker.service.metadata
     body = bodies.parse(call.body)
     names = None if body is bodies.ABSENT or body is None else bodies.strings(body)
@@ -178,7 +180,8 @@ async def _existing(call: Call) -> dict[str, Any]:
 
 
 async def _check_exists(call: Call) -> None:
-    """Raises Refusal 412 when the call's cluster does not exist, as Apache does in calls on its failure domains."""
+    """Raises Refusal 412 when the call's cluster does not exist. Apache answers calls on failure domains with this
+    status, too."""
     cluster = call.parts["cluster"]
     if await call.broker.service.metadata.exists(paths.cluster_path(cluster)) is None:
         raise Refusal(412, f"Cluster {cluster} does not exist.")
@@ -200,7 +203,8 @@ async def _user_of(store: MetadataStore, cluster: str) -> str | None:
 
 
 def _data(call: Call) -> dict[str, Any]:
-    """Returns the ClusterData in the body of a call, with defaults. Raises Refusal 400."""
+    """Returns the ClusterData in the body of a call, with defaults. Raises Refusal 400 when the body holds no
+    ClusterData."""
     body = bodies.parse(call.body)
     if body is bodies.ABSENT or body is None:
         raise Refusal(400, "cluster data is required")
@@ -223,15 +227,33 @@ def _domains_path(cluster: str) -> str:
 
 
 ROUTES = (
-    Route("GET", "/admin/v2/clusters", list_all, EVERYBODY),
-    Route("GET", "/admin/v2/clusters/{cluster}", get, SUPERUSER),
-    Route("PUT", "/admin/v2/clusters/{cluster}", create, SUPERUSER),
-    Route("POST", "/admin/v2/clusters/{cluster}", update, SUPERUSER),
-    Route("DELETE", "/admin/v2/clusters/{cluster}", delete, SUPERUSER),
-    Route("GET", "/admin/v2/clusters/{cluster}/peers", peers, SUPERUSER),
-    Route("POST", "/admin/v2/clusters/{cluster}/peers", set_peers, SUPERUSER),
-    Route("GET", "/admin/v2/clusters/{cluster}/failureDomains", failure_domains, SUPERUSER),
-    Route("GET", "/admin/v2/clusters/{cluster}/failureDomains/{failureDomain}", failure_domain, SUPERUSER),
-    Route("POST", "/admin/v2/clusters/{cluster}/failureDomains/{failureDomain}", set_failure_domain, SUPERUSER),
-    Route("DELETE", "/admin/v2/clusters/{cluster}/failureDomains/{failureDomain}", delete_failure_domain, SUPERUSER),
+    Route("GET", "/admin/v2/clusters", list_all, EVERYBODY, Place.ANY_BROKER),
+    Route("GET", "/admin/v2/clusters/{cluster}", get, SUPERUSER, Place.ANY_BROKER),
+    Route("PUT", "/admin/v2/clusters/{cluster}", create, SUPERUSER, Place.ANY_BROKER),
+    Route("POST", "/admin/v2/clusters/{cluster}", update, SUPERUSER, Place.ANY_BROKER),
+    Route("DELETE", "/admin/v2/clusters/{cluster}", delete, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", "/admin/v2/clusters/{cluster}/peers", peers, SUPERUSER, Place.ANY_BROKER),
+    Route("POST", "/admin/v2/clusters/{cluster}/peers", set_peers, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", "/admin/v2/clusters/{cluster}/failureDomains", failure_domains, SUPERUSER, Place.ANY_BROKER),
+    Route(
+        "GET",
+        "/admin/v2/clusters/{cluster}/failureDomains/{failureDomain}",
+        failure_domain,
+        SUPERUSER,
+        Place.ANY_BROKER,
+    ),
+    Route(
+        "POST",
+        "/admin/v2/clusters/{cluster}/failureDomains/{failureDomain}",
+        set_failure_domain,
+        SUPERUSER,
+        Place.ANY_BROKER,
+    ),
+    Route(
+        "DELETE",
+        "/admin/v2/clusters/{cluster}/failureDomains/{failureDomain}",
+        delete_failure_domain,
+        SUPERUSER,
+        Place.ANY_BROKER,
+    ),
 )

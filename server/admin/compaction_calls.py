@@ -1,20 +1,25 @@
-"""Starting the compaction of a topic, its status, and giving compaction up. Source:
+"""The calls that start the compaction of a topic, tell its status, and give compaction up. Source:
 PersistentTopicsBase.internalTriggerCompaction, internalCompactionStatusAsync, internalDeleteSubscriptionAsync; answers
 recorded from Pulsar 4.0.7."""
 
+from magnetar.server.admin import partition_outcome_rules as rules
 from magnetar.server.admin.call_paths import TOPIC, topic_of
+from magnetar.server.admin.over_partitions import over_partitions
 from magnetar.server.admin.subscription_calls import SUBSCRIPTIONS, topics_of
 from magnetar.server.admin.topic_calls import loaded, partitions_of
 from magnetar.server.compaction.topic_compaction import COMPACTION_CURSOR, AlreadyRunning, TopicCompaction
 from magnetar.server.topics.topic import Topic
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic
+from magnetar.server.web.places import Place
 from pulsar_proto.errors import TopicNotFound
 
 
+@over_partitions(rules.started)
 async def trigger(call: Call) -> Answer:
     """Starts the compaction of a topic, or of each existing partition of a partitioned topic. Partitions that are being
-    compacted already are left out. Raises Refusal 409 when there is nothing else to compact."""
+    compacted already are left out. Raises Refusal 409 when the topic, or every partition, is being compacted
+    already."""
     name = topic_of(call)
     _check_persistent(call)
     count = await partitions_of(call, name)
@@ -46,11 +51,12 @@ async def status(call: Call) -> Answer:
     return {"status": found.state.value, "lastError": found.last_error}
 
 
+@over_partitions(rules.gone)
 async def give_up(call: Call) -> Answer:
-    """Deletes compaction's cursor, and with it the compacted data. The call is the one that deletes a subscription,
-    because with Apache the cursor is a subscription. When a compaction threshold is set, the topic will be compacted
-    again. For a partitioned topic the cursors of all its partitions are deleted. Raises Refusal 404 when there is no
-    cursor."""
+    """Deletes compaction's cursor, and with it the compacted data. Clients make this call by deleting a subscription of
+    the cursor's name, because Apache's cursor of compaction is a subscription. When a compaction threshold is set, the
+    topic will be compacted again. For a partitioned topic the cursors of all its partitions are deleted. Raises Refusal
+    404 when there is no cursor."""
     _check_persistent(call)
     held = [each.compaction for each in await topics_of(call)]
     found = [each for each in held if each is not None and each.cursor is not None]
@@ -73,9 +79,9 @@ def _compaction(held: Topic) -> TopicCompaction:
 
 
 ROUTES = (
-    Route("PUT", f"{TOPIC}/compaction", trigger, topic("COMPACT")),
-    Route("GET", f"{TOPIC}/compaction", status, topic("COMPACT")),
+    Route("PUT", f"{TOPIC}/compaction", trigger, topic("COMPACT"), Place.TOPIC_OR_PARTITIONS),
+    Route("GET", f"{TOPIC}/compaction", status, topic("COMPACT"), Place.TOPIC),
     # Other subscriptions are deleted with UNSUBSCRIBE, which every consumer may do. A consumer must not delete the
     # compacted data, which everybody reads.
-    Route("DELETE", f"{SUBSCRIPTIONS}/{COMPACTION_CURSOR}", give_up, topic("COMPACT")),
+    Route("DELETE", f"{SUBSCRIPTIONS}/{COMPACTION_CURSOR}", give_up, topic("COMPACT"), Place.TOPIC_OR_PARTITIONS),
 )

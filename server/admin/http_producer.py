@@ -1,8 +1,8 @@
-"""A producer for one call of the web port: the topic's own code takes its messages as it takes a client's, and writes
-its receipts to this object in place of a socket.
+"""A producer for one call that publishes over HTTP. The topic takes the messages of this producer as it takes those of
+a client, and writes the receipts to an `HttpProducer` where it would write to a client's socket.
 
 The receipts and refusals of a producer come in the order of its SENDs (`Producer.refuse`, `CheckedPublisher`), so the
-n-th answer is that to the n-th message.
+n-th answer belongs to the n-th message.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ Stored = Position | str
 
 
 class HttpProducer:
-    """Implements `ClientConnection` for one producer of one topic. Used on the event loop's thread. The caller closes
-    the producer at the end."""
+    """Implements `ClientConnection` for one producer of one topic. The object is used on the event loop's thread only.
+    The caller closes the producer at the end."""
 
     def __init__(self, remote_address: str) -> None:
         self.remote_address = remote_address
@@ -42,8 +42,8 @@ class HttpProducer:
         self._answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def connect(self, topic: BaseTopic, name: str, schema: pb.Schema) -> Producer:
-        """Connects to the topic. With an empty name the broker makes one, so that calls do not wait for each other.
-        Raises PulsarError."""
+        """Connects to the topic and returns the producer. For an empty name the broker generates one, so that calls at
+        the same time do not wait for each other. Raises PulsarError when the topic refuses the producer."""
         command = pb.CommandProducer(
             topic=topic.name.full,
             producer_id=PRODUCER_ID,
@@ -57,7 +57,7 @@ class HttpProducer:
         return await topic.add_producer(self, command)
 
     async def publish(self, producer: Producer, sends: Sends) -> list[Stored]:
-        """Publishes the messages. Returns the outcome of each, once all outcomes are known."""
+        """Publishes the messages, waits for all outcomes, and returns the outcome of each message in order."""
         if not sends:
             return []
         self._wanted = len(sends)
@@ -84,10 +84,10 @@ class HttpProducer:
         self.write(b"".join(chunks))
 
     def when_writable(self, callback: Callable[[], None]) -> None:
-        """Does nothing: this connection is always writable."""
+        """Does nothing, because this connection is always writable."""
 
     def throttle_reading(self, key: object) -> None:
-        """Has no effect: there is nothing more to read. Later calls wait for the rate before they publish."""
+        """Has no effect, because the whole call has been read. Later calls wait for the rate before they publish."""
 
     def release_reading(self, key: object) -> None:
         """Has no effect, like `throttle_reading`."""
@@ -96,7 +96,7 @@ class HttpProducer:
         self._give_up()
 
     def close_consumer(self, consumer_id: int) -> None:
-        """Does nothing: this connection has no consumers."""
+        """Does nothing, because this connection has no consumers."""
 
     async def check_liveness(self) -> bool:
         return self.is_open
@@ -114,7 +114,7 @@ class HttpProducer:
 
 
 def _commands(data: bytes) -> Iterator[bytes]:
-    """Yields the command of each frame. Our own code has written them, so they are sound."""
+    """Yields the command of each frame. The frames were written by the topic's own code, so they are not checked."""
     at = 0
     while at < len(data):
         total, size = _SIZES(data, at)

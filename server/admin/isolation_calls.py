@@ -1,20 +1,25 @@
-"""Isolation policies, which say which brokers may serve which namespaces.
+"""The calls on isolation policies, which say which brokers may serve which namespaces.
 
-The policies are stored and shown, but have no effect, since one broker serves all namespaces.
+In standalone, these policies have no effect, because one broker serves all namespaces. In a cluster, the load manager
+obeys them when it places bundles. The change of a policy unloads the bundles that may have to move because of it.
 
 Source: ClustersBase (NamespaceIsolationPolicies), NamespaceIsolationDataImpl, NamespaceIsolationPolicyImpl; answers
 recorded from Pulsar 4.0.7.
 """
 
 import logging
-import re
+from collections.abc import AsyncIterator
 from typing import Any
 
 from magnetar.metadata import paths
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.admin import bodies, json_records
+from magnetar.server.admin.isolation_change_rules import UNLOAD_SCOPES, matches, moved_by_isolation
+from magnetar.server.admin.over_bundles import unload_everywhere
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER
+from magnetar.server.web.places import Place
+from pulsar_proto.errors import PulsarError
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +45,34 @@ async def get(call: Call) -> Answer:
 async def put(call: Call) -> Answer:
     await _check_cluster(call)
     name, policy = call.parts["policy"], _read(call)
-    await json_records.update(_store(call), _path(call), lambda held: held.update({name: policy}), create=True)
-    log.warning("isolation policy %s is without effect: one broker serves all namespaces", name)
+    before: dict[str, Any] = {}
+
+    def change(held: dict[str, Any]) -> None:
+        before.clear()
+        before.update(held.get(name) or {})
+        held[name] = policy
+
+    await json_records.update(_store(call), _path(call), change, create=True)
+    if call.broker.ownership.is_sole:
+        log.warning("isolation policy %s is without effect: one broker serves all namespaces", name)
+    elif call.parts["cluster"] == call.broker.cluster:
+        await _unload_moved(call, before, policy)
     return NO_CONTENT
 
 
+async def _unload_moved(call: Call, before: dict[str, Any], policy: dict[str, Any]) -> None:
+    """Unloads the namespaces that the change of a policy may move to other brokers. A namespace that cannot be unloaded
+    now is logged, and the load manager moves its bundles later."""
+    async for namespace in namespaces_of(_store(call)):
+        if moved_by_isolation(namespace, before, policy):
+            try:
+                await unload_everywhere(call.broker, namespace)
+            except (Refusal, PulsarError) as error:
+                log.warning("%s: not unloaded after its isolation policy changed: %s", namespace, error)
+
+
 async def delete(call: Call) -> Answer:
-    """Deletes a policy. As in Apache's broker, the answer is the same when there is no such policy."""
+    """Deletes a policy. As in Apache's broker, the call also succeeds when there is no such policy."""
     await _check_cluster(call)
     name = call.parts["policy"]
     if name in (await json_records.read(_store(call), _path(call)) or {}):
@@ -56,8 +82,8 @@ async def delete(call: Call) -> Answer:
 
 async def brokers(call: Call) -> Answer:
     await _check_cluster(call)
-    held: Policies = await json_records.read(_store(call), _path(call)) or {}
-    return [_broker(call.broker.broker_id, held)]
+    held = await _existing(call)
+    return [_broker(name, held) for name in await call.broker.lookups.placement.brokers()]
 
 
 async def broker(call: Call) -> Answer:
@@ -71,26 +97,16 @@ def _broker(name: str, policies: Policies) -> dict[str, Any]:
     namespaces: list[str] = []
     primary = False
     for policy_name, policy in policies.items():
-        is_primary = _matches(name, policy.get("primary") or [])
-        if is_primary or _matches(name, policy.get("secondary") or []):
+        is_primary = matches(name, policy.get("primary") or [])
+        if is_primary or matches(name, policy.get("secondary") or []):
             shown["policyName"] = policy_name
             namespaces += policy.get("namespaces") or []
             primary = primary or is_primary
     return {**shown, "namespaceRegex": namespaces, "primary": primary}
 
 
-def _matches(name: str, patterns: list[str]) -> bool:
-    for pattern in patterns:
-        try:
-            if re.fullmatch(pattern, name):
-                return True
-        except re.error:
-            continue
-    return False
-
-
 def _read(call: Call) -> dict[str, Any]:
-    """Returns the policy in the body of a call. Raises Refusal 400."""
+    """Returns the policy in the body of a call. Raises Refusal 400 when the body holds no policy."""
     given = bodies.obj(bodies.present(bodies.parse(call.body)))
     failover = bodies.obj(given.get("auto_failover_policy") or {}, "auto_failover_policy")
     parameters = bodies.string_map(failover.get("parameters") or {}, "parameters")
@@ -109,12 +125,15 @@ def _read(call: Call) -> dict[str, Any]:
             f"auto_failover_policy are needed, the last one with policy_type {FAILOVER_TYPE} and numbers as "
             f"{' and '.join(FAILOVER_PARAMETERS)}",
         )
-    return {**lists, "auto_failover_policy": {"parameters": parameters, "policy_type": FAILOVER_TYPE}}
+    policy = {**lists, "auto_failover_policy": {"parameters": parameters, "policy_type": FAILOVER_TYPE}}
+    if given.get("unload_scope") is not None:
+        policy["unload_scope"] = bodies.one_of(given["unload_scope"], UNLOAD_SCOPES, "unload_scope")
+    return policy
 
 
 async def _existing(call: Call, missing_cluster: int = 412) -> Policies:
-    """Returns the policies of the call's cluster. Raises Refusal: `missing_cluster` is the status when there is no such
-    cluster, and 404 stands for a cluster that never had a policy."""
+    """Returns the policies of the call's cluster. Raises Refusal with the status `missing_cluster`
+    when there is no such cluster, and Refusal 404 when the cluster never had a policy."""
     await _check_cluster(call, missing_cluster)
     held: Policies | None = await json_records.read(_store(call), _path(call))
     if held is None:
@@ -128,6 +147,13 @@ async def _check_cluster(call: Call, status: int = 412) -> None:
         raise Refusal(status, f"Cluster {cluster} does not exist.")
 
 
+async def namespaces_of(store: MetadataStore) -> AsyncIterator[str]:
+    """Yields the names of all namespaces. Raises MetadataError."""
+    for tenant in await json_records.children(store, paths.POLICIES):
+        for namespace in await json_records.children(store, paths.tenant_path(tenant)):
+            yield f"{tenant}/{namespace}"
+
+
 def _store(call: Call) -> MetadataStore:
     return call.broker.service.metadata
 
@@ -139,10 +165,10 @@ def _path(call: Call) -> str:
 POLICIES = "/admin/v2/clusters/{cluster}/namespaceIsolationPolicies"
 
 ROUTES = (
-    Route("GET", POLICIES, list_all, SUPERUSER),
-    Route("GET", f"{POLICIES}/brokers", brokers, SUPERUSER),
-    Route("GET", f"{POLICIES}/brokers/{{broker}}", broker, SUPERUSER),
-    Route("GET", f"{POLICIES}/{{policy}}", get, SUPERUSER),
-    Route("POST", f"{POLICIES}/{{policy}}", put, SUPERUSER),
-    Route("DELETE", f"{POLICIES}/{{policy}}", delete, SUPERUSER),
+    Route("GET", POLICIES, list_all, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", f"{POLICIES}/brokers", brokers, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", f"{POLICIES}/brokers/{{broker}}", broker, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", f"{POLICIES}/{{policy}}", get, SUPERUSER, Place.ANY_BROKER),
+    Route("POST", f"{POLICIES}/{{policy}}", put, SUPERUSER, Place.ANY_BROKER),
+    Route("DELETE", f"{POLICIES}/{{policy}}", delete, SUPERUSER, Place.ANY_BROKER),
 )

@@ -18,8 +18,8 @@ async def read(store: MetadataStore, path: str) -> dict[str, Any] | None:
 
 
 async def children(store: MetadataStore, path: str) -> list[str]:
-    """Returns the names of the records below a record, sorted; none when the record does not exist. Raises
-    MetadataError."""
+    """Returns the names of the records below a record, sorted. Returns an empty list when the record does not exist.
+    Raises MetadataError."""
     try:
         return await store.children(path)
     except NoNodeError:
@@ -29,10 +29,10 @@ async def children(store: MetadataStore, path: str) -> list[str]:
 async def update(
     store: MetadataStore, path: str, change: Callable[[dict[str, Any]], None], *, create: bool = False
 ) -> bool:
-    """Applies `change` to the object in a record and stores it by compare-and-set; when another writer was faster, it
-    reads the record again and applies `change` to that. A missing record is made when `create` is set; otherwise False
-    is returned. Raises MetadataError, MetadataFault when the record does not hold an object, and what `change`
-    raises."""
+    """Applies `change` to the object in a record and stores the result by compare-and-set. When another writer was
+    faster, the record is read again and `change` is applied to the newer object. If the record is missing, the function
+    creates it when `create` is set, and otherwise returns False. Raises MetadataError, MetadataFault when the record
+    does not hold an object, and what `change` raises."""
 
     def change_record(old: bytes | None) -> bytes | None:
         value = {} if old is None else parse_object(path, old, "an object")

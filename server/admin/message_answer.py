@@ -1,7 +1,7 @@
-"""Makes the answer to a call from one stored message: its content is the body, everything else is in headers.
+"""Makes the answer to a call from one stored message: the message's content is the body, everything else is in headers.
 
-A batch is answered as a whole. Clients take it apart, because `X-Pulsar-num-batch-message` says how many messages it
-has.
+A batch is answered as a whole. The header `X-Pulsar-num-batch-message` says how many messages the batch has, and
+clients take the batch apart.
 
 Sources: PersistentTopicsBase.generateResponseWithEntry; answers recorded from Pulsar 4.0.7.
 """
@@ -24,16 +24,15 @@ if TYPE_CHECKING:
     from magnetar.server.topics.backlog import StoredMessage
 
 HEADER_CHARACTERS_MAX = 16 << 10
-"""A header with a longer value (properties, a key) is left out, because with it clients would refuse the whole
-answer."""
+"""A header with a longer value (properties, a key) is left out, because clients refuse an answer with such a header."""
 
 PROPERTY_CHARACTERS = 6
 """How many characters each property takes in the header beside its key and value: quotation marks, colon, comma."""
 
 
 async def message_answer(found: "StoredMessage | None", missing: str) -> Text:
-    """Returns a message as an answer. Raises Refusal 404 with the text `missing` when none was found, and 500 when it
-    cannot be parsed."""
+    """Returns a message as an answer. Raises Refusal 404 with the text `missing` when `found` is None, and 500 when the
+    message cannot be parsed."""
     if found is None:
         raise Refusal(404, missing)
     try:
@@ -48,7 +47,7 @@ async def message_answer(found: "StoredMessage | None", missing: str) -> Text:
 
 
 def _decompressed(content: bytes, metadata: pb.MessageMetadata) -> bytes:
-    """Returns the content of a message without its compression. Raises Refusal 500 when it is damaged."""
+    """Returns the content of a message, decompressed. Raises Refusal 500 when the content is damaged."""
     try:
         return decompress(metadata.compression, content, metadata.uncompressed_size)
     except MalformedFrame as error:
@@ -110,8 +109,8 @@ def _properties(metadata: pb.MessageMetadata) -> str | None:
 
 
 def _line(text: str) -> str | None:
-    """Returns a text with question marks for the characters that would end the header or begin another one; None when
-    the text is too long."""
+    """Returns a text in which question marks replace the characters that would end the header or begin another header.
+    Returns None when the text is too long."""
     if len(text) > HEADER_CHARACTERS_MAX:
         return None
     return "".join(char if char.isprintable() else "?" for char in shown(text))

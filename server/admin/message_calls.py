@@ -1,4 +1,5 @@
-"""Single messages, found by their place in a backlog or in the topic or by id; message ids by time; sizes of backlogs.
+"""The calls that answer with single messages (by their place in a backlog or in the topic, or by id), with message ids
+by time, and with sizes of backlogs.
 
 Sources: PersistentTopicsBase (internalPeekNthMessageAsync, internalExamineMessageAsync,
 internalAnalyzeSubscriptionBacklog); answers recorded from Pulsar 4.0.7.
@@ -22,12 +23,13 @@ from magnetar.server.stats.internal_stats import unreadable as unreadable_json
 from magnetar.server.topics import backlog
 from magnetar.server.web.calls import Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic
+from magnetar.server.web.places import Place
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.records.payload import message_count
 
 SCANNED_ENTRIES_MAX = 10_000
-"""The number of entries after which a call that counts a backlog stops, and says that it did
+"""The number of entries after which a call that counts a backlog stops; its answer then says that the count is partial
 (subscriptionBacklogScanMaxEntries)."""
 
 SCAN_SECONDS = 20.0
@@ -35,13 +37,13 @@ SCAN_SECONDS = 20.0
 
 SCANNED_AT_ONCE = 100
 SCANNED_BYTES_AT_ONCE = 5 << 20
-"""The bounds of one read of a scan: it ends at whichever is reached first."""
+"""The bounds of one read of a scan, in entries and in bytes. The read ends at the bound that it reaches first."""
 
 
 async def peek(call: Call) -> Answer:
     """Answers with the n-th message that a subscription has not acknowledged. A subscription that does not exist is
-    made at the first message, as Apache does (PersistentTopicsBase.internalPeekNthMessageAsync), because tests of the
-    official clients rely on it."""
+    created at the first message, as in Apache's broker (PersistentTopicsBase.internalPeekNthMessageAsync), because
+    tests of the official clients rely on that."""
     name = topic_of(call)
     if not name.is_persistent:
         raise Refusal(405, "Peek messages on a non-persistent topic is not allowed")
@@ -56,7 +58,7 @@ async def peek(call: Call) -> Answer:
 
 
 async def by_id(call: Call) -> Answer:
-    """Answers with the message of a ledger id and an entry id."""
+    """Answers with the message whose ledger id and entry id the path names."""
     position = Position(
         number_of(call, "ledgerId", bodies.LONG_MAX),
         number_of(call, "entryId", bodies.LONG_MAX),
@@ -84,8 +86,8 @@ async def examine(call: Call) -> Answer:
 
 
 async def id_by_time(call: Call) -> Answer:
-    """Answers with the id of the first message that was published at the time in the path or later. When there is none,
-    the answer is the id that the next message will get."""
+    """Answers with the id of the first message that was published at the time in the path or later. When there is no
+    such message, the answer is the id that the next published message will get."""
     timestamp = number_of(call, "timestamp", bodies.LONG_MAX)
     await refuse_partitioned(
         call,
@@ -99,7 +101,7 @@ async def id_by_time(call: Call) -> Answer:
 
 
 async def backlog_size(call: Call) -> Answer:
-    """Answers with the number of bytes that are stored after a message."""
+    """Answers with the number of bytes that are stored after the message that the body names."""
     position = message_id_of(bodies.present(bodies.parse(call.body))).position
     held = await loaded(call)
     return held.ledger.total_size if position == EARLIEST else held.ledger.size_after(position)
@@ -107,7 +109,7 @@ async def backlog_size(call: Call) -> Answer:
 
 async def analyze(call: Call) -> Answer:
     """Counts the entries and messages that a subscription has not acknowledged. The count begins at the message that
-    the body names, or at the first one."""
+    the body names, or at the first unacknowledged message."""
     given = bodies.parse(call.body)
     await refuse_partitioned(
         call, "Analyze backlog on a partitioned topic is not allowed, please try do it on specific topic partition"
@@ -155,9 +157,9 @@ def _count(payload: bytes, offset: int) -> int:
 
 
 async def unreadable(call: Call) -> Answer:
-    """Reads the topic to its end and answers with the entries that every bookie has lost; it does not skip them. If
-    that takes longer than SCAN_SECONDS, the answer is not `complete`. The client then calls again, with the parameter
-    `after` set to the answer's `scanned`."""
+    """Reads the topic to its end and answers with the entries that every bookie has lost. Consumers do not skip these
+    entries because of this call. If the scan takes longer than SCAN_SECONDS, the answer's `complete` is false. The
+    client then calls again, with the parameter `after` set to the answer's `scanned`."""
     if not topic_of(call).is_persistent:
         raise Refusal(405, "Non-persistent topics store nothing")
     await refuse_partitioned(call, "Ask for the unreadable entries of a topic partition")
@@ -173,7 +175,7 @@ async def unreadable(call: Call) -> Answer:
 
 
 def _position(text: str) -> Position:
-    """Reads a position like 12:345. Raises Refusal 400."""
+    """Reads a position like 12:345. Raises Refusal 400 for a text of another form."""
     try:
         ledger_id, entry_id = map(int, text.split(":"))
     except ValueError:
@@ -182,11 +184,11 @@ def _position(text: str) -> Position:
 
 
 ROUTES = (
-    Route("GET", f"{TOPIC}/unreadable", unreadable, topic("GET_STATS")),
-    Route("GET", f"{SUBSCRIPTION}/position/{{messagePosition}}", peek, topic("PEEK_MESSAGES")),
-    Route("POST", f"{SUBSCRIPTION}/analyzeBacklog", analyze, topic("CONSUME")),
-    Route("GET", f"{TOPIC}/ledger/{{ledgerId}}/entry/{{entryId}}", by_id, topic("PEEK_MESSAGES")),
-    Route("GET", f"{TOPIC}/examinemessage", examine, topic("PEEK_MESSAGES")),
-    Route("GET", f"{TOPIC}/messageid/{{timestamp}}", id_by_time, topic("PEEK_MESSAGES")),
-    Route("PUT", f"{TOPIC}/backlogSize", backlog_size, topic("GET_BACKLOG_SIZE")),
+    Route("GET", f"{TOPIC}/unreadable", unreadable, topic("GET_STATS"), Place.TOPIC),
+    Route("GET", f"{SUBSCRIPTION}/position/{{messagePosition}}", peek, topic("PEEK_MESSAGES"), Place.TOPIC),
+    Route("POST", f"{SUBSCRIPTION}/analyzeBacklog", analyze, topic("CONSUME"), Place.TOPIC),
+    Route("GET", f"{TOPIC}/ledger/{{ledgerId}}/entry/{{entryId}}", by_id, topic("PEEK_MESSAGES"), Place.TOPIC),
+    Route("GET", f"{TOPIC}/examinemessage", examine, topic("PEEK_MESSAGES"), Place.TOPIC),
+    Route("GET", f"{TOPIC}/messageid/{{timestamp}}", id_by_time, topic("PEEK_MESSAGES"), Place.TOPIC),
+    Route("PUT", f"{TOPIC}/backlogSize", backlog_size, topic("GET_BACKLOG_SIZE"), Place.TOPIC),
 )

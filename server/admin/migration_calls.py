@@ -1,6 +1,6 @@
-"""The cluster to which clients are to move, for a cluster or a namespace.
+"""The calls on migration, which tell the clients of a cluster or of a namespace to move to another cluster.
 
-The address of that other cluster is stored and shown. Marking the cluster or the namespace as migrated is refused,
+The address of the other cluster is stored and shown. Marking the cluster or the namespace as migrated is refused,
 because this broker does not tell its clients to move.
 
 Source: Clusters (updateClusterMigration), NamespacesBase.internalUpdateMigrated; answers recorded from Pulsar 4.0.7.
@@ -15,6 +15,7 @@ from magnetar.server.admin.call_paths import NAMESPACES, namespace_of
 from magnetar.server.web.absent_calls import NO_MIGRATION
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER
+from magnetar.server.web.places import Place
 
 URLS = ("serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls")
 
@@ -42,8 +43,8 @@ async def set_of_cluster(call: Call) -> Answer:
 
 
 async def set_of_namespace(call: Call) -> Answer:
-    """Marks a namespace as not migrated. Raises Refusal 404 when it does not exist, and 503 when it is to be marked as
-    migrated."""
+    """Marks a namespace as not migrated. Raises Refusal 404 when the namespace does not exist, and 503 when the call
+    asks to mark the namespace as migrated."""
     name, wanted = namespace_of(call), bodies.boolean(bodies.present(bodies.parse(call.body)))
     if not await call.broker.service.catalog.namespace_exists(name):
         raise Refusal(404, "Namespace does not exist")
@@ -60,7 +61,7 @@ def _path(call: Call) -> str:
 OF_CLUSTER = "/admin/v2/clusters/{cluster}/migrate"
 
 ROUTES = (
-    Route("GET", OF_CLUSTER, of_cluster, SUPERUSER),
-    Route("POST", OF_CLUSTER, set_of_cluster, SUPERUSER),
-    Route("POST", f"{NAMESPACES}/migration", set_of_namespace, SUPERUSER),
+    Route("GET", OF_CLUSTER, of_cluster, SUPERUSER, Place.ANY_BROKER),
+    Route("POST", OF_CLUSTER, set_of_cluster, SUPERUSER, Place.ANY_BROKER),
+    Route("POST", f"{NAMESPACES}/migration", set_of_namespace, SUPERUSER, Place.ANY_BROKER),
 )

@@ -1,12 +1,10 @@
-"""Namespaces: listing, creating, reading and deleting them, listing their topics, and calls on all of their
-subscriptions.
+"""The calls that list, create, read and delete namespaces, list their topics, and act on all of their subscriptions.
 
 Sources: Namespaces, NamespacesBase; answers recorded from Pulsar 4.0.7.
 """
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from magnetar.metadata import paths
@@ -17,27 +15,25 @@ from magnetar.server.admin.bundle_calls import bundles_of, topics_in
 from magnetar.server.admin.call_paths import NAMESPACES, TOPIC, TOPICS, namespace_of
 from magnetar.server.admin.namespace_deletion import delete_namespace
 from magnetar.server.admin.namespace_policy_calls import QUOTA_TYPES, check_allowed, tell_if_without_effect
+from magnetar.server.admin.non_persistent_lists import non_persistent_topics
 from magnetar.server.admin.permission_calls import ACTIONS
 from magnetar.server.admin.policy_rows import NAMESPACE_ROWS
 from magnetar.server.namespaces.bundle_ranges import bundle_of, fault_of_boundaries
 from magnetar.server.process.turns import in_portions
-from magnetar.server.topics import backlog
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import namespace, namespace_policy, tenant_operation
-from pulsar_proto.errors import PulsarError, TopicNotFound
+from magnetar.server.web.places import Place
 from pulsar_proto.names import NON_PERSISTENT, PERSISTENT, TopicName
 from pulsar_proto.system_topics import is_system_topic
 
 if TYPE_CHECKING:
-    from magnetar.server.topics.subscriptions.subscription import Subscription
+    pass
 
 MODES = ("PERSISTENT", "NON_PERSISTENT", "ALL")
 
 BUNDLES_MAX = 1 << 20
-"""The largest number of bundles of a new namespace. With more of them its records would be too large to be stored."""
-
-TOPICS_AT_ONCE = 8
-"""The number of topics that a call on a whole namespace works on at the same time."""
+"""The largest number of bundles of a new namespace. The records of a namespace with more bundles would be too large to
+be stored."""
 
 NOT_FOUND = "Namespace does not exist"
 
@@ -50,8 +46,8 @@ async def list_of_tenant(call: Call) -> Answer:
 
 
 async def list_of_cluster(call: Call) -> Answer:
-    """Lists a tenant's namespaces of Pulsar 1, which belonged to one cluster. There are none, but the tools still
-    ask."""
+    """Lists a tenant's namespaces of Pulsar 1, each of which belonged to one cluster. The list is always empty, but
+    command line tools still make this call."""
     await list_of_tenant(call)
     return []
 
@@ -80,12 +76,13 @@ async def create(call: Call) -> Answer:
         await service.metadata.create(paths.policies_path(name), to_json(policies))
     except NodeExistsError:
         raise Refusal(409, "Namespace already exists") from None
-    await service.policies.namespaces.get(name)
+    await service.policies.namespaces.refresh(name)
     return NO_CONTENT
 
 
 def _new_policies(call: Call, given: dict[str, Any], tenant: dict[str, Any]) -> dict[str, Any]:
-    """Returns the record of a new namespace with the given policies; unknown ones are left out. Raises Refusal."""
+    """Returns the record of a new namespace with the given policies; unknown policies are left out. Raises Refusal for
+    a value that a policy does not allow."""
     cluster = call.broker.cluster
     policies: dict[str, Any] = json.loads(policies_value([cluster], auto_update_schema=True))
     policies["bundles"] = _new_bundles(call, given.get("bundles"))
@@ -143,8 +140,8 @@ _OTHER_POLICIES: dict[str, Callable[[Any], Any]] = {
 
 
 def _new_bundles(call: Call, given: Any) -> dict[str, Any]:
-    """Returns the bundles of a new namespace: those at the given boundaries, or the given number, or the default
-    number. Raises Refusal 400."""
+    """Returns the bundles of a new namespace: bundles with the given boundaries, or the given number of bundles, or the
+    default number. Raises Refusal 400 when the given bundles make no sense."""
     value = {} if given is None else bodies.obj(given, "bundles")
     count = bodies.integer(value.get("numBundles"), what="numBundles")
     if value.get("boundaries"):
@@ -168,11 +165,12 @@ async def delete(call: Call) -> Answer:
     return NO_CONTENT
 
 
-# --- its topics -------------------------------------------------------------------------------------------------------
+# --- the topics of a namespace ---------------------------------------------------------------------------------------
 
 
 async def topics(call: Call) -> Answer:
-    """Lists the topics of one domain or of both, as `mode` says; with `includeSystemTopic` system topics as well."""
+    """Lists the topics of the domain that the parameter `mode` names, or of both domains. With `includeSystemTopic`
+    system topics are listed as well."""
     mode = call.query.get("mode", "PERSISTENT").upper()
     if mode not in MODES:
         raise Refusal(404, f"There is no mode {mode}")
@@ -185,8 +183,8 @@ async def topics(call: Call) -> Answer:
 
 
 async def topics_of_domain(call: Call) -> Answer:
-    """Lists the topics of the path's domain, restricted to a bundle by the parameter `bundle`; with
-    `includeSystemTopic` system topics as well."""
+    """Lists the topics of the path's domain, restricted to a bundle by the parameter `bundle`. With
+    `includeSystemTopic` system topics are listed as well."""
     names = await _listed(call, call.parts["domain"])
     bundle = call.query.get("bundle")
     if not bundle:
@@ -214,15 +212,15 @@ async def partitioned_non_persistent_topics(call: Call) -> Answer:
 
 async def _partitioned(call: Call, domain: str) -> Answer:
     name = namespace_of(call)
-    await _check_exists(call, name)
+    await check_exists(call, name)
     names = await call.broker.service.catalog.partitioned.names(name, domain)
     return names if call.flag("includeSystemTopic") else await without_system_topics(names)
 
 
 async def _listed(call: Call, domain: str) -> list[str]:
     name, catalog = namespace_of(call), call.broker.service.catalog
-    await _check_exists(call, name)
-    names = await catalog.topics_of(name) if domain == PERSISTENT else catalog.non_persistent_topics_of(name)
+    await check_exists(call, name)
+    names = await catalog.topics_of(name) if domain == PERSISTENT else await non_persistent_topics(call.broker, name)
     return names if call.flag("includeSystemTopic") else await without_system_topics(names)
 
 
@@ -230,88 +228,29 @@ async def without_system_topics(names: list[str]) -> list[str]:
     return [name async for name in in_portions(names) if not is_system_topic(TopicName.parse(name))]
 
 
-async def _check_exists(call: Call, name: str) -> None:
+async def check_exists(call: Call, name: str) -> None:
+    """Raises Refusal 404 when there is no such namespace."""
     if not await call.broker.service.catalog.namespace_exists(name):
         raise Refusal(404, NOT_FOUND)
 
 
-# --- all of its subscriptions -----------------------------------------------------------------------------------------
-
-
-async def clear_backlog(call: Call) -> Answer:
-    await _check_exists(call, namespace_of(call))
-    await _of_all(call, await call.broker.service.catalog.topics_of(namespace_of(call)), _clear)
-    return NO_CONTENT
-
-
-async def clear_backlog_of_bundle(call: Call) -> Answer:
-    await _of_all(call, await topics_in(call), _clear)
-    return NO_CONTENT
-
-
-async def unsubscribe(call: Call) -> Answer:
-    await _check_exists(call, namespace_of(call))
-    await _of_all(call, await call.broker.service.catalog.topics_of(namespace_of(call)), _unsubscribe)
-    return NO_CONTENT
-
-
-async def unsubscribe_of_bundle(call: Call) -> Answer:
-    await _of_all(call, await topics_in(call), _unsubscribe)
-    return NO_CONTENT
-
-
-async def _clear(subscription: "Subscription") -> None:
-    await backlog.clear(subscription)
-
-
-async def _unsubscribe(subscription: "Subscription") -> None:
-    if subscription.consumers:
-        raise Refusal(412, "Subscription has active connected consumers")
-    await subscription.delete()
-
-
-async def _of_all(call: Call, names: list[str], work: Callable[["Subscription"], Awaitable[None]]) -> None:
-    """Does `work` on subscriptions of the users' persistent topics among `names`: on the one that the path names, or on
-    all. A fault on one topic does not stop the work on the others; the first fault is raised when all topics are
-    done."""
-    wanted = call.parts.get("subscription")
-    users = [name for name in await without_system_topics(names) if name.startswith(f"{PERSISTENT}://")]
-    faults: list[Exception] = []
-    left = iter(users)
-
-    async def take_turns() -> None:
-        for name in left:
-            await asyncio.sleep(0)  # the work may find everything in memory, and then lets no other task run
-            try:
-                await one(TopicName.parse(name))
-            except Exception as fault:
-                faults.append(fault)
-
-    async def one(name: TopicName) -> None:
-        try:
-            topic = await call.broker.service.get_topic(name, create=False)
-        except TopicNotFound:
-            return
-        for subscription in list(topic.subscriptions.values()):
-            if wanted in (None, subscription.name):
-                await work(subscription)
-
-    await asyncio.gather(*(take_turns() for _ in range(TOPICS_AT_ONCE)))
-    for fault in faults:
-        if isinstance(fault, Refusal | PulsarError):
-            raise fault
-        raise RuntimeError(f"not done for every topic of {namespace_of(call)}") from fault
-
-
 ROUTES = (
-    Route("GET", "/admin/v2/namespaces/{tenant}", list_of_tenant, tenant_operation("LIST_NAMESPACES")),
-    Route("GET", "/admin/namespaces/{tenant}/{cluster}", list_of_cluster, tenant_operation("LIST_NAMESPACES")),
-    Route("GET", NAMESPACES, get, namespace_policy("ALL", write=False)),
-    Route("PUT", NAMESPACES, create, tenant_operation("CREATE_NAMESPACE")),
-    Route("DELETE", NAMESPACES, delete, tenant_operation("DELETE_NAMESPACE")),
-    Route("GET", f"{NAMESPACES}/topics", topics, namespace("GET_TOPICS")),
-    Route("GET", TOPICS, topics_of_domain, namespace("GET_TOPICS")),
-    Route("GET", f"{TOPICS}/partitioned", partitioned_topics, namespace("GET_TOPICS")),
+    Route(
+        "GET", "/admin/v2/namespaces/{tenant}", list_of_tenant, tenant_operation("LIST_NAMESPACES"), Place.ANY_BROKER
+    ),
+    Route(
+        "GET",
+        "/admin/namespaces/{tenant}/{cluster}",
+        list_of_cluster,
+        tenant_operation("LIST_NAMESPACES"),
+        Place.ANY_BROKER,
+    ),
+    Route("GET", NAMESPACES, get, namespace_policy("ALL", write=False), Place.ANY_BROKER),
+    Route("PUT", NAMESPACES, create, tenant_operation("CREATE_NAMESPACE"), Place.ANY_BROKER),
+    Route("DELETE", NAMESPACES, delete, tenant_operation("DELETE_NAMESPACE"), Place.ANY_BROKER),
+    Route("GET", f"{NAMESPACES}/topics", topics, namespace("GET_TOPICS"), Place.ANY_BROKER),
+    Route("GET", TOPICS, topics_of_domain, namespace("GET_TOPICS"), Place.ANY_BROKER),
+    Route("GET", f"{TOPICS}/partitioned", partitioned_topics, namespace("GET_TOPICS"), Place.ANY_BROKER),
     # This route has a literal domain because `{bundle}` below would match as well. Spark's connector asks for the
     # partitioned topics of both domains.
     Route(
@@ -319,22 +258,7 @@ ROUTES = (
         "/admin/v2/non-persistent/{tenant}/{namespace}/partitioned",
         partitioned_non_persistent_topics,
         namespace("GET_TOPICS"),
+        Place.ANY_BROKER,
     ),
-    Route("GET", TOPIC, topics_of_bundle, namespace("GET_BUNDLE")),
-    Route("POST", f"{NAMESPACES}/clearBacklog", clear_backlog, namespace("CLEAR_BACKLOG")),
-    Route("POST", f"{NAMESPACES}/clearBacklog/{{subscription}}", clear_backlog, namespace("CLEAR_BACKLOG")),
-    Route("POST", f"{NAMESPACES}/{{bundle}}/clearBacklog", clear_backlog_of_bundle, namespace("CLEAR_BACKLOG")),
-    Route(
-        "POST",
-        f"{NAMESPACES}/{{bundle}}/clearBacklog/{{subscription}}",
-        clear_backlog_of_bundle,
-        namespace("CLEAR_BACKLOG"),
-    ),
-    Route("POST", f"{NAMESPACES}/unsubscribe/{{subscription}}", unsubscribe, namespace("UNSUBSCRIBE")),
-    Route(
-        "POST",
-        f"{NAMESPACES}/{{bundle}}/unsubscribe/{{subscription}}",
-        unsubscribe_of_bundle,
-        namespace("UNSUBSCRIBE"),
-    ),
+    Route("GET", TOPIC, topics_of_bundle, namespace("GET_BUNDLE"), Place.BUNDLE),
 )

@@ -1,5 +1,5 @@
-"""The policies of namespaces: for each row of `policy_rows` a call to read, one to set and one to remove it, and the
-calls on the policies that are more than one value.
+"""The calls on the policies of namespaces. Each row of `policy_rows` is one policy, and has a call that reads, a call
+that sets and a call that removes the policy. Policies that have more than one value have calls of their own.
 
 Sources: Namespaces, NamespacesBase; answers recorded from Pulsar 4.0.7.
 """
@@ -17,6 +17,7 @@ from magnetar.server.admin.policy_rows import NAMESPACE_ROWS, NOT_FOUND, Namespa
 from magnetar.server.policies.namespace_records import NamespaceChange, NamespaceNotFound
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
 from magnetar.server.web.needs import TENANT_ADMIN, namespace_policy
+from magnetar.server.web.places import Place
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ TOO_LITTLE_RETAINED = "Retention Quota must exceed configured backlog quota for 
 
 
 async def record_of(call: Call) -> dict[str, Any]:
-    """Returns the policies of the call's namespace. Raises Refusal 404 when it does not exist."""
+    """Returns the policies of the call's namespace. Raises Refusal 404 when the namespace does not exist."""
     record = await call.broker.service.policies.namespaces.get(namespace_of(call))
     if record is None:
         raise Refusal(404, NOT_FOUND)
@@ -42,8 +43,8 @@ async def change_record(call: Call, change: NamespaceChange, missing: str = NOT_
 
 
 def tell_if_without_effect(row: PolicyRow, whose: str, value: Any) -> None:
-    """Logs a warning when a policy is set that has no effect here, as is done for keys of broker.conf without effect. A
-    value of -1 needs no warning: it switches a threshold off."""
+    """Logs a warning when a policy is set that has no effect in this broker. A value of -1 needs no warning, because -1
+    switches a threshold off."""
     if row.without_effect and value and value != -1:
         log.warning("%s: policy without effect in this version: %s: %s", whose, row.path, row.without_effect)
 
@@ -97,12 +98,15 @@ def _store(row: NamespaceRow, record: dict[str, Any], cluster: str, value: Any) 
 
 
 def _routes_of(row: NamespaceRow) -> list[Route]:
-    """Returns the calls that read, set and, if it is removable, remove the policy of a row."""
+    """Returns the calls that read, set and, if the policy is removable, remove the policy of a row."""
     path, read = f"{NAMESPACES}/{row.path}", namespace_policy(row.name, write=False)
     write = namespace_policy(row.name, write=True)
-    routes = [Route("GET", path, partial(_get, row), read), Route(row.method, path, partial(_set, row), write)]
+    routes = [
+        Route("GET", path, partial(_get, row), read, Place.ANY_BROKER),
+        Route(row.method, path, partial(_set, row), write, Place.ANY_BROKER),
+    ]
     if row.removable:
-        routes.append(Route("DELETE", path, partial(_remove, row), write))
+        routes.append(Route("DELETE", path, partial(_remove, row), write, Place.ANY_BROKER))
     return routes
 
 
@@ -110,7 +114,8 @@ def _routes_of(row: NamespaceRow) -> list[Route]:
 
 
 def quota_type(call: Call) -> str:
-    """Returns the type of backlog quota that the call names, or the default. Raises Refusal 400."""
+    """Returns the type of backlog quota that the call names, or the default type. Raises Refusal 400 for an unknown
+    type."""
     return bodies.one_of(call.query.get("backlogQuotaType", QUOTA_TYPES[0]), QUOTA_TYPES, "backlogQuotaType")
 
 
@@ -217,7 +222,7 @@ async def properties(call: Call) -> Answer:
 
 
 async def set_properties(call: Call) -> Answer:
-    """Sets the properties that the body names; the other ones stay."""
+    """Sets the properties that the body names. Other properties stay as they are."""
     given = bodies.string_map(bodies.present(bodies.parse(call.body)))
     await _set_properties(call, given)
     return NO_CONTENT
@@ -239,7 +244,7 @@ async def set_property(call: Call) -> Answer:
 
 
 async def remove_property(call: Call) -> Answer:
-    """Removes a property and answers with the value that it had."""
+    """Removes a property and answers with the property's last value."""
     removed: list[str] = []
 
     def change(record: dict[str, Any]) -> None:
@@ -260,22 +265,40 @@ async def _set_properties(call: Call, given: dict[str, str]) -> None:
 
 def _of(path: str, get: Any, set_with: str, put: Any, name: str) -> list[Route]:
     return [
-        Route("GET", f"{NAMESPACES}/{path}", get, namespace_policy(name, write=False)),
-        Route(set_with, f"{NAMESPACES}/{path}", put, namespace_policy(name, write=True)),
+        Route("GET", f"{NAMESPACES}/{path}", get, namespace_policy(name, write=False), Place.ANY_BROKER),
+        Route(set_with, f"{NAMESPACES}/{path}", put, namespace_policy(name, write=True), Place.ANY_BROKER),
     ]
 
 
 ROUTES = (
     *(route for row in NAMESPACE_ROWS for route in _routes_of(row)),
-    Route("GET", f"{NAMESPACES}/backlogQuotaMap", backlog_quotas, namespace_policy("BACKLOG", write=False)),
-    Route("POST", f"{NAMESPACES}/backlogQuota", set_backlog_quota, namespace_policy("BACKLOG", write=True)),
-    Route("DELETE", f"{NAMESPACES}/backlogQuota", remove_backlog_quota, namespace_policy("BACKLOG", write=True)),
+    Route(
+        "GET",
+        f"{NAMESPACES}/backlogQuotaMap",
+        backlog_quotas,
+        namespace_policy("BACKLOG", write=False),
+        Place.ANY_BROKER,
+    ),
+    Route(
+        "POST",
+        f"{NAMESPACES}/backlogQuota",
+        set_backlog_quota,
+        namespace_policy("BACKLOG", write=True),
+        Place.ANY_BROKER,
+    ),
+    Route(
+        "DELETE",
+        f"{NAMESPACES}/backlogQuota",
+        remove_backlog_quota,
+        namespace_policy("BACKLOG", write=True),
+        Place.ANY_BROKER,
+    ),
     *_of("replication", replication, "POST", set_replication, "REPLICATION"),
     *_of("allowedClusters", allowed_clusters, "POST", set_allowed_clusters, "ALLOW_CLUSTERS"),
-    Route("GET", f"{NAMESPACES}/properties", properties, TENANT_ADMIN),
-    Route("PUT", f"{NAMESPACES}/properties", set_properties, TENANT_ADMIN),
-    Route("DELETE", f"{NAMESPACES}/properties", clear_properties, TENANT_ADMIN),
-    Route("GET", f"{NAMESPACES}/property/{{key}}", get_property, TENANT_ADMIN),
-    Route("DELETE", f"{NAMESPACES}/property/{{key}}", remove_property, TENANT_ADMIN),
-    Route("PUT", f"{NAMESPACES}/property/{{key}}/{{value}}", set_property, TENANT_ADMIN),
+    Route("GET", f"{NAMESPACES}/properties", properties, TENANT_ADMIN, Place.ANY_BROKER),
+    Route("PUT", f"{NAMESPACES}/properties", set_properties, TENANT_ADMIN, Place.ANY_BROKER),
+    Route("DELETE", f"{NAMESPACES}/properties", clear_properties, TENANT_ADMIN, Place.ANY_BROKER),
+    Route("GET", f"{NAMESPACES}/property/{{key}}", get_property, TENANT_ADMIN, Place.ANY_BROKER),
+    Route("DELETE", f"{NAMESPACES}/property/{{key}}", remove_property, TENANT_ADMIN, Place.ANY_BROKER),
+    Route("PUT", f"{NAMESPACES}/property/{{key}}/{{value}}", set_property, TENANT_ADMIN, Place.ANY_BROKER),
 )

@@ -1,8 +1,8 @@
-"""Offloading, which moves ledgers to other storage. This broker does not do it.
+"""The calls on offloading, which moves ledgers to other storage. This broker does not offload.
 
-The policies of offloading are stored and shown without effect, the status is always that no offloading has run, and
-starting one is refused. An Apache broker without an offloader says that it has started, and tells the failure only to
-those who ask for the status.
+The policies of offloading are stored and shown without effect, the status is always that no offloading has run, and a
+call that starts offloading is refused. An Apache broker without an offloader answers that the offloading has started,
+and reports the failure only in the status.
 
 Sources: NamespacesBase (internalSetOffloadPolicies, validateOffloadPolicies), OffloadPoliciesImpl,
 PersistentTopicsBase.internalTriggerOffload, internalOffloadStatus; answers recorded from Pulsar 4.0.7.
@@ -23,6 +23,7 @@ from magnetar.server.topics.topic import Topic
 from magnetar.server.web.absent_calls import NO_OFFLOADING
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import namespace_policy, topic, topic_policy
+from magnetar.server.web.places import Place
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.ids import EARLIEST
 
@@ -55,7 +56,8 @@ async def of_namespace(call: Call) -> Answer:
 
 
 async def set_of_namespace(call: Call) -> Answer:
-    """Sets the policies of offloading, and the older policies of the namespace that say the same."""
+    """Sets the policies of offloading, and the namespace's older policies with the same meaning
+    (`offload_policies.OF_OLDER_POLICIES`)."""
     policies = read(bodies.parse(call.body))
 
     def change(record: dict[str, Any]) -> None:
@@ -73,8 +75,8 @@ async def remove_of_namespace(call: Call) -> Answer:
 
 
 async def of_topic(call: Call) -> Answer:
-    """Answers with the topic's policies. With the parameter `applied`, the namespace's are added where the topic has
-    none of its own; the result is only shown when it names a driver."""
+    """Answers with the topic's policies of offloading. With the parameter `applied`, policies that the topic does not
+    set are taken from its namespace; if the merged policies name no driver, the answer is empty."""
     name, policies = await checked_topic(call), call.broker.service.policies
     held: Mapping[str, Any] | None = own_policies(call, name).get(KEY_OF_TOPIC)
     if call.flag("applied"):
@@ -105,14 +107,18 @@ OF_NAMESPACE = f"{NAMESPACES}/offloadPolicies"
 OF_TOPIC = f"{TOPIC}/offloadPolicies"
 
 ROUTES = (
-    Route("GET", f"{TOPIC}/offload", status, topic("OFFLOAD")),
-    Route("PUT", f"{TOPIC}/offload", trigger, topic("OFFLOAD")),
-    Route("GET", OF_NAMESPACE, of_namespace, namespace_policy("OFFLOAD", write=False)),
-    Route("POST", OF_NAMESPACE, set_of_namespace, namespace_policy("OFFLOAD", write=True)),
+    Route("GET", f"{TOPIC}/offload", status, topic("OFFLOAD"), Place.TOPIC),
+    Route("PUT", f"{TOPIC}/offload", trigger, topic("OFFLOAD"), Place.TOPIC),
+    Route("GET", OF_NAMESPACE, of_namespace, namespace_policy("OFFLOAD", write=False), Place.ANY_BROKER),
+    Route("POST", OF_NAMESPACE, set_of_namespace, namespace_policy("OFFLOAD", write=True), Place.ANY_BROKER),
     Route(
-        "DELETE", f"{NAMESPACES}/removeOffloadPolicies", remove_of_namespace, namespace_policy("OFFLOAD", write=True)
+        "DELETE",
+        f"{NAMESPACES}/removeOffloadPolicies",
+        remove_of_namespace,
+        namespace_policy("OFFLOAD", write=True),
+        Place.ANY_BROKER,
     ),
-    Route("GET", OF_TOPIC, of_topic, topic_policy("OFFLOAD", write=False)),
-    Route("POST", OF_TOPIC, set_of_topic, topic_policy("OFFLOAD", write=True)),
-    Route("DELETE", OF_TOPIC, remove_of_topic, topic_policy("OFFLOAD", write=True)),
+    Route("GET", OF_TOPIC, of_topic, topic_policy("OFFLOAD", write=False), Place.TOPIC),
+    Route("POST", OF_TOPIC, set_of_topic, topic_policy("OFFLOAD", write=True), Place.TOPIC),
+    Route("DELETE", OF_TOPIC, remove_of_topic, topic_policy("OFFLOAD", write=True), Place.TOPIC),
 )

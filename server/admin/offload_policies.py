@@ -1,4 +1,4 @@
-"""Reads, checks and shows the policies of offloading. Pure. Source: OffloadPoliciesImpl."""
+"""Reads, checks and shows the policies of offloading. This module does no I/O. Source: OffloadPoliciesImpl."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -38,14 +38,14 @@ DEFAULTS: Mapping[str, Any] = {
     "gcsManagedLedgerOffloadMaxBlockSizeInBytes": 128 << 20,
     "gcsManagedLedgerOffloadReadBufferSizeInBytes": 1 << 20,
 }
-"""The values with which a new object of Java's class begins; they are stored together with those that were given."""
+"""The values with which a new object of Java's class begins. These values are stored together with the given ones."""
 
 OF_OLDER_POLICIES = {
     "offload_threshold": "managedLedgerOffloadThresholdInBytes",
     "offload_threshold_in_seconds": "managedLedgerOffloadThresholdInSeconds",
     "offload_deletion_lag_ms": "managedLedgerOffloadDeletionLagInMillis",
 }
-"""The older policies of a namespace, each with the key of the policies of offloading that says the same."""
+"""The older policies of a namespace, each with the key of the policy of offloading that has the same meaning."""
 
 _READ_BY_KIND: dict[str, Callable[[Any, str], Any]] = {
     "string": bodies.text,
@@ -55,8 +55,8 @@ _READ_BY_KIND: dict[str, Callable[[Any, str], Any]] = {
 
 
 def read(value: Any) -> dict[str, Any]:
-    """Returns the policies in a parsed body. Raises Refusal 400 for values of a wrong kind, and 412 when there is no
-    driver that Apache knows, or not the bucket that it needs."""
+    """Returns the policies in a parsed body. Raises Refusal 400 for values of a wrong kind, and 412 when the
+    policies do not name a driver that Apache knows, or lack the bucket that the driver needs."""
     given = {} if value is bodies.ABSENT or value is None else bodies.obj(value)
     policies: dict[str, Any] = dict(DEFAULTS)
     for kind, names in OFFLOAD_KINDS.items():

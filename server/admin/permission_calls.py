@@ -1,6 +1,6 @@
 """The permissions of roles in a namespace, on a topic and on a subscription.
 
-An action that does not exist is refused, where Apache stores null. Sources:
+A call that grants an action which does not exist is refused; Apache's broker stores null for such an action. Sources:
 NamespacesBase.internalGrantPermissionOnNamespaceAsync, PersistentTopicsBase.internalGrantPermissionsOnTopic; answers
 recorded from Pulsar 4.0.7.
 """
@@ -15,6 +15,7 @@ from magnetar.server.admin.call_paths import NAMESPACES, TOPIC, topic_of
 from magnetar.server.admin.namespace_policy_calls import change_record, record_of
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER, TENANT_ADMIN, namespace
+from magnetar.server.web.places import Place
 from pulsar_proto.names import TopicName
 
 ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
@@ -47,7 +48,8 @@ async def revoke_on_namespace(call: Call) -> Answer:
 
 
 async def of_topic(call: Call) -> Answer:
-    """Answers with the permissions of the namespace and of the topic. Where a role has both, the topic's are shown."""
+    """Answers with the permissions in the namespace and on the topic. For a role that has permissions in both, only
+    those on the topic are shown."""
     name = topic_of(call)
     await _check_topic(call)
     auth = _auth(await record_of(call))
@@ -55,7 +57,7 @@ async def of_topic(call: Call) -> Answer:
 
 
 async def grant_on_topic(call: Call) -> Answer:
-    """Grants actions on a topic. What is granted on a partitioned topic holds for its partitions."""
+    """Grants actions on a topic. Permissions on a partitioned topic hold for its partitions."""
     name, actions = topic_of(call), _actions(call)
     await _check_topic(call)
 
@@ -76,8 +78,8 @@ async def grant_on_topics(call: Call) -> Answer:
 
 
 async def revoke_on_topics(call: Call) -> Answer:
-    """Revokes the permissions of each `{topic, role}` that the body lists. Faults end the call as in
-    `grant_on_topics`."""
+    """Revokes the permissions of each `{topic, role}` that the body lists. The first fault ends the call, and
+    permissions that were revoked before stay revoked."""
     for each, _ in _calls_of(call):
         await revoke_on_topic(each)
     return NO_CONTENT
@@ -142,7 +144,8 @@ async def revoke_on_subscription(call: Call) -> Answer:
 
 
 async def _check_topic(call: Call) -> None:
-    """Raises TopicNotFound when the call's namespace does not exist, and Refusal 404 when its topic does not."""
+    """Raises TopicNotFound when the call's namespace does not exist, and Refusal 404 when the call's topic does not
+    exist."""
     name, catalog = topic_of(call), call.broker.service.catalog
     await catalog.check_namespace(name.namespace)
     if await catalog.partitioned.get(name) is None and not await catalog.topic_exists(name):
@@ -175,17 +178,29 @@ async def _change(call: Call, change: Callable[[Auth], None]) -> None:
 _GET, _GRANT, _REVOKE = namespace("GET_PERMISSION"), namespace("GRANT_PERMISSION"), namespace("REVOKE_PERMISSION")
 
 ROUTES = (
-    Route("GET", f"{NAMESPACES}/permissions", of_namespace, _GET),
-    Route("POST", f"{NAMESPACES}/permissions/{{role}}", grant_on_namespace, _GRANT),
-    Route("DELETE", f"{NAMESPACES}/permissions/{{role}}", revoke_on_namespace, _REVOKE),
-    Route("GET", f"{NAMESPACES}/permissions/subscription", of_subscriptions, _GET),
-    Route("POST", f"{NAMESPACES}/permissions/subscription/{{subscription}}", grant_on_subscription, _GRANT),
-    Route("DELETE", f"{NAMESPACES}/permissions/{{subscription}}/{{role}}", revoke_on_subscription, _REVOKE),
-    Route("GET", f"{TOPIC}/permissions", of_topic, TENANT_ADMIN),
-    Route("POST", f"{TOPIC}/permissions/{{role}}", grant_on_topic, TENANT_ADMIN),
-    Route("DELETE", f"{TOPIC}/permissions/{{role}}", revoke_on_topic, TENANT_ADMIN),
-    # Apache lets an administrator of the topics' tenants make these calls. Here it takes a superuser, because only the
+    Route("GET", f"{NAMESPACES}/permissions", of_namespace, _GET, Place.ANY_BROKER),
+    Route("POST", f"{NAMESPACES}/permissions/{{role}}", grant_on_namespace, _GRANT, Place.ANY_BROKER),
+    Route("DELETE", f"{NAMESPACES}/permissions/{{role}}", revoke_on_namespace, _REVOKE, Place.ANY_BROKER),
+    Route("GET", f"{NAMESPACES}/permissions/subscription", of_subscriptions, _GET, Place.ANY_BROKER),
+    Route(
+        "POST",
+        f"{NAMESPACES}/permissions/subscription/{{subscription}}",
+        grant_on_subscription,
+        _GRANT,
+        Place.ANY_BROKER,
+    ),
+    Route(
+        "DELETE",
+        f"{NAMESPACES}/permissions/{{subscription}}/{{role}}",
+        revoke_on_subscription,
+        _REVOKE,
+        Place.ANY_BROKER,
+    ),
+    Route("GET", f"{TOPIC}/permissions", of_topic, TENANT_ADMIN, Place.ANY_BROKER),
+    Route("POST", f"{TOPIC}/permissions/{{role}}", grant_on_topic, TENANT_ADMIN, Place.ANY_BROKER),
+    Route("DELETE", f"{TOPIC}/permissions/{{role}}", revoke_on_topic, TENANT_ADMIN, Place.ANY_BROKER),
+    # Apache lets an administrator of the topics' tenants make these calls. Here only superusers may, because only the
     # body names the topics, and the body is not read before the caller is authorized.
-    Route("POST", "/admin/v2/namespaces/grantPermissionsOnTopics", grant_on_topics, SUPERUSER),
-    Route("POST", "/admin/v2/namespaces/revokePermissionsOnTopics", revoke_on_topics, SUPERUSER),
+    Route("POST", "/admin/v2/namespaces/grantPermissionsOnTopics", grant_on_topics, SUPERUSER, Place.ANY_BROKER),
+    Route("POST", "/admin/v2/namespaces/revokePermissionsOnTopics", revoke_on_topics, SUPERUSER, Place.ANY_BROKER),
 )

@@ -1,5 +1,5 @@
-"""The table of policies. A row says how a policy is called in paths, records and events, how its value is read from
-JSON and checked, and what its calls answer.
+"""The table of policies. A row says how a policy is named in paths, records and events, how its value is read from
+JSON and checked, and what the calls on the policy answer.
 
 `namespace_policy_calls` and `topic_policy_calls` make the calls of these rows. A new policy is a row here and a field
 of `EffectivePolicies`.
@@ -22,7 +22,8 @@ POLICIES_NOT_FOUND = "Namespace policies does not exist"
 
 NOTHING_TO_PAUSE_FOR = "acknowledgements are stored however many ranges they are, so delivery has nothing to pause for"
 """Apache's broker stores only managedLedgerMaxUnackedRangesToPersist ranges and pauses the delivery when there are more
-(ManagedCursorImpl.isCursorDataFullyPersistable). How this broker stores them: `magnetar.storage.managed.cursor_record`.
+(ManagedCursorImpl.isCursorDataFullyPersistable). `magnetar.storage.managed.cursor_record` describes how this broker
+stores the ranges.
 """
 
 NOTHING_OFFLOADED = "this broker does not offload: all messages stay in its own ledgers"
@@ -52,8 +53,8 @@ class PolicyRow:
     removable: bool = True
     """Whether there is a call that removes the policy."""
     without_effect: str = ""
-    """The reason why the policy changes nothing here, which is logged when the policy is set; empty if it has an
-    effect."""
+    """The reason why the policy has no effect in this broker, which is logged when the policy is set. Empty for a
+    policy that has an effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,10 @@ class NamespaceRow(PolicyRow):
     """A policy of a namespace."""
 
     per_cluster: bool = False
-    """Whether the record holds a value for each cluster, of which only this cluster's is read and set."""
+    """Whether the record holds a value for each cluster; calls read and set only the value of this cluster."""
     mirrors: str = ""
-    """Another key that always holds the same value: Apache stores the topics' dispatch rate under two keys."""
+    """A second key that always holds the value of `key`, because Apache stores the topics' dispatch rate under two
+    keys."""
     unset: Any = None
     """The value in the record when the policy is not set; None stands for a missing key."""
     missing: str = NOT_FOUND
@@ -77,8 +79,8 @@ class TopicRow(PolicyRow):
     query: str = ""
     """The query parameter that holds the value; an empty name stands for the body."""
     applied: Applied | None = None
-    """Returns the answer to `?applied=true` when the topic has no value of its own. Without this function the parameter
-    is ignored."""
+    """A function that returns the answer to `?applied=true` when the topic has no value of its own. When `applied` is
+    None, that parameter is ignored."""
     keys: Mapping[str, str] | None = None
     """The members of the value, each with its key, for a policy that is stored under several keys; otherwise None. With
     `keys`, `key` is not used."""
@@ -243,7 +245,8 @@ def _inactive(policies: EffectivePolicies) -> Answer:
 
 
 def _types(policies: EffectivePolicies) -> Answer:
-    """Returns the subscription types that are allowed; none when all are, as Apache answers."""
+    """Returns the subscription types that are allowed. As in Apache's broker, an empty list means that all are
+    allowed."""
     types = policies.subscription_types_enabled
     return [] if set(types) == set(ALL_SUBSCRIPTION_TYPES) else sorted(types)
 

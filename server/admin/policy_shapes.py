@@ -1,4 +1,4 @@
-"""Reads the values of policies from JSON and checks them. Pure.
+"""Reads the values of policies from JSON and checks them. This module does no I/O.
 
 A reader returns the value that is stored, or None when the policy is to be removed; it raises Refusal 400 for a value
 of a wrong kind. A check raises Refusal with Apache's code and text for a value that makes no sense. Sources: the
@@ -28,7 +28,7 @@ AUTO_UPDATE_STRATEGIES = (
     "FullTransitive",
 )
 ENSEMBLE_MAX = 5
-"""The largest ensemble and quorums that Apache allows in a policy."""
+"""The largest ensemble, and the largest quorum, that Apache allows in a policy."""
 
 
 def long(value: Any) -> int:
@@ -36,7 +36,7 @@ def long(value: Any) -> int:
 
 
 def true_or_given(value: Any) -> bool:
-    """Reads a switch. A missing body switches on, because the call of Java's client has no body."""
+    """Reads a switch. A missing body means "on", because the call of Java's client has no body."""
     return True if value is None else bodies.boolean(value)
 
 
@@ -133,7 +133,7 @@ def auto_topic_creation(value: Any) -> dict[str, Any] | None:
 
 
 def entry_filters(value: Any) -> Any:
-    """Raises Refusal 400: this broker has no entry filters, so no value names an existing one."""
+    """Raises Refusal 400 for every value: this broker has no entry filters, so no value can name an existing filter."""
     names = bodies.obj({} if value is None else value).get("entryFilterNames")
     if not names:
         raise Refusal(400, "entryFilterNames can't be empty. To remove entry filters use the remove method.")
@@ -224,8 +224,8 @@ def check_auto_topic_creation(value: Any) -> None:
 
 
 def retention_exceeds_quota(retention: Mapping[str, Any] | None, quota: Mapping[str, Any] | None) -> bool:
-    """Whether the retention is larger than the backlog quota, in size and time, as it must be
-    (NamespacesBase.checkBacklogQuota)."""
+    """Returns whether the retention is larger than the backlog quota in size and time; a smaller retention is not
+    allowed (NamespacesBase.checkBacklogQuota)."""
     if retention is None or quota is None:
         return True
     size, time = retention.get("retentionSizeInMB") or 0, retention.get("retentionTimeInMinutes") or 0

@@ -1,12 +1,12 @@
-"""Publishing over HTTP: a call brings messages as text, which are encoded by a schema and handed to the topic as a
-client's are. It is answered when all of them are durable.
+"""The calls that publish over HTTP. The messages of a call are texts, which are encoded by a schema and handed to the
+topic as a client's messages are. The call is answered when all of its messages are durable.
 
-As on the binary port, the topic's policies decide: who may produce, quotas, rates, schemas, deduplication. The answer
-holds an outcome for each message, so some may be stored and others refused.
+As on the binary port, the topic's policies decide who may produce, and set quotas, rates, schemas and deduplication.
+The answer holds an outcome for each message, so some may be stored and others refused.
 
 Sources: Topics, TopicsBase (publishMessages, internalPublishMessages, processPublishMessageResults); exchanges recorded
-from Apache Pulsar 4.0.7. Where Apache stores an empty message for a text that its schema does not take, the message is
-refused here, with the reason.
+from Apache Pulsar 4.0.7. For a text that the schema does not take, Apache stores an empty message; here the message is
+refused, with the reason.
 """
 
 import asyncio
@@ -37,6 +37,8 @@ from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.publishing.producer import Producer, Sends
 from magnetar.server.web.calls import Answer, Call, Refusal, Route, refusal_of
 from magnetar.server.web.needs import topic
+from magnetar.server.web.owner_redirects import to_owner_of_topic
+from magnetar.server.web.places import Place
 from pulsar_proto.errors import (
     IncompatibleSchema,
     MetadataFault,
@@ -56,8 +58,8 @@ from pulsar_proto.records.payload import metadata_fault
 T = TypeVar("T")
 
 ON_THE_LOOP_BYTES = 32 << 10
-"""Bodies up to this size are read and encoded on the loop, which takes a millisecond or two; longer ones on a
-thread."""
+"""Bodies up to this size are read and encoded on the loop, which takes a millisecond or two; longer bodies are read and
+encoded on a thread."""
 RATE_WAIT_SECONDS_MAX = 5.0
 """How long a call waits for a topic's publish rate before it is refused, with nothing published."""
 NO_PARTITION = -1
@@ -81,12 +83,19 @@ Part = tuple[int, EncodedMessage]
 
 
 async def publish(call: Call) -> Answer:
-    """Publishes the messages of the body to a topic, or to the partitions of a partitioned topic in turn."""
+    """Publishes the messages of the body to a topic, or in turn to those partitions of a partitioned topic that this
+    broker owns. When this broker owns no partition, the caller is redirected to the owner of one
+    (TopicsBase.findOwnerBrokerForTopic)."""
     name = topic_of(call)
     partitions = await _partitions_of(call, name)
     if partitions == 0:
         return await _publish(call, [name], create=False)
-    return await _publish(call, [name.partition(index) for index in range(partitions)], create=True)
+    names = [name.partition(index) for index in range(partitions)]
+    here = [each for each in names if call.broker.ownership.owns(each)]
+    if not here:
+        here = [names[call.broker.http_publishing.first_partition(1, partitions)]]
+        await to_owner_of_topic(call, here[0])
+    return await _publish(call, here, create=True)
 
 
 async def publish_to_partition(call: Call) -> Answer:
@@ -102,7 +111,8 @@ async def publish_to_partition(call: Call) -> Answer:
 
 
 async def _partitions_of(call: Call, name: TopicName) -> int:
-    """Returns the number of partitions, or 0 for a topic without partitions, which need not exist."""
+    """Returns the number of a topic's partitions. Returns 0 for a topic without partitions, even if it does not
+    exist."""
     catalog = call.broker.service.catalog
     await catalog.check_namespace(name.namespace)
     await check_local_cluster(call, name)
@@ -112,8 +122,8 @@ async def _partitions_of(call: Call, name: TopicName) -> int:
 
 
 async def _publish(call: Call, names: list[TopicName], *, create: bool) -> Answer:
-    """Publishes the messages to the topics in turn. With `create` a missing topic is made: a partition exists as soon
-    as its partitioned topic does, even if nobody has used it yet."""
+    """Publishes the messages to the topics in turn. With `create`, a missing topic is created: a partition may be used
+    as soon as its partitioned topic exists, even if nobody has used the partition before."""
     broker, body = call.broker, call.body
     with broker.http_publishing.taking(len(body)):
         try:
@@ -129,7 +139,7 @@ async def _publish(call: Call, names: list[TopicName], *, create: bool) -> Answe
 
 
 async def _schema_of(broker: Broker, name: TopicName, request: ProduceRequest) -> Schema:
-    """Returns the schema in the body, or the registered one whose version the body names."""
+    """Returns the schema in the body, or the registered schema whose version the body names."""
     if request.schema is not None:
         return request.schema
     assert request.schema_version is not None, "a request has a schema or a version"
@@ -151,7 +161,7 @@ async def _encoded(
 
 
 async def _aside(broker: Broker, size_bytes: int, work: Callable[[], T]) -> T:
-    """Does work on a body of `size_bytes`, on a thread if the work may take long."""
+    """Does work on a body of `size_bytes` and returns its result. The work runs on a thread if it may take long."""
     if size_bytes <= ON_THE_LOOP_BYTES:
         return work()
     async with broker.http_publishing.thread:
@@ -190,8 +200,8 @@ class _Publishing:
         self._schema_version = b""
 
     async def run(self, messages: list[EncodedMessage | str], names: list[TopicName]) -> Answer:
-        """Publishes the messages to the topics in turn, and returns the answer to the call. Raises Refusal, PulsarError
-        when no topic took a producer."""
+        """Publishes the messages to the topics in turn, and returns the answer to the call. Raises Refusal or
+        PulsarError when every topic refused its producer."""
         results: list[Stored] = [each if isinstance(each, str) else "" for each in messages]
         partitions = [names[index % len(names)] for index in range(len(messages))]
         parts: dict[TopicName, list[Part]] = defaultdict(list)
@@ -199,7 +209,7 @@ class _Publishing:
             if not isinstance(message, str):
                 parts[partitions[index]].append((index, message))
         if not parts:
-            parts[names[0]] = []  # nothing is to be published, but the schema is registered all the same
+            parts[names[0]] = []  # The topic's producer registers the schema, even without messages.
         with self._broker.http_publishing.taking(self._size_bytes):
             publishing = [self._publish(name, each) for name, each in parts.items()]
             outcomes = await asyncio.gather(*publishing, return_exceptions=True)
@@ -219,8 +229,8 @@ class _Publishing:
         }
 
     async def _publish(self, name: TopicName, part: list[Part]) -> list[Stored]:
-        """Publishes messages to one topic and returns the outcome of each. Raises Refusal, PulsarError when the topic
-        takes no producer."""
+        """Publishes messages to one topic and returns the outcome of each. Raises Refusal or PulsarError when the topic
+        refuses the producer."""
         held = await self._broker.service.get_for_client(name, create=self._create)
         if held.policies.encryption_required:
             raise Refusal(412, f"Encryption is required in {name.full}: messages over HTTP are not encrypted")
@@ -245,8 +255,8 @@ class _Publishing:
     async def _sends(
         self, held: BaseTopic, producer: Producer, part: list[Part], results: list[Stored]
     ) -> tuple[Sends, list[int]]:
-        """Returns the SENDs of the messages that may be sent, and their places in `part`; the reasons for the others
-        are put into `results`."""
+        """Returns the SENDs of the messages that may be sent, and the places of these messages in `part`. For each
+        message that may not be sent, puts the reason into `results`."""
         is_deduplicated = held.publishing.dedup is not None
         stored_name = producer.name if is_deduplicated else self._producer_name or PRODUCER_NAME
         time_ms, sequence_id = now_ms(), producer.last_sequence_id
@@ -273,7 +283,8 @@ class _Publishing:
 
 
 async def _wait_for_rate(held: BaseTopic) -> None:
-    """Returns when the topic's publish rate and the broker's have room. Raises Refusal 429 when that takes long."""
+    """Returns when the publish rates of the topic and of the broker have room. Raises Refusal 429 when they would have
+    none within RATE_WAIT_SECONDS_MAX."""
     deadline_s = asyncio.get_running_loop().time() + RATE_WAIT_SECONDS_MAX
     while True:
         wait_s = max((each.wait_seconds() for each in held.publishing.limiters), default=0.0)
@@ -286,7 +297,8 @@ async def _wait_for_rate(held: BaseTopic) -> None:
 
 
 def _refusal(error: BaseException) -> Refusal:
-    """Returns the answer to a call that published no message. Raises `error` if it is a fault of this server."""
+    """Returns the refusal of a call that published no message because of `error`. Raises `error` itself if it is a
+    fault of this server."""
     if isinstance(error, Refusal):
         return error
     if not isinstance(error, PulsarError):
@@ -310,6 +322,6 @@ def _result(result: Stored, partition: int, schema_version: int) -> dict[str, An
 PATH = "/topics/{domain}/{tenant}/{namespace}/{topic}"
 
 ROUTES = (
-    Route("POST", PATH, publish, topic("PRODUCE")),
-    Route("POST", f"{PATH}/partitions/{{partition}}", publish_to_partition, topic("PRODUCE")),
+    Route("POST", PATH, publish, topic("PRODUCE"), Place.TOPIC_OR_PARTITIONS),
+    Route("POST", f"{PATH}/partitions/{{partition}}", publish_to_partition, topic("PRODUCE"), Place.TOPIC),
 )

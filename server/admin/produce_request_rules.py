@@ -1,4 +1,5 @@
-"""Reads the body of a call that publishes messages, and makes metadata and bytes of each message. Pure.
+"""Reads the body of a call that publishes messages, and makes metadata and bytes of each message. This module does no
+I/O.
 
 A fault of the body as a whole raises Refusal. A fault of one message is the outcome of that message only, and the other
 messages are published.
@@ -29,7 +30,7 @@ MESSAGES_MAX = 1_000
 """How many messages one call may have."""
 NAME_CHARACTERS_MAX = 1_024
 PRODUCER_NAME = "RestProducer"
-"""TopicsBase.defaultProducerName."""
+"""The producer's name in messages of a call that names none (TopicsBase.defaultProducerName)."""
 NEWEST_VERSION = -1
 """Stands for a missing `schemaVersion` in the body."""
 LOCAL_ONLY = "__local__"
@@ -60,7 +61,7 @@ class EncodedMessage:
     body: bytes
     key: str | None = None
     key_is_bytes: bool = False
-    """Whether `key` is base64, as a key with a schema is."""
+    """Whether `key` is base64 text, which is so for a key with a schema."""
     properties: Mapping[str, str] = field(default_factory=dict)
     event_ms: int = 0
     sequence_id: int | None = None
@@ -80,7 +81,8 @@ class Encoders:
 
 
 def read_request(body: bytes) -> ProduceRequest:
-    """Parses the body of a request. Raises Refusal, and InvalidSchema for a schema whose type is unknown."""
+    """Parses the body of a request. Raises Refusal for a body that makes no sense, and InvalidSchema for a schema whose
+    type is unknown."""
     request = bodies.obj(bodies.present(bodies.parse(body)))
     messages = request.get("messages")
     if not isinstance(messages, list):
@@ -103,8 +105,9 @@ def read_request(body: bytes) -> ProduceRequest:
 
 
 def _schema(given: Any, what: str) -> _NamedSchema | None:
-    """Reads a schema: an object `{name, type, schema, properties}`, or its text. Its definition is base64, as in
-    Apache, or the JSON itself. Returns None when no schema is given. Raises Refusal, InvalidSchema."""
+    """Reads a schema: an object `{name, type, schema, properties}`, or a text that holds such an object. The definition
+    in `schema` is base64, as in Apache, or the JSON itself. Returns None when no schema is given. Raises Refusal for a
+    value of another form, and InvalidSchema for an unknown type."""
     if given is None or given == "":
         return None
     if isinstance(given, str):
@@ -162,7 +165,7 @@ def encoders_of(schema: Schema) -> Encoders:
 
 
 def encode_message(given: Any, encoders: Encoders) -> EncodedMessage | str:
-    """Returns the encoded message, or a text that names its fault."""
+    """Returns the encoded message, or a text that names the fault of the message."""
     try:
         return _encoded(bodies.obj(given, "a message"), encoders)
     except Refusal as fault:

@@ -1,4 +1,5 @@
-"""Resource groups, which are rates that several namespaces share. They are stored and shown, but limit nothing here.
+"""The calls on resource groups, which are rates that several namespaces share. This broker stores and shows the groups,
+but limits nothing by them.
 
 Source: ResourceGroupsBase, NamespacesBase (internalSetNamespaceResourceGroup); answers recorded from Pulsar 4.0.7.
 """
@@ -14,6 +15,7 @@ from magnetar.server.admin.call_paths import NAMESPACES, namespace_of
 from magnetar.server.admin.namespace_policy_calls import change_record, record_of
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
 from magnetar.server.web.needs import SUPERUSER, namespace_policy
+from magnetar.server.web.places import Place
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +52,7 @@ async def put(call: Call) -> Answer:
 
 
 async def delete(call: Call) -> Answer:
-    """Deletes a group. Raises Refusal 404 when there is none, and 412 while a namespace is in it."""
+    """Deletes a group. Raises Refusal 404 when the group does not exist, and 412 while a namespace is in the group."""
     store, group = _store(call), call.parts["group"]
     if await json_records.read(store, _path(call)) is not None and await _is_used(store, group):
         raise Refusal(412, "ResourceGroup is in use")
@@ -105,11 +107,11 @@ OF_NAMESPACE = f"{NAMESPACES}/resourcegroup"
 _READ, _WRITE = namespace_policy("RESOURCEGROUP", write=False), namespace_policy("RESOURCEGROUP", write=True)
 
 ROUTES = (
-    Route("GET", GROUPS, list_all, SUPERUSER),
-    Route("GET", f"{GROUPS}/{{group}}", get, SUPERUSER),
-    Route("PUT", f"{GROUPS}/{{group}}", put, SUPERUSER),
-    Route("DELETE", f"{GROUPS}/{{group}}", delete, SUPERUSER),
-    Route("GET", OF_NAMESPACE, of_namespace, _READ),
-    Route("POST", f"{OF_NAMESPACE}/{{group}}", set_of_namespace, _WRITE),
-    Route("DELETE", OF_NAMESPACE, remove_of_namespace, _WRITE),
+    Route("GET", GROUPS, list_all, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", f"{GROUPS}/{{group}}", get, SUPERUSER, Place.ANY_BROKER),
+    Route("PUT", f"{GROUPS}/{{group}}", put, SUPERUSER, Place.ANY_BROKER),
+    Route("DELETE", f"{GROUPS}/{{group}}", delete, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", OF_NAMESPACE, of_namespace, _READ, Place.ANY_BROKER),
+    Route("POST", f"{OF_NAMESPACE}/{{group}}", set_of_namespace, _WRITE, Place.ANY_BROKER),
+    Route("DELETE", OF_NAMESPACE, remove_of_namespace, _WRITE, Place.ANY_BROKER),
 )

@@ -1,5 +1,5 @@
-"""Resource quotas: what a bundle is expected to need, for a load manager that spreads bundles over brokers. They are
-stored and shown, but not used here.
+"""The calls on resource quotas, which say how much load a bundle is expected to have. The load manager of a cluster
+reads the quotas of bundles whose load was never measured. A standalone broker only stores and shows them.
 
 Source: ResourceQuotasBase, ResourceQuotaCache; answers recorded from Pulsar 4.0.7.
 """
@@ -12,10 +12,11 @@ from magnetar.server.admin.call_paths import namespace_of
 from magnetar.server.admin.namespace_deletion import delete_tree
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER
+from magnetar.server.web.places import Place
 from pulsar_proto.errors import TopicNotFound
 
-DEFAULT_PATH = "/loadbalance/resource-quota/default"
-QUOTAS = "/loadbalance/resource-quota/namespace"
+QUOTAS = "/loadbalance/resource-quota"
+DEFAULT_PATH = f"{QUOTAS}/default"
 
 DEFAULT = {
     "msgRateIn": 40.0,
@@ -25,7 +26,7 @@ DEFAULT = {
     "memory": 80.0,
     "dynamic": True,
 }
-"""The quota of every bundle for which nobody has set one."""
+"""The quota of every bundle whose quota nobody has set."""
 
 
 async def default(call: Call) -> Answer:
@@ -71,9 +72,9 @@ def _quota(call: Call) -> dict[str, Any]:
 BUNDLE = "/admin/v2/resource-quotas/{tenant}/{namespace}/{bundle}"
 
 ROUTES = (
-    Route("GET", "/admin/v2/resource-quotas", default, SUPERUSER),
-    Route("POST", "/admin/v2/resource-quotas", set_default, SUPERUSER),
-    Route("GET", BUNDLE, get, SUPERUSER),
-    Route("POST", BUNDLE, put, SUPERUSER),
-    Route("DELETE", BUNDLE, remove, SUPERUSER),
+    Route("GET", "/admin/v2/resource-quotas", default, SUPERUSER, Place.ANY_BROKER),
+    Route("POST", "/admin/v2/resource-quotas", set_default, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", BUNDLE, get, SUPERUSER, Place.ANY_BROKER),
+    Route("POST", BUNDLE, put, SUPERUSER, Place.ANY_BROKER),
+    Route("DELETE", BUNDLE, remove, SUPERUSER, Place.ANY_BROKER),
 )

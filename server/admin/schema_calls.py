@@ -1,8 +1,9 @@
-"""The schemas of topics. A schema may be stored before its topic exists, so these calls do not look for the topic.
+"""The calls on schemas of topics. A schema may be stored before its topic exists, so these calls do not look for the
+topic.
 
-Sources: SchemasResource, SchemasResourceBase; answers recorded from Pulsar 4.0.7. Where Apache answers a wrong request
-with 500 and a stack trace or a page of HTML, these calls answer 4xx with a reason; and `/compatibility` answers that a
-schema is incompatible, where Apache's call fails.
+Sources: SchemasResource, SchemasResourceBase; answers recorded from Pulsar 4.0.7. Apache answers a wrong request with
+500 and a stack trace, or with a page of HTML; these calls answer 4xx with a reason. For an incompatible schema,
+Apache's call `/compatibility` fails; here it answers that the schema is incompatible.
 """
 
 from functools import wraps
@@ -24,6 +25,7 @@ from magnetar.server.schema.schema_types import (
 from magnetar.server.schema.strategies import CompatibilityStrategy
 from magnetar.server.web.calls import EMPTY, Answer, Call, Handler, Refusal, Route, Status
 from magnetar.server.web.needs import TENANT_ADMIN, topic
+from magnetar.server.web.places import Place
 from pulsar_proto.errors import MetadataFault
 from pulsar_proto.pb import managed_ledger_pb2 as records
 
@@ -31,7 +33,7 @@ SCHEMAS = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 
 
 def _told(handler: Handler) -> Handler:
-    """Makes a handler raise Refusal and MetadataFault for the errors of schemas and their storage."""
+    """Wraps a handler, so that errors of schemas become a Refusal, and errors of their storage a MetadataFault."""
 
     @wraps(handler)
     async def run(call: Call) -> Answer:
@@ -72,7 +74,7 @@ async def versions(call: Call) -> Answer:
 
 @_told
 async def metadata(call: Call) -> Answer:
-    """Answers with the places where the versions of a schema are stored; without a body when there is no schema."""
+    """Answers with the places where the versions of a schema are stored, or without a body when there is no schema."""
     locator = await _registry(call).locate(topic_of(call).schema_id)
     if locator is None:
         return EMPTY
@@ -133,7 +135,7 @@ def _schema_of(call: Call) -> Schema:
 
 
 def _shown(stored: StoredSchema | None) -> dict[str, Any]:
-    """Returns a schema as it is answered. Raises Refusal 404 for None."""
+    """Returns a schema in the form in which calls answer it. Raises Refusal 404 when `stored` is None."""
     if stored is None:
         raise Refusal(404, "Schema not found")
     schema = stored.schema
@@ -152,12 +154,12 @@ def _place(entry: records.SchemaIndexEntry) -> dict[str, int]:
 
 
 ROUTES = (
-    Route("GET", f"{SCHEMAS}/schema", latest, topic("GET_METADATA")),
-    Route("GET", f"{SCHEMAS}/schema/{{version}}", by_version, topic("GET_METADATA")),
-    Route("GET", f"{SCHEMAS}/schemas", versions, topic("GET_METADATA")),
-    Route("GET", f"{SCHEMAS}/metadata", metadata, topic("GET_METADATA")),
-    Route("POST", f"{SCHEMAS}/schema", post, topic("PRODUCE")),
-    Route("DELETE", f"{SCHEMAS}/schema", delete, TENANT_ADMIN),
-    Route("POST", f"{SCHEMAS}/compatibility", compatibility, TENANT_ADMIN),
-    Route("POST", f"{SCHEMAS}/version", find_version, topic("GET_METADATA")),
+    Route("GET", f"{SCHEMAS}/schema", latest, topic("GET_METADATA"), Place.TOPIC),
+    Route("GET", f"{SCHEMAS}/schema/{{version}}", by_version, topic("GET_METADATA"), Place.TOPIC),
+    Route("GET", f"{SCHEMAS}/schemas", versions, topic("GET_METADATA"), Place.TOPIC),
+    Route("GET", f"{SCHEMAS}/metadata", metadata, topic("GET_METADATA"), Place.TOPIC),
+    Route("POST", f"{SCHEMAS}/schema", post, topic("PRODUCE"), Place.TOPIC),
+    Route("DELETE", f"{SCHEMAS}/schema", delete, TENANT_ADMIN, Place.TOPIC),
+    Route("POST", f"{SCHEMAS}/compatibility", compatibility, TENANT_ADMIN, Place.TOPIC),
+    Route("POST", f"{SCHEMAS}/version", find_version, topic("GET_METADATA"), Place.TOPIC),
 )

@@ -1,7 +1,8 @@
-"""Shadow topics, which show another topic's messages without a copy. This broker does not have them.
+"""The calls on shadow topics, which show another topic's messages without a copy. This broker does not have shadow
+topics.
 
-No topic ever has a shadow, and giving one to a topic is refused, because a shadow that gets no messages would be worse
-than none.
+No topic ever has a shadow, and a call that gives a shadow to a topic is refused, because a shadow that gets no messages
+would be worse than none.
 
 Source: PersistentTopics (getShadowTopics, setShadowTopics), PIP-180; answers recorded from Pulsar 4.0.7.
 """
@@ -14,15 +15,16 @@ from magnetar.server.admin.topic_policy_calls import checked_topic
 from magnetar.server.web.absent_calls import NO_SHADOW_TOPICS
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic_policy
+from magnetar.server.web.places import Place
 from pulsar_proto.errors import InvalidTopicName
 from pulsar_proto.names import TopicName
 
 SOURCE = "PULSAR.SHADOW_SOURCE"
-"""The property that makes a new topic the shadow of another one (PIP-180)."""
+"""The property that makes a new topic the shadow of another topic (PIP-180)."""
 
 
 def check_no_shadow(properties: Mapping[str, str]) -> None:
-    """Checks the properties of a new topic. Raises Refusal 503 when it is to be a shadow."""
+    """Checks the properties of a new topic. Raises Refusal 503 when the properties make the topic a shadow."""
     if SOURCE in properties:
         raise Refusal(503, NO_SHADOW_TOPICS)
 
@@ -62,7 +64,7 @@ PATH = f"{TOPIC}/shadowTopics"
 _WRITE = topic_policy("SHADOW_TOPIC", write=True)
 
 ROUTES = (
-    Route("GET", PATH, get, topic_policy("SHADOW_TOPIC", write=False)),
-    Route("PUT", PATH, put, _WRITE),
-    Route("DELETE", PATH, delete, _WRITE),
+    Route("GET", PATH, get, topic_policy("SHADOW_TOPIC", write=False), Place.TOPIC),
+    Route("PUT", PATH, put, _WRITE, Place.TOPIC),
+    Route("DELETE", PATH, delete, _WRITE, Place.TOPIC),
 )

@@ -1,14 +1,16 @@
-"""The subscriptions of a topic: creating, deleting and moving them, skipping and expiring messages.
+"""The calls that create, delete and move the subscriptions of a topic, and that skip and expire their messages.
 
 The subscriptions of a partitioned topic are those of its partitions. Apache's calls that skip, reset and expire create
-a subscription that does not exist; here only the call that creates subscriptions does. Sources: PersistentTopicsBase
+a subscription that does not exist; here these calls answer 404. Sources: PersistentTopicsBase
 (internalCreateSubscription, internalDeleteSubscriptionAsync, internalResetCursorAsync,
 internalExpireMessagesForSinglePartition…); answers recorded from Pulsar 4.0.7."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.server.admin import bodies
+from magnetar.server.admin import partition_outcome_rules as rules
 from magnetar.server.admin.call_paths import TOPIC, topic_of
+from magnetar.server.admin.over_partitions import all_here, at_partitions, over_partitions
 from magnetar.server.admin.topic_calls import (
     check_amount,
     check_local_cluster,
@@ -21,6 +23,7 @@ from magnetar.server.topics import backlog
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic
+from magnetar.server.web.places import Place
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 from pulsar_proto.names import TopicName
 
@@ -29,13 +32,13 @@ if TYPE_CHECKING:
     from magnetar.server.topics.topic import Topic
 
 REPLICATED = "pulsar.replicated.subscription"
-"""The property of a cursor's position that is 1 when the subscription is to be replicated. It is stored, but nothing is
-replicated."""
+"""The property of a cursor's position that is 1 when the subscription is to be replicated. This broker stores the
+property, but replicates nothing."""
 
 SKIP_MAX = bodies.INT_MAX
 
 EXPIRY_BACKLOG_MIN = 1_000
-"""A backlog of fewer entries is left to connected consumers, unless its first entry is old enough to expire
+"""With consumers connected, a backlog of fewer entries is not expired, unless its first entry is old enough to expire
 (MINIMUM_BACKLOG_FOR_EXPIRY_CHECK)."""
 
 HINT = (
@@ -54,7 +57,7 @@ class MessageId(NamedTuple):
 
 
 async def topics_of(call: Call) -> "list[Topic]":
-    """Loads the call's topic, or all partitions of it. Raises TopicNotFound."""
+    """Loads the call's topic, or all partitions of the topic. Raises TopicNotFound when it does not exist."""
     name = topic_of(call)
     count = await partitions_of(call, name)
     if not count:
@@ -64,13 +67,14 @@ async def topics_of(call: Call) -> "list[Topic]":
 
 
 async def subscription_of(call: Call) -> "Subscription":
-    """Returns the call's subscription of a topic. Raises TopicNotFound, and Refusal 404 for the subscription."""
+    """Returns the call's subscription of a topic. Raises TopicNotFound, and Refusal 404 when the subscription does not
+    exist."""
     return _named(await loaded(call), call.parts["subscription"])
 
 
 async def subscriptions_of(call: Call) -> "list[Subscription]":
     """Returns the call's subscription of a topic, or of each of its partitions. Raises TopicNotFound, and Refusal 404
-    for the subscription."""
+    when a subscription does not exist."""
     return [_named(each, call.parts["subscription"]) for each in await topics_of(call)]
 
 
@@ -91,6 +95,7 @@ async def refuse_partitioned(call: Call, reason: str) -> None:
 # --- listing, creating, deleting --------------------------------------------------------------------------------------
 
 
+@over_partitions(rules.listed)
 async def list_all(call: Call) -> Answer:
     if not topic_of(call).is_persistent:
         return sorted((await loaded_of_any_domain(call)).subscriptions)
@@ -111,10 +116,12 @@ async def create(call: Call) -> Answer:
     if not name.is_persistent:
         raise Refusal(400, "Create subscription on non-persistent topic can only be done through client")
     count = await service.catalog.partitions_of(name, may_create=True)
+    if not all_here(call, name, count):
+        return rules.made(await at_partitions(call, name, range(count), create))
     held = []
     for each in _parts(name, count):
-        create = await service.catalog.topic_exists(each) or await service.catalog.may_create(each)
-        held.append(await service.get_topic(each, create=create))
+        may_create = await service.catalog.topic_exists(each) or await service.catalog.may_create(each)
+        held.append(await service.get_topic(each, create=may_create))
     if all(subscription in one.subscriptions for one in held):
         raise Refusal(409, "Subscription already exists for topic")
     for one in held:
@@ -137,9 +144,10 @@ async def _create(held: "Topic", name: str, wanted: MessageId, replicated: bool)
         made.cursor.put_position_property(REPLICATED, 1)
 
 
+@over_partitions(rules.gone)
 async def delete(call: Call) -> Answer:
-    """Deletes a subscription. Raises Refusal 412 when it has consumers, unless the parameter `force` disconnects
-    them."""
+    """Deletes a subscription. With the parameter `force`, the subscription's consumers are disconnected before; without
+    `force`, raises Refusal 412 when the subscription has consumers."""
     force = call.flag("force")
     if not topic_of(call).is_persistent:
         return await _delete_non_persistent(call, force)
@@ -159,8 +167,8 @@ async def delete(call: Call) -> Answer:
 
 
 async def _delete_non_persistent(call: Call, force: bool) -> Answer:
-    """Disconnects the consumers of a non-persistent subscription, which ends with the last one. Raises Refusal 412 when
-    it has consumers and `force` is not set."""
+    """Disconnects the consumers of a non-persistent subscription, which ends with its last consumer. Raises Refusal 404
+    when there is no such subscription, and 412 when the subscription has consumers and `force` is not set."""
     name, held = call.parts["subscription"], await loaded_of_any_domain(call)
     subscription = held.subscriptions.get(name)
     if subscription is None:
@@ -173,6 +181,7 @@ async def _delete_non_persistent(call: Call, force: bool) -> Answer:
     return NO_CONTENT
 
 
+@over_partitions(rules.merged)
 async def properties(call: Call) -> Answer:
     merged: dict[str, str] = {}
     for subscription in await subscriptions_of(call):
@@ -180,6 +189,7 @@ async def properties(call: Call) -> Answer:
     return merged
 
 
+@over_partitions(rules.done)
 async def set_properties(call: Call) -> Answer:
     """Replaces the properties of a subscription."""
     body = bodies.parse(call.body)
@@ -190,10 +200,12 @@ async def set_properties(call: Call) -> Answer:
     return NO_CONTENT
 
 
+@over_partitions(rules.merged)
 async def replicated(call: Call) -> Answer:
     return {each.topic.name.full: _is_replicated(each) for each in await subscriptions_of(call)}
 
 
+@over_partitions(rules.done)
 async def set_replicated(call: Call) -> Answer:
     wanted = bodies.boolean(bodies.present(bodies.parse(call.body)))
     for subscription in await subscriptions_of(call):
@@ -214,12 +226,14 @@ async def skip(call: Call) -> Answer:
     return NO_CONTENT
 
 
+@over_partitions(rules.done)
 async def skip_all(call: Call) -> Answer:
     for subscription in await subscriptions_of(call):
         await backlog.clear(subscription)
     return NO_CONTENT
 
 
+@over_partitions(rules.done)
 async def reset_to_time(call: Call) -> Answer:
     timestamp = number_of(call, "timestamp", bodies.LONG_MAX)
     for subscription in await subscriptions_of(call):
@@ -241,18 +255,20 @@ async def reset_to_position(call: Call) -> Answer:
 # --- expiring ---------------------------------------------------------------------------------------------------------
 
 
+@over_partitions(rules.done)
 async def expire(call: Call) -> Answer:
-    """Expires the messages of a subscription that are older than the seconds in the path. Raises Refusal 409 when there
-    is nothing to expire."""
+    """Expires the messages of a subscription whose age is more than the number of seconds in the path. Raises Refusal
+    409 when there is nothing to expire."""
     seconds = number_of(call, "seconds", bodies.INT_MAX)
     for subscription in await subscriptions_of(call):
         await _expire(subscription, seconds)
     return NO_CONTENT
 
 
+@over_partitions(rules.done)
 async def expire_all(call: Call) -> Answer:
-    """Expires messages of all subscriptions of the topic, as `expire` does for one. Raises the first refusal when all
-    are done."""
+    """Expires old messages in all subscriptions of the topic, by the rule of `expire`. If subscriptions were refused,
+    raises the first of these refusals after the work on the last subscription."""
     seconds = number_of(call, "seconds", bodies.INT_MAX)
     refusal = None
     for held in await topics_of(call):
@@ -337,25 +353,48 @@ SUBSCRIPTIONS = f"{TOPIC}/subscription"
 SUBSCRIPTION = f"{SUBSCRIPTIONS}/{{subscription}}"
 
 ROUTES = (
-    Route("GET", f"{TOPIC}/subscriptions", list_all, topic("GET_SUBSCRIPTIONS")),
-    Route("PUT", SUBSCRIPTION, create, topic("SUBSCRIBE")),
-    Route("DELETE", SUBSCRIPTION, delete, topic("UNSUBSCRIBE")),
-    Route("GET", f"{SUBSCRIPTION}/properties", properties, topic("CONSUME")),
-    Route("PUT", f"{SUBSCRIPTION}/properties", set_properties, topic("CONSUME")),
+    Route("GET", f"{TOPIC}/subscriptions", list_all, topic("GET_SUBSCRIPTIONS"), Place.TOPIC_OR_PARTITIONS),
+    Route("PUT", SUBSCRIPTION, create, topic("SUBSCRIBE"), Place.TOPIC_OR_PARTITIONS),
+    Route("DELETE", SUBSCRIPTION, delete, topic("UNSUBSCRIBE"), Place.TOPIC_OR_PARTITIONS),
+    Route("GET", f"{SUBSCRIPTION}/properties", properties, topic("CONSUME"), Place.TOPIC_OR_PARTITIONS),
+    Route("PUT", f"{SUBSCRIPTION}/properties", set_properties, topic("CONSUME"), Place.TOPIC_OR_PARTITIONS),
     Route(
-        "GET", f"{SUBSCRIPTION}/replicatedSubscriptionStatus", replicated, topic("GET_REPLICATED_SUBSCRIPTION_STATUS")
+        "GET",
+        f"{SUBSCRIPTION}/replicatedSubscriptionStatus",
+        replicated,
+        topic("GET_REPLICATED_SUBSCRIPTION_STATUS"),
+        Place.TOPIC_OR_PARTITIONS,
     ),
     Route(
         "POST",
         f"{SUBSCRIPTION}/replicatedSubscriptionStatus",
         set_replicated,
         topic("SET_REPLICATED_SUBSCRIPTION_STATUS"),
+        Place.TOPIC_OR_PARTITIONS,
     ),
-    Route("POST", f"{SUBSCRIPTION}/skip/{{count}}", skip, topic("SKIP")),
-    Route("POST", f"{SUBSCRIPTION}/skip_all", skip_all, topic("SKIP")),
-    Route("POST", f"{SUBSCRIPTION}/resetcursor/{{timestamp}}", reset_to_time, topic("RESET_CURSOR")),
-    Route("POST", f"{SUBSCRIPTION}/resetcursor", reset_to_position, topic("RESET_CURSOR")),
-    Route("POST", f"{SUBSCRIPTION}/expireMessages/{{seconds}}", expire, topic("EXPIRE_MESSAGES")),
-    Route("POST", f"{SUBSCRIPTION}/expireMessages", expire_to_position, topic("EXPIRE_MESSAGES")),
-    Route("POST", f"{TOPIC}/all_subscription/expireMessages/{{seconds}}", expire_all, topic("EXPIRE_MESSAGES")),
+    Route("POST", f"{SUBSCRIPTION}/skip/{{count}}", skip, topic("SKIP"), Place.TOPIC),
+    Route("POST", f"{SUBSCRIPTION}/skip_all", skip_all, topic("SKIP"), Place.TOPIC_OR_PARTITIONS),
+    Route(
+        "POST",
+        f"{SUBSCRIPTION}/resetcursor/{{timestamp}}",
+        reset_to_time,
+        topic("RESET_CURSOR"),
+        Place.TOPIC_OR_PARTITIONS,
+    ),
+    Route("POST", f"{SUBSCRIPTION}/resetcursor", reset_to_position, topic("RESET_CURSOR"), Place.TOPIC),
+    Route(
+        "POST",
+        f"{SUBSCRIPTION}/expireMessages/{{seconds}}",
+        expire,
+        topic("EXPIRE_MESSAGES"),
+        Place.TOPIC_OR_PARTITIONS,
+    ),
+    Route("POST", f"{SUBSCRIPTION}/expireMessages", expire_to_position, topic("EXPIRE_MESSAGES"), Place.TOPIC),
+    Route(
+        "POST",
+        f"{TOPIC}/all_subscription/expireMessages/{{seconds}}",
+        expire_all,
+        topic("EXPIRE_MESSAGES"),
+        Place.TOPIC_OR_PARTITIONS,
+    ),
 )

@@ -1,4 +1,4 @@
-"""Tenants. Source: TenantsBase; answers recorded from Pulsar 4.0.7."""
+"""The calls on tenants. Source: TenantsBase; answers recorded from Pulsar 4.0.7."""
 
 import re
 from typing import Any
@@ -10,6 +10,7 @@ from magnetar.server.admin import bodies, json_records
 from magnetar.server.admin.namespace_deletion import delete_namespace
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER, TENANT_ADMIN
+from magnetar.server.web.places import Place
 
 NAME = re.compile(r"[-=:.\w]+", re.ASCII)
 """The characters of valid names of tenants, clusters and namespaces (NamedEntity)."""
@@ -79,7 +80,8 @@ def _name(call: Call) -> str:
 
 
 async def _checked(call: Call) -> dict[str, Any]:
-    """Returns the TenantInfo in the body of a call. Raises Refusal 400 or 412."""
+    """Returns the TenantInfo in the body of a call. Raises Refusal 400 or 412 when the body holds no valid
+    TenantInfo."""
     body = bodies.parse(call.body)
     if body is bodies.ABSENT or body is None:
         raise Refusal(412, "TenantInfo is null")
@@ -100,9 +102,9 @@ async def _checked(call: Call) -> dict[str, Any]:
 
 
 ROUTES = (
-    Route("GET", "/admin/v2/tenants", list_all, SUPERUSER),
-    Route("GET", "/admin/v2/tenants/{tenant}", get, TENANT_ADMIN),
-    Route("PUT", "/admin/v2/tenants/{tenant}", create, SUPERUSER),
-    Route("POST", "/admin/v2/tenants/{tenant}", update, SUPERUSER),
-    Route("DELETE", "/admin/v2/tenants/{tenant}", delete, SUPERUSER),
+    Route("GET", "/admin/v2/tenants", list_all, SUPERUSER, Place.ANY_BROKER),
+    Route("GET", "/admin/v2/tenants/{tenant}", get, TENANT_ADMIN, Place.ANY_BROKER),
+    Route("PUT", "/admin/v2/tenants/{tenant}", create, SUPERUSER, Place.ANY_BROKER),
+    Route("POST", "/admin/v2/tenants/{tenant}", update, SUPERUSER, Place.ANY_BROKER),
+    Route("DELETE", "/admin/v2/tenants/{tenant}", delete, SUPERUSER, Place.ANY_BROKER),
 )

@@ -1,4 +1,4 @@
-"""Topics: creating, deleting, unloading, terminating and trimming them, and their properties.
+"""The calls that create, delete, unload, terminate and trim topics, and the calls on their properties.
 
 Sources: PersistentTopics, NonPersistentTopics, PersistentTopicsBase; answers recorded from Pulsar 4.0.7.
 """
@@ -8,13 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magnetar.server.admin import bodies
+from magnetar.server.admin import partition_outcome_rules as rules
 from magnetar.server.admin.call_paths import TOPIC, topic_of
+from magnetar.server.admin.over_partitions import all_here, at_partitions, over_partitions
 from magnetar.server.admin.shadow_topic_calls import check_no_shadow
 from magnetar.server.topics import backlog
 from magnetar.server.topics.broker_service import TopicBusy
 from magnetar.server.topics.properties_rules import fault_of_properties
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import namespace, topic
+from magnetar.server.web.places import Place
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
@@ -25,13 +28,13 @@ if TYPE_CHECKING:
     from magnetar.server.topics.topic import Topic
 
 OWN_PROPERTIES = ("pulsar.topic.epoch", "index", "max_local_txn_id")
-"""The properties that the server itself keeps beside the user's."""
+"""The names of the properties that the server itself stores beside the user's properties."""
 
 EXISTS = "This topic already exists"
 
 
 async def loaded(call: Call) -> "Topic":
-    """Loads the call's persistent topic and returns it. Raises TopicNotFound when it does not exist."""
+    """Loads the call's persistent topic and returns it. Raises TopicNotFound when the topic does not exist."""
     name, service = topic_of(call), call.broker.service
     await service.catalog.check_namespace(name.namespace)
     if name.is_partition and name.full not in service.topics:
@@ -51,8 +54,8 @@ async def loaded_of_any_domain(call: Call) -> "BaseTopic":
 
 
 async def partitions_of(call: Call, name: TopicName) -> int:
-    """Returns the number of a topic's partitions, 0 when it is not partitioned or does not exist. Raises TopicNotFound
-    when the namespace does not exist."""
+    """Returns the number of a topic's partitions, or 0 when the topic is not partitioned or does not exist. Raises
+    TopicNotFound when the namespace does not exist."""
     await call.broker.service.catalog.check_namespace(name.namespace)
     record = await call.broker.service.catalog.partitioned.get(name)
     return 0 if record is None else record.partitions
@@ -71,8 +74,8 @@ async def check_local_cluster(call: Call, name: TopicName) -> None:
 
 
 async def check_new(call: Call, name: TopicName) -> None:
-    """Checks that a topic can be created. Raises TopicNotFound when its namespace does not exist, Refusal 409 when the
-    topic does, and 412 when the namespace must not be used in this cluster."""
+    """Checks that a topic can be created. Raises TopicNotFound when the topic's namespace does not exist, Refusal
+    409 when the topic exists already, and Refusal 412 when the namespace must not be used in this cluster."""
     catalog = call.broker.service.catalog
     await catalog.check_namespace(name.namespace)
     await check_local_cluster(call, name)
@@ -107,8 +110,9 @@ async def create(call: Call) -> Answer:
 
 
 async def delete(call: Call) -> Answer:
-    """Deletes a topic. Raises Refusal 409 for a partitioned topic, and 412 for one with clients, or a system topic,
-    when the parameter `force` is not set."""
+    """Deletes a topic. Raises Refusal 409 for a partitioned topic. Without the parameter `force`, raises Refusal 412
+    for a topic with clients and for a system topic. A non-persistent topic that is not loaded does not exist, but
+    deleting such a topic succeeds."""
     name, service, force = topic_of(call), call.broker.service, call.flag("force")
     if await service.catalog.partitioned.get(name) is not None:
         raise Refusal(
@@ -117,6 +121,8 @@ async def delete(call: Call) -> Answer:
             "delete-partitioned-topic.",
         )
     if not await service.catalog.topic_exists(name):
+        if not name.is_persistent:
+            return NO_CONTENT
         raise TopicNotFound(f"Topic {name.full} not found")
     if is_system_topic(name) and not force:
         raise Refusal(412, "A topic of the system is deleted only by force")
@@ -127,6 +133,7 @@ async def delete(call: Call) -> Answer:
     return NO_CONTENT
 
 
+@over_partitions(rules.gone)
 async def unload(call: Call) -> Answer:
     """Unloads a topic, or all loaded partitions of a partitioned topic."""
     name, service = topic_of(call), call.broker.service
@@ -161,6 +168,8 @@ async def terminate_partitions(call: Call) -> Answer:
             "Termination of a non-partitioned topic is not allowed using partitioned-terminate, please use terminate "
             "commands",
         )
+    if not all_here(call, name, count):
+        return rules.by_index(await at_partitions(call, name, range(count), terminate, tail="terminate"))
     ended = {}
     for index in range(count):
         partition = await call.broker.service.get_topic(name.partition(index), create=True)
@@ -168,8 +177,9 @@ async def terminate_partitions(call: Call) -> Answer:
     return ended
 
 
+@over_partitions(rules.shown)
 async def trim(call: Call) -> Answer:
-    """Deletes the ledgers that are no longer needed at once, rather than at the next periodic trim."""
+    """Deletes immediately the ledgers that are no longer needed, instead of waiting for the next periodic trim."""
     name = topic_of(call)
     if not name.is_persistent:
         raise Refusal(405, "Trim on a non-persistent topic is not allowed")
@@ -182,6 +192,7 @@ async def trim(call: Call) -> Answer:
     return EMPTY
 
 
+@over_partitions(rules.done)
 async def truncate(call: Call) -> Answer:
     """Deletes all messages, even if subscriptions have not acknowledged them or retention keeps them."""
     name = topic_of(call)
@@ -198,8 +209,8 @@ async def truncate(call: Call) -> Answer:
 
 
 async def _delete_messages(held: "Topic") -> None:
-    """Begins a new ledger, unless the topic is terminated, and deletes all others: it sets the retention to zero,
-    trims, and restores the retention. Raises ManagedLedgerError."""
+    """Begins a new ledger, unless the topic is terminated, and deletes all earlier ledgers. To delete them, this
+    function sets the retention to zero, trims, and restores the retention. Raises ManagedLedgerError."""
     kept = held.ledger.config
     await held.ledger.roll()
     if held.ledger.terminated is None:
@@ -236,7 +247,7 @@ async def properties(call: Call) -> Answer:
 
 
 async def set_properties(call: Call) -> Answer:
-    """Sets the properties that the body names; the other ones stay."""
+    """Sets the properties that the body names. Other properties stay as they are."""
     given = bodies.string_map(bodies.present(bodies.parse(call.body)))
     _check_properties(given)
     await _change_properties(call, given)
@@ -244,7 +255,7 @@ async def set_properties(call: Call) -> Answer:
 
 
 async def remove_property(call: Call) -> Answer:
-    """Removes the property that the parameter `key` names. Without it nothing is removed, as in Apache."""
+    """Removes the property that the parameter `key` names. As in Apache, a call without `key` removes nothing."""
     key = call.query.get("key")
     if key:
         _check_properties({key: ""})
@@ -271,7 +282,8 @@ async def _change_properties(call: Call, changes: Mapping[str, str | None]) -> N
 
 
 def check_amount(what: str, properties: Mapping[str, str]) -> None:
-    """Raises Refusal 412 for more or larger properties than a topic or a subscription may have; `what` says which."""
+    """Raises Refusal 412 when there are too many properties, or too large ones. `what` is the word for their owner in
+    the refusal's text: topic or subscription."""
     fault = fault_of_properties(what, properties)
     if fault is not None:
         raise Refusal(412, fault)
@@ -293,14 +305,14 @@ def _check_properties(given: Mapping[str, str]) -> None:
 
 
 ROUTES = (
-    Route("PUT", TOPIC, create, namespace("CREATE_TOPIC")),
-    Route("DELETE", TOPIC, delete, namespace("DELETE_TOPIC")),
-    Route("PUT", f"{TOPIC}/unload", unload, topic("UNLOAD")),
-    Route("POST", f"{TOPIC}/terminate", terminate, topic("TERMINATE")),
-    Route("POST", f"{TOPIC}/terminate/partitions", terminate_partitions, topic("TERMINATE")),
-    Route("POST", f"{TOPIC}/trim", trim, topic("TRIM_TOPIC")),
-    Route("DELETE", f"{TOPIC}/truncate", truncate, namespace("DELETE_TOPIC")),
-    Route("GET", f"{TOPIC}/properties", properties, topic("GET_METADATA")),
-    Route("PUT", f"{TOPIC}/properties", set_properties, topic("UPDATE_METADATA")),
-    Route("DELETE", f"{TOPIC}/properties", remove_property, topic("DELETE_METADATA")),
+    Route("PUT", TOPIC, create, namespace("CREATE_TOPIC"), Place.TOPIC),
+    Route("DELETE", TOPIC, delete, namespace("DELETE_TOPIC"), Place.TOPIC),
+    Route("PUT", f"{TOPIC}/unload", unload, topic("UNLOAD"), Place.TOPIC_OR_PARTITIONS),
+    Route("POST", f"{TOPIC}/terminate", terminate, topic("TERMINATE"), Place.TOPIC),
+    Route("POST", f"{TOPIC}/terminate/partitions", terminate_partitions, topic("TERMINATE"), Place.ANY_BROKER),
+    Route("POST", f"{TOPIC}/trim", trim, topic("TRIM_TOPIC"), Place.TOPIC_OR_PARTITIONS),
+    Route("DELETE", f"{TOPIC}/truncate", truncate, namespace("DELETE_TOPIC"), Place.TOPIC_OR_PARTITIONS),
+    Route("GET", f"{TOPIC}/properties", properties, topic("GET_METADATA"), Place.TOPIC),
+    Route("PUT", f"{TOPIC}/properties", set_properties, topic("UPDATE_METADATA"), Place.TOPIC),
+    Route("DELETE", f"{TOPIC}/properties", remove_property, topic("DELETE_METADATA"), Place.TOPIC),
 )

@@ -1,8 +1,9 @@
-"""The policies of topics: for each row of `policy_rows` a call to read, one to set and one to remove it, and the calls
-on the policies that are more than one value.
+"""The calls on the policies of topics. Each row of `policy_rows` is one policy, and has a call that reads, a call that
+sets and a call that removes the policy. Policies that have more than one value have calls of their own.
 
-The parameter `isGlobal` chooses the policies for all clusters instead of those for this one. With `applied`, a call
-that reads answers with what is in force, which may come from the namespace or from broker.conf.
+The parameter `isGlobal` chooses the policies for all clusters instead of those for this one. With the parameter
+`applied`, a call that reads a policy answers with the value in force, which may come from the namespace or from
+broker.conf.
 
 Sources: PersistentTopics, PersistentTopicsBase; answers recorded from Pulsar 4.0.7.
 """
@@ -19,6 +20,7 @@ from magnetar.server.policies.policy_values import BacklogQuotas
 from magnetar.server.policies.topic_policies_service import TopicPoliciesChange
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic_policy
+from magnetar.server.web.places import Place
 from pulsar_proto.names import TopicName
 
 TOO_LITTLE_RETAINED = (
@@ -28,7 +30,8 @@ TOO_LITTLE_RETAINED = (
 
 async def checked_topic(call: Call) -> TopicName:
     """Loads the policies of the call's topic and returns its name. Raises TopicNotFound when the namespace does not
-    exist, Refusal 412 for a partition, and 404 when there is no such persistent topic: others have no policies."""
+    exist, Refusal 412 for a partition, and 404 when there is no such persistent topic: non-persistent topics have no
+    policies."""
     name, service = topic_of(call), call.broker.service
     await service.catalog.check_namespace(name.namespace)
     if name.is_partition:
@@ -44,7 +47,7 @@ async def checked_topic(call: Call) -> TopicName:
 
 def own_policies(call: Call, name: TopicName) -> Mapping[str, Any]:
     """Returns the topic's own policies: those for all clusters if the call's parameter `isGlobal` is set, otherwise
-    those for this cluster. The caller has loaded them by `checked_topic`."""
+    those for this cluster. The caller has called `checked_topic` before, which loads the policies."""
     return call.broker.service.policies.topics.get(name, is_global=call.flag("isGlobal"))
 
 
@@ -117,7 +120,7 @@ async def _change(call: Call, name: TopicName, row: TopicRow, value: Any) -> Non
 
 
 def put(policies: dict[str, Any], key: str, value: Any) -> None:
-    """Puts a policy into a topic's policies; a value of None removes it."""
+    """Puts a policy into a topic's policies. A value of None removes the policy."""
     if value is None:
         policies.pop(key, None)
     else:
@@ -125,14 +128,14 @@ def put(policies: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _routes_of(row: TopicRow) -> list[Route]:
-    """Returns the calls that read, set and, if it is removable, remove the policy of a row."""
+    """Returns the calls that read, set and, if the policy is removable, remove the policy of a row."""
     path, write = f"{TOPIC}/{row.path}", topic_policy(row.name, write=True)
     routes = [
-        Route("GET", path, partial(_get, row), topic_policy(row.name, write=False)),
-        Route(row.method, path, partial(_set, row), write),
+        Route("GET", path, partial(_get, row), topic_policy(row.name, write=False), Place.TOPIC),
+        Route(row.method, path, partial(_set, row), write, Place.TOPIC),
     ]
     if row.removable:
-        routes.append(Route("DELETE", path, partial(_remove, row), write))
+        routes.append(Route("DELETE", path, partial(_remove, row), write, Place.TOPIC))
     return routes
 
 
@@ -265,18 +268,18 @@ async def remove_all(call: Call) -> Answer:
 def _of(path: str, name: str, get: Any, put_with: Any, remove: Any) -> list[Route]:
     write = topic_policy(name, write=True)
     return [
-        Route("GET", f"{TOPIC}/{path}", get, topic_policy(name, write=False)),
-        Route("POST", f"{TOPIC}/{path}", put_with, write),
-        Route("DELETE", f"{TOPIC}/{path}", remove, write),
+        Route("GET", f"{TOPIC}/{path}", get, topic_policy(name, write=False), Place.TOPIC),
+        Route("POST", f"{TOPIC}/{path}", put_with, write, Place.TOPIC),
+        Route("DELETE", f"{TOPIC}/{path}", remove, write, Place.TOPIC),
     ]
 
 
 ROUTES = (
     *(route for row in TOPIC_ROWS for route in _routes_of(row)),
-    Route("GET", f"{TOPIC}/backlogQuotaMap", backlog_quotas, topic_policy("BACKLOG", write=False)),
-    Route("POST", f"{TOPIC}/backlogQuota", set_backlog_quota, topic_policy("BACKLOG", write=True)),
-    Route("DELETE", f"{TOPIC}/backlogQuota", remove_backlog_quota, topic_policy("BACKLOG", write=True)),
+    Route("GET", f"{TOPIC}/backlogQuotaMap", backlog_quotas, topic_policy("BACKLOG", write=False), Place.TOPIC),
+    Route("POST", f"{TOPIC}/backlogQuota", set_backlog_quota, topic_policy("BACKLOG", write=True), Place.TOPIC),
+    Route("DELETE", f"{TOPIC}/backlogQuota", remove_backlog_quota, topic_policy("BACKLOG", write=True), Place.TOPIC),
     *_of("{subscription}/dispatchRate", "RATE", subscription_rate, set_subscription_rate, remove_subscription_rate),
     *_of("replication", "REPLICATION", replication, set_replication, remove_replication),
-    Route("DELETE", f"{TOPIC}/policies", remove_all, topic_policy("ALL", write=True)),
+    Route("DELETE", f"{TOPIC}/policies", remove_all, topic_policy("ALL", write=True), Place.TOPIC),
 )

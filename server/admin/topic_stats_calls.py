@@ -1,4 +1,5 @@
-"""The statistics of topics and of partitioned topics as a whole, and the content of the metadata store about them.
+"""The calls on the statistics of topics and of partitioned topics as a whole, and on the content of the metadata store
+about them.
 
 Source: PersistentTopicsBase.internalGetStatsAsync, internalGetPartitionedStats; TopicStatsImpl.add; answers recorded
 from Pulsar 4.0.7.
@@ -12,6 +13,8 @@ from magnetar.metadata import paths
 from magnetar.metadata.store import Stat
 from magnetar.server.admin import json_records
 from magnetar.server.admin.call_paths import TOPIC, topic_of
+from magnetar.server.admin.over_partitions import all_here, at_partitions
+from magnetar.server.admin.partition_outcome_rules import succeeded
 from magnetar.server.admin.topic_calls import loaded, loaded_of_any_domain, message_id, partitions_of
 from magnetar.server.namespaces.partitioned_topics import PartitionedTopic
 from magnetar.server.process.turns import in_portions
@@ -19,6 +22,7 @@ from magnetar.server.stats import domain_stats
 from magnetar.server.stats.traffic_stats import iso_time
 from magnetar.server.web.calls import Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic
+from magnetar.server.web.places import Place
 from magnetar.storage.managed.list_record import parse_list
 from pulsar_proto.errors import MalformedRecord, TopicNotFound
 from pulsar_proto.ids import signed64
@@ -43,7 +47,8 @@ LARGEST = (
 """Statistics for which a partitioned topic reports the largest number among its partitions instead of the sum."""
 
 SMALLEST = ("topicCreationTimeStamp", "earliestMsgPublishTimeInBacklogs", "earliestMsgPublishTimeInBacklog")
-"""Statistics that hold a time. The partitioned topic reports the smallest one; 0 means that no partition knows it."""
+"""Statistics that hold a time. A partitioned topic reports the smallest time of its partitions; 0 means that no
+partition has one."""
 
 
 async def stats(call: Call) -> Answer:
@@ -51,8 +56,8 @@ async def stats(call: Call) -> Answer:
 
 
 def _shown(call: Call, answer: dict[str, Any]) -> dict[str, Any]:
-    """Adds the broker's id to the statistics of a topic, and takes out the publishers or consumers that the call does
-    not want. Returns the same object."""
+    """Adds the broker's id to the statistics of a topic, and removes the publishers or consumers if the call's
+    parameters exclude them. Returns `answer` itself."""
     answer["ownerBroker"] = call.broker.broker_id
     if call.flag("excludePublishers"):
         answer["publishers"] = []
@@ -74,8 +79,8 @@ async def internal_stats(call: Call) -> Answer:
 
 
 async def _ledger_metadata(call: Call, ledger_id: int) -> str:
-    """Returns the metadata of a ledger as Java prints it (LedgerMetadataImpl.toSafeString), or "" when there is none.
-    Raises MetadataError."""
+    """Returns the metadata of a ledger as Java prints it (LedgerMetadataImpl.toSafeString), or "" when the ledger has
+    no metadata. Raises MetadataError."""
     record = await call.broker.service.metadata.get(ledger_path(ledger_id))
     if record is None:
         return ""
@@ -86,7 +91,7 @@ async def _ledger_metadata(call: Call, ledger_id: int) -> str:
 
 
 def safe_text(metadata: LedgerMetadata) -> str:
-    """Returns the metadata of a ledger as text, without its password. Pure."""
+    """Returns the metadata of a ledger as text, without its password. The function does no I/O."""
     fields: dict[str, object] = {
         "formatVersion": metadata.format_version,
         "ensembleSize": metadata.ensemble_size,
@@ -110,10 +115,14 @@ async def partitioned_stats(call: Call) -> Answer:
     record = await _record(call)
     name = topic_of(call)
     partitions: dict[str, Any] = {}
-    async for index in in_portions(range(record.partitions)):
-        each = name.partition(index)
-        held = await call.broker.service.get_any(each, create=True)
-        partitions[each.full] = _shown(call, domain_stats.topic_stats(held))
+    if not all_here(call, name, record.partitions):
+        for outcome in succeeded(await at_partitions(call, name, range(record.partitions), stats, tail="stats")):
+            partitions[name.partition(outcome.partition).full] = outcome.value
+    else:
+        async for index in in_portions(range(record.partitions)):
+            each = name.partition(index)
+            held = await call.broker.service.get_any(each, create=True)
+            partitions[each.full] = _shown(call, domain_stats.topic_stats(held))
     total = await total_of(partitions.values())
     total["metadata"] = _metadata(record)
     total["partitions"] = partitions if call.flag("perPartition", True) else {}
@@ -133,7 +142,8 @@ async def total_of(partitions: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 def _add(total: dict[str, Any], other: dict[str, Any]) -> None:
     """Adds the statistics of a partition to the total. Numbers are added, lists joined, objects added member by member;
-    a truth value is true when one of the two is. For any other value the total keeps the first partition's."""
+    a truth value of the total is true when that of any partition is. For any other value, the total keeps the value of
+    the first partition."""
     for key, value in other.items():
         known = total.get(key)
         if known is None:
@@ -165,6 +175,10 @@ def _copy(value: Any) -> Any:
 async def partitioned_internal_stats(call: Call) -> Answer:
     record = await _record(call)
     name = topic_of(call)
+    if not all_here(call, name, record.partitions):
+        asked = await at_partitions(call, name, range(record.partitions), internal_stats, tail="internalStats")
+        found = {name.partition(outcome.partition).full: outcome.value for outcome in succeeded(asked)}
+        return {"metadata": _metadata(record), "partitions": found}
     partitions = {}
     async for index in in_portions(range(record.partitions)):
         each = name.partition(index)
@@ -263,10 +277,12 @@ def _dates(stat: Stat) -> dict[str, Any]:
 
 
 ROUTES = (
-    Route("GET", f"{TOPIC}/stats", stats, topic("GET_STATS")),
-    Route("GET", f"{TOPIC}/internalStats", internal_stats, topic("GET_STATS")),
-    Route("GET", f"{TOPIC}/partitioned-stats", partitioned_stats, topic("GET_STATS")),
-    Route("GET", f"{TOPIC}/partitioned-internalStats", partitioned_internal_stats, topic("GET_STATS")),
-    Route("GET", f"{TOPIC}/internal-info", internal_info, topic("GET_METADATA")),
-    Route("GET", f"{TOPIC}/lastMessageId", last_message_id, topic("PEEK_MESSAGES")),
+    Route("GET", f"{TOPIC}/stats", stats, topic("GET_STATS"), Place.TOPIC),
+    Route("GET", f"{TOPIC}/internalStats", internal_stats, topic("GET_STATS"), Place.TOPIC),
+    Route("GET", f"{TOPIC}/partitioned-stats", partitioned_stats, topic("GET_STATS"), Place.ANY_BROKER),
+    Route(
+        "GET", f"{TOPIC}/partitioned-internalStats", partitioned_internal_stats, topic("GET_STATS"), Place.ANY_BROKER
+    ),
+    Route("GET", f"{TOPIC}/internal-info", internal_info, topic("GET_METADATA"), Place.ANY_BROKER),
+    Route("GET", f"{TOPIC}/lastMessageId", last_message_id, topic("PEEK_MESSAGES"), Place.TOPIC),
 )

@@ -1,21 +1,22 @@
-"""Encodes the texts of messages that are published over HTTP as the bytes that Pulsar's clients write and read. Pure.
+"""Encodes the texts of messages that are published over HTTP as the bytes that Pulsar's clients write and read. This
+module does no I/O.
 
-What each kind of schema makes of a text:
+The text that each kind of schema takes, and the bytes that it becomes:
 
     BYTES, STRING                   the text, in UTF-8 or what the schema's property `__charset` says
     BOOLEAN                         true or false
     INT8, INT16, INT32, INT64       a whole number, big-endian
     FLOAT, DOUBLE                   a number, NaN or Infinity, big-endian
-    DATE                            2026-11-22, or Nov 22, 2026: milliseconds since 1970 of its beginning in UTC
+    DATE                            2026-11-22, or Nov 22, 2026: milliseconds from 1970 to the day's beginning in UTC
     TIME, TIMESTAMP                 milliseconds
     INSTANT                         2026-11-22T10:00:00.000000001Z: i64 seconds | i32 nanoseconds
     LOCAL_DATE                      2026-11-22: i64 days since 1970
     LOCAL_TIME                      10:00:00.5: i64 nanoseconds
-    LOCAL_DATE_TIME                 2026-11-22T10:00:00: both
+    LOCAL_DATE_TIME                 2026-11-22T10:00:00: i64 days since 1970 | i64 nanoseconds
     JSON                            JSON, without the white space around its values
     AVRO                            Avro's JSON encoding
 
-Sources: TopicsBase.encodeWithSchema, which publishes an empty message where a text cannot be encoded; the classes
+Sources: TopicsBase.encodeWithSchema, which publishes an empty message for a text that cannot be encoded; the classes
 IntSchema, DateSchema, InstantSchema, LocalDateTimeSchema and their like, 4.0.7.
 """
 
@@ -29,7 +30,8 @@ from magnetar.server.schema.definition_rules import avro_of
 from magnetar.server.schema.schema_types import InvalidSchema, Schema, SchemaType
 
 Encoder = Callable[[str], bytes]
-"""Encodes the text of a message as bytes. Raises ValueFault."""
+"""A function that encodes the text of a message as bytes. It raises ValueFault for a text that the schema does not
+take."""
 
 CHARSET = "__charset"
 CHARSETS = {
@@ -40,7 +42,7 @@ CHARSETS = {
     "UTF-16BE": "utf-16-be",
     "UTF-16LE": "utf-16-le",
 }
-"""Java's standard character sets by the names that Python has for them."""
+"""Java's names of its standard character sets, each with Python's name of the set."""
 BYTE_ORDER_MARK = b"\xfe\xff"
 """The bytes with which Java begins a text in UTF-16."""
 
@@ -77,7 +79,7 @@ _STRING_OR_SPACE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[ \t\r\n]+')
 
 
 def encoder_of(schema: Schema) -> Encoder:
-    """Returns the encoder of texts for a schema that is no pair of key and value. Raises InvalidSchema for a schema
+    """Returns the encoder of texts for a schema that is not a pair of key and value. Raises InvalidSchema for a schema
     whose values cannot be written as text, or that has no usable definition."""
     kind = schema.type
     if kind in INTEGERS:
@@ -177,7 +179,7 @@ def _instant(text: str) -> bytes:
 
 
 def _days(day: str, text: str, kind: str) -> int:
-    """Returns the days since 1970. Raises ValueFault, which shows the whole text."""
+    """Returns the number of days from 1970 to `day`. Raises ValueFault, whose text quotes the whole of `text`."""
     found = _DAY.fullmatch(day)
     try:
         if found is None:
@@ -188,8 +190,8 @@ def _days(day: str, text: str, kind: str) -> int:
 
 
 def _clock(clock: str, text: str, kind: str) -> tuple[int, int]:
-    """Returns the seconds since midnight and the nanoseconds beyond them. Raises ValueFault, which shows the whole
-    text."""
+    """Returns the whole seconds from midnight to `clock`, and the nanoseconds of its fraction. Raises ValueFault, whose
+    text quotes the whole of `text`."""
     found = _TIME.fullmatch(clock)
     try:
         if found is None:

@@ -1,29 +1,37 @@
-"""One broker, as its ports see it: its topics, name, addresses and permissions, and whether it can write."""
+"""The broker as one object, which the client port and the web port use: its topics, name, addresses and permissions,
+and whether its storage takes writes."""
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
+from magnetar.server.broker.broker_state import BrokerState
 from magnetar.server.broker.client_counters import ClientCounters
+from magnetar.server.broker.dynamic_configuration import DynamicConfiguration
 from magnetar.server.broker.http_publishing import HttpPublishing
 from magnetar.server.broker.write_readiness import WriteReadiness
 from magnetar.server.config.connection_settings import ConnectionSettings
+from magnetar.server.namespaces.broker_addresses import BrokerAddresses
+from magnetar.server.namespaces.lookup_service import LookupService
+from magnetar.server.namespaces.placement import Placement, SolePlacement
 from magnetar.server.namespaces.topic_watchers import TopicWatchers
-from magnetar.server.network.advertised_listeners import AdvertisedListeners
-from magnetar.server.network.ports import Urls
+from magnetar.server.peers.non_persistent_names import NonPersistentNames
 from magnetar.server.process.shared_result import SharedResult
-from pulsar_proto.errors import TooManyRequests
+from pulsar_proto.errors import ServiceNotReady, TooManyRequests
 
 if TYPE_CHECKING:
+    from magnetar.server.load.load_balancing import LoadBalancing
+    from magnetar.server.namespaces.bundle_moves import BundleMoves
+    from magnetar.server.peers.admin_peer import AdminPeer
+    from magnetar.server.peers.peer_client import PeerClient
     from magnetar.server.security.security import Security
     from magnetar.server.topics.broker_service import BrokerService
 
 
 class Broker:
-    """The broker of this process. All of it is used on the event loop's thread only."""
+    """The broker of this process. Every method and attribute is used on the event loop's thread only."""
 
     def __init__(
         self,
@@ -32,42 +40,85 @@ class Broker:
         *,
         cluster: str = "standalone",
         security: "Security | None" = None,
+        placement: Placement | None = None,
         ask_to_stop: Callable[[], None] = lambda: None,
     ) -> None:
+        """`placement` is the load manager, which chooses a broker for each bundle. None stands for a standalone broker,
+        the only broker there is."""
         self.service = service
         self.limits = limits
         self.cluster = cluster
         self.security = security
-        """None while authentication is off."""
+        """Authentication and authorization; None while authentication is off."""
         self.ask_to_stop = ask_to_stop
-        """Stops the process as its supervisor would. It has no effect in a test, where the process is not ours."""
+        """A function that stops this process when an administrator asks for that over REST. The default does nothing,
+        because tests run the broker in the process of the tests."""
         self.started_ms = time.time_ns() // 1_000_000
-        self.listeners = AdvertisedListeners(Urls())
-        """The addresses that lookups answer. The program sets them as soon as it knows its ports."""
+        self.ownership = service.ownership
+        """Knows which bundles this broker owns."""
+        placement = placement or SolePlacement(self.ownership.addresses)
+        self.lookups = LookupService(self.ownership, placement, lambda bundle: service.in_bundles.preload(bundle))
+        """Finds the broker that serves a topic."""
+        self.peer: AdminPeer | None = None
+        """The client for admin calls to other brokers. The program of a cluster's broker sets this attribute; None in a
+        standalone broker."""
+        self.non_persistent_names = NonPersistentNames(self.ownership, service.catalog, lambda: self.peer)
+        """Lists the non-persistent topics that are loaded at any broker of the cluster."""
+        self.peer_client: PeerClient | None = None
+        """The client for the topics that other brokers own. The program of a cluster's broker sets this attribute; None
+        in a standalone broker."""
         self.readiness = WriteReadiness()
-        """The program sets it as soon as it has opened the storage."""
+        """Whether the storage takes writes. The program sets this attribute as soon as it has opened the storage."""
         self.clients = ClientCounters()
         self.metrics_page: SharedResult[list[bytes]] = SharedResult()
-        """A page of many topics is large, so scrapes that come at the same time share one."""
+        """The page of /metrics. With many topics the page is large, so scrapes that come at the same time share one
+        page."""
         self.watchers = TopicWatchers(service.catalog, service.metadata)
         self.http_publishing = HttpPublishing(limits.max_message_publish_buffer_size_in_mb << 20)
+        self.configuration = DynamicConfiguration(service.metadata)
+        """The settings that an administrator changes while the broker runs. The program says which settings may change,
+        and starts this object."""
+        self.load: LoadBalancing | None = None
+        """The load balancing of a cluster's broker; None in a standalone broker."""
+        self.internal_configuration: Mapping[str, str | None] = {}
+        """Fields of the answer to `…/brokers/internal-configuration`, from which tools learn where the metadata is
+        stored. The program of a cluster's broker sets this attribute."""
+        self.state = BrokerState.STARTED if self.ownership.is_sole else BrokerState.INIT
+        """The broker's state. The program of a cluster's broker sets the state when the broker joins and leaves the
+        cluster."""
         self.lookups_in_progress = 0
+        self._no_lookups = asyncio.Event()
+        """An event that is set when the last lookup in progress ends."""
         self._background: set[asyncio.Task[None]] = set()
 
     @property
+    def addresses(self) -> BrokerAddresses:
+        """The addresses of this broker that lookups return to clients."""
+        return self.ownership.addresses
+
+    @property
     def broker_id(self) -> str:
-        """`host:webport`, as Pulsar names its brokers."""
-        return urlsplit(self.web_url).netloc
+        """The broker's id in the form `host:webport`, as in Pulsar."""
+        return self.addresses.broker_id
+
+    @property
+    def moves(self) -> "BundleMoves":
+        """The object that unloads and splits bundles."""
+        return self.service.moves
 
     @property
     def web_url(self) -> str:
-        """`http://host:port`, or `https://host:port` when the only web port is one with TLS."""
-        return self.listeners.internal.web or self.listeners.internal.web_tls
+        """The URL of the web port: `http://host:port`, or `https://host:port` when the broker has only a web port with
+        TLS."""
+        return self.addresses.web_url
 
     @contextmanager
     def lookup_permit(self) -> Iterator[None]:
-        """Holds one of the maxConcurrentLookupRequest permits, which both ports share. Raises TooManyRequests when none
-        is left (ServerCnx, the lookup semaphore)."""
+        """Holds one of the maxConcurrentLookupRequest permits, which both ports share. Raises TooManyRequests when no
+        permit is left (ServerCnx, the lookup semaphore), and ServiceNotReady when the broker is closing
+        (ServerCnx.handleLookup)."""
+        if self.state is BrokerState.CLOSING:
+            raise ServiceNotReady("Failed due to pulsar service is not ready")
         if self.lookups_in_progress >= self.limits.max_concurrent_lookup_request:
             raise TooManyRequests("Failed due to too many pending lookup requests")
         self.lookups_in_progress += 1
@@ -75,9 +126,18 @@ class Broker:
             yield
         finally:
             self.lookups_in_progress -= 1
+            if not self.lookups_in_progress:
+                self._no_lookups.set()
+
+    async def lookups_answered(self) -> None:
+        """Returns when no lookup is in progress."""
+        while self.lookups_in_progress:
+            self._no_lookups.clear()
+            await self._no_lookups.wait()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Starts work that must end even if the client that asked for it leaves: a request that changes state."""
+        """Starts a task for work that must run to its end even if the client that asked for it leaves, such as a
+        request that changes state. Returns the task."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)

@@ -1,5 +1,5 @@
-"""The counters of a broker's client connections for /metrics and the admin API. The client port counts; all others only
-read."""
+"""The counters of a broker's client connections for /metrics and the admin API. Only the client port changes the
+counters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,18 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ClientCounters:
-    """Connections since the start of the process. Each connection is counted in `created` when it is accepted, even if
-    it is then refused, and in `closed` when it ends."""
+    """Counts the client connections since the start of the process. Each connection is counted in `created` when the
+    connection is accepted, even if the broker then refuses the client, and in `closed` when the connection ends."""
 
     created: int = 0
     refused: int = 0
     closed: int = 0
     unanswered_publish_bytes: Callable[[], int] = lambda: 0
-    """Counts the bytes of SENDs that have no receipt yet, in a walk over all connections. The client port sets it."""
+    """A function that returns how many bytes of SENDs have no receipt yet. The function walks over all connections. The
+    client port sets it."""
 
     @property
     def active(self) -> int:
-        """Connections that are open now."""
+        """The number of connections that are open now."""
         return self.created - self.closed
 
     @property

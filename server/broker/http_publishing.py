@@ -9,20 +9,25 @@ from pulsar_proto.errors import TooManyRequests
 
 
 class HttpPublishing:
-    """Each broker has one."""
+    """The state of publishing over HTTP. Each broker has one such object."""
 
     def __init__(self, max_bytes: int) -> None:
-        """`max_bytes` of 0 or less means "no limit"."""
+        """`max_bytes` is the budget of memory; 0 or less means that there is no limit."""
         self._max_bytes = max_bytes
         self._next_index = 0
         self.bytes_in_progress = 0
         self.thread = asyncio.Lock()
-        """Held by the one call at a time that reads or encodes a long body on a thread: each further thread would take
-        as much of the interpreter from the event loop as the first one."""
+        """A call holds this lock while it reads or encodes a long body on a thread, so that only one such thread runs
+        at a time. Each further thread would take as much time of the interpreter from the event loop as the first
+        thread."""
+
+    def resize(self, max_bytes: int) -> None:
+        """Changes the budget, in bytes, for messages that arrive from now on."""
+        self._max_bytes = max_bytes
 
     @contextmanager
     def taking(self, size_bytes: int) -> Iterator[None]:
-        """Holds a part of the budget while messages are published. Raises TooManyRequests when it is spent."""
+        """Holds a part of the budget while messages are published. Raises TooManyRequests when the budget is spent."""
         if self._max_bytes > 0 and self.bytes_in_progress + size_bytes > self._max_bytes:
             raise TooManyRequests("Too many bytes of messages that came over HTTP wait to be stored: try again later")
         self.bytes_in_progress += size_bytes
@@ -32,8 +37,8 @@ class HttpPublishing:
             self.bytes_in_progress -= size_bytes
 
     def first_partition(self, messages: int, partitions: int) -> int:
-        """Returns the partition for the first of so many messages. The next call goes on after the last one's
-        partition."""
+        """Returns the partition for the first of `messages` messages, which go to consecutive partitions. The next call
+        returns the partition after that of the last message."""
         first = self._next_index % partitions
         self._next_index += messages
         return first

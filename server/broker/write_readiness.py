@@ -1,12 +1,12 @@
-"""Whether the storage can take writes now. The pages for probes ask this, and so does the program, which ends after a
-fault."""
+"""Knows whether the storage can take writes now. The web pages for health probes use this module. The program that runs
+the broker also uses this module, and ends the process after a fault."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 
 class StoragePart(Protocol):
-    """The metadata store or the bookie."""
+    """The interface of a part of the storage: the metadata store or the bookie."""
 
     @property
     def fault(self) -> str | None:
@@ -14,8 +14,8 @@ class StoragePart(Protocol):
 
     @property
     def hindrance(self) -> str | None:
-        """The reason why this part takes no writes now: its fault, or a full disk, which may get room again. None while
-        it takes writes."""
+        """The reason why this part takes no writes now: its `fault`, or a full disk, on which space may become free
+        again. None while this part takes writes."""
 
 
 class WriteReadiness:
@@ -27,12 +27,12 @@ class WriteReadiness:
 
     @property
     def fault(self) -> str | None:
-        """The reason why no write will be served until a restart, or None. After a failed sync nobody knows what is on
-        the disk; only a restart, which reads the disk, can tell."""
+        """The reason why the broker serves no write until a restart, or None. After a failed sync the content of the
+        disk is unknown until a restart has read the disk."""
         return next((part.fault for part in self._parts if part.fault is not None), None)
 
     @property
     def hindrance(self) -> str | None:
-        """The reason why no write is served now, a fault or a full disk, or None. Reads are served from a full disk
-        too."""
+        """The reason why the broker serves no writes now: a fault or a full disk. None while the broker serves writes.
+        A full disk does not stop reads."""
         return self.fault or next((part.hindrance for part in self._parts if part.hindrance is not None), None)

@@ -2,5 +2,5 @@
 
 `add_parser(commands)` of each module adds a parser and sets `run` in it: a function that takes the parsed arguments and
 returns the exit code. A module imports the program that it runs inside `run` only, so that `--help` stays quick. This
-room stands on top: it may use the programs, and nothing but the console script uses it.
+package is the top layer: it may use the programs, and only the console script uses it.
 """

@@ -1,10 +1,11 @@
-"""What the parsers of all commands share: kinds of values, the options of a server, and how help looks."""
+"""The parts that the parsers of all commands share: kinds of values, the options of a server, and the look of the
+help."""
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magnetar.server.config.honoured_keys import PORT_OFF
+from magnetar.server.config.key_kinds import PORT_OFF
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -32,9 +33,9 @@ def assignment(text: str) -> tuple[str, str]:
 def add_command(
     commands: "Commands", name: str, *, summary: str, description: str, epilog: str
 ) -> argparse.ArgumentParser:
-    """Adds and returns the parser of a subcommand. `summary` stands in the list of commands, and `epilog` is shown as
-    it is written. Options must be spelt out: an abbreviation, or a typo that looks like one, must not start a
-    server."""
+    """Adds and returns the parser of a subcommand. `summary` stands in the list of commands, and `epilog` is shown
+    unchanged. The parser does not accept abbreviated options, because a typo that looks like an abbreviation must not
+    start a server."""
     return commands.add_parser(
         name,
         help=summary,

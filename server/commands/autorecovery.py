@@ -1,4 +1,4 @@
-"""`magnetar autorecovery`: finds lost copies of ledgers in a BookKeeper cluster and makes them again."""
+"""`magnetar autorecovery`: finds ledgers that lack copies in a BookKeeper cluster, and makes new copies."""
 
 import argparse
 from typing import TYPE_CHECKING

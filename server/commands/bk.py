@@ -1,4 +1,5 @@
-"""`magnetar bk`: the operator's tool for a BookKeeper cluster and a bookie's files, in BookieShell's words."""
+"""`magnetar bk`: the operator's tool for a BookKeeper cluster and a bookie's files, with the command names of
+BookKeeper's BookieShell."""
 
 import argparse
 from pathlib import Path
@@ -49,7 +50,8 @@ def _add_verb(verbs: "Commands", verb: Verb) -> None:
         allow_abbrev=False,
     )
     verb.options(parser)
-    # The same options as before the verb: one that is not given here leaves that one's value.
+    # The common options may stand before or after the verb. An option that is missing after the verb keeps the value
+    # that was given before the verb.
     _common(parser, argparse.SUPPRESS)
     parser.set_defaults(implementation=verb.run)
 

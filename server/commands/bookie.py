@@ -1,4 +1,4 @@
-"""`magnetar bookie`: one bookie of a BookKeeper cluster."""
+"""`magnetar bookie`: runs one bookie of a BookKeeper cluster."""
 
 import argparse
 from typing import TYPE_CHECKING

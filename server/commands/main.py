@@ -1,16 +1,38 @@
 """The command line. Each subcommand is a module of this package and turns its faults into one sentence and an exit
 code.
 
-Exit codes: 0 stopped as asked, 1 could not start or failed, 2 wrong usage.
+Exit codes: 0 for a stop on request, 1 for a program that could not start or failed, 2 for wrong usage.
 """
 
 import argparse
 from collections.abc import Sequence
 
 from magnetar import __version__
-from magnetar.server.commands import autorecovery, bk, bookie, spark, standalone, tokens
+from magnetar.server.commands import (
+    autorecovery,
+    bk,
+    bookie,
+    broker,
+    cluster,
+    initialize_cluster_metadata,
+    spark,
+    standalone,
+    tokens,
+    zookeeper,
+)
 
-COMMANDS = (standalone, bookie, autorecovery, bk, tokens, spark)
+COMMANDS = (
+    standalone,
+    cluster,
+    broker,
+    bookie,
+    autorecovery,
+    zookeeper,
+    bk,
+    initialize_cluster_metadata,
+    tokens,
+    spark,
+)
 """The modules of the subcommands, in the order in which `magnetar --help` lists them."""
 
 EXAMPLES = """\
@@ -36,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line, that of the process if `argv` is None, and returns the exit code."""
+    """Runs the command line `argv`, or that of the process if `argv` is None. Returns the exit code."""
     parser = build_parser()
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:

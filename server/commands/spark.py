@@ -1,4 +1,4 @@
-"""`magnetar spark JOB`: runs one of the Spark jobs, which are imported only when somebody asks for one."""
+"""`magnetar spark JOB`: runs one of the Spark jobs. A job is imported only when somebody asks for it."""
 
 import argparse
 import sys

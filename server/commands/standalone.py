@@ -1,4 +1,4 @@
-"""`magnetar standalone`: broker, bookie and metadata in one process."""
+"""`magnetar standalone`: runs broker, bookie and metadata in one process."""
 
 import argparse
 import signal

@@ -1,4 +1,4 @@
-"""`magnetar tokens`: keys and tokens for the authentication method `token`, as `pulsar tokens` makes them."""
+"""`magnetar tokens`: makes keys and tokens for the authentication method `token`, in the formats of `pulsar tokens`."""
 
 import argparse
 import os
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 SECRET_ALGORITHMS = ("HS256", "HS384", "HS512")
 PAIR_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
-"""The algorithms of `server/security/token_provider.py`. They are spelt out here, because that module imports all of
-cryptography, for which a call for help need not wait."""
+"""The algorithms of `server/security/token_provider.py`. This module repeats them, because the import of that module
+loads all of cryptography, for which `--help` need not wait."""
 
 TOKEN_BYTES_MAX = 64 << 10
 
@@ -57,8 +57,8 @@ def add_parser(commands: "Commands") -> None:
 
 
 def _add_action(actions: "Commands", name: str, text: str, example: str, *, more: str = "") -> argparse.ArgumentParser:
-    """Adds and returns the parser of one action. `text` stands in the list of actions, and with `more` in the action's
-    own help. `example` is the arguments that the help shows as an example."""
+    """Adds and returns the parser of one action. `text` stands in the list of actions, and together with `more` in the
+    action's own help. `example` holds the arguments that the help shows as an example."""
     epilog = f"example:\n  magnetar tokens {name} {example}"
     return add_command(actions, name, summary=text.lower(), description=f"{text}{more}.", epilog=epilog)
 
@@ -137,7 +137,8 @@ def _add_token_options(parser: argparse.ArgumentParser) -> None:
 
 
 class _UsageError(Exception):
-    """The arguments contradict each other, or a file that they name cannot be used. The text is told to the user."""
+    """The arguments contradict each other, or a file that they name cannot be used. The user is shown the error's
+    text."""
 
 
 def run_create_secret_key(arguments: argparse.Namespace) -> int:
@@ -227,7 +228,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
 
 
 def _told(work: "Work") -> int:
-    """Runs the work and returns the exit code: 0, or 1 after a fault, which is printed as one sentence."""
+    """Runs `work` and returns the exit code: 0 after success, 1 after a fault, which is printed as one sentence."""
     from magnetar.server.security.security_errors import RejectedCredentialsError, SecurityConfigError
 
     try:

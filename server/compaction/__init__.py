@@ -1,6 +1,6 @@
-"""Compaction: which messages of a topic's log are kept, how they are written to a ledger of their own, and how that
-ledger is read.
+"""Compaction: this package decides which messages of a topic's log are kept, writes them to a ledger of their own (the
+compacted ledger), and reads that ledger.
 
-This room may use the managed ledger, the ledger client and `process`. Topics and their subscriptions use this room, and
-so, through them, do upkeep, stats and the admin calls.
+This package may use the managed ledger, the ledger client and `server/process`. Topics and their subscriptions use this
+package; upkeep, stats and the admin calls use it only through topics and subscriptions.
 """

@@ -1,8 +1,9 @@
-"""The entries of a compacted ledger: each is a message or a batch, with the id that it has in the log.
+"""The entries of a compacted ledger: each entry holds a message or a batch, and the position that the message or batch
+has in the log.
 
     u32 size | MessageIdData | u32 size | the stored entry's body, with its 0x0e02 block if it has one
 
-Sources: RawMessageImpl.serialize; entries that a broker of 4.0.7 wrote are in `tests/vectors/pulsar_entries.json`.
+Sources: RawMessageImpl.serialize; `tests/vectors/pulsar_entries.json` holds entries that a Pulsar 4.0.7 broker wrote.
 """
 
 from struct import Struct
@@ -17,8 +18,8 @@ _SIZE = Struct(">I")
 
 
 def encode_entry(position: Position, payload: bytes) -> bytes:
-    """Returns the entry for the message or batch that the log stored at `position`. `payload` is its body, unchanged or
-    with messages taken out of the batch."""
+    """Returns the entry for the message or batch that the log stored at `position`. `payload` is the stored entry's
+    body, unchanged or with messages taken out of the batch."""
     head = pb.MessageIdData(ledgerId=position.ledger_id, entryId=position.entry_id, partition=-1).SerializeToString()
     return b"".join((_SIZE.pack(len(head)), head, _SIZE.pack(len(payload)), payload))
 
@@ -42,7 +43,7 @@ def position_of(entry: bytes, offset: int = 0) -> Position:
 
 
 def _head(entry: bytes, offset: int) -> tuple[Position, int]:
-    """Returns the message's position, and the offset of what follows it in the entry."""
+    """Returns the message's position, and the offset in `entry` of the bytes after the position."""
     if offset + _SIZE.size > len(entry):
         raise MalformedRecord("a compacted entry without a message id")
     (size,) = _SIZE.unpack_from(entry, offset)
@@ -55,8 +56,8 @@ def _head(entry: bytes, offset: int) -> tuple[Position, int]:
 
 
 def compacted_to(position: Position) -> bytes:
-    """Encodes the position of the last message that compaction looked at, as the ledger's metadata holds it under
-    `pulsar/compactedTo`."""
+    """Encodes the position of the last message that compaction looked at, for the item `pulsar/compactedTo` of the
+    ledger's metadata."""
     return pb.MessageIdData(
         ledgerId=position.ledger_id, entryId=position.entry_id, partition=-1, batch_index=-1, batch_size=0
     ).SerializeToString()

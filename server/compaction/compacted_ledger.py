@@ -14,7 +14,7 @@ from pulsar_proto.ids import Position
 from pulsar_proto.records.payload import publish_time_of
 
 PLACES_KEPT_MAX = 256
-"""How many entries' positions are remembered, so that binary searches do not read the same entries again."""
+"""The positions of this many entries are remembered, so that binary searches do not read an entry again and again."""
 
 
 class KeptMessage(NamedTuple):
@@ -26,7 +26,7 @@ class KeptMessage(NamedTuple):
 
 class CompactedLedger:
     """One compacted ledger, which never changes. `horizon` is the last position of the log that compaction looked at:
-    messages up to there are read from this ledger, later ones from the log."""
+    messages up to this position are read from this ledger, and later messages from the log."""
 
     def __init__(self, handle: ReadHandle, horizon: Position) -> None:
         self.horizon = horizon
@@ -52,8 +52,8 @@ class CompactedLedger:
         return self._handle.length
 
     async def read(self, index: int, max_entries: int, max_bytes: int) -> Sequence[KeptMessage]:
-        """Returns entries from the `index`-th on: at least one, even if it is larger than `max_bytes`, or none after
-        the last entry. Raises LedgerError, MalformedRecord."""
+        """Returns entries from the `index`-th on. Returns at least one entry, even if it is larger than `max_bytes`;
+        the result is empty only after the last entry. Raises LedgerError, MalformedRecord."""
         if index >= self.entries:
             return []
         last = min(index + max_entries, self.entries) - 1
@@ -74,8 +74,8 @@ class CompactedLedger:
         return low
 
     async def index_at_time(self, publish_time_ms: int) -> int:
-        """Returns the index of the first entry that was published at that time or later, or the number of entries when
-        there is none. Raises LedgerError, MalformedRecord."""
+        """Returns the index of the first entry that was published at `publish_time_ms` or later, or the number of
+        entries when there is no such entry. Raises LedgerError, MalformedRecord."""
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2

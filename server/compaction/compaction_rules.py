@@ -5,9 +5,9 @@ last message. On the second pass `kept` returns the part of an entry that stays:
 removed, or nothing. Messages without a key are dropped, unless `retain_null_key` is set. Both passes are generators
 that yield where other work of the loop may run, because a batch may be long.
 
-Sources: PublishingOrderCompactor, AbstractTwoPhaseCompactor, RawBatchConverter, 4.0.7. Two rules differ from Apache's
-compactor, which loses messages in both cases: the chunks of a message are kept or dropped together, and an encrypted
-batch, whose keys only the consumers can read, is kept as a whole."""
+Sources: PublishingOrderCompactor, AbstractTwoPhaseCompactor, RawBatchConverter of Pulsar 4.0.7. Two rules differ from
+Apache's compactor, which loses messages in both cases: the chunks of a message are kept or dropped together, and an
+encrypted batch, whose keys only the consumers can read, is kept as a whole."""
 
 from magnetar.server.compaction.stored_entry import BYTES_A_STEP, MESSAGES_A_STEP, ChangedBatch, EntryKind, StoredEntry
 from magnetar.server.process.turns import Steps
@@ -27,12 +27,12 @@ class LatestMessages:
     def __init__(self, *, retain_null_key: bool) -> None:
         self._retain_null_key = retain_null_key
         self._latest: dict[bytes, int] = {}
-        """Key -> place of its last message, which is ledger, entry and batch index packed into one number
-        (`_place`)."""
+        """Maps each key to the place of its last message. A place is ledger, entry and batch index packed into one
+        number (`_place`)."""
         self._last_chunks: dict[bytes, int] = {}
-        """The uuid of a chunked message -> the place of its last chunk."""
+        """Maps the uuid of each chunked message to the place of the message's last chunk."""
         self.removed = 0
-        """How many messages this run will drop. The count follows Apache's rules."""
+        """How many messages this run will drop, counted by the rules of Apache's compactor."""
 
     def __len__(self) -> int:
         return len(self._latest)
@@ -40,7 +40,7 @@ class LatestMessages:
     # --- the first pass ----------------------------------------------------------------------------------------------
 
     def see(self, position: Position, entry: StoredEntry) -> Steps[None]:
-        """Notes the keys of an entry. For an entry that cannot be decoded this notes no key, and `kept` keeps the
+        """Notes the keys of an entry. An entry that cannot be decoded has no key to note, and `kept` keeps such an
         entry."""
         match entry.kind:
             case EntryKind.MARKER:
@@ -100,8 +100,8 @@ class LatestMessages:
         return self._latest.get(key) == place
 
     def _kept_of_batch(self, position: Position, entry: StoredEntry) -> Steps[bytes | ChangedBatch | None]:
-        """Replaces each removed message by an empty one that is marked as compacted out, so that the number of messages
-        and their batch indexes stay the same."""
+        """Replaces each removed message by an empty message that is marked as compacted out, so that the number of
+        messages and their batch indexes stay the same."""
         parts: list[bytes] = []
         left: list[BatchMessage] = []
         retained = changed = size = 0
@@ -162,9 +162,9 @@ def last_batch_index(entry: StoredEntry) -> int:
 
 
 def begins_in_the_past(asked: Position, mark_delete: Position, first: Position, durable: bool) -> bool:
-    """Whether a consumer that asked for the messages from `asked` on begins in the compacted ledger. That is so when
-    `asked` is before the log's `first` message and the consumer's cursor has not moved since it was created. The
-    mark-delete position of a durable cursor that has not moved is before the first entry of a ledger; if it is on an
-    entry, the consumer may have acknowledged that entry
+    """Returns whether a consumer that asked for the messages from `asked` on begins in the compacted ledger. This is
+    the case when `asked` is before the log's `first` message and the consumer's cursor has not moved since it was
+    created. The mark-delete position of a durable cursor that has not moved is before the first entry of a ledger; if
+    it is on an entry, the consumer may have acknowledged that entry
     (PersistentDispatcherSingleActiveConsumer.hasValidMarkDeletePosition)."""
     return asked < first and mark_delete < first and (not durable or mark_delete.entry_id < 0)

@@ -1,15 +1,17 @@
-"""Compacts one topic's log into a new ledger. `compaction_rules.py` decides what is kept; this module reads and writes.
+"""Compacts one topic's log into a new ledger. `compaction_rules.py` decides which messages are kept; this module reads
+and writes.
 
 1. Read all messages up to the present end of the log, to learn each key's last message: first those that the last
    compaction kept, then the log after them.
-2. Read them again, write those that are kept to a new ledger in the log's order, and close it.
-3. Move the cursor `__compaction` to that end of the log, with the new ledger's id as a property. Once that is stored,
-   the new ledger is in use.
+2. Read all these messages again, write the messages that are kept to a new ledger in the log's order, and close the
+   ledger.
+3. Move the cursor `__compaction` to the position where step 1 ended, with the new ledger's id as a property. Once this
+   change is stored, the new ledger is in use.
 4. Delete the old ledger.
 
 `CompactionRun` does steps 1 and 2, `TopicCompaction` steps 3 and 4. If the process dies before step 3, the old ledger
-stays in use and the new ledger is never deleted; if it dies between steps 3 and 4, the old ledger is never deleted. As
-in Apache's broker, nothing looks for such leftover ledgers.
+stays in use and the new ledger is never deleted; if the process dies between steps 3 and 4, the old ledger is never
+deleted. Nothing looks for such leftover ledgers; Apache's broker does not look for them either.
 
 Sources: AbstractTwoPhaseCompactor, CompactedTopicImpl.
 """
@@ -36,8 +38,8 @@ log = logging.getLogger(__name__)
 
 READ_ENTRIES_MAX = 100
 READ_BYTES_MAX = 1 << 18
-"""The largest single read, which holds some 10 ms of work when messages are small; other work of the loop gets its turn
-between two reads."""
+"""The largest single read in bytes. It makes some 10 ms of work when messages are small; other work of the loop gets
+its turn between two reads."""
 
 UNWRITTEN_BYTES_MAX = 4 << 20
 """How many bytes may be on their way to bookies before step 2 waits."""
@@ -48,9 +50,9 @@ class Compacted(NamedTuple):
 
     ledger_id: int | None
     horizon: Position
-    """The last position that the run looked at."""
+    """The last position of the log that the run looked at."""
     removed: int
-    """How many messages were not kept."""
+    """How many messages the run dropped."""
     entries: int
     size_bytes: int
     read_bytes: int
@@ -83,8 +85,8 @@ class CompactionRun:
         self._read_bytes = 0
 
     async def run(self) -> Compacted:
-        """Does steps 1 and 2. Raises LedgerError, ManagedLedgerError, MalformedRecord; after an error this deletes the
-        new ledger."""
+        """Does steps 1 and 2 of the module's list, and returns the result. Deletes the new ledger after an error.
+        Raises LedgerError, ManagedLedgerError, MalformedRecord."""
         horizon = EARLIEST if self._old is None else self._old.horizon
         if self._end.entry_id < 0 or self._end <= horizon or self._end < self._log.first_position:
             return Compacted(None, horizon, 0, 0, 0, 0)
@@ -159,7 +161,7 @@ class CompactionRun:
         )
 
     async def _drop(self, handle: WriteHandle) -> None:
-        """Deletes the new ledger after a failure. If that fails too, logs that the ledger remains."""
+        """Deletes the new ledger after a failure. If the deletion fails too, logs that the ledger remains."""
         await handle.abandon()
         try:
             await self._bookkeeper.delete_ledger(handle.ledger_id)

@@ -49,8 +49,9 @@ async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple
 
 
 async def first_kept_at(ledger: ManagedLedger, compaction: TopicCompaction, publish_time_ms: int) -> Position | None:
-    """Returns the position of the first message that was published at that time or later, if the log has been trimmed
-    beyond that message and only the compacted ledger holds it. Returns None otherwise. Raises EntryReadFault."""
+    """Returns the position of the first message that was published at `publish_time_ms` or later, if the log has been
+    trimmed beyond that message and only the compacted ledger holds it. Returns None otherwise. Raises
+    EntryReadFault."""
     compacted = await compaction.compacted()
     if compacted is None:
         return None
@@ -64,7 +65,8 @@ async def first_kept_at(ledger: ManagedLedger, compaction: TopicCompaction, publ
 def mark_delete_seen(asked: Position | None, cursor: CursorPosition, first: Position) -> Position:
     """Returns the mark-delete position that the broker reports to a consumer. The consumer compares it with the last
     message to know whether there are messages for it. For a consumer that begins in the compacted ledger, before the
-    log's `first` message, this is the position before the one that it asked for; else it is the cursor's own."""
+    log's `first` message, this is the position before `asked`; for any other consumer it is the cursor's own
+    mark-delete position."""
     if asked is None or not begins_in_the_past(asked, cursor.mark_delete, first, cursor.durable):
         return cursor.mark_delete
     return Position(asked.ledger_id, asked.entry_id - 1) if asked.entry_id > 0 else EARLIEST

@@ -1,4 +1,4 @@
-"""One stored entry as compaction looks at it: its kind, and for a batch the messages in it.
+"""One stored entry, decoded for compaction: the kind of the entry, and the messages of a batch.
 
 A client decides how much its batch unpacks to, so unpacking is bounded. A batch that is too large, has too many
 messages or contradicts its metadata is kept in one piece, like an encrypted batch. Large batches are decompressed on a
@@ -23,11 +23,12 @@ from pulsar_proto.records.payload import (
 )
 
 BATCH_MESSAGES_MAX = 1 << 16
-"""A batch that claims more messages is kept in one piece. Clients make batches of up to 1,000 by default."""
+"""The largest number of messages in a batch that is separated; a batch that claims more messages is kept in one piece.
+Clients make batches of up to 1,000 messages by default."""
 
 INLINE_BYTES_MAX = 64 << 10
-"""Larger bodies are compressed and decompressed on a thread; for smaller ones the hand-over would cost more than the
-work."""
+"""The largest body that is compressed and decompressed on the loop's thread, since the hand-over to another thread
+would cost more than the work. Larger bodies are handed to a thread."""
 
 MESSAGES_A_STEP = 128
 """How many messages of a batch are processed before other tasks of the loop may run."""
@@ -39,7 +40,7 @@ class EntryKind(Enum):
     MARKER = "marker"
     """An entry that a broker wrote for brokers, for instance for a transaction or a replicated subscription."""
     SINGLE = "single"
-    """One message, or a chunk of one."""
+    """One message, or one chunk of a message."""
     BATCH = "batch"
     """A batch whose messages could be read."""
     OPAQUE = "opaque"
@@ -100,7 +101,7 @@ async def open_entry(payload: bytes, batch_bytes_max: int, turns: Turns) -> Stor
 
 
 def _look(payload: bytes) -> StoredEntry:
-    """Decodes the entry, but leaves out the messages of a batch."""
+    """Decodes the entry without separating the messages of a batch."""
     try:
         metadata = parse_metadata(payload)
     except MalformedFrame:

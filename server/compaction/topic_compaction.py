@@ -1,8 +1,8 @@
 """One topic's compaction: the compacted ledger in use, and the run under way.
 
 A property of the cursor `__compaction` names the ledger in use, and the cursor's mark-delete position says how far that
-ledger reaches. Both are stored in one write, so if the process dies at any moment, either the old or the new
-ledger is in use, and that one is complete.
+ledger reaches. Property and position are stored in one write, so if the process dies at any moment, either the old or
+the new ledger is in use, and the ledger in use is complete.
 
 Sources: PersistentTopic.triggerCompaction, compactionStatus, checkCompaction; PulsarCompactorSubscription.
 """
@@ -39,7 +39,8 @@ RUNS_AT_ONCE = 4
 
 
 class AlreadyRunning(Exception):
-    """Raised when a run is asked for while one is under way. The text is Java's, for the user who asked."""
+    """A caller asked for a compaction run while a run is under way. The text is that of Java's broker, for the user who
+    asked."""
 
     def __init__(self) -> None:
         super().__init__("Compaction already in progress")
@@ -112,18 +113,18 @@ class TopicCompaction:
         """Replaced ledgers and holds on the log that a restart may still need, because it is unknown whether the change
         to the new compacted ledger was stored. Each item is a function that ends a hold, with the replaced ledgers."""
         self._changing_cursor = asyncio.Lock()
-        """Held while the cursor is created or deleted."""
+        """The lock that is held while the cursor is created or deleted."""
 
     # --- the compacted ledger ----------------------------------------------------------------------------------------
 
     @property
     def cursor(self) -> Cursor | None:
-        """The cursor `__compaction`, or None when the topic has none. `hold_messages` creates it."""
+        """The cursor `__compaction`, or None when the topic has no such cursor. `hold_messages` creates the cursor."""
         return self._ledger.cursors.get(COMPACTION_CURSOR)
 
     @property
     def ledger_id(self) -> int | None:
-        """The id of the compacted ledger in use, or None when there is none."""
+        """The id of the compacted ledger in use, or None when the topic has no compacted ledger."""
         cursor = self.cursor
         return None if cursor is None else cursor.position_properties.get(LEDGER_PROPERTY)
 
@@ -134,8 +135,8 @@ class TopicCompaction:
 
     @property
     def ledger_ids(self) -> list[int]:
-        """All ledgers that must be deleted with the topic or with its compaction: the one in use, and those that were
-        replaced but may still be in use after a restart."""
+        """The ids of all ledgers that must be deleted with the topic or with its compaction: the ledger in use, and the
+        replaced ledgers that may still be in use after a restart."""
         found = [ledger_id for _, replaced in self._unsettled for ledger_id in replaced]
         return found if self.ledger_id is None else [*found, self.ledger_id]
 
@@ -147,12 +148,12 @@ class TopicCompaction:
 
     @property
     def opened(self) -> CompactedLedger | None:
-        """The ledger in use, if it is open already."""
+        """The compacted ledger in use if it is open already, else None."""
         return self._opened if self._opened is not None and self._opened.ledger_id == self.ledger_id else None
 
     async def compacted(self) -> CompactedLedger | None:
-        """Returns the ledger in use, and opens it first if necessary. Returns None when there is none. Raises
-        EntryReadFault when the ledger cannot be opened."""
+        """Returns the compacted ledger in use, and opens it first if necessary. Returns None when the topic has no
+        compacted ledger. Raises EntryReadFault when the ledger cannot be opened."""
         while (ledger_id := self.ledger_id) is not None:
             horizon = self.horizon
             opened = self.opened
@@ -164,7 +165,7 @@ class TopicCompaction:
             except LedgerError as error:
                 if self.ledger_id == ledger_id:
                     raise EntryReadFault(self._name, f"compacted ledger {ledger_id}: {error}") from error
-                continue  # another ledger has replaced this one meanwhile
+                continue  # Another ledger has replaced this one meanwhile.
             if self.ledger_id == ledger_id:
                 self._opened = opened
         return None
@@ -187,8 +188,8 @@ class TopicCompaction:
             await asyncio.wait([self._running])
 
     def check(self, threshold_bytes: int, uncompacted_bytes: Callable[[], int]) -> None:
-        """Begins a run if none is under way and more than `threshold_bytes` are not compacted yet. `uncompacted_bytes`
-        is called only when its result is needed."""
+        """Begins a run if no run is under way and more than `threshold_bytes` are not compacted yet. This method calls
+        `uncompacted_bytes` only when it needs the result."""
         if self._running is None and threshold_bytes > 0:
             backlog = uncompacted_bytes()
             if backlog > threshold_bytes:
@@ -196,8 +197,8 @@ class TopicCompaction:
                 self.trigger()
 
     async def close(self) -> None:
-        """Cancels the run under way, which then deletes its new ledger unless that is in use already. The ledger in use
-        stays."""
+        """Cancels the run under way, which then deletes its new ledger unless the new ledger is in use already. The
+        ledger in use stays."""
         for task in (self._running, self._holding):
             if task is not None:
                 task.cancel()
@@ -209,7 +210,7 @@ class TopicCompaction:
         self._holding = None
 
     async def hold_messages(self) -> None:
-        """Creates the cursor if it is missing: from then on no message is deleted from the log before it was compacted.
+        """Creates the cursor if it is missing. From then on no message is deleted from the log before it was compacted.
         Raises ManagedLedgerError."""
         async with self._changing_cursor:
             await self._ledger.open_cursor(COMPACTION_CURSOR, EARLIEST)
@@ -217,7 +218,7 @@ class TopicCompaction:
     async def give_up(self) -> None:
         """Ends the topic's compaction: cancels a run, deletes the cursor, which held the log's messages, and deletes
         the compacted ledgers. A later run starts from the beginning. Raises ManagedLedgerError when the cursor cannot
-        be deleted; the ledgers stay then.
+        be deleted; in this case the ledgers stay.
 
         Source: PersistentTopic.unsubscribe, asyncDeleteCursorWithCleanCompactionLedger (which lets a run end)."""
         async with self._changing_cursor:
@@ -232,7 +233,7 @@ class TopicCompaction:
         log.info("%s: compacted no more, deletes compacted ledgers %s", self._name, ledger_ids)
 
     def hold_messages_soon(self) -> None:
-        """Creates the cursor in the background if it is missing. When that fails, the next run tries again."""
+        """Creates the cursor in the background if it is missing. When the creation fails, the next run tries again."""
         if self._holding is None and self.cursor is None:
             self._holding = asyncio.get_running_loop().create_task(self._hold())
 
@@ -291,7 +292,7 @@ class TopicCompaction:
         if result.ledger_id is not None:
             await self._use(result.ledger_id, result.horizon, old)
             with suppress(EntryReadFault):
-                await self.compacted()  # open the new ledger now, for readers and for stats
+                await self.compacted()  # Open the new ledger now, for readers and for stats.
             log.info(
                 "%s: compacted up to %s into ledger %d: %d entries, %d messages fewer",
                 self._name,
@@ -303,8 +304,9 @@ class TopicCompaction:
         return result
 
     async def _use(self, ledger_id: int, horizon: Position, old: CompactedLedger | None) -> None:
-        """Takes the new ledger into use, in place of `old`. The old ledger, and the messages that the new one replaces,
-        are deleted only after this change is stored: until then a restart would go on with the old ledger."""
+        """Takes the new ledger into use, in place of `old`. The old ledger, and the messages of the log that the new
+        ledger replaces, are deleted only after this change is stored: until then a restart would go on with the old
+        ledger."""
         cursor = self.cursor
         if cursor is None:
             self._service.bury([ledger_id])
@@ -315,7 +317,7 @@ class TopicCompaction:
             self._service.bury([ledger_id])
             raise EntryReadFault(self._name, f"the messages up to {horizon} were deleted meanwhile")
         self._unsettled.append((release, [] if old is None else [old.ledger_id]))
-        # If this raises, both ledgers stay, because either of them may be in use after a restart.
+        # If the cursor cannot be stored, both ledgers stay, because either of them may be in use after a restart.
         await cursor.persisted()
         settled, self._unsettled = self._unsettled, []
         for release, replaced in settled:

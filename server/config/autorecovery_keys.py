@@ -1,10 +1,11 @@
-"""The keys of bk_server.conf that auto-recovery honours. `AutoRecoveryConfig` says what each of them means."""
+"""The keys of bk_server.conf that auto-recovery honours. `AutoRecoveryConfig` describes each key."""
 
-from magnetar.server.config.honoured_keys import DAY_SECONDS, LEDGER_CLIENT, MAX_INT, Key, switch, whole
+from magnetar.server.config.honoured_keys import LEDGER_CLIENT
+from magnetar.server.config.key_kinds import DAY_SECONDS, MAX_INT, Key, switch, whole
 
 
 def _rate(name: str) -> Key:
-    """Returns the key of a rate in bytes a second, where 0 and less mean "no limit"."""
+    """Returns the key of a rate in bytes a second. Values of 0 and less mean "no limit"."""
     each = whole(name, -1, MAX_INT, "bytes a second")
     return Key(name, each.fields, lambda text: each.parse(text) or -1, f"{each.expected}; -1: no limit")
 

@@ -1,11 +1,11 @@
-"""The settings of auto-recovery, whether it runs in a process of its own or inside a bookie."""
+"""The settings of auto-recovery, both in a process of its own and inside a bookie."""
 
 from dataclasses import dataclass
 
 from magnetar.server.config.autorecovery_keys import CLIENT, REPAIR
 from magnetar.server.config.bookie_keys import PROCESS
 from magnetar.server.config.broker_config import ServerConfig
-from magnetar.server.config.honoured_keys import Key
+from magnetar.server.config.key_kinds import Key
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.wire_config import WireConfig
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
@@ -18,7 +18,7 @@ AUTORECOVERY_KEYS: dict[str, Key] = {key.name: key for section in (PROCESS, REPA
 
 @dataclass(frozen=True, slots=True)
 class AutoRecoverySettings:
-    """The settings of one process's auto-recovery, of its ledger client and of its connections to bookies."""
+    """The settings of one process: of auto-recovery, of the ledger client and of the connections to bookies."""
 
     recovery: AutoRecoveryConfig
     ledger: LedgerConfig
@@ -33,8 +33,8 @@ def autorecovery_settings(config: ServerConfig) -> AutoRecoverySettings:
 
 
 def client_settings(config: ServerConfig) -> tuple[LedgerConfig, WireConfig]:
-    """Returns the settings of a ledger client that is not a broker's: it has BookKeeper's timeouts unless they are set.
-    Raises ConfigError."""
+    """Returns the settings of the ledger client of a bookie or a tool. The client has BookKeeper's timeouts unless the
+    configuration sets others. Raises ConfigError."""
     timeouts = {
         name: BOOKKEEPER_TIMEOUT_SEC
         for name in ("add_entry_timeout_sec", "read_entry_timeout_sec")

@@ -1,7 +1,8 @@
 """The keys of bk_server.conf that `magnetar bookie` honours."""
 
 from magnetar.server.config.autorecovery_keys import CLIENT, REPAIR
-from magnetar.server.config.honoured_keys import BOOKIE, MAX_FRAME_BYTES, MAX_INT, Key, Value, switch, text, whole
+from magnetar.server.config.honoured_keys import BOOKIE
+from magnetar.server.config.key_kinds import MAX_FRAME_BYTES, MAX_INT, Key, Value, switch, text, whole
 
 _HOST = r"[A-Za-z0-9_.:%\-]+"
 _ANY = r".+"
@@ -18,7 +19,7 @@ def _directories(name: str, field: str) -> Key:
 
 
 def _missing(name: str, what: str) -> Key:
-    """Returns the key of a protection that does not exist here. Any value but "null" and "false" is refused, so that
+    """Returns the key of a protection that this server lacks. Any value but "null" and "false" is refused, so that
     nobody believes that the protection is on."""
 
     def parse(text: str) -> Value:

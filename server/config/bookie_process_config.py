@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BookieServerConfig:
-    """The settings of a bookie's process. The fields are the snake_case of bk_server.conf's keys, in the same units.
-    The storage has settings of its own, in `magnetar.storage.bookie.bookie_config.BookieConfig`."""
+    """The settings of a bookie's process. Each field has the snake_case name of a key in bk_server.conf, and the key's
+    unit. The storage has settings of its own, in `magnetar.storage.bookie.bookie_config.BookieConfig`."""
 
     metadata_service_uri: str = "zk+hierarchical://localhost:2181/ledgers"
     zk_servers: str = ""
-    """The older way to name ZooKeeper, "h1:2181,h2:2181"; used when metadataServiceUri is not set."""
+    """The older key that names ZooKeeper, as in "h1:2181,h2:2181". This key is used when metadataServiceUri is not
+    set."""
     zk_ledgers_root_path: str = "/ledgers"
     """The path of the ledgers' records, used together with `zk_servers`."""
     zk_timeout: int = 10_000
@@ -18,39 +19,40 @@ class BookieServerConfig:
     this long."""
 
     bookie_port: int = 3181
-    """0 picks a free port. The bookie's id then changes with each start, unless `bookie_id` is set."""
+    """The port for clients. 0 picks a free port; in that case the bookie's id changes with each start, unless
+    `bookie_id` is set."""
     listening_interface: str = ""
-    """A network interface such as eth0, on whose address alone the bookie listens. If empty, it listens on all."""
+    """The network interface, such as eth0, on which the bookie listens. If this is empty, the bookie listens on all
+    interfaces."""
     advertised_address: str = ""
-    """The host that clients connect to; the bookie's id is made of it."""
+    """The host to which clients connect. The host becomes a part of the bookie's id."""
     bookie_id: str = ""
-    """The bookie's id in the records of ledgers. If empty, the id is HOST:PORT."""
+    """The bookie's id in the records of ledgers. If this is empty, the id is HOST:PORT."""
     use_host_name_as_bookie_id: bool = False
     use_short_host_name: bool = False
     allow_loopback: bool = False
-    """Unless this is set, a bookie does not start if its id would be made of a loopback address, as Apache's does
-    not."""
+    """Whether a bookie may start with a loopback address in its id. The default is that of Apache's bookie."""
 
     journal_directories: tuple[str, ...] = ("data/bookkeeper/journal",)
     journal_directory: tuple[str, ...] = ()
-    """The older name of the key, used when `journal_directories` is not set."""
+    """The older key for the journals' folders. This key is used when `journal_directories` is not set."""
     ledger_directories: tuple[str, ...] = ("data/bookkeeper/ledgers",)
 
     gc_overreplicated_ledger_wait_time: int = 86_400_000
-    """Milliseconds between two looks for ledgers that this bookie need not hold any more."""
+    """The time in milliseconds between two searches for ledgers that this bookie need not hold any more."""
 
     read_only_mode_enabled: bool = True
-    """If this is off, a bookie whose disk is full ends instead of serving reads."""
+    """Whether a bookie whose disk is full goes on serving reads. If this is off, such a bookie ends."""
     auto_recovery_daemon_enabled: bool = True
-    """Whether this process also runs auto-recovery: it stands for auditor and heals ledgers."""
+    """Whether this process also runs auto-recovery, which takes part in the auditor's election and heals ledgers."""
     http_server_enabled: bool = False
     http_server_host: str = "0.0.0.0"
     http_server_port: int = 8080
-    """0 picks a free port."""
+    """The port of the HTTP server; 0 picks a free port."""
     enable_statistics: bool = True
     stats_provider_class: str = ""
-    """Apache's PrometheusMetricsProvider opens a port for /metrics alone, unless the HTTP server is on, which has that
-    page too."""
+    """The Java class that provides metrics. Apache's PrometheusMetricsProvider opens a port for /metrics alone, unless
+    the HTTP server is on, which has that page too."""
     prometheus_stats_http_enable: bool = True
     prometheus_stats_http_address: str = "0.0.0.0"
     prometheus_stats_http_port: int = 8000
@@ -59,8 +61,8 @@ class BookieServerConfig:
 
     @property
     def wants_metrics_port(self) -> bool:
-        """Whether a port for metrics alone is opened, as PrometheusMetricsProvider.start of BookKeeper 4.17 decides
-        it."""
+        """Whether the bookie opens a port for metrics alone, by the rule of PrometheusMetricsProvider.start in
+        BookKeeper 4.17."""
         provider = self.stats_provider_class.endswith("PrometheusMetricsProvider")
         return (
             provider and self.enable_statistics and self.prometheus_stats_http_enable and not self.http_server_enabled

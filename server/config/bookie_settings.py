@@ -15,20 +15,20 @@ CLUSTER_DEFAULTS: dict[str, Any] = {
     "disk_usage_threshold": 0.95,
     "disk_usage_lwm_threshold": 0.95,
 }
-"""Defaults of Apache's bookie that differ from standalone's. Garbage is collected rarely, because each collection lists
-all ledgers in ZooKeeper."""
+"""Defaults of Apache's bookie that differ from the defaults of a standalone server. Garbage is collected rarely,
+because each collection lists all ledgers in ZooKeeper."""
 
 DAMAGE_ADVICE = (
     "Restore the file from a copy, or leave this bookie down and let its ledgers be copied from the others "
     "(magnetar bk decommissionbookie)"
 )
-"""The advice for a damaged bookie of a cluster. A standalone server may skip damage, but such a bookie must not: the
-recovery of a ledger would conclude that the lost entries never existed, and would close the ledger without acknowledged
-entries."""
+"""The advice for a damaged bookie of a cluster. A standalone server may skip damage, but a bookie of a cluster must
+not: the recovery of a ledger would conclude that the lost entries never existed, and would close the ledger without
+acknowledged entries."""
 
 
 def service_uri(config: ServerConfig, process: BookieServerConfig) -> ServiceUri:
-    """Returns where the cluster's metadata is. Raises ConfigError."""
+    """Returns the URI of the cluster's metadata. Raises ConfigError."""
     uri = process.metadata_service_uri
     if "zk_servers" in config.values and "metadata_service_uri" not in config.values:
         uri = f"zk+null://{process.zk_servers.replace(',', ';')}{process.zk_ledgers_root_path}"

@@ -1,4 +1,5 @@
-"""The server's configuration: a file that was written for Apache's servers, and overrides, checked once at the start.
+"""The server's configuration: a file that was written for Apache's servers, and overrides. File and overrides are
+checked once, at the start.
 
 Only the keys of `honoured_keys` have an effect; a warning names the others. A key without a value keeps its default.
 Each part of the server has a settings class of its own, which `ServerConfig.fill` makes from the values that were set.
@@ -11,7 +12,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from magnetar.server.config.honoured_keys import KEYS, NOT_ABOVE, PORT_OFF, UNSAFE_TO_IGNORE, Key, Value
+from magnetar.server.config.honoured_keys import KEYS, NOT_ABOVE, UNSAFE_TO_IGNORE
+from magnetar.server.config.key_kinds import PORT_OFF, Key, Value
 from magnetar.server.config.missed_keys import NOT_HERE
 from magnetar.server.config.properties_file import Assignment, parse_properties
 from magnetar.storage.bookie.bookie_config import BookieConfig
@@ -22,7 +24,8 @@ log = logging.getLogger(__name__)
 OVERRIDE_PLACE = "--set"
 
 LIKENESS_MIN = 0.8
-"""How much an unknown key must resemble a known one, from 0 to 1 (difflib), to be called a misspelling of it."""
+"""How much an unknown key must resemble a known key, from 0 to 1 (difflib), to be reported as a misspelling of that
+key."""
 
 Settings = TypeVar("Settings")
 
@@ -33,36 +36,37 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """The settings of the server as a whole. The fields are the snake_case of broker.conf's keys."""
+    """The settings that concern the server as a whole. Each field has the snake_case name of a key in broker.conf."""
 
     cluster_name: str = "standalone"
     broker_service_port: int = 6650
-    """The port of the binary protocol. 0 picks a free port; PORT_OFF, which an empty value means, opens none."""
+    """The port of the binary protocol. 0 picks a free port; PORT_OFF, the meaning of an empty value, opens no port."""
     broker_service_port_tls: int = PORT_OFF
     """The port of the binary protocol over TLS, usually 6651."""
     web_service_port: int = 8080
-    """The HTTP port; 0 and PORT_OFF mean the same as for the binary protocol."""
+    """The HTTP port. 0 picks a free port, and PORT_OFF opens no port."""
     web_service_port_tls: int = PORT_OFF
     """The HTTPS port, usually 8443."""
     bind_address: str = "127.0.0.1"
-    """The address to listen on. Apache's default is 0.0.0.0. Ours is reachable from this machine only, because without
-    authentication everybody who reaches the port may do everything."""
+    """The address to listen on. Apache's default is 0.0.0.0. The default here makes the server reachable from this
+    machine only, because without authentication everybody who reaches the port may do everything."""
     advertised_address: str = ""
-    """The host that clients are told to connect to. If it is empty, `bind_address` decides."""
+    """The host to which clients are told to connect. If this is empty, `bind_address` decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """The settings that were made: `values` by field name, and in `places` the place of each, as in "broker.conf:12:
-    maxMessageSize=1"."""
+    """The configured values. `values` holds them by field name, and `places` holds the place of each value, as in
+    "broker.conf:12: maxMessageSize=1"."""
 
     broker: BrokerConfig
     values: Mapping[str, Value]
     places: Mapping[str, str]
 
     def fill(self, kind: type[Settings], **fixed: object) -> Settings:
-        """Returns an instance of the settings class: fields that were set have their values, the others their defaults,
-        and `fixed` outranks both. Raises ConfigError when the class refuses the combination."""
+        """Returns an instance of the settings class `kind`. Configured fields have their values, and all other fields
+        have their defaults; `fixed` outranks values and defaults. Raises ConfigError when the class refuses the
+        combination."""
         known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
         chosen: dict[str, Any] = {name: value for name, value in self.values.items() if name in known}
         try:
@@ -85,9 +89,9 @@ class ServerConfig:
         return self.fill(BookieConfig, **fixed)
 
     def managed_ledgers(self, *, bookies: int | None = None) -> ManagedLedgerConfig:
-        """Returns the settings of managed ledgers. If there are only `bookies` bookies, ensemble and quorums that need
-        more are cut down to that number, with a warning: so a cluster's broker.conf starts a standalone server. Raises
-        ConfigError."""
+        """Returns the settings of managed ledgers. If there are only `bookies` bookies, an ensemble or quorum that
+        needs more bookies is cut down to that number, with a warning, so that a cluster's broker.conf can start a
+        standalone server. Raises ConfigError."""
         config = self.fill(ManagedLedgerConfig)
         if bookies is None or config.managed_ledger_default_ensemble_size <= bookies:
             return config
@@ -109,10 +113,10 @@ class ServerConfig:
 def load_config(
     path: Path | None = None, overrides: Mapping[str, str] | None = None, keys: Mapping[str, Key] = KEYS
 ) -> ServerConfig:
-    """Reads the file, if there is one, and then the overrides, which outrank it. Only `keys` have an effect.
+    """Reads the file, if there is one, and then the overrides, which outrank the file. Only `keys` have an effect.
 
     Raises ConfigError, which lists every fault: a file that cannot be read, a value out of its range, two values that
-    contradict each other, or a protection that is switched on and does not exist here.
+    contradict each other, or a protection that is switched on and that this server lacks.
     """
     assignments: dict[str, Assignment] = {} if path is None else parse_properties(_read(path), os.fspath(path))
     for name, text in (overrides or {}).items():
@@ -184,7 +188,7 @@ def _contradictions(values: Mapping[str, Value], places: Mapping[str, str]) -> l
 
 def _read(path: Path) -> str:
     try:
-        # Java reads Latin-1; every byte is a character there, so nothing is refused for its encoding.
+        # Java reads Latin-1, in which every byte is a character, so no file is refused for its encoding.
         return path.read_bytes().decode("latin-1")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -7,30 +7,31 @@ from pulsar_proto.wire.framing import FRAME_PADDING, MAX_MESSAGE_SIZE
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """What clients may do on their connections. The fields are the snake_case of broker.conf's keys. 0 means "no limit"
+    """The limits of client connections. Each field has the snake_case name of a key in broker.conf. 0 means "no limit"
     unless the field says otherwise. Raises ValueError for a size or an interval that is not positive."""
 
     max_message_size: int = MAX_MESSAGE_SIZE
-    """Bytes of a message's body."""
+    """The largest body of a message, in bytes."""
     keep_alive_interval_seconds: int = 30
     connection_liveness_check_timeout_millis: int = 5_000
-    """How long an old connection has to answer a PING before it is closed in favour of a new one. 0 or less means that
-    it counts as alive without being asked."""
+    """The time in ms in which an old connection must answer a PING, or it is closed in favour of a new connection. With
+    0 or less the old connection counts as alive without a PING."""
     max_pending_publish_requests_per_connection: int = 1_000
     max_message_publish_buffer_size_in_mb: int = 64
-    """Published bytes of the whole process that have no receipt yet; 0 or less means "no limit". Java's default is half
-    of its direct memory."""
+    """The limit of published data without a receipt, for the whole process; 0 or less means "no limit". The default of
+    Apache's broker is half of Java's direct memory."""
     max_message_dispatch_buffer_size_in_mb: int = 256
-    """Output of the whole process that clients have not taken. Beyond it, clients that do not read are cut off. 0 or
-    less means "no limit". This key is ours; Java's broker has none."""
+    """The limit of output that clients have not taken, for the whole process. Beyond this limit, clients that do not
+    read are disconnected. 0 or less means "no limit". Apache's broker has no such key."""
     max_concurrent_lookup_request: int = 50_000
-    """LOOKUP and PARTITIONED_METADATA of all connections together, with the lookups over HTTP."""
+    """How many LOOKUP and PARTITIONED_METADATA requests of all connections, and lookups over HTTP, may be in
+    progress."""
     broker_max_connections: int = 0
     broker_max_connections_per_ip: int = 0
     enable_broker_topic_list_watcher: bool = True
-    """Whether clients with a topic pattern are told of topics that come and go. Otherwise they poll."""
+    """Whether clients with a topic pattern are told of topics that come and go. Otherwise these clients poll."""
     subscription_pattern_max_length: int = 50
-    """Characters of a topic pattern that the broker is willing to evaluate."""
+    """The length in characters of the longest topic pattern that the broker is willing to evaluate."""
 
     def __post_init__(self) -> None:
         if self.max_message_size <= 0 or self.keep_alive_interval_seconds <= 0:

@@ -1,126 +1,36 @@
 """The configuration keys that this server honours: Java's name, kind, range and unit of each.
 
 A key sets the field of the same name in snake_case (`maxMessageSize` sets `max_message_size`), or the fields that its
-row names, in whichever settings class has them. The defaults stand in those classes. The ranges are ours: Java checks
-few of its keys.
+row names, in whichever settings class has them. The defaults stand in the settings classes. The ranges have no source
+in Java, whose broker checks few keys.
 """
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-
+from magnetar.server.config.bundle_settings import SPLIT_ALGORITHMS
+from magnetar.server.config.key_kinds import (
+    DAY_SECONDS,
+    MAX_FRAME_BYTES,
+    MAX_INT,
+    MAX_LONG,
+    TEBIBYTE,
+    YEAR_MINUTES,
+    Key,
+    any_text,
+    choice,
+    list_of,
+    names,
+    number,
+    port,
+    switch,
+    text,
+    whole,
+)
+from magnetar.server.config.load_keys import LOAD
 from magnetar.server.schema.strategies import STRATEGY_NAMES
-
-MAX_INT = 2**31 - 1
-"""Java's Integer.MAX_VALUE."""
-MAX_LONG = 10**18 - 1
-"""The largest value of keys that count bytes or the like. It is more than any disk holds, and fits a Java Long."""
-MAX_FRAME_BYTES = 1 << 30
-DAY_SECONDS = 86_400
-YEAR_MINUTES = 366 * 24 * 60
-TEBIBYTE = 1 << 40
-
-Value = int | float | bool | str | tuple[str, ...]
-
-PORT_OFF = -1
-"""The port number that stands for "no port": nobody listens."""
-
-_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")
-
-
-def snake_case(name: str) -> str:
-    """`journalMaxSizeMB` → `journal_max_size_mb`."""
-    return _WORD_START.sub("_", name).lower()
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One key. `parse` makes a value of the text that was given, or raises ValueError; `expected` says in words which
-    texts it takes."""
-
-    name: str
-    fields: tuple[str, ...]
-    parse: Callable[[str], Value]
-    expected: str
-    empty: Value | None = None
-    """The value of a key that is set to nothing. None means that such a key keeps its default."""
-    is_secret: bool = False
-    """The value is never printed."""
-
-
-def whole(name: str, least: int, most: int, unit: str = "", fields: tuple[str, ...] = ()) -> Key:
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text) or not least <= int(text) <= most:
-            raise ValueError(text)
-        return int(text)
-
-    of_unit = f" of {unit}" if unit else ""
-    return Key(name, fields or (snake_case(name),), parse, f"a whole number{of_unit} from {least} to {most}")
-
-
-def number(name: str, least: float, most: float, unit: str = "", fields: tuple[str, ...] = ()) -> Key:
-    def parse(text: str) -> float:
-        if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", text):
-            raise ValueError(text)
-        if not least <= float(text) <= most:
-            raise ValueError(text)
-        return float(text)
-
-    of_unit = f" of {unit}" if unit else ""
-    return Key(name, fields or (snake_case(name),), parse, f"a number{of_unit} from {least:g} to {most:g}")
-
-
-def switch(name: str) -> Key:
-    def parse(text: str) -> bool:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(text)
-        return text.lower() == "true"
-
-    return Key(name, (snake_case(name),), parse, "true or false")
-
-
-def text(name: str, pattern: str, expected: str) -> Key:
-    def parse(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(text)
-        return text
-
-    return Key(name, (snake_case(name),), parse, expected)
-
-
-def choice(name: str, *choices: str) -> Key:
-    return text(name, "|".join(choices), f"one of {', '.join(choices)}")
-
-
-def port(name: str) -> Key:
-    """Returns the key of a port. Set to nothing, it means that there is no such port, as in Apache's broker."""
-    return replace(whole(name, 0, 65_535), empty=PORT_OFF)
-
-
-def any_text(name: str, *, is_secret: bool = False) -> Key:
-    return Key(name, (snake_case(name),), str, "a text", is_secret=is_secret)
-
-
-def names(name: str) -> Key:
-    def parse(text: str) -> tuple[str, ...]:
-        return tuple(item.strip() for item in text.split(",") if item.strip())
-
-    return Key(name, (snake_case(name),), parse, "a list with commas")
-
-
-def list_of(name: str, *choices: str) -> Key:
-    def parse(text: str) -> tuple[str, ...]:
-        items = tuple(item.strip() for item in text.split(",") if item.strip())
-        if not set(items) <= set(choices):
-            raise ValueError(text)
-        return items
-
-    return Key(name, (snake_case(name),), parse, f"a list, with commas, of {', '.join(choices)}")
-
 
 RETENTION_TIME = ("retention_time_minutes", "default_retention_time_in_minutes")
 RETENTION_SIZE = ("retention_size_mb", "default_retention_size_in_mb")
-"""Retention sets two fields each: the setting of managed ledgers, and the default of the policy."""
+"""The fields that each of the two retention keys sets: the setting of managed ledgers, and the default of the
+policy."""
 
 _HOST = r"[A-Za-z0-9_.:%\-]+"
 
@@ -176,6 +86,7 @@ TOPICS = (
     whole("maxUnackedMessagesPerSubscription", 0, MAX_INT),
     switch("acknowledgmentAtBatchIndexLevelEnabled"),
     switch("enableNonPersistentTopics"),
+    switch("strictBookieAffinityEnabled"),
     whole("brokerPublisherThrottlingMaxMessageRate", 0, MAX_INT, "messages a second"),
     whole("brokerPublisherThrottlingMaxByteRate", 0, MAX_LONG, "bytes a second"),
     whole("brokerDeduplicationMaxNumberOfProducers", 1, MAX_INT),
@@ -246,8 +157,8 @@ POLICIES = (
     switch("isAllowAutoUpdateSchemaEnabled"),
     switch("isSchemaValidationEnforced"),
 )
-"""Default policies of topics for which neither the topic nor its namespace sets the policy, and limits for topics and
-namespaces."""
+"""The keys of default policies, which hold for topics when neither the topic nor its namespace sets the policy, and of
+limits for topics and namespaces."""
 
 SECURITY = (
     switch("authenticationEnabled"),
@@ -280,6 +191,26 @@ SECURITY = (
     names("webServiceTlsCiphers"),
     whole("tlsCertRefreshCheckDurationSec", 0, MAX_INT, "seconds"),
 )
+
+PEERS = (
+    any_text("brokerClientAuthenticationPlugin"),
+    any_text("brokerClientAuthenticationParameters", is_secret=True),
+    switch("brokerClientTlsEnabled"),
+    any_text("brokerClientTrustCertsFilePath"),
+    any_text("brokerClientCertificateFilePath"),
+    any_text("brokerClientKeyFilePath"),
+    switch("tlsHostnameVerificationEnabled"),
+    whole("metadataStoreOperationTimeoutSeconds", 1, DAY_SECONDS, "seconds"),
+)
+"""The keys that say how this broker presents itself to the other brokers of its cluster."""
+
+BUNDLES = (
+    whole("namespaceBundleUnloadingTimeoutMs", 1, MAX_INT, "milliseconds"),
+    choice("defaultNamespaceBundleSplitAlgorithm", *SPLIT_ALGORITHMS),
+    list_of("supportedNamespaceBundleSplitAlgorithms", *SPLIT_ALGORITHMS),
+    number("flowOrQpsDifferenceThresholdPercentage", 0, 10_000, "percent"),
+)
+"""The keys that say how bundles of topics are given away and split."""
 
 MANAGED_LEDGERS = (
     whole("managedLedgerDefaultEnsembleSize", 1, 255, "bookies"),
@@ -345,7 +276,20 @@ LEDGER_CLIENT = (
 
 KEYS: dict[str, Key] = {
     key.name: key
-    for section in (SERVER, CONNECTIONS, HTTP, SECURITY, TOPICS, POLICIES, MANAGED_LEDGERS, BOOKIE, LEDGER_CLIENT)
+    for section in (
+        SERVER,
+        CONNECTIONS,
+        HTTP,
+        SECURITY,
+        PEERS,
+        BUNDLES,
+        TOPICS,
+        POLICIES,
+        MANAGED_LEDGERS,
+        BOOKIE,
+        LEDGER_CLIENT,
+        LOAD,
+    )
     for key in section
 }
 
@@ -356,10 +300,11 @@ NOT_ABOVE = (
     ("dispatcherReadFailureBackoffInitialTimeInMs", "dispatcherReadFailureBackoffMaxTimeInMs"),
     ("diskUsageLwmThreshold", "diskUsageThreshold"),
 )
-"""Pairs of keys: the value of the first must not exceed the value of the second."""
+"""Pairs of keys: the value of the first key must not exceed the value of the second key."""
 
 UNSAFE_TO_IGNORE = {
     "tlsEnabledWithKeyStore": "certificates are read from PEM files, not from key stores",
+    "brokerClientTlsEnabledWithKeyStore": "certificates are read from PEM files, not from key stores",
 }
-"""Switches of protections that do not exist here, with the reason. A configuration that turns one on is refused: nobody
-may believe that it is on."""
+"""Switches of protections that this server lacks, with the reason. A configuration that turns on such a switch is
+refused, so that nobody believes that the protection is on."""

@@ -1,6 +1,6 @@
 """The names of all keys that Apache Pulsar 4.0.7's broker and BookKeeper 4.17.2's bookie know.
 
-A key that is not among them is most likely misspelt, and the log says so.
+A key that is not among these names is most likely misspelt, and the log says so.
 
 Sources: ServiceConfiguration, OffloadPoliciesImpl; ServerConfiguration, AbstractConfiguration, DbLedgerStorage.
 """

@@ -1,4 +1,5 @@
-"""Keys of Apache's broker that this server does not honour and that clients will miss, with what will not work.
+"""Keys of Apache's broker that this server does not honour and that clients will miss, each with the feature that will
+not work.
 
 A key is in this list if an operator who sets it would be surprised by what clients get. Keys about threads, caches,
 metrics and load balancing are not in this list.
@@ -8,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 JAVA_OWN = "org.apache."
-"""How the names of Apache's own classes begin."""
+"""The beginning of the names of Apache's own classes."""
 
 
 class MissedKey(NamedTuple):
@@ -33,7 +34,8 @@ def _any(says: str) -> MissedKey:
 
 
 def _limit(says: str) -> MissedKey:
-    """Returns the row of a limit. Values of 0 and less switch the limit off, so they are not reported as missing."""
+    """Returns the MissedKey of a limit. Values of 0 and less switch the limit off, so these values are not reported as
+    missing."""
     return MissedKey(lambda value: value.strip("0.") != "" and not value.startswith("-"), says)
 
 

@@ -1,4 +1,4 @@
-"""Reads Java property files: what `broker.conf`, `standalone.conf` and `bk_server.conf` are written in.
+"""Reads Java property files, the format of `broker.conf`, `standalone.conf` and `bk_server.conf`.
 
 Format: java.util.Properties.load. A line is `key=value`, `key: value` or `key value`; `#` and `!` begin a comment line;
 a backslash at the end joins the next line; `\\t`, `\\n`, `\\r`, `\\f` and `\\uXXXX` are escapes, any other escaped
@@ -24,8 +24,8 @@ class Assignment(NamedTuple):
 
 
 def parse_properties(text: str, name: str) -> dict[str, Assignment]:
-    """Returns the assignments by key. `name` is the file's name, which places begin with. Values are stripped. Every
-    text is a legal property file, so nothing is refused."""
+    """Returns the assignments by key. `name` is the file's name, with which the places of assignments begin. Values are
+    stripped. Every text is a legal property file, so no text is refused."""
     assignments: dict[str, Assignment] = {}
     for number, line in _logical_lines(text):
         end = _KEY_END.search(line)
@@ -38,8 +38,8 @@ def parse_properties(text: str, name: str) -> dict[str, Assignment]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yields each line with its number. Lines that a backslash continues are joined and have the first one's number;
-    comments and empty lines are left out."""
+    """Yields each line with its number. Lines that a backslash continues are joined and have the number of the first
+    line; comments and empty lines are left out."""
     lines = iter(enumerate(_LINE_END.split(text), start=1))
     for number, line in lines:
         joined = line.lstrip(_BLANKS)

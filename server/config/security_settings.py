@@ -1,7 +1,7 @@
 """The configuration keys of authentication, authorization and TLS, as settings classes.
 
-The fields are the snake_case of broker.conf's keys (ServiceConfiguration). Secrets are kept out of `repr`, so that no
-log line shows them."""
+Each field has the snake_case name of a key in broker.conf (ServiceConfiguration). Secrets are kept out of `repr`, so
+that no log line shows them."""
 
 from dataclasses import dataclass, field
 
@@ -12,15 +12,16 @@ class SecuritySettings:
 
     authentication_enabled: bool = False
     authentication_providers: tuple[str, ...] = ()
-    """Names of Java classes; `providers.PROVIDERS` lists those that exist here."""
+    """The Java class names of the authentication providers. `providers.PROVIDERS` lists the providers of this
+    server."""
     authentication_refresh_check_seconds: int = 60
-    """The interval at which expired credentials are looked for. A peer that is asked for new ones has until the next
-    look."""
+    """The interval at which the broker looks for expired credentials. A peer that is asked for new credentials must
+    answer before the next look."""
     anonymous_user_role: str = ""
-    """The role of clients that show no credentials, or credentials of a method that is not provided. If it is empty,
+    """The role of clients that show no credentials, or credentials of a method without a provider. If this is empty,
     such clients are refused."""
     authenticate_original_auth_data: bool = False
-    """Whether the credentials that a proxy forwards from its client are checked here too."""
+    """Whether the broker also checks the credentials that a proxy forwards from its client."""
     authenticate_metrics_endpoint: bool = False
     """Whether /metrics asks for credentials."""
     authorization_enabled: bool = False
@@ -29,7 +30,7 @@ class SecuritySettings:
     super_user_roles: tuple[str, ...] = ()
     proxy_roles: tuple[str, ...] = ()
     token_secret_key: str = field(default="", repr=False)
-    """Where the HMAC key is, in one of the spellings that `keys.read_content` takes."""
+    """The location of the HMAC key, in one of the spellings that `key_locations.read_content` takes."""
     token_public_key: str = field(default="", repr=False)
     token_public_alg: str = "RS256"
     token_auth_claim: str = "sub"
@@ -38,7 +39,7 @@ class SecuritySettings:
     token_audience: str = ""
     token_allowed_clock_skew_seconds: int = 0
     basic_auth_conf: str = field(default="", repr=False)
-    """The path of a `.htpasswd` file, or the content of one as a `data:` URL or in base64."""
+    """The path of a `.htpasswd` file, or the content of such a file as a `data:` URL or in base64."""
 
     def __post_init__(self) -> None:
         if self.authentication_enabled and not self.authentication_providers and not self.anonymous_user_role:
@@ -57,19 +58,20 @@ class TlsSettings:
     each other."""
 
     tls_certificate_file_path: str = ""
-    """A PEM file with the server's certificate, followed by those between it and its authority."""
+    """A PEM file with the server's certificate, followed by the intermediate certificates up to its authority."""
     tls_key_file_path: str = ""
     """A PEM file with the private key, which must not be encrypted."""
     tls_trust_certs_file_path: str = ""
     """A PEM file with the authorities whose clients' certificates are accepted."""
     tls_allow_insecure_connection: bool = False
-    """If this is set, Apache takes any client certificate unchecked. Here clients are then not asked for one, because
-    an unchecked certificate proves nothing."""
+    """If this is set, Apache's broker takes any client certificate unchecked, whereas this server asks clients for no
+    certificate, because an unchecked certificate proves nothing."""
     tls_require_trusted_client_cert_on_connect: bool = False
     tls_protocols: tuple[str, ...] = ()
-    """Protocol versions as JSSE names them. If empty, TLSv1.3 and TLSv1.2 are spoken."""
+    """The TLS versions, by their names in JSSE. If this is empty, TLSv1.3 and TLSv1.2 are spoken."""
     tls_ciphers: tuple[str, ...] = ()
-    """Ciphers as JSSE or OpenSSL names them. If empty, Python chooses. The ciphers of TLS 1.3 cannot be chosen."""
+    """The ciphers, by their names in JSSE or OpenSSL. If this is empty, Python chooses. The ciphers of TLS 1.3 cannot
+    be chosen."""
     web_service_tls_protocols: tuple[str, ...] = ()
     web_service_tls_ciphers: tuple[str, ...] = ()
     tls_cert_refresh_check_duration_sec: int = 300

@@ -9,24 +9,26 @@ ALL_SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """The settings of topics and subscriptions. The fields are the snake_case of broker.conf's keys. Defaults are those
-    of Pulsar 4.1, and 0 means "no limit", unless the field says otherwise."""
+    """The settings of topics and subscriptions. Each field has the snake_case name of a key in broker.conf. Unless the
+    field says otherwise, the default is that of Pulsar 4.1, and 0 means "no limit"."""
 
     cluster_name: str = "standalone"
     topic_load_timeout_seconds: int = 60
-    """A client whose topic takes longer to load is told to try again, while the load goes on."""
+    """The time that a client waits for a topic to be loaded. After this time the client is told to try again, while the
+    loading goes on."""
 
     max_message_size: int = MAX_MESSAGE_SIZE
-    """Bytes. Compaction does not open a batch that is larger than this before compression, and keeps it in one
+    """The largest message in bytes. Compaction keeps a batch that was larger than this before compression in one
     piece."""
 
     allow_auto_topic_creation: bool = True
     allow_auto_topic_creation_type: str = "non-partitioned"
-    """Either "non-partitioned", or "partitioned" for topics of `default_num_partitions` partitions."""
+    """The type of topics that are created automatically: "non-partitioned", or "partitioned" for topics with
+    `default_num_partitions` partitions."""
     default_num_partitions: int = 1
     max_num_partitions_per_partitioned_topic: int = 0
     max_topics_per_namespace: int = 0
-    """Each partition counts as a topic. System topics do not count."""
+    """How many topics a namespace may have. Each partition counts as a topic, and system topics do not count."""
     default_number_of_namespace_bundles: int = 4
     force_delete_tenant_allowed: bool = False
     force_delete_namespace_allowed: bool = False
@@ -47,8 +49,10 @@ class TopicSettings:
     acknowledgment_at_batch_index_level_enabled: bool = True
 
     enable_non_persistent_topics: bool = True
+    strict_bookie_affinity_enabled: bool = False
+    """Whether topics of namespaces without a bookie affinity group may only use bookies that are in no group."""
     broker_publisher_throttling_max_message_rate: int = 0
-    """Messages a second that all topics together take; 0 means "no limit"."""
+    """How many messages a second all topics together accept; 0 means "no limit"."""
     broker_publisher_throttling_max_byte_rate: int = 0
 
     broker_deduplication_max_number_of_producers: int = 10_000
@@ -59,17 +63,17 @@ class TopicSettings:
     """How long the name of a producer that has left is remembered."""
 
     dispatcher_max_read_batch_size: int = 100
-    """Entries that one read, and one turn of sending, takes at most; at least 1."""
+    """The largest number of entries in one read and in one turn of sending; at least 1."""
     dispatcher_max_read_size_bytes: int = 5 * 1024 * 1024
-    """Bytes that one read takes at most. An entry that is larger is read alone."""
+    """The largest number of bytes in one read. A larger entry is read alone."""
     dispatcher_max_round_robin_batch_size: int = 20
-    """Shared: the entries that one consumer gets before it is the next consumer's turn; at least 1."""
+    """Shared: how many entries one consumer gets before the next consumer has its turn; at least 1."""
     subscription_key_shared_use_consistent_hashing: bool = True
     """Key_Shared: whether keys are spread by consistent hashing; otherwise ranges of hashes are split in two."""
     subscription_key_shared_consistent_hashing_replica_points: int = 100
     key_shared_look_ahead_msg_in_replay_threshold_per_consumer: int = 4_000
-    """Key_Shared: how many entries with blocked keys may wait while reading goes on for other keys. This limit times
-    the consumers, or the limit of the subscription, whichever is lower."""
+    """Key_Shared: how many entries with blocked keys may wait while reading goes on for other keys. The limit of a
+    subscription is this number times its consumers, or the limit per subscription, whichever is lower."""
     key_shared_look_ahead_msg_in_replay_threshold_per_subscription: int = 40_000
     dispatcher_read_failure_backoff_initial_time_in_ms: int = 15_000
     dispatcher_read_failure_backoff_max_time_in_ms: int = 60_000
@@ -79,25 +83,25 @@ class TopicSettings:
 
     # The following fields hold where neither the topic nor its namespace has a policy (see `effective_policies`).
     ttl_duration_default_in_seconds: int = 0
-    """0 means that messages do not expire."""
+    """The default time to live of messages; 0 means that messages do not expire."""
     subscription_expiration_time_minutes: int = 0
     default_retention_time_in_minutes: int = 0
-    """-1 means "for ever"."""
+    """How many minutes acknowledged messages are retained; -1 means "for ever"."""
     default_retention_size_in_mb: int = 0
-    """-1 means "without a limit"."""
+    """How many MB of acknowledged messages are retained; -1 means "without a limit"."""
     backlog_quota_default_limit_bytes: int = -1
-    """-1 means that there is no quota."""
+    """The backlog quota in bytes; -1 means that there is no quota."""
     backlog_quota_default_limit_gb: float = -1
-    """The quota in GB. If it is positive, it is used instead of the quota in bytes."""
+    """The backlog quota in GB. If it is positive, it is used instead of the quota in bytes."""
     backlog_quota_default_limit_second: int = -1
     backlog_quota_default_retention_policy: str = "producer_request_hold"
     broker_delete_inactive_topics_enabled: bool = True
     broker_delete_inactive_topics_mode: str = "delete_when_no_subscriptions"
     broker_delete_inactive_topics_frequency_seconds: int = 60
     broker_delete_inactive_topics_max_inactive_duration_seconds: int = 0
-    """0 means the interval between two checks."""
+    """How long a topic must be inactive before it is deleted; 0 means the interval between two checks."""
     broker_service_compaction_threshold_in_bytes: int = 0
-    """0 means that a topic is compacted only when somebody asks."""
+    """The uncompacted bytes above which a topic is compacted; 0 means that a topic is compacted only on request."""
     topic_compaction_retain_null_key: bool = False
     """Whether messages without a key stay when a topic is compacted."""
     broker_deduplication_enabled: bool = False
@@ -107,8 +111,8 @@ class TopicSettings:
     delayed_delivery_max_delay_in_millis: int = 0
     encryption_require_on_producer: bool = False
     fill_ack_holes_interval_seconds: int = 0
-    """A message that stays unacknowledged for longer while later ones are acknowledged is delivered again; 0 switches
-    this off. The key is ours; Apache has none."""
+    """A message that stays unacknowledged for longer, while later messages are acknowledged, is delivered again; 0
+    switches this off. Apache's broker has no such key."""
     max_publish_rate_per_topic_in_messages: int = 0
     max_publish_rate_per_topic_in_bytes: int = 0
     dispatch_throttling_rate_per_topic_in_msg: int = 0
@@ -123,7 +127,7 @@ class TopicSettings:
     is_schema_validation_enforced: bool = False
 
     def __post_init__(self) -> None:
-        """Raises ValueError that names the field."""
+        """Checks the settings. Raises ValueError, which names the field."""
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, int) and value < _LEAST.get(field.name, 0):

@@ -1,15 +1,16 @@
-"""How often the broker looks after its topics."""
+"""The intervals of the broker's periodic work on its topics."""
 
 from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
 class UpkeepSettings:
-    """The settings of the periodic work. The fields are the snake_case of broker.conf's keys, with Pulsar 4.0's
-    defaults. Intervals are positive."""
+    """The settings of the periodic work. Each field has the snake_case name of a key in broker.conf and Pulsar 4.0's
+    default. Intervals are positive."""
 
     message_expiry_check_interval_in_minutes: float = 5
-    """Fractions are allowed here; Java takes whole minutes only."""
+    """The interval between two checks for expired messages. Java takes whole minutes only; this broker also takes
+    fractions."""
     backlog_quota_check_enabled: bool = True
     backlog_quota_check_interval_in_seconds: int = 60
     subscription_expiry_check_interval_in_minutes: float = 5
@@ -18,7 +19,7 @@ class UpkeepSettings:
     broker_service_compaction_monitor_interval_in_seconds: int = 60
 
     def __post_init__(self) -> None:
-        """Raises ValueError that names the field."""
+        """Checks the settings. Raises ValueError, which names the field."""
         for field in fields(self):
             if getattr(self, field.name) <= 0 and field.name != "backlog_quota_check_enabled":
                 raise ValueError(f"{field.name} is {getattr(self, field.name)}, must be positive")

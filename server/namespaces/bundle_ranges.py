@@ -2,7 +2,7 @@
 no I/O.
 
 A namespace stores the boundaries of its bundles as texts `0x%08x` in ascending order. A bundle includes its lower
-boundary but not its upper one, except for the last bundle, which includes both. Sources: NamespaceBundleFactory,
+boundary but not its upper boundary; only the last bundle includes both boundaries. Sources: NamespaceBundleFactory,
 NamespaceBundles.
 """
 
@@ -19,7 +19,7 @@ _RANGE = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
 
 
 def numbers_of(boundaries: Sequence[str]) -> list[int]:
-    """Returns the boundaries as numbers. Raises ValueError."""
+    """Returns the boundaries as numbers. Raises ValueError for a text that is not a number."""
     return [int(boundary, 16) for boundary in boundaries]
 
 
@@ -40,15 +40,14 @@ def hash_of(topic: str) -> int:
 
 
 def bundle_of(boundaries: Sequence[str], topic: str) -> str:
-    """Returns the range of the bundle that a topic belongs to, by its full name, which includes the partition
-    suffix."""
+    """Returns the range of the bundle to which a topic belongs. `topic` is the full name, with the partition suffix."""
     numbers = numbers_of(boundaries)
     at = min(bisect_right(numbers, hash_of(topic)), len(numbers) - 1)
     return text_of(numbers[at - 1], numbers[at])
 
 
 def parse_range(text: str) -> tuple[int, int] | None:
-    """Returns the lower and upper boundary, or None when the text is no range."""
+    """Returns the lower and the upper boundary, or None when the text is not a range."""
     match = _RANGE.fullmatch(text)
     if match is None or int(match[1], 16) >= int(match[2], 16):
         return None
@@ -56,8 +55,8 @@ def parse_range(text: str) -> tuple[int, int] | None:
 
 
 def fault_of_range(boundaries: Sequence[str], namespace: str, text: str) -> str | None:
-    """Returns why `text` is not the range of one of the namespace's bundles, or None when it is. The reasons have the
-    wording of Apache's broker."""
+    """Returns the reason why `text` is not the range of one of the namespace's bundles, or None when it is. The reasons
+    have the wording of Apache's broker."""
     parsed = parse_range(text)
     if parsed is None:
         return f"Invalid bundle range: {text}"
@@ -89,7 +88,7 @@ def fault_of_boundaries(boundaries: Sequence[str]) -> str | None:
 
 
 def split(boundaries: Sequence[str], bundle: str, at: Sequence[int] = ()) -> list[str]:
-    """Returns the boundaries after `bundle` was split at the points `at`, or in half when there are none. Raises
+    """Returns the boundaries after `bundle` was split at the points `at`, or into two halves when `at` is empty. Raises
     ValueError when a point is not inside the bundle, or when the bundle is too small to be split."""
     lower, upper = parse_range(bundle) or (0, 0)
     points = sorted(set(at)) or [lower + (upper - lower) // 2]

@@ -1,5 +1,5 @@
-"""The records of partitioned topics, at /admin/partitioned-topics/{tenant}/{namespace}/{domain}/{topic}: they are
-cached, watched, and changed by compare-and-set.
+"""The records of partitioned topics, at /admin/partitioned-topics/{tenant}/{namespace}/{domain}/{topic}. The records
+are cached, watched, and changed by compare-and-set.
 
 A partitioned topic consists of its record alone. Its partitions are topics of their own, with names that end in
 `-partition-0`, `-partition-1` and so on.
@@ -12,24 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cachetools import LRUCache
-
 from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import partitioned_topic_value, to_json
 from magnetar.metadata.compare_and_set import update_record
+from magnetar.metadata.coordination.record_cache import RecordCache
 from magnetar.metadata.errors import NodeExistsError, NoNodeError
-from magnetar.metadata.store import CancelWatch, MetadataStore, RecordEvent
+from magnetar.metadata.store import MetadataStore
 from pulsar_proto.errors import MetadataFault
 from pulsar_proto.names import TopicName, decode_local, encode_local
-
-CACHED_MAX = 10_000
-"""How many answers are cached, including the answer "is not partitioned". A full cache drops the least recently used
-answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionedTopic:
-    """One record."""
+    """The record of one partitioned topic."""
 
     partitions: int
     deleted: bool = False
@@ -48,39 +43,25 @@ class PartitionedTopic:
 
 
 class PartitionedTopics:
-    """The cached records of partitioned topics. One object serves the process; it is used on the loop's thread only.
+    """The cached records of partitioned topics. One object serves the process. All calls are made on the loop's thread.
     All methods raise MetadataError when the store fails, and MetadataFault when a record cannot be decoded."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._cached: LRUCache[str, PartitionedTopic | None] = LRUCache(CACHED_MAX)
-        """Answers by path. No answer is cached until `start` has set the watch."""
-        self._changes = 0
-        """How many changes were seen. An answer that was read while this number grew may be outdated, and is not
-        cached."""
-        self._cancel_watch: CancelWatch | None = None
+        self._records: RecordCache[PartitionedTopic] = RecordCache(store, paths.PARTITIONED_TOPICS, _parse)
+        """The records by path, including the answer "is not partitioned"."""
 
     def start(self) -> None:
         """Begins to watch the records. Until then every `get` reads from the metadata store."""
-        if self._cancel_watch is None:
-            self._cancel_watch = self._store.watch(paths.PARTITIONED_TOPICS, self._event, recursive=True)
+        self._records.start()
 
     def close(self) -> None:
-        if self._cancel_watch is not None:
-            self._cancel_watch()
-            self._cancel_watch = None
+        self._records.close()
 
     async def get(self, name: TopicName) -> PartitionedTopic | None:
         """Returns the topic's record, or None when the topic is not partitioned or does not exist."""
-        path = _path(name)
-        if path in self._cached:
-            return self._cached[path]
-        changes = self._changes
-        record = await self._store.get(path)
-        topic = None if record is None else _parse(path, record.value)
-        if self._cancel_watch is not None and changes == self._changes:
-            self._cached[path] = topic
-        return topic
+        copy = await self._records.get(_path(name))
+        return None if copy is None else copy.value
 
     async def create(self, name: TopicName, partitions: int, properties: Mapping[str, str] | None = None) -> bool:
         """Creates the record. Returns False when the topic has a record already."""
@@ -90,7 +71,7 @@ class PartitionedTopics:
         except NodeExistsError:
             return False
         finally:
-            self._forget(path)
+            self._records.forget(path)
         return True
 
     async def update(
@@ -124,7 +105,7 @@ class PartitionedTopics:
         try:
             await update_record(self._store, path, change)
         finally:
-            self._forget(path)
+            self._records.forget(path)
         return new
 
     async def delete(self, name: TopicName) -> None:
@@ -135,7 +116,7 @@ class PartitionedTopics:
         except NoNodeError:
             pass
         finally:
-            self._forget(path)
+            self._records.forget(path)
 
     async def names(self, namespace: str, domain: str) -> list[str]:
         """Returns the full names of the namespace's partitioned topics, sorted."""
@@ -144,13 +125,6 @@ class PartitionedTopics:
         except NoNodeError:
             return []
         return sorted(f"{domain}://{namespace}/{decode_local(child)}" for child in children)
-
-    def _event(self, event: RecordEvent) -> None:
-        self._forget(event.path)
-
-    def _forget(self, path: str) -> None:
-        self._changes += 1
-        self._cached.pop(path, None)
 
 
 def _merged(old: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Knows from the metadata records which namespaces and topics exist, and decides which topics are created when a client
 uses them.
 
-A namespace has a record below /admin/policies, a persistent topic one below /managed-ledgers, a partitioned topic one
-below /admin/partitioned-topics. A non-persistent topic exists only while it is loaded.
+A namespace has a record below /admin/policies, a persistent topic has a record below /managed-ledgers, and a
+partitioned topic has a record below /admin/partitioned-topics. A non-persistent topic exists only while it is loaded.
 
 Sources: BrokerService.isAllowAutoTopicCreationAsync, fetchPartitionedTopicMetadataCheckAllowAutoCreationAsync,
 checkMaxTopicsPerNamespace, NamespaceService.checkTopicExists; PIP-414.
@@ -16,6 +16,7 @@ from magnetar.metadata import paths
 from magnetar.metadata.errors import NodeExistsError, NoNodeError
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.namespaces.bundle_name import heartbeat_broker
 from magnetar.server.namespaces.partitioned_topics import PartitionedTopics
 from magnetar.server.policies.policies import Policies, is_exempt
 from magnetar.server.process.storage_faults import storage_faults_told
@@ -37,8 +38,8 @@ LoadedNames = Callable[[], Iterable[str]]
 
 
 class TopicCatalog:
-    """Knows which namespaces and topics exist. One object serves the process; it is used on the loop's thread only. All
-    async methods raise PulsarError when the metadata store fails."""
+    """Knows which namespaces and topics exist. One object serves the process. All calls are made on the loop's thread.
+    All async methods raise PulsarError when the metadata store fails."""
 
     def __init__(
         self, metadata: MetadataStore, policies: Policies, settings: TopicSettings, loaded: LoadedNames
@@ -52,8 +53,16 @@ class TopicCatalog:
     # --- existing namespaces and topics ------------------------------------------------------------------------------
 
     async def namespace_exists(self, namespace: str) -> bool:
+        if heartbeat_broker(namespace) is not None:
+            return True  # a broker's own namespace has no policies (NamespaceService.isHeartbeatNamespace)
+        namespaces = self._policies.namespaces
         with storage_faults_told():
-            return await self._policies.namespaces.get(namespace) is not None
+            if await namespaces.get(namespace) is not None:
+                return True
+            # Another broker may have created the namespace a moment ago. A client that has heard of the namespace from
+            # that broker must not be refused here.
+            await namespaces.refresh(namespace)
+            return namespaces.cached(namespace) is not None
 
     async def check_namespace(self, namespace: str) -> None:
         """Raises TopicNotFound when there is no such namespace."""
@@ -61,8 +70,8 @@ class TopicCatalog:
             raise TopicNotFound(NAMESPACE_NOT_FOUND)
 
     async def topic_exists(self, name: TopicName) -> bool:
-        """Whether a topic of this name exists that can hold messages. A partitioned topic itself holds none: ask about
-        its partitions."""
+        """Returns whether a topic of this name exists that can have messages. Returns False for a partitioned topic
+        itself, because only its partitions have messages."""
         if name.full in self._loaded():
             return True
         if not name.is_persistent:
@@ -90,7 +99,8 @@ class TopicCatalog:
         """Returns the number of partitions, or 0 for a topic that is not partitioned. If the topic is missing,
         `may_create` is set and the namespace wants partitioned topics, this creates the topic with its partitions. If
         the namespace wants topics without partitions, this returns 0, and PRODUCER or SUBSCRIBE will create the topic.
-        Raises TopicNotFound, NotAllowed."""
+        Raises TopicNotFound when the topic does not exist and is not created, and NotAllowed when the name is not
+        allowed or the partitions would exceed the namespace's limit."""
         await self.check_namespace(name.namespace)
         with storage_faults_told():
             known = await self.partitioned.get(name)
@@ -142,14 +152,16 @@ class TopicCatalog:
     # --- permission to create ----------------------------------------------------------------------------------------
 
     async def may_create(self, name: TopicName) -> bool:
-        """Whether a missing topic is created when a client uses it. Returns False in a namespace that is missing or
-        being deleted. In other namespaces, returns True for a system topic, and for a partition of an existing
-        partitioned topic unless that is being deleted; for all other topics the namespace's rules decide. Raises
-        NotAllowed for a name that no topic may have: that of a partitioned topic, or that of a partition which the
-        partitioned topic does not have (PIP-414)."""
+        """Returns whether a missing topic is created when a client uses it. Returns False in a namespace that is
+        missing or being deleted. In other namespaces, returns True for a system topic, and for a partition of an
+        existing partitioned topic unless that is being deleted; for all other topics the namespace's rules decide.
+        Raises NotAllowed for a name that no new topic may have, which is the name of a partitioned topic, or of a
+        partition that the partitioned topic does not have (PIP-414)."""
         with storage_faults_told():
             base = await self.partitioned.get(name.base)
             record = await self._policies.namespaces.get(name.namespace)
+        if heartbeat_broker(name.namespace) is not None:
+            return True
         if record is None or record.get("deleted"):
             return False
         if base is not None and name.is_partition:

@@ -13,10 +13,10 @@ from pulsar_proto.checksum import crc32c
 from pulsar_proto.errors import InvalidTopicName
 
 MATCH_COST_MAX = 20_000_000
-"""The most that matching one list may cost. The cost of a name is an upper bound of the matcher's steps: its length to
-the power of the pattern's repeats, times the number of ways through the pattern's alternatives."""
+"""The highest cost of matching one list. The cost of a name is an upper bound of the matcher's steps: the length of the
+name to the power of the pattern's repeats, times the number of ways through the pattern's alternatives."""
 NAME_COST_MAX = 400_000
-"""The most that matching one name may cost: some milliseconds, in which nothing else can run."""
+"""The highest cost of matching one name, which takes some milliseconds in which no other task can run."""
 STEP_COST = 100_000
 """After matching names of this total cost, other work of the event loop may run."""
 
@@ -52,10 +52,11 @@ def change_between(old: Sequence[str], new: Sequence[str]) -> TopicListChange | 
 
 def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> Steps[list[str] | None]:
     """Returns the topics whose names, without scheme and partition suffix, match the whole pattern. Returns None when
-    this broker does not filter by the pattern, because it is longer than `max_length`, too costly, or uses what only
-    Java's regular expressions know. This is a generator, which yields where other work of the event loop may run.
+    this broker does not filter by the pattern, because the pattern is longer than `max_length`, is too costly, or has
+    syntax that only Java's regular expressions have. This is a generator, which yields where other work of the event
+    loop may run.
 
-    Raises InvalidTopicName when the pattern is no regular expression.
+    Raises InvalidTopicName when the pattern is not a regular expression.
     """
     if len(pattern) > max_length or _JAVA_ONLY.search(pattern):
         return None

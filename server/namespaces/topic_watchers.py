@@ -1,7 +1,7 @@
 """Tells clients which topics of a namespace were created or deleted (PIP-145), with WATCH_TOPIC_UPDATE.
 
-When the metadata store reports a change, the namespace's topics are listed once for all of its watchers. Changes that
-are reported while the list is being made lead to one more list after it.
+When the metadata store reports a change, the namespace's topics are listed once for all of its watchers. After changes
+that are reported during the listing, the topics are listed once more.
 
 Source: TopicListService.
 """
@@ -43,11 +43,11 @@ class Watcher:
         self.tell = tell
         self.topics: list[str] = []
         self.is_told = False
-        """Whether the client has received its first list. Only then is it told of changes."""
+        """Whether the client has received its first list. Before that, changes are not sent to the client."""
 
     async def matching(self, topics: Sequence[str]) -> list[str]:
-        """Returns those of the topics that match the pattern. Raises InvalidTopicName, and NotAllowed when the broker
-        does not filter by this pattern."""
+        """Returns the topics that match the pattern. Raises InvalidTopicName when the pattern is not a regular
+        expression, and NotAllowed when the broker does not filter by this pattern."""
         if len(self.pattern) > self.max_length:
             raise NotAllowed(
                 f"Unable to create topic list watcher: the pattern is longer than {self.max_length} characters"
@@ -74,7 +74,7 @@ class _Watched:
 
 
 class TopicWatchers:
-    """The watchers of all clients. One object serves the process; it is used on the loop's thread only."""
+    """The watchers of all clients. One object serves the process. All calls are made on the loop's thread."""
 
     def __init__(self, catalog: TopicCatalog, metadata: MetadataStore) -> None:
         self._catalog = catalog
@@ -86,8 +86,8 @@ class TopicWatchers:
         return sum(len(each.watchers) for each in self._namespaces.values())
 
     async def add(self, watcher: Watcher) -> list[str]:
-        """Adds a watcher and returns the topics that match now; the watcher is told of every later change. Raises
-        PulsarError."""
+        """Adds a watcher and returns the topics that match now. Every later change is sent to the watcher's client.
+        Raises PulsarError when the topics cannot be listed."""
         namespace = watcher.namespace
         await self._catalog.check_namespace(namespace)
         watched = self._namespaces.get(namespace)

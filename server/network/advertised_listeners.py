@@ -1,12 +1,12 @@
 """advertisedListeners: the addresses by which clients in different networks reach this broker.
 
-A client may name a listener in each lookup, and is sent to the address of that listener. A client that names none is
-sent to the internal listener's. Sources: MultipleListenerValidator, ServiceConfigurationUtils.getInternalListener,
-PIP-61.
+A client may name a listener in each lookup, and is sent to the address of that listener. A client that names no
+listener is sent to the address of the internal listener. Sources: MultipleListenerValidator,
+ServiceConfigurationUtils.getInternalListener, PIP-61.
 """
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -19,10 +19,11 @@ class ListenerSettings:
     not fit together."""
 
     advertised_listeners: tuple[str, ...] = ()
-    """Each has the form `name:pulsar://host:port`. A name may come once for each of the schemes pulsar, pulsar+ssl,
-    http and https."""
+    """The listeners, each in the form `name:pulsar://host:port`. A name may come once for each of the schemes pulsar,
+    pulsar+ssl, http and https."""
     internal_listener_name: str = ""
-    """The name of the internal listener; empty for the first of the advertised listeners."""
+    """The name of the internal listener. If this is empty, the first of the advertised listeners is the internal
+    listener."""
     advertised_address: str = ""
 
     def __post_init__(self) -> None:
@@ -37,24 +38,24 @@ class AdvertisedListeners:
     """The addresses that lookups answer, by the names of the listeners."""
 
     def __init__(self, own: Urls, settings: ListenerSettings | None = None) -> None:
-        """`own` are the addresses of the ports themselves. They take the place of those that the internal listener
-        lacks."""
+        """`own` holds the addresses of the ports themselves, which take the place of addresses that the internal
+        listener lacks."""
         settings = settings or ListenerSettings()
         self._named = parse_listeners(settings.advertised_listeners)
         name = settings.internal_listener_name or next(iter(self._named), "")
         chosen = self._named.get(name, Urls())
         self.internal = Urls(*(url or default for url, default in zip(chosen, own, strict=True)))
 
-    def of(self, name: str) -> Urls | None:
-        """Returns the addresses of the listener that the client named, or of the internal one for an empty name; None
-        when the configuration has no listener of that name."""
-        return self._named.get(name) if name else self.internal
+    @property
+    def named(self) -> Mapping[str, Urls]:
+        """The configured addresses, by the names of the listeners."""
+        return self._named
 
 
 def goes_through(urls: Urls) -> bool:
-    """Returns whether clients must stay on the address that they have dialled, because the broker's own is a loopback
-    address, which leads elsewhere on another machine or outside of a container. Lookups say it as
-    `proxy_through_service_url`, as Apache's standalone does."""
+    """Returns whether clients must stay on the address that they have dialled, because the broker's own address is a
+    loopback address, which leads elsewhere on another machine or outside of a container. Lookup answers tell this to
+    clients with `proxy_through_service_url`, as the answers of Apache's standalone server do."""
     host = urlsplit(urls.broker or urls.broker_tls).hostname or ""
     if host == "localhost":
         return True

@@ -1,14 +1,14 @@
 """The transport that a connection has after it was lost.
 
-A TLS transport refers to its connection, through the read buffer that it asked for. So a connection that kept its
-transport would be part of a cycle, and stay in memory until the garbage collector finds it.
+A TLS transport refers to its connection through the connection's read buffer. So a connection that kept its transport
+would be part of a reference cycle, and stay in memory until the garbage collector finds the cycle.
 """
 
 import asyncio
 
 
 class GoneTransport(asyncio.Transport):
-    """A transport that is closed from the beginning. It keeps nothing, so one serves all connections."""
+    """A transport that is closed from the beginning. It keeps no state, so a single object serves all connections."""
 
     def is_closing(self) -> bool:
         return True
@@ -17,7 +17,7 @@ class GoneTransport(asyncio.Transport):
         return 0
 
     def close(self) -> None:
-        """Does nothing: it is closed already."""
+        """Does nothing, because this transport is closed already."""
 
     abort = close
 

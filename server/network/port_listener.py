@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     import ssl
 
 TLS_HANDSHAKE_SECONDS_MAX = 10.0
-"""A peer whose TLS handshake takes longer is cut off."""
+"""The longest time that a TLS handshake may take. A peer that takes longer is disconnected."""
 
 TLS_SHUTDOWN_SECONDS_MAX = 1.0
-"""How long a connection that we close waits for the peer to end TLS from its side."""
+"""How long a connection that the server closes waits for the peer to end TLS on the peer's side."""
 
 
 class PortListener(ABC):
-    """The base of all listeners. A listener's owner calls `start` once for each port, then `close` of the subclass
-    once."""
+    """The base of all listeners. The owner of a listener calls `start` once for each port, and `close` of the subclass
+    once at the end."""
 
     def __init__(self, backlog: int) -> None:
-        """The kernel holds `backlog` connections that were not accepted yet, and refuses further ones."""
+        """The kernel holds `backlog` connections that were not accepted yet, and refuses further connections."""
         self._backlog = backlog
         self._servers: list[asyncio.Server] = []
 
@@ -33,7 +33,7 @@ class PortListener(ABC):
 
     @abstractmethod
     def _log_start(self, port: int, *, with_tls: bool) -> None:
-        """Writes the line in the log that says for which clients this port listens."""
+        """Writes a line into the log that says for which clients this port listens."""
 
     async def start(
         self,

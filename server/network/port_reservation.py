@@ -1,5 +1,5 @@
-"""Reserves a port before the start does anything else. If another process has the port, the start fails with one
-sentence."""
+"""Reserves a port before a server does anything else at its start. If another process has the port, the start fails and
+tells the user so in one sentence."""
 
 import errno
 import os
@@ -10,9 +10,9 @@ from magnetar.server.process.data_folder_lock import AlreadyInUseError
 
 
 def reserve_port(host: str, port: int) -> socket.socket:
-    """Returns a bound socket that does not listen yet: clients are refused until the server is ready. `port` 0 picks a
-    free one. Raises AlreadyInUseError when the port is taken, OSError for an address that this machine
-    does not have."""
+    """Returns a bound socket that does not listen yet: clients are refused until the server is ready. A `port` of 0
+    picks a free port. Raises AlreadyInUseError when the port is taken, OSError for an address that this machine does
+    not have."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:

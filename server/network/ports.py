@@ -1,7 +1,8 @@
-"""The ports of a broker: which ones are on, how they are reserved, and the addresses that clients get.
+"""The ports of a broker: this module decides which ports are on, reserves them, and makes the addresses that clients
+get.
 
-There are up to four: one for the client protocol and one for HTTP, each in the clear and over TLS. Each may be off
-(PORT_OFF), but of each kind at least one must be on.
+A broker has up to four ports: one for the client protocol and one for HTTP, each in the clear and over TLS. A port may
+be off (PORT_OFF), but at least one port for the client protocol and one for HTTP must be on.
 """
 
 import socket
@@ -9,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.server.config.broker_config import BrokerConfig, ConfigError, ServerConfig
-from magnetar.server.config.honoured_keys import PORT_OFF
+from magnetar.server.config.key_kinds import PORT_OFF
 from magnetar.server.config.security_settings import TlsSettings
 from magnetar.server.network.port_reservation import reserve_port
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PortChoice(NamedTuple):
-    """The ports that the command line asks for; None leaves a port to the configuration."""
+    """The ports that the command line asks for. None means that the configuration decides about this port."""
 
     broker: int | None = None
     broker_tls: int | None = None
@@ -27,7 +28,7 @@ class PortChoice(NamedTuple):
 
 
 class Urls(NamedTuple):
-    """The address of each port; empty for a port that is off."""
+    """The address of each port as a URL, which is empty for a port that is off."""
 
     broker: str = ""
     broker_tls: str = ""
@@ -36,7 +37,7 @@ class Urls(NamedTuple):
 
 
 class ReservedPort(NamedTuple):
-    """A reserved socket, and the TLS context to use on it; None in the clear."""
+    """A reserved socket, and the TLS context for the socket, which is None for a port in the clear."""
 
     sock: socket.socket
     tls: "ssl.SSLContext | None" = None
@@ -51,7 +52,7 @@ class ReservedPorts:
         self.urls = urls
 
     def close(self) -> None:
-        """Gives back the ports that are still reserved. A listener that was started has closed its socket before."""
+        """Closes the sockets that are still reserved. A listener that was started has closed its socket already."""
         for each in (*self.broker, *self.web):
             each.sock.close()
 
@@ -60,8 +61,8 @@ SCHEMES = ("pulsar", "pulsar+ssl", "http", "https")
 
 
 def chosen_ports(choice: PortChoice, config: BrokerConfig) -> PortChoice:
-    """Returns the ports to open: those of the command line, then of the configuration. Raises ConfigError when all
-    ports of a kind are off, so that nobody could connect."""
+    """Returns the ports to open: a port of the command line outranks that of the configuration. Raises ConfigError when
+    both ports of the client protocol or both HTTP ports are off, so that nobody could connect."""
     configured = PortChoice(
         config.broker_service_port, config.broker_service_port_tls, config.web_service_port, config.web_service_port_tls
     )
@@ -75,8 +76,8 @@ def chosen_ports(choice: PortChoice, config: BrokerConfig) -> PortChoice:
 
 
 def reserve_ports(config: ServerConfig, choice: PortChoice, host: str, advertised: str) -> ReservedPorts:
-    """Binds every port that is on; `advertised` is the host in their addresses. Raises ConfigError,
-    SecurityConfigError, AlreadyInUseError, OSError, and then leaves no port bound."""
+    """Binds every port that is on, and returns the sockets with their addresses, which have `advertised` as the host.
+    Raises ConfigError, SecurityConfigError, AlreadyInUseError, OSError; no port stays bound after an error."""
     ports = chosen_ports(choice, config.broker)
     contexts = _tls_contexts(config, ports)
     listening: list[ReservedPort] = []
@@ -99,8 +100,8 @@ def reserve_ports(config: ServerConfig, choice: PortChoice, host: str, advertise
 
 
 def _tls_contexts(config: ServerConfig, ports: PortChoice) -> "list[ssl.SSLContext | None]":
-    """Returns the TLS context of each port, None for a port in the clear. Our module for TLS is imported only if some
-    port uses it."""
+    """Returns the TLS context of each port, None for a port in the clear. The module `tls` is imported only if some
+    port uses TLS."""
     settings = config.fill(TlsSettings)
     broker_on, web_on = ports.broker_tls != PORT_OFF, ports.web_tls != PORT_OFF
     if not broker_on and not web_on:

@@ -1,8 +1,9 @@
-"""TLS of the ports: contexts that are made from PEM files, and made again when the files change.
+"""TLS of the ports: SSL contexts that are made from PEM files, and made again when the files change.
 
-The first handshake that comes `tlsCertRefreshCheckDurationSec` after the last look finds a renewed certificate;
-connections that are open keep the old one. The handshake also checks client certificates; without a configured
-authority none is asked for. Sources: the tls* keys of ServiceConfiguration, SslContextAutoRefreshBuilder.
+The first handshake that comes `tlsCertRefreshCheckDurationSec` after the last look at the files finds a renewed
+certificate; open connections keep the old certificate. The handshake also checks client certificates. Without a
+configured authority the server asks for no client certificate. Sources: the tls* keys of ServiceConfiguration,
+SslContextAutoRefreshBuilder.
 """
 
 import logging
@@ -21,8 +22,8 @@ _Signature = tuple[tuple[int, int, int], ...]
 
 
 class _Handshake(ssl.SSLObject):
-    """Logs a failed handshake. The event loop reports such failures nowhere, so a refused client would leave no
-    trace."""
+    """An SSL object that logs a failed handshake. The event loop reports such failures nowhere, so a refused client
+    would leave no trace."""
 
     def do_handshake(self) -> None:
         try:
@@ -36,7 +37,7 @@ class _Handshake(ssl.SSLObject):
 
 class ServerTls:
     """The TLS of one port. `context` is for `create_server`, and stays valid when the files change: each handshake that
-    it begins goes on with the newest certificates."""
+    begins with `context` goes on with the newest certificates."""
 
     def __init__(
         self,
@@ -46,8 +47,8 @@ class ServerTls:
         ciphers: tuple[str, ...] = (),
         now_s: Callable[[], float],
     ) -> None:
-        """Reads the files. Without `protocols` or `ciphers`, those of the settings hold. `now_s` is a monotonic clock.
-        Raises SecurityConfigError."""
+        """Reads the files. If `protocols` or `ciphers` is empty, the value of the settings is used. `now_s` is a
+        monotonic clock. Raises SecurityConfigError."""
         self._settings = settings
         self._protocols = protocols or settings.tls_protocols
         self._ciphers = ciphers or settings.tls_ciphers
@@ -63,7 +64,7 @@ class ServerTls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.sslobject_class = _Handshake
         context.minimum_version, context.maximum_version = version_range(self._protocols)
-        # No session is resumed: it would go on with certificates that have been replaced.
+        # No TLS session is resumed, because a resumed session would go on with replaced certificates.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         if not settings.tls_certificate_file_path or not settings.tls_key_file_path:
@@ -74,7 +75,8 @@ class ServerTls:
         except ssl.SSLError:
             raise SecurityConfigError(f"tlsCiphers: none of {', '.join(self._ciphers)} is known here") from None
         try:
-            # With a password, an encrypted key is an error. Without one, OpenSSL would ask for it on the terminal.
+            # With an empty password, an encrypted key is an error. Without the argument, OpenSSL would ask for a
+            # password on the terminal.
             context.load_cert_chain(settings.tls_certificate_file_path, settings.tls_key_file_path, password="")
         except (OSError, ValueError) as error:
             names = f"{settings.tls_certificate_file_path} with the key {settings.tls_key_file_path}"
@@ -91,8 +93,8 @@ class ServerTls:
         return context
 
     def _handshake_begins(self, peer: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
-        """Called by OpenSSL in each handshake, also when the client names no server: puts the newest certificates
-        in."""
+        """Puts the newest certificates into a handshake. OpenSSL calls this function in each handshake, also when the
+        client names no server."""
         now_s = self._now_s()
         if now_s - self._looked_at_s >= self._settings.tls_cert_refresh_check_duration_sec:
             self._looked_at_s = now_s
@@ -101,8 +103,8 @@ class ServerTls:
             peer.context = self._current
 
     def _refresh(self) -> None:
-        """Reads the files again if they have changed. If they cannot be used, the old certificates stay in place, and
-        the next look tries again."""
+        """Reads the files again if they have changed. If the new files cannot be used, the old certificates stay in
+        use, and the next look tries again."""
         signature = self._sign()
         if signature == self._signature:
             return
@@ -115,7 +117,8 @@ class ServerTls:
         log.info("the TLS files have changed; new connections get the new certificate")
 
     def _sign(self) -> _Signature:
-        """Returns the times, sizes and inodes of the files. They change when a file is replaced."""
+        """Returns the times, sizes and inodes of the files. At least one of these values changes when a file is
+        replaced."""
         settings = self._settings
         found = []
         for path in (
@@ -132,8 +135,9 @@ class ServerTls:
 
 
 def version_range(protocols: tuple[str, ...]) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """Returns the lowest and the highest of the versions of TLS in `protocols`, which has Java's names. Versions below
-    TLSv1.2 are not offered, even if they are named. Raises SecurityConfigError when no other is named."""
+    """Returns the lowest and the highest of the TLS versions in `protocols`, which holds Java's names. Versions below
+    TLSv1.2 are not offered, even if `protocols` names them. Raises SecurityConfigError when `protocols` names no other
+    version."""
     versions = sorted(VERSIONS[name] for name in protocols if name in VERSIONS) if protocols else VERSIONS.values()
     if not versions:
         raise SecurityConfigError(f"tlsProtocols: expected {' or '.join(VERSIONS)}, not {', '.join(protocols)}")

@@ -1,6 +1,7 @@
 """The policies that hold for a namespace or a topic, resolved from the topic's policies, the namespace's record and
-broker.conf. This room reads namespace records from the metadata store and topic policies from `__change_events`, whose
-topics it reaches through a Protocol, because this room stands below the topics.
+broker.conf. This package reads namespace records from the metadata store, and topic policies from the `__change_events`
+topics. This package reaches these topics through a Protocol, because it may not import the package `topics`, which
+imports this package.
 
-This room may use the settings (`config`), the schema registry (`schema`) and the rooms of the log; namespaces, topics
-and everything above them use this room."""
+This package may import the settings (`config`), the schema registry (`schema`) and the packages of the managed ledger.
+Namespaces, topics and all packages that use topics use this package."""

@@ -1,76 +1,71 @@
 """Keeps the policies of single topics in the namespace's topic `__change_events`, as Apache's brokers do. The last
-event that names a topic holds the topic's current policies, and compaction keeps that event.
+event of a topic holds the topic's current policies, and compaction keeps that event.
 
-The broker that has loaded a namespace's `__change_events` owns the policies of the namespace's topics. It reads all
-events when a topic of the namespace is first used, and from then on every change goes through it.
+The broker that has loaded a namespace's `__change_events` owns the policies of the namespace's topics. That broker
+reads all events when a topic of the namespace is first used, and from then on every change of these policies goes
+through that broker.
 
-This room stands below the room of topics, so it declares the methods of topics that it needs in two Protocols,
-`EventTopics` and `EventLog`; `topics/policy_event_topics.py` implements them.
+This package may not import the package `topics`. So this module declares the methods of topics that it needs in two
+Protocols, `EventTopics` and `EventLog`, which `topics/policy_event_topics.py` implements.
 
 Sources: SystemTopicBasedTopicPoliciesService (initPolicesCache, refreshTopicPoliciesCache, sendTopicPolicyEvent).
 """
 
 import asyncio
-import json
 import logging
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from copy import deepcopy
-from importlib import import_module
 from typing import Any, Protocol
 
 from magnetar.server.policies import policy_events as events
-from magnetar.server.policies.event_schema import EVENT_SCHEMA, EVENT_SCHEMA_TEXT, SCHEMA_PROPERTIES, policy_names
-from magnetar.server.policies.foreign_schema import check_schema
-from magnetar.server.policies.policies import EVENTS_TOPIC
+from magnetar.server.policies.event_table import EventTable, import_avro_library, topic_of
 from magnetar.server.policies.topic_policies_service import TopicPoliciesChange, TopicPoliciesService
 from magnetar.server.schema.schema_registry import SchemaRegistry
-from magnetar.server.schema.schema_types import Schema, SchemaType, StoredSchema
+from magnetar.server.schema.schema_types import Schema
 from magnetar.server.schema.strategies import CompatibilityStrategy
-from pulsar_proto.errors import MalformedFrame, MalformedRecord, MetadataFault, TopicNotFound
+from pulsar_proto.errors import MetadataFault, TopicNotFound
 from pulsar_proto.names import TopicName
 
 log = logging.getLogger(__name__)
 
 
 class EventLog(Protocol):
-    """The messages of one `__change_events` topic."""
+    """The interface of one `__change_events` topic: its messages can be read and appended."""
 
     def messages(self) -> AsyncIterator[tuple[str, bytes]]:
-        """Yields (position for logs, payload) from the oldest message to the newest one. Raises PulsarError."""
+        """Yields (position for log lines, payload) from the oldest message to the newest message. Raises PulsarError
+        when the topic cannot be read."""
 
     async def append(self, payload: bytes) -> None:
-        """Appends a message, and returns once the message is stored. Raises PulsarError when it cannot be stored."""
+        """Appends a message, and returns once the message is stored. Raises PulsarError when the message cannot be
+        stored."""
 
 
 class EventTopics(Protocol):
-    """Finds the `__change_events` topics of all namespaces."""
+    """The interface through which the `__change_events` topics of all namespaces are found."""
 
     async def exists(self, name: TopicName) -> bool:
-        """Whether the topic exists. Raises PulsarError."""
+        """Whether the topic exists. Raises PulsarError when the metadata store does not answer."""
 
     async def open(self, name: TopicName, *, create: bool) -> EventLog:
-        """Opens the topic's log. Raises PulsarError, among them TopicNotFound for a missing topic that is not to be
-        created."""
+        """Opens the topic and returns its messages. Raises TopicNotFound when the topic is missing and `create` is not
+        set, and another PulsarError when the topic cannot be opened."""
 
 
 class _Namespace:
     """The state of one namespace's events in this broker."""
 
-    __slots__ = ("changing", "held", "schemas")
+    __slots__ = ("changing", "table")
 
-    def __init__(self) -> None:
-        self.held: dict[str, dict[str, Any]] = {}
-        """The topics' policies, by the key of their events (`policy_events.key_of`)."""
-        self.schemas: dict[int, events.AvroType] = {}
-        """The schemas that events were written with, by version."""
+    def __init__(self, table: EventTable) -> None:
+        self.table = table
         self.changing = asyncio.Lock()
-        """Held while policies are changed, so that two changes at once do not lose one of them."""
+        """The lock that is held while policies are changed, so that of two simultaneous changes neither is lost."""
 
 
 class ChangeEvents(TopicPoliciesService):
-    """Keeps the policies of single topics. One object serves the process; it is used on the loop's thread only.
-    `on_change(topic)` is called after a topic's policies were changed or deleted here."""
+    """Keeps the policies of single topics. One object serves the whole process. Every method is called on the loop's
+    thread. `on_change(topic)` is called after this object has changed or deleted a topic's policies."""
 
     def __init__(
         self,
@@ -106,17 +101,17 @@ class ChangeEvents(TopicPoliciesService):
 
     def get(self, topic: TopicName, *, is_global: bool = False) -> Mapping[str, Any]:
         known = self._namespaces.get(topic.namespace)
-        return {} if known is None else known.held.get(events.key_of(topic, is_global=is_global), {})
+        return {} if known is None else known.table.held.get(events.key_of(topic, is_global=is_global), {})
 
     async def update(self, topic: TopicName, change: TopicPoliciesChange, *, is_global: bool = False) -> None:
         await self.load(topic.namespace)
         known = self._namespaces[topic.namespace]
         key = events.key_of(topic, is_global=is_global)
         async with known.changing:
-            policies = deepcopy(known.held.get(key, {}))
+            policies = deepcopy(known.table.held.get(key, {}))
             change(policies)
             await self._write(known, topic, policies, is_global)
-            known.held[key] = policies
+            known.table.held[key] = policies
         self._on_change(topic)
 
     async def delete(self, topic: TopicName) -> None:
@@ -127,9 +122,9 @@ class ChangeEvents(TopicPoliciesService):
         async with known.changing:
             for is_global in (False, True):
                 key = events.key_of(topic, is_global=is_global)
-                if key in known.held:
+                if key in known.table.held:
                     await self._write(known, topic, None, is_global)
-                    del known.held[key]
+                    del known.table.held[key]
         self._on_change(topic)
 
     def forget(self, namespace: str) -> None:
@@ -143,56 +138,35 @@ class ChangeEvents(TopicPoliciesService):
             log.warning("%s: its topics' policies cannot be read: %s", namespace, task.exception())
 
     async def _load(self, namespace: str) -> None:
-        known = _Namespace()
         name = topic_of(namespace)
+        known = _Namespace(EventTable(name, self._schemas))
         if await self._topics.exists(name):
             try:
                 event_log = await self._topics.open(name, create=False)
             except TopicNotFound:
                 log.info("%s: no topic has policies any more", namespace)
             else:
-                await _import_avro_library()
+                await import_avro_library()
                 async for place, payload in event_log.messages():
-                    await self._apply(name, known, payload, place)
+                    await known.table.apply_payload(payload, place)
         self._namespaces[namespace] = known
-
-    async def _apply(self, name: TopicName, known: _Namespace, payload: bytes, place: str) -> None:
-        """Applies the event in a message to `known`. Logs and skips a message that is no event."""
-        try:
-            schema = await self._schema_of(known, name, events.version_of(payload))
-            event = events.decode(payload, schema)
-        except (MalformedFrame, MalformedRecord) as error:
-            log.warning("%s: %s: %s", name.full, place, error)
-            return
-        if event is None:
-            return
-        if event.policies is None:
-            known.held.pop(event.key, None)
-        else:
-            known.held[event.key] = event.policies
-
-    async def _schema_of(self, known: _Namespace, name: TopicName, version: int) -> events.AvroType:
-        """Returns the parsed schema of that version. Raises MalformedRecord when no such version is registered, or when
-        events must not be decoded by it."""
-        if version not in known.schemas:
-            stored = await self._schemas.version(name.schema_id, version)
-            if stored is None:
-                raise MalformedRecord(f"its schema's version {version} is not registered")
-            known.schemas[version] = _parsed(stored)
-        return known.schemas[version]
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
     async def _write(
         self, known: _Namespace, topic: TopicName, policies: dict[str, Any] | None, is_global: bool
     ) -> None:
-        """Writes the event that sets the topic's policies, or deletes them when `policies` is None. Returns once the
-        event is stored. Raises PulsarError."""
-        await _import_avro_library()
+        """Writes the event that sets the topic's policies, or that deletes the policies when `policies` is None.
+        Returns once the event is stored. Raises PulsarError when the event cannot be stored."""
+        await import_avro_library()
         name = topic_of(topic.namespace)
         event_log = await self._topics.open(name, create=True)
-        version = await self._writing_version(name)
-        schema = await self._schema_of(known, name, version)
+        chosen = await known.table.writing_schema()
+        if isinstance(chosen, Schema):
+            version = await self._schemas.put(name.schema_id, chosen, CompatibilityStrategy.ALWAYS_COMPATIBLE)
+        else:
+            version = chosen.version
+        schema = await known.table.schema_of(version)
         if not self._producer_name:
             self._producer_name = self._new_producer_name()
         try:
@@ -211,48 +185,3 @@ class ChangeEvents(TopicPoliciesService):
             raise MetadataFault(str(error)) from error
         self._sequence_id += 1
         await event_log.append(payload)
-
-    async def _writing_version(self, name: TopicName) -> int:
-        """Returns the version of the schema that events are written with: the newest registered one if it has a field
-        for every policy that this broker knows, so that fields of a later broker stay; else the version of this
-        broker's own schema, which is registered if necessary."""
-        latest = await self._schemas.latest(name.schema_id)
-        if latest is not None and latest.schema.type is SchemaType.AVRO:
-            try:
-                if policy_names(EVENT_SCHEMA) <= policy_names(json.loads(latest.schema.data)):
-                    return latest.version
-            except ValueError:
-                log.warning("%s: its registered schema is not JSON", name.full)
-        ours = Schema(SchemaType.AVRO, EVENT_SCHEMA_TEXT, SCHEMA_PROPERTIES)
-        return await self._schemas.put(name.schema_id, ours, CompatibilityStrategy.ALWAYS_COMPATIBLE)
-
-
-async def _import_avro_library() -> None:
-    """Imports fastavro on a thread, so that the import neither blocks the event loop nor delays the start of the
-    server."""
-    if "fastavro" not in sys.modules:
-        await asyncio.to_thread(import_module, "fastavro")
-
-
-def topic_of(namespace: str) -> TopicName:
-    """Returns the topic that holds the policies of the namespace's topics."""
-    return TopicName.parse(f"persistent://{namespace}/{EVENTS_TOPIC}")
-
-
-def _parsed(stored: StoredSchema) -> events.AvroType:
-    """Parses a schema with fastavro. Raises MalformedRecord when the version is not Avro, or when `check_schema`
-    refuses it."""
-    import fastavro
-
-    try:
-        definition = json.loads(stored.schema.data)
-        check_schema(definition)
-        return fastavro.parse_schema(definition)
-    except (
-        ValueError,
-        TypeError,
-        RecursionError,
-        fastavro.schema.SchemaParseException,
-        fastavro.schema.UnknownType,
-    ) as error:
-        raise MalformedRecord(f"its schema's version {stored.version} is not Avro: {error}") from error

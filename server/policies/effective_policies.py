@@ -1,8 +1,8 @@
-"""The policies that hold for one topic: each is taken from the topic's own policies, else from its namespace's record,
-else from broker.conf.
+"""The policies that hold for one topic. Each policy is taken from the topic's own policies if it is set there,
+otherwise from the record of the topic's namespace if it is set there, otherwise from broker.conf.
 
-A value that is null or missing on one level is inherited from the next. Callers pass the records as JSON; this module
-does no I/O.
+A value that is null or missing on one of these levels is inherited from the next level. Callers pass the records as
+JSON; this module does no I/O.
 
 Sources: AbstractTopic.updateTopicPolicy and updateTopicPolicyByNamespacePolicy, HierarchyTopicPolicies.
 """
@@ -32,8 +32,8 @@ from magnetar.server.policies.policy_values import (
 )
 
 FILL_ACK_HOLES_PROPERTY = "fillAckHolesIntervalSeconds"
-"""A policy that Apache does not have. It is a property of the namespace or of the topic, so that Apache's admin tools
-can set it and Apache's brokers keep it."""
+"""The property of a namespace or topic that holds a policy which Apache's broker does not have. The policy is a
+property so that Apache's admin tools can set the policy and Apache's brokers keep it."""
 
 FILL_ACK_HOLES_DIGITS_MAX = 9
 """A number of seconds with more digits (more than about 30 years) is ignored."""
@@ -41,8 +41,8 @@ FILL_ACK_HOLES_DIGITS_MAX = 9
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicies:
-    """The policies of one topic. The object is immutable: a changed policy makes a new one. For limits, 0 means that
-    there is no limit, unless the field says otherwise."""
+    """The policies of one topic. The object is immutable: a changed policy leads to a new object. A limit of 0 means
+    that there is no limit, unless the field's text says otherwise."""
 
     message_ttl_in_seconds: int = 0
     """With 0, messages do not expire."""
@@ -55,7 +55,7 @@ class EffectivePolicies:
     backlog_quotas: BacklogQuotas = NO_QUOTAS
     inactive_topic_policies: InactiveTopicPolicies = NEVER_INACTIVE
     compaction_threshold: int = 0
-    """The bytes of backlog at which the topic is compacted. With 0, only an admin call compacts it."""
+    """The bytes of backlog at which the topic is compacted. With 0, only an admin call compacts the topic."""
     persistence: Persistence | None = None
     """With None, the quorums of broker.conf hold."""
 
@@ -66,8 +66,8 @@ class EffectivePolicies:
     delayed_delivery_max_delay_in_millis: int = 0
     encryption_required: bool = False
     fill_ack_holes_interval_seconds: int = 0
-    """How long a message may stay unacknowledged while later ones are acknowledged; then it is delivered again. 0 means
-    never."""
+    """For how many seconds a message may stay unacknowledged while later messages are acknowledged. After this time the
+    message is delivered again. 0 means never."""
     dispatcher_pause_on_ack_state_persistent_enabled: bool = False
     """This policy is stored and shown but has no effect; its row in `magnetar.server.admin.policy_rows` says why."""
 
@@ -89,7 +89,7 @@ class EffectivePolicies:
     subscription_dispatch_rate: DispatchRate = NO_DISPATCH_RATE
     """The rate at which messages are sent to each subscription."""
     dispatch_rates_of_subscriptions: Mapping[str, DispatchRate] = field(default_factory=dict)
-    """The rates of subscriptions that have one of their own, in place of `subscription_dispatch_rate`."""
+    """Subscription -> its own dispatch rate, which holds in place of `subscription_dispatch_rate`."""
     subscribe_rate: SubscribeRate = NO_SUBSCRIBE_RATE
 
     schema_compatibility_strategy: str = "FULL"
@@ -101,7 +101,8 @@ class EffectivePolicies:
 
 
 def of_broker(settings: TopicSettings) -> EffectivePolicies:
-    """Returns the policies of broker.conf, which hold where neither the namespace nor the topic says anything."""
+    """Returns the policies of broker.conf. A policy of broker.conf holds if it is set neither for the namespace nor for
+    the topic."""
     backlog_action = BacklogAction(settings.backlog_quota_default_retention_policy)
     inactive_seconds = settings.broker_delete_inactive_topics_max_inactive_duration_seconds
     return EffectivePolicies(
@@ -157,7 +158,7 @@ def of_broker(settings: TopicSettings) -> EffectivePolicies:
 
 
 def _or_full(strategy: str) -> str:
-    """Returns the strategy, but FULL for UNDEFINED, which means FULL in broker.conf
+    """Returns the strategy, or FULL if the strategy is UNDEFINED, because UNDEFINED in broker.conf means FULL
     (ServiceConfiguration.getSchemaCompatibilityStrategy)."""
     return "FULL" if strategy == "UNDEFINED" else strategy
 
@@ -169,7 +170,7 @@ def _default_backlog_bytes(settings: TopicSettings) -> int:
 
 def with_namespace(base: EffectivePolicies, namespace: Json, cluster: str) -> EffectivePolicies:
     """Returns `base` changed by a namespace's record (/admin/policies/{tenant}/{namespace}). The record has rates for
-    each cluster; this uses those of `cluster`."""
+    each cluster; only the rates of `cluster` are used."""
     if not namespace:
         return base
     changes = _scalars(namespace, NAMESPACE_SCALARS)
@@ -252,7 +253,8 @@ NAMESPACE_DELAYED = {
     "tickTime": "delayed_delivery_tick_time_millis",
     "maxDeliveryDelayInMillis": "delayed_delivery_max_delay_in_millis",
 }
-"""Like NAMESPACE_SCALARS, for the keys of the record's `delayed_delivery_policies`."""
+"""Maps keys of the record's `delayed_delivery_policies` to fields of EffectivePolicies, as NAMESPACE_SCALARS does for
+keys of the record itself."""
 
 TOPIC_SCALARS = {
     "messageTTLInSeconds": "message_ttl_in_seconds",
@@ -274,7 +276,8 @@ TOPIC_SCALARS = {
     "schemaCompatibilityStrategy": "schema_compatibility_strategy",
     "schemaValidationEnforced": "schema_validation_enforced",
 }
-"""Like NAMESPACE_SCALARS, for the keys of a topic's policies."""
+"""Maps keys of a topic's policies to fields of EffectivePolicies, as NAMESPACE_SCALARS does for keys of the namespace's
+record."""
 
 NAMESPACE_RATES = (
     ("topicDispatchRate", "dispatch_rate", DispatchRate.of),
@@ -282,8 +285,8 @@ NAMESPACE_RATES = (
     ("publishMaxMessageRate", "publish_rate", PublishRate.of),
     ("clusterSubscribeRate", "subscribe_rate", SubscribeRate.of),
 )
-"""Each row: a key of the namespace's record, the field of EffectivePolicies that it sets, and the function that reads
-its JSON."""
+"""Each row has a key of the namespace's record, the field of EffectivePolicies that the key sets, and the function that
+reads the value of the key from JSON."""
 
 TOPIC_RATES = (
     ("dispatchRate", "dispatch_rate", DispatchRate.of),
@@ -291,7 +294,8 @@ TOPIC_RATES = (
     ("publishRate", "publish_rate", PublishRate.of),
     ("subscribeRate", "subscribe_rate", SubscribeRate.of),
 )
-"""Like NAMESPACE_RATES, for the keys of a topic's policies."""
+"""Each row has a key of a topic's policies, the field of EffectivePolicies that the key sets, and the function that
+reads the value of the key from JSON."""
 
 _AUTO_UPDATE_STRATEGIES = {
     "AutoUpdateDisabled": "ALWAYS_INCOMPATIBLE",
@@ -361,8 +365,8 @@ def _strategy_of_namespace(namespace: Json) -> str | None:
 
 
 def _fill_ack_holes(properties: Mapping[str, str] | None) -> dict[str, Any]:
-    """Reads the policy from properties, in which anybody may write any text. A text that is no number of seconds, or
-    that has more than FILL_ACK_HOLES_DIGITS_MAX digits, is ignored."""
+    """Returns the policy FILL_ACK_HOLES_PROPERTY as properties set it, in which users may write any text. Ignores a
+    text that is no number of seconds, or that has more than FILL_ACK_HOLES_DIGITS_MAX digits."""
     text = (properties or {}).get(FILL_ACK_HOLES_PROPERTY, "")
     is_number = text.isascii() and text.isdigit() and len(text) <= FILL_ACK_HOLES_DIGITS_MAX
     return {"fill_ack_holes_interval_seconds": int(text)} if is_number else {}

@@ -24,7 +24,8 @@ Type = Any
 
 
 class _Required:
-    """A field that is a primitive in Java, so it is never null. All other fields become a union with null."""
+    """The type of a field that is a primitive in Java and therefore never null. All other fields become a union with
+    null."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -233,20 +234,21 @@ NEVER_NULL: Final[Mapping[str, Any]] = {
     "subscriptionPolicies": {},
     "subscriptionTypesEnabled": [],
 }
-"""The fields that are set in a new TopicPolicies object in Java, with their values. An event must not leave these
+"""Field -> value, for the fields that are set in a new TopicPolicies object in Java. An event must not leave these
 fields null."""
 
 
 def policy_names(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Returns the names of the fields of TopicPolicies in a schema of PulsarEvent, or an empty set when the schema is
-    not one of PulsarEvent."""
+    """Returns the names of the fields of TopicPolicies in a schema of PulsarEvent, or an empty set when `schema` is no
+    schema of PulsarEvent."""
     event = _member(schema, "topicPoliciesEvent")
     policies = _member(event, "policies") if event else None
     return frozenset(field["name"] for field in policies["fields"]) if policies else frozenset()
 
 
 def _member(record: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """Returns the type of the record's field of that name, if the field is a union with a named type."""
+    """Returns the named type within the union that is the type of the record's field `name`, or None when the field has
+    no such type."""
     for field in record.get("fields", ()):
         if field["name"] == name and isinstance(field["type"], list):
             return next((each for each in field["type"] if isinstance(each, dict)), None)

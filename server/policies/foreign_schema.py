@@ -1,10 +1,10 @@
-"""Decides whether events may be decoded by a schema that somebody registered for `__change_events`. Does no I/O.
+"""Decides whether events may be decoded with a schema that a client has registered for `__change_events`. Does no I/O.
 
-Any client that may produce to that topic may register a schema for it. fastavro follows a schema by recursion on the C
-stack, without a bound. With a schema that contains itself, a short message overflows the stack, which ends the process.
-With an array of values that take no bytes, a short message can ask for 2**63 values. So this module refuses both kinds
-of schemas before fastavro sees them. With any other schema, every value that fastavro decodes takes at least one byte
-of the message."""
+Any client that may produce to that topic may register a schema for that topic. fastavro follows a schema by recursion
+on the C stack, without a bound. With a schema that contains itself, a short message overflows the stack, which ends the
+process. With an array of values that take no bytes, a short message can ask for 2**63 values. So this module refuses
+schemas that contain themselves, and schemas with values of no bytes, before fastavro sees them. With any other schema,
+every value that fastavro decodes takes at least one byte of the message."""
 
 from typing import Any
 
@@ -15,13 +15,14 @@ DEPTH_MAX = 32
 
 
 def check_schema(definition: Any) -> None:
-    """Raises MalformedRecord when events must not be decoded by this schema."""
+    """Raises MalformedRecord when events must not be decoded with this schema."""
     _check(definition, ())
 
 
 def _check(schema: Any, within: tuple[str, ...]) -> None:
-    """`within` are the names of the types that contain this one, from the outermost on; a type without a name counts as
-    an empty string."""
+    """Checks one type and the types inside it. `within` holds the names of the types that contain this type, from the
+    outermost on; a type without a name counts as an empty string. Raises MalformedRecord when a type must not be
+    used."""
     if len(within) > DEPTH_MAX:
         raise MalformedRecord("its schema is nested too deeply")
     if isinstance(schema, str):
@@ -58,5 +59,5 @@ def _may_be_empty(schema: Any) -> bool:
 
 
 def _simple(name: str) -> str:
-    """Returns the name without its namespace, so that a type is found whichever way it is written."""
+    """Returns the name without its namespace, so that a type is found by its simple name and by its full name."""
     return name.rpartition(".")[2]

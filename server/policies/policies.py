@@ -14,19 +14,19 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.system_topics import is_system_topic
 
 EVENTS_TOPIC = "__change_events"
-"""The local name of the topic that holds the policies of a namespace's topics. Only the last event of a topic counts,
-so this topic is compacted, and its messages are deleted only once compaction has seen them."""
+"""The local name of the topic that holds the policies of a namespace's topics. Only the last event of a topic counts.
+Therefore `__change_events` is compacted, and its messages are deleted only after compaction has processed them."""
 
 EVENTS_COMPACTED_AT_BYTES = 1 << 20
-"""The backlog at which `__change_events` is compacted."""
+"""The backlog, in bytes, at which `__change_events` is compacted."""
 
 SYSTEM_NAMESPACE = "pulsar/system"
 
 
 class Policies:
-    """The current policies of all topics. One object serves the process. `on_change(namespace, topic)` is called when
-    the policies of a namespace's topics may have changed; with a topic, only that topic and its partitions are
-    concerned."""
+    """The current policies of all topics. One object serves the whole process. `on_change(namespace, topic)` is called
+    when policies may have changed. If `topic` is None, the policies of all topics of the namespace may have changed,
+    otherwise only the policies of that topic and its partitions."""
 
     def __init__(
         self, store: MetadataStore, settings: TopicSettings, on_change: Callable[[str, TopicName | None], None]
@@ -37,7 +37,8 @@ class Policies:
         self._on_change = on_change
         self._of_broker = of_broker(settings)
         self._of_namespace: dict[str, EffectivePolicies] = {}
-        """Caches the resolved policies of namespaces. All topics without policies of their own share one object."""
+        """Caches the resolved policies of each namespace. All topics of a namespace that have no policies of their own
+        share one object."""
 
     def start(self) -> None:
         self.namespaces.start()
@@ -46,16 +47,18 @@ class Policies:
         self.namespaces.close()
 
     async def load(self, name: TopicName) -> None:
-        """Loads the records that `of` needs for the topic. Raises MetadataError, PulsarError."""
+        """Loads the records that `of` needs for the topic. Raises MetadataError or PulsarError when the records cannot
+        be read."""
         await self.namespaces.get(name.namespace)
         if not is_exempt(name):
             await self.topics.load(name.namespace)
 
     def of(self, name: TopicName, properties: Mapping[str, str] | None = None) -> EffectivePolicies:
-        """Returns the policies that hold for a topic; `properties` are those of the topic. Call `load` before."""
+        """Returns the policies that hold for a topic; `properties` are the properties of the topic. The caller must
+        have called `load` for the topic."""
         if is_exempt(name):
             policies = exempted(self.of_namespace(name.namespace))
-            if name.local_name == EVENTS_TOPIC:
+            if name.base.local_name == EVENTS_TOPIC:
                 policies = replace(policies, compaction_threshold=EVENTS_COMPACTED_AT_BYTES)
             return policies
         return with_topic(self.of_namespace(name.namespace), self.topics.merged(name.base), properties)
@@ -73,8 +76,7 @@ class Policies:
 
     def auto_topic_creation(self, namespace: Mapping[str, Any] | None) -> AutoTopicCreation:
         """Returns whether missing topics are created in a namespace and with how many partitions. `namespace` is the
-        namespace's record
-        (BrokerService.isAllowAutoTopicCreationAsync)."""
+        namespace's record. Source: BrokerService.isAllowAutoTopicCreationAsync."""
         override = (namespace or {}).get("autoTopicCreationOverride")
         if override:
             return AutoTopicCreation.of(override)
@@ -84,8 +86,14 @@ class Policies:
             settings.allow_auto_topic_creation, settings.default_num_partitions if partitioned else 0
         )
 
+    def defaults_changed(self) -> None:
+        """Called after the broker's settings were changed: drops the policies that were computed from the old settings.
+        The caller then applies the new policies to its topics."""
+        self._of_broker = of_broker(self._settings)
+        self._of_namespace.clear()
+
     def topic_changed(self, name: TopicName) -> None:
-        """Called by the topic policies service when the policies of one topic have changed."""
+        """Called by the topic policies service when the policies of one topic have changed: calls `on_change`."""
         self._on_change(name.namespace, name)
 
     def _namespace_changed(self, namespace: str) -> None:
@@ -96,8 +104,8 @@ class Policies:
 
 
 def is_exempt(name: TopicName) -> bool:
-    """Whether users' policies do not apply to the topic, because it belongs to the system itself: if policies stopped
-    or deleted it, the broker would break (BrokerService.isSystemTopic)."""
+    """Whether users' policies do not apply to the topic, because the topic belongs to the system itself. If policies
+    stopped or deleted such a topic, the broker would break (BrokerService.isSystemTopic)."""
     return name.namespace == SYSTEM_NAMESPACE or is_system_topic(name)
 
 

@@ -31,8 +31,8 @@ class InactiveTopicDeleteMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BacklogQuota:
-    """A backlog quota. Its `limit` is in bytes for the quota `destination_storage`, in seconds for `message_age`. A
-    negative limit means no limit; for an age, 0 means no limit too."""
+    """A backlog quota. `limit` is in bytes for the quota `destination_storage`, and in seconds for `message_age`. A
+    negative limit means no limit; for an age, 0 also means no limit."""
 
     limit: int = UNLIMITED
     policy: BacklogAction = BacklogAction.PRODUCER_REQUEST_HOLD
@@ -51,7 +51,8 @@ class DispatchRate:
     bytes: int = UNLIMITED
     period_seconds: int = 1
     relative_to_publish_rate: bool = False
-    """Whether the limits are added to the rate at which messages are published to the topic."""
+    """Whether the limits are relative: the limits are then added to the rate at which messages are published to the
+    topic."""
 
     @property
     def is_limited(self) -> bool:
@@ -126,7 +127,7 @@ class Persistence:
     write_quorum: int
     ack_quorum: int
     mark_delete_rate: float
-    """The most times a second that a subscription's acknowledgements are stored; 0 or less means no limit."""
+    """How often per second a subscription's acknowledgements are stored at most; 0 or less means no limit."""
 
     @classmethod
     def of(cls, value: Json) -> Self | None:

@@ -1,9 +1,9 @@
-"""The interface of the service that keeps the policies of single topics, and the class that stands in for it when
-topics can have no policies of their own.
+"""The interface of the service that keeps the policies of single topics, and the class that stands in for the service
+when topics can have no policies of their own.
 
-A topic's policies are a JSON object with the keys of Apache's TopicPolicies. They belong to the topic's base name and
-hold for all of its partitions. A topic can have two such objects: a local one, and a global one that is meant for all
-clusters. The local one outranks the global one.
+A topic's policies are a JSON object with the keys of Apache's TopicPolicies. The policies belong to the topic's base
+name and hold for all partitions of the topic. A topic can have two such objects: a local object for this cluster, and a
+global object for all clusters. A value of the local object outranks the value of the global object.
 
 Source: TopicPoliciesService.
 """
@@ -21,25 +21,28 @@ unchanged."""
 
 
 class TopicPoliciesService(ABC):
-    """Keeps the policies of single topics. All methods are called on the loop's thread."""
+    """The interface of the service that keeps the policies of single topics. Every method is called on the loop's
+    thread."""
 
     @abstractmethod
     async def load(self, namespace: str) -> None:
-        """Makes the policies of the namespace's topics known to `get`. Raises PulsarError."""
+        """Loads the policies of the namespace's topics, so that `get` can return them. Raises PulsarError when the
+        policies cannot be read."""
 
     @abstractmethod
     def get(self, topic: TopicName, *, is_global: bool = False) -> Mapping[str, Any]:
-        """Returns the topic's policies, which the caller must not change. They are empty when the topic has none, and
-        when the namespace is not loaded."""
+        """Returns the topic's policies, which the caller must not change. The result is empty when the topic has no
+        policies, and when the namespace's policies are not loaded."""
 
     @abstractmethod
     async def update(self, topic: TopicName, change: TopicPoliciesChange, *, is_global: bool = False) -> None:
-        """Applies `change` to the topic's policies. Returns once they are stored and `get` shows them. Raises
-        PulsarError, and the exceptions of `change`."""
+        """Applies `change` to the topic's policies. Returns once the new policies are stored and `get` returns them.
+        Raises PulsarError when the policies cannot be stored, and the exceptions of `change`."""
 
     @abstractmethod
     async def delete(self, topic: TopicName) -> None:
-        """Deletes the topic's local and global policies; a topic without policies is no error. Raises PulsarError."""
+        """Deletes the topic's local and global policies; a topic without policies is no error. Raises PulsarError when
+        the deletion cannot be stored."""
 
     def forget(self, namespace: str) -> None:
         """Drops the loaded policies of a namespace. Called when the namespace was deleted, or when the topic that holds
@@ -48,7 +51,7 @@ class TopicPoliciesService(ABC):
 
     def merged(self, topic: TopicName) -> Mapping[str, Any]:
         """Returns the policies that hold for the topic: for each key the local value, or the global value when the
-        local one is empty."""
+        local value is empty."""
         local, common = self.get(topic), self.get(topic, is_global=True)
         if not common:
             return local
@@ -56,7 +59,8 @@ class TopicPoliciesService(ABC):
 
 
 class TopicPoliciesDisabled(TopicPoliciesService):
-    """The service when broker.conf says topicLevelPoliciesEnabled=false: no topic has policies of its own."""
+    """Stands in for the service when broker.conf says topicLevelPoliciesEnabled=false: no topic has policies of its
+    own."""
 
     async def load(self, namespace: str) -> None:
         return

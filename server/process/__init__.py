@@ -1,6 +1,7 @@
-"""What every server process needs, whatever it serves: its data folder's lock, file descriptors, log lines, signals,
-the watch over its event loop, long work in portions, and the storage's faults as clients are told of them.
+"""The parts that every server process needs, whatever the process serves: the lock of the data folder, file
+descriptors, log lines, signals, the watch over the event loop, long work in portions, and the translation of storage
+faults into errors for clients.
 
-It is the lowest room of the server: it may use the metadata, the storage and the protocol, and every other room may use
-it.
+This is the lowest package of the server: it may use the metadata, the storage and the protocol, and every other package
+of the server may use it.
 """

@@ -1,5 +1,5 @@
-"""Lets one server at a time use a data folder. Other servers are told which process uses it, before they change
-anything in it."""
+"""Lets one server at a time use a data folder. Another server is told which process uses the folder, before it has
+changed anything in the folder."""
 
 import fcntl
 import os
@@ -9,12 +9,12 @@ LOCK_FILE = "magnetar.lock"
 
 
 class AlreadyInUseError(Exception):
-    """Another process uses the data folder or the port. The text is the sentence for the user."""
+    """Another process uses the data folder or the port. The error's text is the sentence for the user."""
 
 
 class DataFolderLock:
     """An advisory lock on the file `magnetar.lock` of the folder, which holds the owner's pid. The kernel releases the
-    lock when the process ends, however it ends."""
+    lock when the process ends for any reason."""
 
     def __init__(self, folder: Path) -> None:
         """Takes the lock, and creates the folder when it is missing. Raises AlreadyInUseError, or OSError when the

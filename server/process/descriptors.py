@@ -1,8 +1,9 @@
-"""The file descriptors of the process: as many as the system allows, and some always left for the server's own files.
+"""The file descriptors of the process: this module asks for as many as the system allows, and always leaves some for
+the server's own files.
 
-Each connection takes one. If connections took the last one, the next journal or entry log could not be opened, and the
-server would have to stop because of what a client did. So while few are left, new connections are refused; those that
-are open go on.
+Each connection takes a descriptor. If connections took the last descriptor, the next journal or entry log could not be
+opened, and the server would have to stop because of its clients. Therefore, while few descriptors are left, new
+connections are refused, and open connections go on.
 """
 
 import asyncio
@@ -20,11 +21,11 @@ from magnetar.server.process.rare_warning import RareWarning
 log = logging.getLogger(__name__)
 
 WANTED_MAX = 1 << 20
-"""The limit that is asked for when the system says "unlimited". It is more than one process can use."""
+"""The limit that the server asks for when the system says "unlimited": more descriptors than one process can use."""
 RESERVE_MAX = 128
 """The number of descriptors that connections leave for files: journals, entry logs, the index, the metadata."""
 RESERVE_SHARE = 4
-"""When the limit is low, connections leave one descriptor in four for files instead."""
+"""When the limit is low, connections leave one descriptor in four for files, instead of RESERVE_MAX."""
 SECONDS_BETWEEN_WARNINGS = 60.0
 
 
@@ -46,13 +47,13 @@ class Descriptors:
 
     @property
     def limit(self) -> int:
-        """How many descriptors this process may have; WANTED_MAX when the system sets no limit."""
+        """How many descriptors this process may have. The value is WANTED_MAX when the system sets no limit."""
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return WANTED_MAX if limit == resource.RLIM_INFINITY else limit
 
     def has_room(self) -> bool:
-        """Whether a connection that was just accepted may stay. The caller asks once for each connection, because a
-        False is counted and logged."""
+        """Returns whether a connection that was just accepted may stay. The caller asks once for each connection,
+        because each answer False is counted and logged."""
         limit = self.limit
         if _next_free() < limit - min(RESERVE_MAX, limit // RESERVE_SHARE):
             return True
@@ -68,7 +69,7 @@ class Descriptors:
 
 
 def _next_free() -> float:
-    """Returns the lowest free descriptor, which the next file would get; infinity when none is free."""
+    """Returns the lowest free descriptor, which the next file would get, or infinity when no descriptor is free."""
     try:
         fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

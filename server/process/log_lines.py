@@ -1,8 +1,8 @@
 """The log of every server: each record is one line, whatever a peer has sent.
 
-Log messages quote names, versions and reasons that come from peers. A newline in one of them would let its sender forge
-log lines, and escape sequences would reach the terminal of a person who reads the log. So the formatter, which every
-record passes, spells such characters out. Lines that begin with four spaces belong to the record above them.
+Log messages quote names, versions and reasons that come from peers. A newline in such a text would let its sender forge
+log lines, and escape sequences would reach the terminal of a person who reads the log. Therefore the formatter, which
+every record passes, spells such characters out. Lines that begin with four spaces belong to the record above them.
 """
 
 import logging
@@ -10,13 +10,13 @@ import re
 import sys
 
 LINE_CHARACTERS_MAX = 8_192
-"""The longest message that is written whole. Of the rest only the length is logged, because a text from a client can
-have megabytes."""
+"""The longest message that is written whole. Of a longer message the rest is cut off and only its length is logged,
+because a text from a client can have megabytes."""
 
 _CONTINUATION = "\n    "
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters (among them every line end and the beginning of every escape sequence), line and paragraph
+"""Matches control characters (among them every line end and the beginning of every escape sequence), line and paragraph
 separators, changes of the writing direction, and halves of surrogate pairs."""
 
 

@@ -1,20 +1,23 @@
-"""Finds callbacks that hold the event loop for long: reports how long each held it, and where in the code it was.
+"""Finds callbacks that hold the event loop for long: reports how long each callback held the loop, and where in the
+code the callback was.
 
-A thread of its own takes samples of the loop's thread. Two samples in a row show the same callback when the outermost
-frame above the loop is the same object in both, and the timer of the watch did not run on the loop in between. Then all
-of the time between the two samples was spent in that callback:
+The watch has a thread that takes samples of the loop's thread. Two samples in a row show the same callback when the
+outermost frame above the loop is the same object in both, and the timer of the watch did not run on the loop in
+between. In this case all of the time between the two samples was spent in that callback:
 
     loop     |--- callback A -----------------------------|--- B ---|-- the timer --|
     samples  ^first A        ^A        ^A        ^A            ^B: A held the loop from the first A to the last A
 
 A single sample proves no duration, because the callback may have just begun. There is one exception: a call that never
 gives up the interpreter (`re`, `json`, protobuf) also keeps the watching thread from taking samples. When the timer and
-the samples are both late by GAP_LIMITS limits, only such a call explains it, and the gap counts as its time.
+the samples are both late by GAP_LIMITS limits, only such a call explains the delay, and the gap counts as the time of
+that call.
 
 Two clocks are used. Operators want to know why clients wait, whatever the reason is, so a server is watched by the wall
 clock, with a limit that no healthy server reaches. Tests must not fail because the machine had other work, so they
-watch the CPU time of the loop's thread. The garbage collector's time is left out of it, because the collector runs in
-whatever code happens to allocate. Page faults count with the CPU time that they take; waiting for a disk takes none.
+watch the CPU time of the loop's thread. The time of Python's garbage collector does not count, because the collector
+runs in whatever code happens to allocate. Page faults count with the CPU time that they take; waiting for a disk takes
+no CPU time.
 """
 
 import asyncio
@@ -35,17 +38,18 @@ log = logging.getLogger(__name__)
 
 WALL_LIMIT_SECONDS = 1.0
 CPU_LIMIT_VARIABLE = "MAGNETAR_LOOP_CPU_LIMIT_MS"
-"""The environment variable that tests set: callbacks that take more CPU time than it says are logged as errors."""
+"""The environment variable that tests set, in milliseconds: callbacks that take more CPU time are logged as errors."""
 SAMPLES_PER_LIMIT = 4
 GAP_LIMITS = 5
-"""A callback that is seen for the first time counts from the last sample or run of the timer, if that was this many
-limits ago. A shorter gap may as well mean that the watching thread was kept from the processor while the loop ran many
-callbacks."""
+"""If the last sample or run of the timer was this many limits ago, a callback that is seen for the first time counts
+from that moment. A shorter gap may as well mean that the watching thread was kept from the processor while the loop ran
+many callbacks."""
 FRAMES_SHOWN = 12
 PARTS_OF_PATH_SHOWN = 3
 
 _HANDLE_RUN = asyncio.Handle._run.__code__
-"""The code of the frame below each callback of asyncio's own loops. uvloop has no such frame: it calls from C."""
+"""The code of the frame below each callback of asyncio's own loops. uvloop has no such frame, because it calls from
+C."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +62,8 @@ class Stall:
 
 
 class LoopWatch:
-    """Watches one loop from `start()` to `close()`, which are called on the loop's thread; it is a context manager,
-    too.
+    """Watches one loop from `start()` to `close()`, which are called on the loop's thread. The watch is also a context
+    manager.
 
     When a callback that took at least `limit_seconds` is over, `on_stall` is called on the watching thread.
     """
@@ -94,7 +98,7 @@ class LoopWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the watch. When this returns, all earlier callbacks have been checked."""
+        """Ends the watch. When this call returns, all earlier callbacks have been checked."""
         assert self._timer is not None
         self._timer.cancel()
         self._closing.set()
@@ -127,8 +131,8 @@ class LoopWatch:
             self._collecting_since = None
 
     def _own_cpu_seconds(self, clock: int) -> float:
-        """Returns the CPU time of the loop's thread without the collector's; it stands still while the collector
-        runs."""
+        """Returns the CPU time of the loop's thread without the garbage collector's time. The value stands still while
+        the collector runs."""
         since = self._collecting_since
         return (time.clock_gettime(clock) if since is None else since) - self._collector_seconds
 
@@ -180,8 +184,8 @@ def stack_text(frame: FrameType, outermost: FrameType) -> str:
 
 
 def make_loop_watch(loop: asyncio.AbstractEventLoop) -> LoopWatch:
-    """Returns the watch of a server: it warns of long pauses by the wall clock, or logs errors by the CPU time when a
-    test has set CPU_LIMIT_VARIABLE."""
+    """Returns the watch of a server, which warns of long pauses by the wall clock. When a test has set
+    CPU_LIMIT_VARIABLE, the watch goes by the CPU time and logs errors instead."""
     limit_ms = os.environ.get(CPU_LIMIT_VARIABLE)
     if limit_ms:
         return LoopWatch(loop, float(limit_ms) / 1000, _log_error, by_cpu=True)

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 OTHERS = 0o007
-"""The bits of a mode that give rights to others than the owner and the group."""
+"""The bits of a file's mode that give rights to users other than the owner and the group."""
 OWN_NAMES = ("journal", "ledgers", "metadata.sqlite*")
-"""What a standalone server makes in its data folder, as patterns."""
+"""The patterns of the files and folders that a standalone server makes in its data folder."""
 
 
 def make_files_private() -> None:
@@ -16,8 +16,8 @@ def make_files_private() -> None:
 
 def keep_from_others(data_dir: Path) -> None:
     """Takes the rights of other users away from the files that a former version made readable for everybody. The rights
-    of the group stay, since somebody must have given them on purpose, and so does the mode of the data folder itself,
-    which the operator may have made."""
+    of the group stay, since somebody must have given them on purpose. The mode of the data folder itself stays, too,
+    because the operator may have made the folder."""
     for path in (each for name in OWN_NAMES for each in data_dir.glob(name)):
         mode = path.stat().st_mode
         if mode & OTHERS:

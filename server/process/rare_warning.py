@@ -1,4 +1,4 @@
-"""Warnings about events that may happen thousands of times a second: the log gets at most one per interval."""
+"""Warnings about events that may happen thousands of times a second: the log gets at most one warning per interval."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,8 @@ class RareWarning:
         self._last_s = float("-inf")
 
     def is_due(self) -> bool:
-        """Returns True at the first call, and whenever the last True is at least an interval ago."""
+        """Returns True at the first call, and again at each call that comes at least an interval after the last
+        True."""
         now_s = self._now()
         if now_s - self._last_s < self._interval_s:
             return False

@@ -10,24 +10,26 @@ from magnetar.server.process.descriptors import raise_limit
 from magnetar.server.process.log_lines import log_to_stderr
 from magnetar.server.process.loop_watch import make_loop_watch
 from magnetar.server.process.private_files import make_files_private
+from magnetar.server.process.supervision import end_with_supervisor
 
 STOP_DEADLINE_SECONDS = 1.5
-"""A program that stores data gives up an orderly stop after this time. The next start then replays the journal, and
-nothing is lost."""
+"""The time after which a program that stores data gives up an orderly stop. In that case the next start replays the
+journal, and nothing is lost."""
 THREAD_SWITCH_SECONDS = 0.001
 """How long the journal's thread may wait for the interpreter after an fsync (`sys.setswitchinterval`). Python's default
 of 5 ms would be added to the latency of publishing."""
 
 
 class StartError(Exception):
-    """The server cannot start; the text is the sentence for the user."""
+    """The server cannot start. The error's text is the sentence for the user."""
 
 
 class App(Protocol):
-    """A server. `run_app` calls `start()` once and then `stop()` once, also after a start that failed."""
+    """The interface of a server. `run_app` calls `start()` once and then `stop()` once, also after a start that
+    failed."""
 
     async def start(self) -> None:
-        """Returns when the server serves. Raises StartError."""
+        """Starts the server, and returns when clients are served. Raises StartError."""
 
     async def stop(self) -> None:
         """Stops the server, even if its start failed halfway."""
@@ -36,12 +38,13 @@ class App(Protocol):
         """Returns the line that is printed for programs and people when the server is ready."""
 
     async def failed(self) -> str:
-        """Waits until the server cannot go on, and returns the sentence that says why. It never returns for a server
-        that does not fail by itself."""
+        """Waits until the server cannot go on, and returns the sentence that says why. For a server that does not fail
+        by itself, this call never returns."""
 
 
 def sentence(error: Exception) -> str:
-    """Returns a fault as a user reads it. For an OSError that is the file and the reason, without the error number."""
+    """Returns the sentence about a fault that a user reads. For an OSError the sentence has the file and the reason,
+    without the error number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     return str(error)
@@ -51,6 +54,7 @@ def run_app(app: App, *, log_level: str) -> int:
     """Runs a server to its end and returns the exit code: 0 when it was asked to stop, 1 when it could not start or
     failed."""
     log_to_stderr(log_level)
+    end_with_supervisor()
     make_files_private()
     raise_limit()
     try:
@@ -64,8 +68,8 @@ def run_app(app: App, *, log_level: str) -> int:
 
 
 def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    """Returns uvloop's loop if it is installed, or None for asyncio's own: uvloop is faster, but nothing depends on
-    it."""
+    """Returns uvloop's loop if it is installed, or None for asyncio's own loop. uvloop is faster, but nothing depends
+    on it."""
     try:
         import uvloop
     except ImportError:

@@ -8,15 +8,16 @@ T = TypeVar("T")
 
 
 class SharedResult(Generic[T]):
-    """Bounds what many callers at the same time cost: the result is made once and kept in memory once. The work may
+    """Bounds the cost of many callers at the same time: the result is made once and kept in memory once. The work may
     have begun shortly before a caller asked, so the result may be slightly older than the request."""
 
     def __init__(self) -> None:
         self._under_way: asyncio.Future[T] | None = None
 
     async def get(self, make: Callable[[], Awaitable[T]]) -> T:
-        """Returns the result of the work that is under way, or does the work by `make` when none is. Raises the errors
-        of `make`. Callers that waited for a `make` that failed do the work themselves."""
+        """Returns the result of the work that is under way, or calls `make` to do the work when no work is under way.
+        Raises the errors of `make`. If `make` fails, only its caller gets the error; each waiting caller tries
+        again."""
         while self._under_way is not None:
             others = self._under_way
             await asyncio.wait((others,))

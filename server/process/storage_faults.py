@@ -1,4 +1,4 @@
-"""Translates the faults of the storage and the metadata into the errors that clients are told."""
+"""Translates the faults of the storage and the metadata into the errors that are sent to clients."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ def told_as(error: ManagedLedgerError | MetadataError) -> PulsarError:
 
 @contextmanager
 def storage_faults_told() -> Iterator[None]:
-    """Raises a PulsarError for each ManagedLedgerError and MetadataError that is raised inside."""
+    """A context manager that raises a PulsarError in place of a ManagedLedgerError or MetadataError from its block."""
     try:
         yield
     except (ManagedLedgerError, MetadataError) as error:

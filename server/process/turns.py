@@ -1,8 +1,8 @@
 """Does long work on the event loop in portions, so that a message waits for one portion and not for all of the work.
 
-Work whose length a client decides is written as a generator. It yields wherever other tasks may run, so often that the
-time between two yields is far shorter than a portion. Work that spends its time in a compression library is done on a
-thread instead: such a library releases the interpreter meanwhile, which Python code on a thread does not.
+Work whose length a client decides is written as a generator. The generator yields wherever other tasks may run, so
+often that the time between two yields is far shorter than a portion. Work that spends its time in a compression library
+is done on a thread instead: such a library releases the interpreter meanwhile, which Python code on a thread does not.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ PORTION_SECONDS = 0.004
 """How long a portion of work takes before other tasks run."""
 
 FIRST_PORTION_PARTS = 8
-"""If other work is waiting already, the first portion of new work is shorter than a full one by this factor."""
+"""If other work is waiting already, the first portion of new work is shorter than PORTION_SECONDS by this factor."""
 
 Steps = Generator[None, None, T]
 """A piece of work: a generator that yields wherever other tasks may run, and returns the result of the work."""
 
 
 class Turns:
-    """The portions of one piece of long work. Its parts may be many calls of `run`, one after the other."""
+    """The portions of one piece of long work. The work may consist of many calls of `run`, one after the other."""
 
     __slots__ = ("_ends_at",)
 
@@ -50,8 +50,8 @@ class Turns:
 
 class TurnQueue:
     """A queue of unfinished work of many owners. In each turn of the loop one owner does one portion, in the order in
-    which they came. If each owner did a portion in every turn, a turn would be as long as all portions together, and a
-    message needs several turns of the loop from its arrival to its receipt."""
+    which the owners came. If each owner did a portion in every turn, a turn would be as long as all portions together,
+    and a message needs several turns of the loop from its arrival to its receipt."""
 
     __slots__ = ("_waiting",)
 
@@ -60,7 +60,7 @@ class TurnQueue:
 
     @property
     def portion_seconds(self) -> float:
-        """How long the first portion of a newcomer may take: it is short when other work is waiting already."""
+        """The length of the first portion of a newcomer's work, which is short when other work is waiting already."""
         return PORTION_SECONDS / FIRST_PORTION_PARTS if self._waiting else PORTION_SECONDS
 
     def add(self, run: Callable[[], None]) -> None:

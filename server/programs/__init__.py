@@ -1,6 +1,6 @@
-"""The programs, which commands run until they are told to stop. They are built from settings, wired, started and
-stopped here.
+"""The programs that commands run until they are told to stop. This package builds each program from settings, connects
+its parts, and starts and stops it.
 
-`standalone` is broker, bookie and metadata in one process, `bookie/` a bookie of a cluster, `autorecovery` the healer
-of lost copies, and `bk/` the operator's tool. This room may use every other room but the commands, and only they use
-it."""
+`standalone` is broker, bookie and metadata in one process, `bookie/` a bookie of a cluster, `autorecovery` restores
+lost copies of ledgers, and `bk/` is the operator's tool. This package may use every other package but the commands, and
+only the commands use this package."""

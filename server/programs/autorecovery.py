@@ -17,13 +17,13 @@ from magnetar.server.config.bookie_settings import service_uri
 from magnetar.server.config.broker_config import ConfigError, load_config
 from magnetar.server.process.running import StartError, sentence
 from magnetar.server.programs.bookie.bookie_identity import IdentityError, identity_of
-from magnetar.server.programs.bookie.cluster_records import ClusterError, instance_id
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.ledger.cluster_layout import ClusterError, join_cluster
 from magnetar.storage.repair.auto_recovery import AutoRecovery
 from pulsar_proto.errors import MalformedRecord
 
 START_FAULTS = (ConfigError, ClusterError, IdentityError, MetadataError, MalformedRecord, OSError)
-"""Errors that stop a start for a reason outside of this program. The user is told them in one sentence."""
+"""Errors that stop a start for a reason outside of this program. The user gets such an error as one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class AutoRecoveryApp:
         self.bookie_id = ""
 
     async def start(self) -> None:
-        """Returns when this process heals ledgers and is a candidate for auditor. Raises StartError."""
+        """Returns when this process replicates under-replicated ledgers and is a candidate for auditor. Raises
+        StartError when the start fails."""
         try:
             config = load_config(self._options.conf, self._options.overrides, AUTORECOVERY_KEYS)
             process = config.fill(BookieServerConfig)
@@ -54,7 +55,7 @@ class AutoRecoveryApp:
             self.bookie_id = identity_of(process, process.bookie_port).bookie_id
             store = await ZooKeeperStore.open(uri.connect, session_timeout_ms=process.zk_timeout)
             self._closing.push_async_callback(store.close)
-            await instance_id(store, uri)
+            await join_cluster(store, uri.connect, uri.layout)
             cluster = await BookKeeperCluster.connect(store, config=settings.ledger, wire=settings.wire)
             self._closing.push_async_callback(cluster.close)
             recovery = AutoRecovery(cluster, settings.recovery, self.bookie_id)
@@ -67,7 +68,8 @@ class AutoRecoveryApp:
         await self._closing.aclose()
 
     async def failed(self) -> str:
-        """Never returns: auto-recovery waits until a lost session or a silent cluster comes back."""
+        """Never returns, because auto-recovery waits for a new session after a loss, and for a cluster that does not
+        answer."""
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nobody completes this future")
 

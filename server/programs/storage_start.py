@@ -1,9 +1,10 @@
 """Opens a standalone server's metadata and bookie together: both are read and checked before either is changed.
 
-The metadata file and the bookie's folders belong together: metadata that is older than the bookie's data has forgotten
-acknowledged topics, whose ledgers the collector would delete; a bookie that is older, or empty, has lost entries. The
-witness beside the bookie's mark tells whether they belong together (`magnetar.metadata.embedded.witness`). Data of a
-version that had no witness yet is checked once by the ids of its ledgers.
+The metadata file and the bookie's folders must be of the same time: metadata that is older than the bookie's data lacks
+acknowledged topics, whose ledgers the garbage collector would delete; a bookie that is older, or empty, has lost
+entries. The witness, a small file in the bookie's folder that counts the commits of the metadata file, shows whether
+they fit (`magnetar.metadata.embedded.witness`). Data of a version without a witness is checked once by the ids of its
+ledgers.
 """
 
 import logging
@@ -20,6 +21,7 @@ from magnetar.metadata.embedded.embedded_store import EmbeddedStore
 from magnetar.metadata.embedded.stored_metadata import StoredMetadata, advice
 from magnetar.metadata.embedded.witness import FILE_NAME, Witness
 from magnetar.metadata.errors import StoreMismatchError
+from magnetar.metadata.tree_rules import Tree
 from magnetar.metadata.unique_ids import ledger_ids_end, skip_ledger_ids
 from magnetar.server.config.broker_config import ServerConfig
 from magnetar.server.network.ports import Urls
@@ -31,26 +33,29 @@ from magnetar.storage.ledger.ledger_listing import list_ledgers
 
 log = logging.getLogger(__name__)
 
+Read = StoredMetadata[Tree]
+"""The content of a standalone server's metadata file."""
+
 BOOKIE_ID = "127.0.0.1:3181"
-"""The id of the only bookie in the records of ledgers. Apache's standalone writes the same."""
+"""The id of the only bookie in the records of ledgers. Apache's standalone writes this id, too."""
 
 ACCEPT_NOTHING = -1
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataSettings:
-    """The operator's settings for metadata and ledgers that do not fit each other."""
+    """The operator's settings for a start with metadata and ledgers that do not fit each other."""
 
     accept_metadata_generation: int = ACCEPT_NOTHING
-    """acceptMetadataGeneration: metadata of this generation is accepted. A start that is refused names the generation.
-    A value that is left in a configuration accepts nothing else later, because the generation grows."""
+    """acceptMetadataGeneration: metadata of this generation is accepted. The message of a refused start names the
+    generation. A value that stays in the configuration accepts no later metadata, because the generation grows."""
 
 
 async def open_storage(
     config: ServerConfig, folder: Path, urls: Urls, closing: AsyncExitStack
 ) -> tuple[EmbeddedStore, Bookie]:
-    """Opens the metadata and the bookie; `closing` closes them again. Raises MetadataError, BookieStartError, OSError.
-    If the files themselves are the reason, none of them was changed."""
+    """Opens the metadata and the bookie; `closing` closes them again. Raises MetadataError, BookieStartError or OSError
+    when one of them cannot be opened. If the content of the files is the reason, no file was changed."""
     ledgers = folder / "ledgers"
     bookie_config = config.bookie(journal_directories=(folder / "journal",), ledger_directories=(ledgers,))
     witness = Witness(os.fspath(ledgers / FILE_NAME))
@@ -75,16 +80,16 @@ async def open_storage(
     if stored.is_accepted or stored.is_unwitnessed:
         await (
             bookie.checkpoint()
-        )  # The record of the ledgers that are kept is durable before the witness says that all is well.
+        )  # The record of the kept ledgers must be durable before the witness accepts the metadata.
     if stored.is_accepted or stored.is_unwitnessed:
         await store.begin_witness(witness)
         log.info("metadata file %s: its commits are witnessed by %s", stored.path, witness.path)
     return store, bookie
 
 
-def _instance_id(stored: StoredMetadata, config: BookieConfig, accepted_generation: int) -> str:
+def _instance_id(stored: Read, config: BookieConfig, accepted_generation: int) -> str:
     """Returns the instance id in the metadata, or a new one for metadata that has none. Raises StoreMismatchError when
-    the metadata is not as old as the bookie's data, and DirectoryMismatch."""
+    metadata and bookie are not of the same time, and DirectoryMismatch when the folders belong to another instance."""
     record = stored.tree.find(paths.INSTANCE_ID)
     if record is not None:
         return record.value.decode()
@@ -97,9 +102,9 @@ def _instance_id(stored: StoredMetadata, config: BookieConfig, accepted_generati
     return str(uuid.uuid4())
 
 
-def _judge_unwitnessed(stored: StoredMetadata, recovered: RecoveredStorage, accepted_generation: int) -> StoredMetadata:
+def _judge_unwitnessed(stored: Read, recovered: RecoveredStorage, accepted_generation: int) -> Read:
     """Checks metadata that has no witness yet by the ids of its ledgers. Raises StoreMismatchError if the bookie holds
-    ledgers that the metadata cannot know. It does not notice older metadata that lacks no ledger."""
+    ledgers that the metadata cannot know. The check does not notice older metadata that lacks no ledger."""
     end, held = ledger_ids_end(stored.tree), max(recovered.states.ids(), default=-1)
     folder = recovered.directories.ledgers[0]
     if not stored.is_unwitnessed:
@@ -119,8 +124,9 @@ def _judge_unwitnessed(stored: StoredMetadata, recovered: RecoveredStorage, acce
 
 
 async def _keep_what_is_unknown(store: EmbeddedStore, recovered: RecoveredStorage) -> None:
-    """Keeps ledgers that the metadata may have forgotten, after the operator accepted it: the collector does not delete
-    them, and their ids are not given out again. Raises MetadataError."""
+    """Protects the ledgers that accepted metadata may lack: the garbage collector does not delete them, and their ids
+    are not given out again. Called after the operator accepted the metadata. Raises MetadataError when the store
+    fails."""
     held = recovered.states.ids()
     unknown = held - await list_ledgers(store)
     recovered.states.keep(unknown)
@@ -132,10 +138,11 @@ async def _keep_what_is_unknown(store: EmbeddedStore, recovered: RecoveredStorag
     )
 
 
-async def _keep_what_may_be_lost(store: EmbeddedStore, stored: StoredMetadata, recovered: RecoveredStorage) -> None:
-    """Keeps ledgers that metadata without a witness does not list, at the one start that adopts such metadata. Each of
-    them was either deleted and not yet collected, or forgotten when the metadata's log lost its end. Nothing tells
-    which, so the collector must not delete it. Raises MetadataError."""
+async def _keep_what_may_be_lost(store: EmbeddedStore, stored: Read, recovered: RecoveredStorage) -> None:
+    """Protects the ledgers that metadata without a witness does not list, at the first start with a witness. Each of
+    these ledgers was either deleted and not collected yet, or lost from the metadata when the log of the metadata file
+    lost its end. The two cases cannot be distinguished, so the garbage collector must not delete these ledgers. Raises
+    MetadataError when the store fails."""
     unknown = recovered.states.ids() - await list_ledgers(store)
     if not unknown:
         return

@@ -1,5 +1,5 @@
 """The client port: Pulsar's binary protocol on a socket, from frames to commands and back.
 
-This room may use a broker (`server/broker`), its topics, and the permissions (`server/security`). What each command
-does is in `handlers`, which use this room; only the programs use both.
+This package may use a broker (`server/broker`), its topics, and the permissions (`server/security`). The work of each
+command is in the package `handlers`, which uses this package. Only the programs use both packages.
 """

@@ -1,4 +1,5 @@
-"""Listens on the ports for clients, sweeps their connections for keep-alive, and closes them all at the end."""
+"""Listens on the ports for clients, calls `tick` of every connection for keep-alive every few seconds (the sweep), and
+closes all connections at the end."""
 
 import asyncio
 import logging
@@ -14,11 +15,11 @@ log = logging.getLogger(__name__)
 
 SWEEPS_PER_KEEP_ALIVE = 6
 SWEEP_SECONDS_MAX = 5.0
-"""The longest time between two sweeps. One timer sweeps all connections, so a PING may be sent, or a dead peer noticed,
-up to this many seconds late."""
+"""The longest time between two sweeps. There is one timer for all connections, so a PING may be sent, or a dead peer
+noticed, up to this many seconds late."""
 
 BACKLOG = 1024
-"""How many connections the kernel holds for us before it refuses further ones."""
+"""How many connections that were not accepted yet the kernel holds before it refuses further ones."""
 
 CLOSE_SECONDS = 1.0
 """How long `close` waits until clients have taken their last bytes and requests that change state have ended."""
@@ -52,8 +53,8 @@ class BrokerListener(PortListener):
         return self._sweep is not None
 
     def sweep(self) -> None:
-        """Ticks every connection. The next sweep is planned only while there are connections, so that an idle server
-        has no timer."""
+        """Calls `tick` of every connection. The next sweep is planned only while there are connections, so that an idle
+        server has no timer."""
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class ClientTraffic:
-    """Each broker has one, even if it has two client ports. All of it is used on the event loop's thread only."""
+    """The state that the connections of a broker share. A broker has one such object, even if it has two client ports.
+    The object is used on the event loop's thread only."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -25,27 +26,32 @@ class ClientTraffic:
         self.counters = broker.clients
         self.counters.unanswered_publish_bytes = self._count_unanswered_publish_bytes
         self.budget = PublishBudget(limits.max_message_publish_buffer_size_in_mb << 20, self._settle_all)
+        broker.configuration.hold(limits, self._limits_changed)
         self.output_budget = OutputBudget(
             limits.max_message_dispatch_buffer_size_in_mb << 20, lambda: list(self.connections), self.now
         )
         self.turns = TurnQueue()
         """Gives turns to the connections that have read more than they could handle at once."""
         self.read_scratch = bytearray(READ_BYTES)
-        """One read buffer for all connections: see FrameReader."""
+        """The read buffer of all connections; `FrameReader` copies out of it what has to be kept."""
         self.waiting_for_budget: set[Connection] = set()
         """Connections that read again when `budget` has room."""
         self._connections_per_ip: dict[str, int] = {}
         self._no_connections = asyncio.Event()
         self._no_connections.set()
 
+    def _limits_changed(self, changed: frozenset[str]) -> None:
+        self.budget.resize(self.limits.max_message_publish_buffer_size_in_mb << 20)
+
     def now(self) -> float:
-        """Seconds of a monotonic clock."""
+        """Returns the seconds of a monotonic clock."""
         return time.monotonic()
 
     def admit(self, connection: "Connection") -> str | None:
-        """Counts a new connection. Returns None when it may stay, else the reason to refuse it: brokerMaxConnections or
-        brokerMaxConnectionsPerIp is reached (ConnectionController.DefaultConnectionController). The connection must
-        `leave` in either case."""
+        """Counts a new connection. Returns None when the connection may stay, otherwise the reason to refuse the
+        connection: brokerMaxConnections or brokerMaxConnectionsPerIp is reached
+        (ConnectionController.DefaultConnectionController). In either case `leave` must be called for the connection
+        later."""
         limits = self.limits
         self.connections.add(connection)
         self._no_connections.clear()
@@ -74,12 +80,12 @@ class ClientTraffic:
             self._no_connections.set()
 
     async def emptied(self) -> None:
-        """Returns when no connection is left."""
+        """Waits until no connection is left."""
         await self._no_connections.wait()
 
     def budget_may_have_room(self) -> None:
-        """Called when published bytes got their receipts: the connections that wait for the budget read again if it has
-        room now."""
+        """Called when published bytes got their receipts: the connections that wait for the budget read again if the
+        budget has room now."""
         if self.waiting_for_budget and self.budget.has_room():
             waiting, self.waiting_for_budget = self.waiting_for_budget, set()
             for connection in waiting:

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
 RunCommand = Callable[["Connection", Any], Awaitable[None] | None]
 """`run(connection, the command's own message)` answers at once and returns None, or returns an awaitable that answers
-at its end. Both may raise PulsarError, which the client is told, and MalformedFrame, which closes the connection."""
+at its end. Both the call and the awaitable may raise PulsarError, of which the client is told, and MalformedFrame,
+which closes the connection."""
 
 AnswerCommand = Callable[["Connection", Any], None]
-"""`answer(connection, the command's own message)` tells the client that the work of `run` has succeeded."""
+"""`answer(connection, the command's own message)` tells the client that `run` has succeeded."""
 
 RefuseCommand = Callable[[Any, pb.ServerError.ValueType, str], bytes]
 """`refuse(the command's own message, ServerError code, text)` returns the frame that tells the client of its
@@ -22,7 +23,7 @@ failure."""
 
 
 def error_answer(body: Any, code: pb.ServerError.ValueType, text: str) -> bytes:
-    """Returns ERROR with the request's id, which is how most commands are refused."""
+    """Returns the command ERROR with the request's id, by which most commands are refused."""
     return error_frame(body.request_id, code, text)
 
 

@@ -1,4 +1,5 @@
-"""The permission that each command of the client protocol needs, and handlers that are called only when it is given.
+"""The permission that each command of the client protocol needs, and handlers that are called only when the client has
+that permission.
 
 `guarded` builds its table from `COMMANDS`, so a command without a rule cannot be handled. Texts are those of Apache's
 broker, because client libraries show them.
@@ -83,7 +84,8 @@ COMMANDS: dict[int, Rule] = {
 
 
 def guarded(table: Mapping[int, CommandHandler], authorizer: Authorizer) -> dict[int, CommandHandler]:
-    """Returns the table with each handler behind the rule of its command. Raises KeyError for a command without one."""
+    """Returns the table with each handler behind the rule of its command. Raises KeyError for a command without a
+    rule."""
     made = {}
     for command, handler in table.items():
         rule = COMMANDS[command]
@@ -93,7 +95,8 @@ def guarded(table: Mapping[int, CommandHandler], authorizer: Authorizer) -> dict
 
 
 class _Guard:
-    """Wraps the handler of one command: it asks the authorizer, and then runs the handler or refuses the command."""
+    """Wraps the handler of one command. The wrapper asks the authorizer, and then runs the handler or refuses the
+    command."""
 
     def __init__(self, command: int, rule: Rule, handler: CommandHandler, authorizer: Authorizer) -> None:
         self._command = command
@@ -111,8 +114,8 @@ class _Guard:
     def _create(
         self, cnx: "Connection", body: Any, pending: PendingCreations, attached_id: int
     ) -> Coroutine[Any, Any, None]:
-        """Judges and handles a PRODUCER or SUBSCRIBE. Until it is judged, its id is pending, so a CLOSE can abandon
-        it."""
+        """Judges and handles a PRODUCER or SUBSCRIBE. Until the command is judged, the id of its producer or consumer
+        is pending, so that a CLOSE can abandon the creation."""
         creation = pending.begin(attached_id)
         return self._create_when_allowed(cnx, body, pending, attached_id, creation)
 
@@ -123,7 +126,7 @@ class _Guard:
             await _check(cnx, self._rule, self._authorizer, body)
         finally:
             pending.end(attached_id, creation)
-        if not creation.is_abandoned:  # an abandoned one was closed by the client, or the client is gone
+        if not creation.is_abandoned:  # The client has closed an abandoned creation, or is gone.
             await self._handle(cnx, body)
 
     async def _when_allowed(self, cnx: "Connection", body: Any) -> None:
@@ -137,8 +140,8 @@ class _Guard:
 
 
 async def _check(cnx: "Connection", rule: Rule, authorizer: Authorizer, body: Any) -> None:
-    """Returns when the client is permitted. Raises AuthorizationFault when it is not, TopicNotFound for a tenant that
-    does not exist, InvalidTopicName, and ServiceNotReady when the permissions cannot be read."""
+    """Returns when the client may run the command. Raises AuthorizationFault when the client may not, TopicNotFound for
+    a tenant that does not exist, InvalidTopicName, and ServiceNotReady when the permissions cannot be read."""
     principal = _principal(cnx, body)
     if isinstance(rule.demand, OnNamespace):
         namespace = NamespaceName.parse(body.namespace)
@@ -158,9 +161,9 @@ async def _check(cnx: "Connection", rule: Rule, authorizer: Authorizer, body: An
 
 
 def _principal(cnx: "Connection", body: Any) -> Principal:
-    """Returns the principal that asks. A proxy looks topics up for many clients over one connection, so each of these
-    lookups names its client itself. Raises AuthorizationFault when the connection's role may not speak for that
-    client."""
+    """Returns the principal for whom the command is. A proxy looks topics up for many clients over one connection, so
+    each of these lookups names the client that it is for. Raises AuthorizationFault when the connection's role may not
+    speak for that client."""
     principal = cnx.principal
     assert principal is not None, "who is not authenticated does not get here"
     if not isinstance(body, pb.CommandLookupTopic | pb.CommandPartitionedTopicMetadata) or not body.original_principal:

@@ -1,8 +1,9 @@
 """The asyncio shell of one client's connection: it reads bytes, passes frames to their handler, and writes bytes.
 
-A connection owns the two directions of its socket and the tables of this client's producers and consumers. It holds no
-rule of the protocol and knows no command: `connection_rules` says which command is legal, and the frames of each read
-go, as one list, to the `FrameReceiver` that the connection was made with (`inbound.Inbound`).
+A connection owns both directions of its socket and the tables of this client's producers and consumers. No rule of the
+protocol and no command is in this module: `connection_rules` says which command is legal, and the frames of each read
+go, as one list, to the `FrameReceiver` that the connection was made with (`inbound.Inbound`). A "shell" is
+such code: it does I/O and leaves all decisions to modules of rules.
 """
 
 import asyncio
@@ -150,7 +151,8 @@ class Connection(asyncio.BufferedProtocol):
         self._inbound.take(self, frames, then)
 
     def _received_malformed(self, error: MalformedFrame, nbytes: int) -> None:
-        """Handles the sound frames before the malformed one, then closes without an answer (PulsarDecoder)."""
+        """Handles the sound frames before the malformed frame, then closes the connection without an answer
+        (PulsarDecoder)."""
         opening = b""
         if not self._received_any:
             opening = bytes(self._reader.get_buffer(-1)[: min(nbytes, OPENING_BYTES)])
@@ -183,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.session.state is ConnectionState.CLOSED:
             return
         self._output.write(data)
-        # The data may hold receipts, which make room in this connection's window and in the budget of all.
+        # The data may hold receipts, which make room in this connection's window and in the budget of all connections.
         if (self._throttles or self.traffic.waiting_for_budget) and not self._release_scheduled:
             self._schedule_release()
 
@@ -221,9 +223,10 @@ class Connection(asyncio.BufferedProtocol):
         self.write(close_consumer_frame(consumer_id, NO_REQUEST_ID))
 
     async def check_liveness(self) -> bool:
-        """Sends PING and returns whether any command comes within connectionLivenessCheckTimeoutMillis; if none comes,
-        the connection is closed (ServerCnx.checkConnectionLiveness). With a timeout of 0 or less it does not ask, and
-        an open connection counts as alive; so does a peer from which we do not read at the moment."""
+        """Sends PING and returns whether any command comes within connectionLivenessCheckTimeoutMillis. If no command
+        comes, the connection is closed (ServerCnx.checkConnectionLiveness). With a timeout of 0 or less no PING is
+        sent, and an open connection counts as alive. A peer from which this broker does not read at the moment counts
+        as alive, too."""
         timeout_ms = self.traffic.limits.connection_liveness_check_timeout_millis
         if not self.is_open or timeout_ms <= 0:
             return self.is_open
@@ -252,10 +255,10 @@ class Connection(asyncio.BufferedProtocol):
     # --- for handlers and the listener -------------------------------------------------------------------------------
 
     def published(self, count: int, size_bytes: int) -> None:
-        """Counts SENDs that were handed to their producers. Stops reading when too many of this connection, or too many
-        bytes of all connections, wait for their receipts."""
+        """Counts SENDs that were handed to their producers. Stops reading when too many SENDs of this connection, or
+        too many bytes of all connections, wait for their receipts."""
         if not self.is_open:
-            return  # publishing closed this connection
+            return  # Publishing has closed this connection.
         publishes = self.publishes
         publishes.add(count, size_bytes)
         fits = self.traffic.budget.take(size_bytes)
@@ -277,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
             self.traffic.budget.free(self.publishes.settle(pending))
 
     def abort(self) -> None:
-        """Closes the socket at once. What was not delivered is lost."""
+        """Closes the socket at once. Output that was not delivered is lost."""
         self._cut_off("cut off")
 
     @property
@@ -288,16 +291,16 @@ class Connection(asyncio.BufferedProtocol):
         return self._output.idle_since(now_s)
 
     def cut_off_for_room(self) -> None:
-        """Called by the output budget when it has chosen this connection to free memory: ends the connection."""
+        """Ends the connection. The output budget calls this when it has chosen this connection, to free memory."""
         self._cut_off(
             f"does not read: {self.unsent_bytes} bytes wait for it, and all clients together have more than "
             "maxMessageDispatchBufferSizeInMB waiting"
         )
 
     def tick(self, now_s: float) -> None:
-        """Called by the listener's sweep every few seconds. It sends PING, closes a connection that shows no life or
-        takes no output, and looks whether throttled reading can go on, since a topic that drops its SENDs does not
-        report that."""
+        """Called by the listener's sweep every few seconds. This method sends PING, closes a connection that shows no
+        life or takes no output, and checks whether throttled reading can go on, because a topic that drops SENDs does
+        not report that."""
         if not self.is_open:
             if now_s >= self._cut_off_at:
                 self._transport.abort()
@@ -321,8 +324,8 @@ class Connection(asyncio.BufferedProtocol):
     # --- inside ----------------------------------------------------------------------------------------------------
 
     def _become_closed(self, reason: str, level: int) -> None:
-        """The only place where a connection ends. Writes one log line, and removes everything of the connection from
-        topics."""
+        """Ends the connection; no other place does so. Writes one log line, and removes everything of the connection
+        from topics."""
         if not self.session.close():
             return
         log.log(level, "%s: connection closed: %s", self.remote_address, reason)
@@ -369,8 +372,8 @@ class Connection(asyncio.BufferedProtocol):
             self.throttle_reading(self._output)
 
     def _schedule_release(self) -> None:
-        """Schedules the check for the next turn of the loop, because only then the producers have counted the receipts
-        that were just written."""
+        """Schedules the check for the next turn of the loop, because the producers count the receipts that were just
+        written only at the end of this turn."""
         self._release_scheduled = True
         self._loop.call_soon(self._release_if_answered)
 
@@ -387,7 +390,7 @@ class Connection(asyncio.BufferedProtocol):
         if check.done():
             return
         if self._throttles:
-            check.set_result(True)  # we do not read from the peer, so its silence proves nothing
+            check.set_result(True)  # While nothing is read, silence proves nothing.
             return
         check.set_result(False)
         self.close("no answer to the liveness check")

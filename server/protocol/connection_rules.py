@@ -1,10 +1,10 @@
-"""Decides which command is legal in which state, and what a connection must do as time passes: rules only, no sockets,
-tasks or clock.
+"""Decides which command is legal in which state, and what a connection must do as time passes: this module has no
+sockets, no tasks and no clock.
 
-Theory of operation. A client's connection is in one of four states. `Session.judge(command type)` says what the shell
-must do with a command: hand it to its handler, drop it, or close the connection without an answer. Judging changes
-nothing. The state changes only in `begin` (CONNECT came, its credentials are being judged), `accept` (CONNECT was
-answered with CONNECTED) and `close`. Times are given as seconds of any monotonic clock.
+Theory of operation. A client's connection is in one of four states. `Session.judge(command type)` says what the shell,
+which is `connection.Connection`, must do with a command: hand it to its handler, drop it, or close the connection
+without an answer. Judging changes nothing. The state changes only in `begin` (CONNECT came, its credentials are being
+judged), `accept` (CONNECT was answered with CONNECTED) and `close`. Times are given as seconds of any monotonic clock.
 
             begin                     accept                close
     START ---------> AUTHENTICATING ---------> CONNECTED ---------> CLOSED
@@ -13,8 +13,8 @@ answered with CONNECTED) and `close`. Times are given as seconds of any monotoni
 
 Sources: ServerCnx and PulsarDecoder close a connection without an ERROR for any command but CONNECT, AUTH_RESPONSE,
 PING and PONG before Connected, for a second CONNECT, for a command that only brokers send, and for an AUTH_RESPONSE
-that nothing asked for. PulsarHandler is the source of the keep-alive, ServerCnx.recentlyClosedProducers of
-`RecentlyClosed`.
+for which no AUTH_CHALLENGE asked. PulsarHandler is the source of the keep-alive, and ServerCnx.recentlyClosedProducers
+the source of `RecentlyClosed`.
 """
 
 from enum import Enum
@@ -22,18 +22,20 @@ from enum import Enum
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 PROTOCOL_VERSION = 21
-"""The newest version of Apache's branches. A connection speaks the smaller of this one and the client's."""
+"""The newest version of the protocol in Apache's branches. A connection speaks the smaller of this version and the
+client's."""
 
 FIRST_VERSION_WITH_CLOSE_COMMANDS = 5
-"""A client of an older version does not know these commands, so its connection is closed instead."""
+"""The first version of the protocol with CLOSE_PRODUCER and CLOSE_CONSUMER for clients. The connection of an older
+client is closed instead."""
 
 RECENTLY_CLOSED_MAX = 100_000
-"""How many producer ids one connection remembers as closed by the broker. Beyond it the oldest is forgotten, and a SEND
-with that id closes the connection, from which clients recover."""
+"""How many producer ids one connection remembers as closed by the broker. When there are more, the oldest id is
+forgotten, and a SEND with that id closes the connection, from which clients recover."""
 
 
 class ConnectionState(Enum):
-    """Where a connection is in its life; see the drawing above."""
+    """The states of a connection, which the module's docstring draws."""
 
     START = "start"
     AUTHENTICATING = "authenticating"
@@ -47,13 +49,13 @@ class CommandVerdict(Enum):
 
     HANDLE = "handle"
     IGNORE = "ignore"
-    """Drop it without an answer."""
+    """Drop the command without an answer."""
     CLOSE = "close"
     """Close the connection without an answer."""
 
 
 class IllegalTransitionError(Exception):
-    """The shell changed the state where that is not allowed, which is a bug of ours."""
+    """Raised when the shell changes the state where that is not allowed. This is a bug of Magnetar."""
 
 
 _Type = pb.BaseCommand
@@ -98,7 +100,7 @@ CLIENT_COMMANDS = frozenset(
 
 FROM_5_0 = frozenset(range(70, 82))
 """Commands of Pulsar 5.0 for scalable topics and for finding transaction coordinators. Clients send them only to a
-broker that advertises these features in its FeatureFlags, which ours does not."""
+broker that advertises these features in its FeatureFlags, which this broker does not."""
 
 LEGAL: dict[ConnectionState, frozenset[int]] = {
     ConnectionState.START: BEFORE_CONNECTED,
@@ -119,7 +121,7 @@ class Session:
         self.protocol_version = 0
 
     def judge(self, command_type: int) -> CommandVerdict:
-        """Says what is to be done with a command of this type in the present state."""
+        """Returns the action that the shell must take on a command of this type in the present state."""
         if command_type in LEGAL[self.state]:
             return CommandVerdict.HANDLE
         if self.state is ConnectionState.CLOSED or command_type in FROM_5_0:
@@ -127,14 +129,14 @@ class Session:
         return CommandVerdict.CLOSE
 
     def begin(self) -> None:
-        """Takes note that CONNECT came and its credentials are being judged. Raises IllegalTransitionError outside
+        """Records that CONNECT came and that its credentials are being judged. Raises IllegalTransitionError outside
         START."""
         if self.state is not ConnectionState.START:
             raise IllegalTransitionError(f"begin in state {self.state.value}")
         self.state = ConnectionState.AUTHENTICATING
 
     def accept(self, client_version: str, protocol_version: int) -> None:
-        """Takes note that CONNECT is answered with CONNECTED. Raises IllegalTransitionError outside START and
+        """Records that CONNECT is answered with CONNECTED. Raises IllegalTransitionError outside START and
         AUTHENTICATING."""
         if self.state not in (ConnectionState.START, ConnectionState.AUTHENTICATING):
             raise IllegalTransitionError(f"accept in state {self.state.value}")
@@ -143,7 +145,8 @@ class Session:
         self.protocol_version = min(PROTOCOL_VERSION, max(protocol_version, 0))
 
     def close(self) -> bool:
-        """Ends the session. Returns True when this call has ended it, False when it had ended before."""
+        """Ends the session. Returns True when this call has ended the session, False when the session had ended
+        before."""
         if self.state is ConnectionState.CLOSED:
             return False
         self.state = ConnectionState.CLOSED
@@ -170,9 +173,11 @@ class KeepAliveAction(Enum):
 
 
 class KeepAlive:
-    """Says when to send PING, once an interval, and when a connection is dead (PulsarHandler.handleKeepAliveTimeout).
+    """Says when to send PING, which is once in each interval, and when a connection is dead
+    (PulsarHandler.handleKeepAliveTimeout).
 
-    Any command of the peer proves that it lives: the shell must call `heard()` for each read that held one.
+    Any command of the peer proves that the peer lives, so the shell must call `heard()` for each read that held a
+    command.
     """
 
     __slots__ = ("_due_s", "_interval_s", "_ping_unanswered")
@@ -186,9 +191,9 @@ class KeepAlive:
         self._ping_unanswered = False
 
     def tick(self, now_s: float, state: ConnectionState, reading_paused: bool) -> KeepAliveAction:
-        """Returns what is to be done now. CLOSE means that the peer has not connected within an interval, or has not
-        answered the last PING. While we do not read from the peer, its silence proves nothing, and it gets another
-        PING."""
+        """Returns the action that the shell must take now. CLOSE means that the peer has not connected within an
+        interval, or has not answered the last PING. While this broker does not read from the peer (`reading_paused`),
+        the peer's silence proves nothing, and the peer gets another PING."""
         if now_s < self._due_s or state is ConnectionState.CLOSED:
             return KeepAliveAction.NOTHING
         if state in (ConnectionState.START, ConnectionState.AUTHENTICATING) or (
@@ -201,8 +206,9 @@ class KeepAlive:
 
 
 class RecentlyClosed:
-    """The ids of producers that the broker closed within the last keep-alive interval. SENDs to them were under way
-    when the client was told, so they are dropped and do not close the connection."""
+    """The ids of producers that the broker closed within the last keep-alive interval. The client
+    may have sent SENDs with these ids before it learned of the closing. Such SENDs are dropped and do not close the
+    connection."""
 
     __slots__ = ("_expires_s", "_interval_s")
 

@@ -4,7 +4,7 @@ HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b
 
 
 def describe_opening(opening: bytes) -> str | None:
-    """Returns a sentence for the log, or None for bytes that look like no protocol known here."""
+    """Returns a sentence for the log that names the protocol, or None for bytes of an unknown protocol."""
     if opening.startswith(HTTP_METHODS):
         return "looks like HTTP; this port speaks Pulsar's binary protocol, the web port is another one"
     if opening.startswith(b"\x16\x03"):

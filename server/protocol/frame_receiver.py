@@ -1,5 +1,5 @@
-"""The interface to which a connection passes its frames. It is all that the connection knows of their handling, so it
-knows no command and no handler."""
+"""The interface to which a connection passes its frames. The interface keeps commands and handlers out of the
+connection's own code."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol

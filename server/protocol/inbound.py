@@ -1,12 +1,12 @@
 """Handles the frames that one connection has read, in order and in portions of time.
 
-Runs of SENDs go to their producers as one group each (`send_groups.publish_run`). Any other command is handled in its
-place, so a producer's commands keep their order. A handler that must wait becomes a task (`requests`), and the commands
-behind it do not wait for it.
+Consecutive SENDs go to their producers as one group for each producer (`send_groups.publish_run`). Every other command
+is handled in its place, so a producer's commands keep their order. A handler that must wait becomes a task
+(`requests`), and later commands do not wait for that task.
 
-One read can hold twenty thousand small commands, and one ACK as many ids. After a portion, the remaining frames wait
-for their turn among those of all connections (`turns.TurnQueue`), and the connection reads nothing more until they are
-handled. So fifty clients that send as fast as they can hold up the others no longer than one such client does.
+One read can hold twenty thousand small commands, and one ACK can hold as many ids. After a portion, the remaining
+frames wait until it is the connection's turn again (`turns.TurnQueue`), and the connection reads nothing until they are
+handled. So fifty clients that send as fast as possible do not delay other clients more than one such client does.
 """
 
 import logging
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 
 class Inbound:
-    """The frames of one connection. Implements `frame_receiver.FrameReceiver`. Each call gets the connection as an
-    argument, because a stored reference would make a cycle that only the garbage collector could free."""
+    """Handles the frames of one connection. Implements `frame_receiver.FrameReceiver`. Each call gets the connection as
+    an argument, because a stored reference would make a cycle that only the garbage collector could free."""
 
     __slots__ = ("_at", "_commands", "_frames", "_ignored_any", "_requests", "_then", "_turns")
 
@@ -46,12 +46,12 @@ class Inbound:
         self._turns = turns
         self._frames: list[Frame] = []
         self._at = 0
-        """The index of the frame to be handled next. The list is empty while no frame waits."""
+        """The index in `_frames` of the frame to be handled next. `_frames` is empty while no frame waits."""
         self._then: Callable[[], None] | None = None
         self._ignored_any = False
 
     def take(self, cnx: "Connection", frames: list[Frame], then: Callable[[], None] | None = None) -> None:
-        """See `FrameReceiver`."""
+        """Handles the frames, now or soon, and calls `then` when all are handled (see `FrameReceiver.take`)."""
         self._then = then or self._then
         if self._frames:
             self._frames += frames
@@ -64,8 +64,8 @@ class Inbound:
         self._requests.cancel()
 
     def _run(self, cnx: "Connection", portion_seconds: float) -> None:
-        """Handles frames for about `portion_seconds`. If frames are left after that, it stops the connection from
-        reading and queues for another turn; otherwise it calls `then`."""
+        """Handles frames for about `portion_seconds`. If frames are left after that, stops the connection from reading
+        and queues for another turn. Otherwise calls `then`."""
         frames = self._frames
         ends_at = time.monotonic() + portion_seconds
         index = self._at
@@ -108,7 +108,7 @@ class Inbound:
         try:
             command = parse_command(frame[0])
         except UnknownCommand as error:
-            # A peer that repeats such commands gets one line in the log.
+            # The log gets only one line, even if a peer repeats such commands.
             level = logging.DEBUG if self._ignored_any else logging.INFO
             self._ignored_any = True
             log.log(level, "%s: %s ignored", cnx.remote_address, error)

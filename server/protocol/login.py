@@ -1,6 +1,6 @@
-"""How one connection gets its role, and keeps it: CONNECT, AUTH_CHALLENGE and AUTH_RESPONSE.
+"""Gives one connection its role by CONNECT, and renews the credential of that role by AUTH_CHALLENGE and AUTH_RESPONSE.
 
-A peer that is refused is told "Failed to authenticate" and no more; the log says why.
+A refused peer gets the text "Failed to authenticate" and nothing else. The log has the reason.
 
 Sources: ServerCnx.handleConnect, completeConnect, handleAuthResponse, refreshAuthenticationCredentials.
 """
@@ -64,7 +64,7 @@ class Login:
 
     async def respond(self, command: pb.CommandAuthResponse) -> None:
         """Judges a renewed credential, and closes the connection if the credential is refused or belongs to another
-        role. Raises MalformedFrame for a credential that nothing asked for."""
+        role. Raises MalformedFrame for a credential for which no AUTH_CHALLENGE has asked."""
         if self._refresh is None or not self._refresh.is_challenged:
             raise MalformedFrame("AUTH_RESPONSE that nothing asked for")
         identity = await self._judge(command.response.auth_method_name or self._method, command.response.auth_data)
@@ -79,7 +79,7 @@ class Login:
             self.close()
 
     def close(self) -> None:
-        """Stops checking whether the credential has expired. It has no effect on a credential that does not expire."""
+        """Stops checking whether the credential has expired. Has no effect when the credential does not expire."""
         if self._next_look is not None:
             self._next_look.cancel()
             self._next_look = None
@@ -100,8 +100,8 @@ class Login:
         return None
 
     async def _principal(self, role: str, command: pb.CommandConnect) -> Principal | None:
-        """Returns the peer's role, joined with that of its client if the peer is a proxy; None when the peer was
-        refused and the connection closed."""
+        """Returns the principal of the peer, with the role of the peer's client if the peer is a proxy. Returns None
+        when the peer was refused and the connection closed."""
         security = self._security
         original = command.original_principal
         if security.settings.authenticate_original_auth_data and command.original_auth_data:

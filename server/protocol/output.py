@@ -1,9 +1,10 @@
-"""The output of one connection: it is collected during a turn of the loop, and handed to the transport once at its end.
+"""The output of one connection, which is collected during a turn of the event loop and handed to the transport once, at
+the end of the turn.
 
 Water marks. Above OUTPUT_HIGH_WATER_BYTES the output is not writable: dispatchers choose other consumers, and the
-connection stops reading, so that answers to requests are bounded too. Below OUTPUT_LOW_WATER_BYTES it is writable
-again. What is already on its way meanwhile (messages that a dispatcher has read, receipts of stored messages) is still
-added. A peer that lets OUTPUT_MAX_BYTES pile up is cut off.
+connection stops reading, so that answers to requests are bounded too. Below OUTPUT_LOW_WATER_BYTES the output is
+writable again. Output that is already on its way (messages that a dispatcher has read, receipts of stored messages) is
+still added above the high mark. A peer that lets OUTPUT_MAX_BYTES pile up is cut off.
 """
 
 import asyncio
@@ -15,11 +16,12 @@ OUTPUT_HIGH_WATER_BYTES = 4 << 20
 OUTPUT_LOW_WATER_BYTES = 1 << 20
 OUTPUT_MAX_BYTES = 128 << 20
 JOIN_BELOW_BYTES = 64 << 10
-"""Shorter chunks are joined before they are written (one copy is cheaper than a vector entry), longer ones never."""
+"""Chunks shorter than this are joined before they are written, because one copy is cheaper than one more chunk in a
+vectored write. Longer chunks are never joined."""
 
 
 class Output:
-    """Owns the writing side of a transport. Its only decisions are those of the water marks."""
+    """Owns the writing side of a transport, and decides by the water marks whether the output is writable."""
 
     __slots__ = (
         "_chunks",
@@ -70,17 +72,19 @@ class Output:
 
     @property
     def unsent_bytes(self) -> int:
-        """The number of bytes that the peer has not taken: those of this turn's chunks and of the transport's
+        """Returns the number of bytes that the peer has not taken: those of this turn's chunks and of the transport's
         buffer."""
         return self._pending_bytes + self._transport.get_write_buffer_size()
 
     @property
     def taken_bytes(self) -> int:
-        """The number of bytes that the kernel has taken from the transport so far. It grows while the peer reads."""
+        """Returns the number of bytes that the kernel has taken from the transport so far. The number grows while the
+        peer reads."""
         return self._handed_bytes - self._transport.get_write_buffer_size()
 
     def idle_since(self, now_s: float) -> float:
-        """See `output_budget.BudgetedOutput`."""
+        """Returns the last time at which the peer was seen to have taken output, or to have none waiting
+        (`output_budget.BudgetedOutput.idle_since`)."""
         taken = self.taken_bytes
         if taken != self._taken_seen or not self.unsent_bytes:
             self._taken_seen, self._idle_since_s = taken, now_s
@@ -95,7 +99,8 @@ class Output:
         self._schedule()
 
     def write_frames(self, chunks: list[bytes]) -> None:
-        """Adds many chunks at once. A frame may be spread over several, so that a large payload is never copied."""
+        """Adds many chunks at once. A frame may be spread over several chunks, so that a large payload is never
+        copied."""
         if not chunks:
             return
         sizes = [len(chunk) for chunk in chunks]
@@ -113,14 +118,15 @@ class Output:
             self._too_much()
 
     def when_writable(self, callback: Callable[[], None]) -> None:
-        """Calls back once, as soon as the output is writable, but not before the next turn of the loop."""
+        """Calls `callback` once, as soon as the output is writable, but not before the next turn of the event loop."""
         self._waiters.append(callback)
         if self.is_writable and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Hands everything to the transport. It is called once a turn, and before an orderly close."""
+        """Hands all collected output to the transport. Called once in a turn of the event loop, and before an orderly
+        close."""
         self._scheduled = False
         if self._transport.is_closing():
             self.forget()
@@ -154,14 +160,15 @@ class Output:
 
     def forget(self) -> None:
         """Called when the connection is closed: nothing is written or called back any more. The callbacks are dropped,
-        because they lead back to the connection, and the cycle would keep it in memory."""
+        because they refer to the connection, and the reference cycle would keep the connection in memory."""
         self._writable_changed, self._too_much = _is_ignored, _is_nothing
         self._chunks.clear()
         self._waiters.clear()
         self._pending_bytes = 0
 
     def lost(self) -> None:
-        """Called when the transport is closed too. A TLS transport leads back to its connection, so it is dropped."""
+        """Called when the transport is closed, too. Drops the transport, because a TLS transport refers to its
+        connection, and the reference cycle would keep both in memory."""
         self.forget()
         self._transport = GONE
 
@@ -180,7 +187,8 @@ def _is_nothing() -> None:
 
 
 def join_small(chunks: list[bytes]) -> list[bytes]:
-    """Returns the same bytes, with each row of neighbouring chunks below JOIN_BELOW_BYTES joined to one."""
+    """Returns the bytes of `chunks` in order, but with neighbouring chunks below JOIN_BELOW_BYTES joined into one
+    chunk."""
     joined: list[bytes] = []
     small: list[bytes] = []
     for chunk in chunks:

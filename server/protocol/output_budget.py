@@ -1,18 +1,19 @@
-"""A bound on the output of all clients together that they have not taken (`maxMessageDispatchBufferSizeInMB`).
+"""A bound on the output that all clients together have not taken yet (`maxMessageDispatchBufferSizeInMB`).
 
 Each connection may have some megabytes waiting, so many clients that do not read could fill the memory. When the output
-that waits for all of them exceeds the budget, connections are cut off until the rest fits, beginning with the one that
-has taken nothing for the longest time. A client that takes its output, however slowly, is left alone.
+that waits for all of them exceeds the budget, connections are cut off until the output of the rest fits, beginning with
+the connection that has taken nothing for the longest time. A client that takes its output, however slowly, is left
+alone.
 
-Counting is a walk over all connections. So it is done only by the sweep, and whenever another part of the budget, one
-in SHARES, was sent.
+To count the waiting output means to look at all connections. So the output is counted only by the sweep, and whenever
+as many bytes as one SHARES-th of the budget were sent since the last count.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 SHARES = 8
-"""The budget may be exceeded by one part in SHARES before it is noticed."""
+"""The budget may be exceeded by one SHARES-th of its size before that is noticed."""
 
 
 class BudgetedOutput(Protocol):
@@ -22,8 +23,8 @@ class BudgetedOutput(Protocol):
     def unsent_bytes(self) -> int: ...
 
     def idle_since(self, now_s: float) -> float:
-        """Returns the last time at which the client was seen to have taken output, or to have none waiting. It must be
-        called once in each count, since it compares with the call before."""
+        """Returns the last time at which the client was seen to have taken output, or to have none waiting. The method
+        must be called once in each count, because it compares the output with that of the call before."""
 
     def cut_off_for_room(self) -> None: ...
 
@@ -36,8 +37,8 @@ class OutputBudget:
     def __init__(
         self, max_bytes: int, connections: Callable[[], Iterable[BudgetedOutput]], now: Callable[[], float]
     ) -> None:
-        """`max_bytes` of 0 or less means "no limit". `connections` returns all that are open, `now` seconds of a
-        monotonic clock."""
+        """`max_bytes` of 0 or less means "no limit". `connections` returns all open connections, and `now` the seconds
+        of a monotonic clock."""
         self._max_bytes = max_bytes
         self._connections = connections
         self._now = now

@@ -1,4 +1,4 @@
-"""The producers, or the consumers, that one connection is about to get: between PRODUCER or SUBSCRIBE and its answer.
+"""Keeps the creations of one connection: producers or consumers whose PRODUCER or SUBSCRIBE is not answered yet.
 
 A creation runs to its end in any case, so that no topic is left half changed. If the client closed the producer or
 consumer meanwhile, or left, the creation is abandoned: its result is closed at once, and the client gets no answer.
@@ -45,13 +45,13 @@ class PendingCreation:
 
 
 class PendingCreations:
-    """The pending creations of one connection, either of producers or of consumers, by the ids that the client
-    chose."""
+    """The creations of one connection that are under way, either of producers or of consumers, by the ids that the
+    client chose."""
 
     __slots__ = ("_by_id", "_kind")
 
     def __init__(self, kind: str) -> None:
-        """`kind` is "producer" or "consumer", for texts."""
+        """`kind` is "producer" or "consumer", and is used in the texts of errors and log lines."""
         self._kind = kind
         self._by_id: dict[int, PendingCreation] = {}
 
@@ -66,8 +66,8 @@ class PendingCreations:
         return creation
 
     def end(self, attached_id: int, creation: PendingCreation) -> None:
-        """Forgets the creation. It has no effect when the client has closed the id meanwhile, even if the client uses
-        the id for another creation."""
+        """Forgets the creation. Has no effect when the client has closed the id meanwhile, even if the client uses the
+        id for another creation."""
         if self._by_id.get(attached_id) is creation:
             del self._by_id[attached_id]
 
@@ -91,8 +91,8 @@ class PendingCreations:
         remote_address: str,
     ) -> ProducerOrConsumerT | None:
         """Awaits the topic, then `attach(topic)`, and returns the resulting producer or consumer. Returns None when the
-        creation was abandoned meanwhile. Raises their errors, and ServiceNotReady when the topic has closed the new
-        producer or consumer already."""
+        creation was abandoned meanwhile. Raises the errors of `topic` and `attach`, and ServiceNotReady when the topic
+        has closed the new producer or consumer already."""
         try:
             found = await topic
             if creation.is_abandoned:

@@ -1,12 +1,13 @@
-"""How much data of published messages may wait for receipts, in one connection and in the whole process: rules only.
+"""Decides how much data of published messages may wait for receipts, in one connection and in the whole process. This
+module does no I/O.
 
 A full window or budget makes connections stop reading their sockets until half of it is free
 (`maxPendingPublishRequestsPerConnection`, `maxMessagePublishBufferSizeInMB`; ServerCnx.startSendOperation).
 
 Receipts are not counted one by one. A connection adds each group of SENDs to its window, so that the window's figures
 are upper bounds. Only when a bound is reached does the connection ask its producers how many SENDs they still hold, and
-`settle` the window by the answer. The window takes the oldest SENDs for the answered ones, even if another producer's
-were answered first, so the number alone says which groups are free:
+call `settle` with the answer. The window treats the oldest SENDs as the answered ones, even if younger SENDs of another
+producer were answered first, so the number alone says which groups are free:
 
     groups, oldest first:   |  A: 3 SENDs  |  B: 2 SENDs  |  C: 4 SENDs  |      total 9
     4 are pending, so 5 are answered: A and B are free, and C still counts.
@@ -16,7 +17,8 @@ from collections import deque
 from collections.abc import Callable
 
 UNSETTLED_GROUPS_MAX = 1024
-"""How many groups a window remembers. Beyond this number the window is settled, whatever its limit is."""
+"""How many groups a window remembers. When there are more, the caller has to settle the window, whatever the window's
+limit is."""
 
 
 class PublishWindow:
@@ -27,12 +29,13 @@ class PublishWindow:
     def __init__(self, max_count: int) -> None:
         """`max_count` of 0 or less means "no limit"."""
         self._max_count = max_count
-        self._groups: deque[tuple[int, int]] = deque()  # (SENDs up to and with this group, its bytes)
+        self._groups: deque[tuple[int, int]] = deque()  # (count of SENDs up to and with a group, bytes of the group)
         self._total_count = 0
         self.unanswered_count = 0
-        """An upper bound, which `settle` makes exact."""
+        """The number of unanswered SENDs: an upper bound, which `settle` makes exact."""
         self.unanswered_bytes = 0
-        """An upper bound: all bytes of a group count until its last SEND is answered."""
+        """The bytes of unanswered SENDs: an upper bound, because all bytes of a group count until its last SEND is
+        answered."""
 
     def add(self, count: int, size_bytes: int) -> None:
         """Adds a group of `count` SENDs, which were just handed to their producers."""
@@ -42,7 +45,7 @@ class PublishWindow:
         self.unanswered_bytes += size_bytes
 
     def settle(self, pending: int) -> int:
-        """Takes note that `pending` SENDs of this connection are unanswered. Returns the bytes that became free."""
+        """Adjusts the window to the exact number of unanswered SENDs, `pending`. Returns the bytes that became free."""
         groups = self._groups
         answered = self._total_count - pending
         freed = 0
@@ -54,18 +57,19 @@ class PublishWindow:
 
     @property
     def may_be_full(self) -> bool:
-        """Whether the caller has to call `settle` now: the count, which is an upper bound until then, has reached the
-        limit, or too many groups are unsettled."""
+        """Returns whether the caller has to call `settle` now: the count, which is an upper bound until then, has
+        reached the limit, or too many groups are unsettled."""
         return 0 < self._max_count <= self.unanswered_count or len(self._groups) > UNSETTLED_GROUPS_MAX
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit is reached. It is exact only right after `settle`."""
+        """Returns whether the limit is reached. The answer is exact only right after `settle`."""
         return 0 < self._max_count <= self.unanswered_count
 
     @property
     def is_half_free(self) -> bool:
-        """Whether reading may go on: Java resumes at half of the limit too."""
+        """Returns whether reading may go on, because the count is down to half of the limit, at which Java resumes,
+        too."""
         return self._max_count <= 0 or self.unanswered_count <= self._max_count // 2
 
 
@@ -80,6 +84,10 @@ class PublishBudget:
         self._max_bytes = max_bytes
         self._settle_all = settle_all
         self.unanswered_bytes = 0
+
+    def resize(self, max_bytes: int) -> None:
+        """Changes the limit. A connection that waits for room looks again at the next receipt."""
+        self._max_bytes = max_bytes
 
     def take(self, size_bytes: int) -> bool:
         """Counts bytes that were published. Returns whether they fit; if not, the connection must stop reading until
@@ -96,6 +104,8 @@ class PublishBudget:
 
     def has_room(self) -> bool:
         """Returns whether half of the budget is free."""
+        if self._max_bytes <= 0:
+            return True
         if self.unanswered_bytes > self._max_bytes // 2:
             self._settle_all()
         return self.unanswered_bytes <= self._max_bytes // 2

@@ -1,5 +1,5 @@
 """The requests of one connection that could not be answered at once: a bounded number of tasks, and the answer that a
-client gets when one fails."""
+client gets when a request fails."""
 
 import asyncio
 import logging
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REQUESTS_MAX = 10_000
-"""How many requests of one connection may be in progress. Beyond it, a command that has an answer is refused with
-TooManyRequests before its handler sees it, so that nothing is left half done."""
+"""How many requests of one connection may be in progress. When there are that many, a further command that has an
+answer is refused with TooManyRequests before its handler sees the command, so that nothing is left half done."""
 
 TEXT_CHARACTERS_MAX = 16 << 10
-"""The length at which an error's text is cut off. The refusal of a schema quotes the schemas that refuse it, so it can
-be long."""
+"""The length at which an error's text is cut off. Such a text can be long, because the refusal of a schema quotes the
+schemas with which it is incompatible."""
 
 Work = Awaitable[None]
 
@@ -42,7 +42,7 @@ class Requests:
 
     def run(self, cnx: "Connection", handler: CommandHandler, body: Any) -> None:
         """Handles one command, at once or by a task. A command with a string that is not UTF-8 is refused before its
-        handler sees it. Raises MalformedFrame for a command that closes the connection."""
+        handler gets it. Raises MalformedFrame for a command that closes the connection."""
         if self._in_progress >= REQUESTS_MAX and _refuses_for_load(cnx, handler, body):
             return
         try:
@@ -76,7 +76,7 @@ class Requests:
     def _ended(self, work: Work, task: asyncio.Task[None]) -> None:
         self._in_progress -= 1
         self._tasks.discard(task)
-        _drop(work)  # a task that is cancelled before its first step leaves its coroutine unstarted
+        _drop(work)  # A task that is cancelled before its first step leaves its coroutine unstarted.
 
 
 async def _answer(cnx: "Connection", handler: CommandHandler, body: Any, work: Work) -> None:
@@ -91,8 +91,9 @@ async def _answer(cnx: "Connection", handler: CommandHandler, body: Any, work: W
 
 
 def _refuses_for_load(cnx: "Connection", handler: CommandHandler, body: Any) -> bool:
-    """Refuses a command that has an answer, and returns whether it did. A command without an answer (FLOW, most ACKs)
-    has nothing to wait for, so it is handled however many requests are in progress."""
+    """Refuses a command that has an answer when too many requests are in progress. Returns whether the command was
+    refused. A command without an answer (FLOW, most ACKs) has nothing to wait for, so it is handled however many
+    requests are in progress."""
     text = f"More than {REQUESTS_MAX} requests in progress"
     refusal = _refusal(handler, body, pb.TooManyRequests, text)
     cnx.write(refusal)
@@ -101,7 +102,7 @@ def _refuses_for_load(cnx: "Connection", handler: CommandHandler, body: Any) -> 
 
 def _refuse(cnx: "Connection", handler: CommandHandler, body: Any, error: Exception) -> None:
     """Tells the client that its command failed. If the command has no answer that could say so, or the client is not
-    connected yet, the connection is closed as well: a client that hears nothing would wait for ever."""
+    connected yet, the connection is closed as well: a client without an answer would wait for ever."""
     if isinstance(error, PulsarError):
         code = error.code
         log.info("%s: %s refused: %s", cnx.remote_address, handler.field, error)
@@ -115,11 +116,12 @@ def _refuse(cnx: "Connection", handler: CommandHandler, body: Any, error: Except
 
 
 def _refusal(handler: CommandHandler, body: Any, code: pb.ServerError.ValueType, text: str) -> bytes:
-    """Returns the frame that refuses the command; no bytes for a command that has no answer or asked for none."""
+    """Returns the frame that refuses the command. Returns no bytes for a command that has no answer, or whose client
+    asked for no answer."""
     return b"" if handler.refuse is None else handler.refuse(body, code, text)
 
 
 def _drop(work: Work) -> None:
-    """Closes a coroutine that was never started, or Python would warn that it was never awaited."""
+    """Closes a coroutine that was never started, because otherwise Python would warn that it was never awaited."""
     if asyncio.iscoroutine(work):
         work.close()

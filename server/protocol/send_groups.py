@@ -1,4 +1,4 @@
-"""SEND: the messages of one read go to their producers as one group each.
+"""Handles SEND: the messages of one read go to their producers, as one group for each producer.
 
 Sources: ServerCnx.handleSend; Producer.checkAndStartPublish.
 """
@@ -23,38 +23,38 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SHORT_SEND_BYTES = 12
-"""A shorter SEND can have neither a message_id nor a transaction's id. Its type takes 2 bytes, the head of its message
-2, producer id and sequence id at least 2 each, and then a message_id would take 6 more, the two halves of a
-transaction's id 4."""
+"""A shorter SEND can have neither a message_id nor a transaction's id. In every SEND the type takes 2 bytes, the head
+of the message takes 2, and producer id and sequence id take at least 2 each. A message_id would take 6 more bytes, and
+the two halves of a transaction's id 4."""
 
 CHECKED_HEAD_BYTES = 10
-"""0x0e01 u16 | u32 crc32c | u32 metadataSize: how a payload with a checksum begins."""
+"""The length of the beginning of a payload with a checksum: u16 0x0e01 | u32 crc32c | u32 metadataSize."""
 
 BROKER_ENTRY_METADATA = b"\x0e\x02"
 
 CPP_CLIENT = "Pulsar-CPP"
-"""The client versions of the C++ client, and of the Python and Node clients that are made of it, begin so."""
+"""The beginning of the client version of the C++ client, and of the Python and Node clients that are made of it."""
 
 read_head = Struct(">HII").unpack_from
 
 Fault = tuple[pb.ServerError.ValueType, str]
-"""Why a SEND is refused, as SEND_ERROR says it."""
+"""The reason why a SEND is refused: the code and the text of SEND_ERROR."""
 
 
 def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
     """Publishes the run of SENDs that begins at `index`, as one group for each producer, and returns the index of the
-    first frame after the run. A SEND that is refused is answered after those before it. Raises MalformedFrame for a
+    first frame after the run. A SEND that is refused is answered after the SENDs before it. Raises MalformedFrame for a
     SEND that closes the connection; the SENDs before it are published.
 
-    This loop runs once a message, so it makes no object but the parsed command, and looks into a payload just once, as
-    long as it begins the usual way:
+    The loop of this function runs once for each message. So it makes no object except the parsed command, and looks
+    into a payload only once if the payload begins in the usual way:
 
         0e 01 (u16) | crc32c (u32) | metadata size (u32) | metadata | body
         `read_head` reads these ten bytes in one call    |
 
     Such a payload is `sound` when its checksum is right, its metadata is too short to hide anything (see
-    INNOCENT_METADATA_BYTES), the whole is no longer than a body may be, and its command has no unusual field. Anything
-    else is not refused but looked at again by `_fault_of`, which is slow and exact. So the short look may be wrong in
+    INNOCENT_METADATA_BYTES), the whole is no longer than a body may be, and its command has no unusual field. Any other
+    SEND is not refused, but checked again by `_fault_of`, which is slow and exact. So the short check may be wrong in
     one direction only: it must never call a faulty SEND sound.
     """
     run = frames[index : end_of_run(frames, index)]
@@ -116,9 +116,9 @@ def _publish(cnx: "Connection", groups: "dict[int, Sends]", size_bytes: int) -> 
 
 
 def _late_or_unknown(cnx: "Connection", producer_id: int) -> "Sends":
-    """Returns the group for SENDs of a producer id that is not in use. If the broker closed that producer just now, its
-    SENDs were under way and are dropped: nobody publishes the returned list. Raises MalformedFrame for any other id,
-    also for that of a producer that is still being created (ServerCnx.handleSend)."""
+    """Returns the group for SENDs of a producer id that is not in use. If the broker has just closed that producer, its
+    SENDs were under way; these SENDs are dropped, because nobody publishes the returned list. Raises MalformedFrame for
+    any other id, also for that of a producer that is still being created (ServerCnx.handleSend)."""
     if not cnx.recently_closed.contains(producer_id, cnx.traffic.now()):
         raise MalformedFrame(f"SEND of the unknown producer {producer_id}")
     return []
@@ -126,13 +126,13 @@ def _late_or_unknown(cnx: "Connection", producer_id: int) -> "Sends":
 
 def _is_usual(command: bytes) -> bool:
     """Returns whether the bytes of a SEND hold none of the tags of txnid_least_bits, txnid_most_bits and message_id. An
-    id may hold the same bytes by chance; then the answer is False, and the SEND gets the exact look."""
+    id may hold the same bytes by chance; then the function returns False, and `_fault_of` checks the SEND."""
     return b"\x20" not in command and b"\x28" not in command and b"\x4a" not in command
 
 
 def _fault_of(cnx: "Connection", send: pb.CommandSend, payload: bytes) -> Fault | None:
-    """Returns why a SEND is refused, or None when it is sound after all. It is asked for each SEND that the short look
-    of `publish_run` did not find sound. Raises MalformedFrame for a payload that could not be read back once it is
+    """Returns why a SEND is refused, or None when it is sound after all. `publish_run` calls this for each SEND that
+    its short check did not find sound. Raises MalformedFrame for a payload that could not be read back once it is
     stored (Producer.verifyChecksum, PersistentTopic.publishMessage)."""
     if payload.startswith(BROKER_ENTRY_METADATA):
         raise MalformedFrame("SEND with broker entry metadata, which only brokers write")

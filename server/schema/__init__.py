@@ -1,6 +1,7 @@
-"""The schema registry: which schemas a topic has, what a definition must look like, and which version may follow which.
-The `*_rules.py` decide, `schema_storage.py` keeps the versions in ledgers, and `schema_registry.py` asks both.
+"""The schema registry: which schemas a topic has, what a definition must look like, and which version may follow
+another version. The modules `*_rules.py` decide, `schema_storage.py` keeps the versions in ledgers, and
+`schema_registry.py` uses the rules and the storage.
 
-This room may use the metadata store, the ledger client and `process`. Policies, topics, the handlers of client commands
-and the admin calls use this room.
+This package may import the metadata store, the ledger client and `process`. Policies, topics, the handlers of client
+commands and the admin calls use this package.
 """

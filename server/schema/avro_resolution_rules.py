@@ -1,10 +1,11 @@
-"""Decides whether data that was written with one Avro schema can be read with another, by the rules of Java's
-SchemaValidator.
+"""Decides whether data that was written with one Avro schema can be read with another Avro schema, by the rules of
+Java's SchemaValidator.
 
-No Python library decides this as Apache's broker does. `avro.compatibility` follows Java's SchemaCompatibility, which
-refuses a record of another name and an enum that lost a symbol. The broker uses Java's SchemaValidator instead, which
-looks for errors in the resolving grammar and accepts both. Sources: org.apache.avro.Resolver and
-io.parsing.Symbol.hasErrors, 1.11; its verdicts are in `tests/vectors/avro_resolution.json`.
+No Python library makes the same decisions as Apache's broker. `avro.compatibility` follows Java's SchemaCompatibility,
+which refuses a record of another name and an enum that lost a symbol. Apache's broker uses Java's SchemaValidator
+instead, which looks for errors in the resolving grammar and accepts such records and enums. Sources:
+org.apache.avro.Resolver and io.parsing.Symbol.hasErrors, 1.11. Verdicts of Java's SchemaValidator are in
+`tests/vectors/avro_resolution.json`.
 """
 
 from typing import Any
@@ -21,20 +22,20 @@ _PROMOTIONS = {
 
 
 STEPS_MAX = 300_000
-"""How many steps one check may take, however many versions it compares; so many steps take about half a second. The
-bound is needed because clients choose the schemas: when the defaults of records within records are checked, each level
-doubles the steps."""
+"""How many steps one check may take, however many versions the check compares. This number of steps takes about half a
+second. The bound is needed because clients choose the schemas: when the defaults of records within records are checked,
+each level doubles the steps."""
 
 _SYMBOLS_A_STEP = 64
-"""How many symbols of an enum are searched in what counts as one step."""
+"""How many symbols of an enum are searched in one step."""
 
 
 class TooCostly(Exception):
-    """A check would take more than STEPS_MAX steps."""
+    """Raised when a check would take more than STEPS_MAX steps."""
 
 
 class StepBudget:
-    """How many steps a check may still take."""
+    """Counts how many steps a check may still take."""
 
     __slots__ = ("_left",)
 
@@ -42,15 +43,15 @@ class StepBudget:
         self._left = STEPS_MAX
 
     def take(self, count: int = 1) -> None:
-        """Takes steps from the budget. Raises TooCostly."""
+        """Takes steps from the budget. Raises TooCostly when the budget has too few steps left."""
         self._left -= count
         if self._left < 0:
             raise TooCostly(f"they take more than {STEPS_MAX} steps to compare, the most that one check may take")
 
 
 def can_read(writer: AvroSchema, reader: AvroSchema, steps: StepBudget | None = None) -> bool:
-    """Whether all data written with `writer` can be read with `reader`. The comparison takes its steps from `steps`; by
-    default it has a budget of its own. Raises TooCostly."""
+    """Whether all data written with `writer` can be read with `reader`. The comparison takes its steps from `steps`;
+    without `steps` the comparison has a budget of its own. Raises TooCostly when the budget is spent."""
     resolution = _Resolution(StepBudget() if steps is None else steps)
     if not same_schema(writer, reader):
         resolution.collect_aliases(reader, set())
@@ -58,8 +59,8 @@ def can_read(writer: AvroSchema, reader: AvroSchema, steps: StepBudget | None = 
 
 
 class _Resolution:
-    """Answers one question. A pair of records that is being compared counts as readable where it occurs again within
-    itself, so that the recursion ends."""
+    """Decides one call of `can_read`. When a pair of records that is being compared occurs again inside these records,
+    the inner pair counts as readable, so that the recursion ends."""
 
     def __init__(self, steps: StepBudget) -> None:
         self.steps = steps
@@ -87,11 +88,12 @@ class _Resolution:
             return self.resolves(writer.inner, reader.inner)
         if self._name_of(writer) != reader.full_name:
             return False
-        # An enum's symbols do not count: a symbol that the reader lacks is an error only when data holds it.
+        # An enum's symbols do not count: a symbol that the reader lacks is an error only when data holds that symbol.
         return writer.kind is AvroKind.ENUM or writer.size == reader.size
 
     def _record_resolves(self, writer: AvroSchema, reader: AvroSchema) -> bool:
-        """Compares two records by their fields; their names do not count here."""
+        """Whether the record `reader` can read data of the record `writer`. Compares the fields; the names of the
+        records do not count."""
         pair = id(writer), id(reader)
         known = self._seen.get(pair)
         if known is None:
@@ -112,8 +114,8 @@ class _Resolution:
 
     def _branch_for(self, writer: AvroSchema, reader: AvroSchema) -> AvroSchema | None:
         """Returns the branch of the reader's union that reads data written with `writer`, or None when no branch can.
-        `writer` must not be a union. A branch of the same type and name comes first, then a record of the same
-        structure, then a type to which the writer's can be promoted."""
+        `writer` must not be a union. Prefers a branch of the writer's type and name, then a record whose fields match
+        the writer's, then a type to which the writer's type can be promoted."""
         of_same_structure: AvroSchema | None = None
         name = self._name_of(writer)
         self.steps.take(len(reader.branches))
@@ -134,14 +136,14 @@ class _Resolution:
         return None
 
     def _matches(self, writer: AvroSchema, branch: AvroSchema) -> bool:
-        """Whether the reader's `branch` can read a record that has another name. Only the fields of the two are
-        compared, and nothing deeper."""
+        """Whether the record `branch` of the reader's union can read data of a record `writer` with another name.
+        Compares only the fields of the two records, and nothing at deeper levels."""
         return _Shallow(self).fields_match(writer, branch)
 
     # --- aliases -----------------------------------------------------------------------------------------------------
 
     def collect_aliases(self, reader: AvroSchema, seen: set[int]) -> None:
-        """Notes all aliases in the reader's schema, by which the writer's names are translated."""
+        """Notes all aliases in the reader's schema. The writer's names are translated by these aliases."""
         if id(reader) in seen:
             return
         seen.add(id(reader))
@@ -158,20 +160,20 @@ class _Resolution:
                 self.collect_aliases(inner, seen)
 
     def _name_of(self, writer: AvroSchema) -> str:
-        """Returns the reader's full name for a type of the writer."""
+        """Returns the full name that the reader uses for a type of the writer."""
         return self._type_aliases.get(writer.full_name, writer.full_name)
 
     def _written_fields(self, writer: AvroSchema) -> dict[str, AvroField]:
-        """Returns the writer's fields by the reader's names for them."""
+        """Returns name -> field, for the writer's fields under the names that the reader uses for them."""
         self.steps.take(len(writer.fields))
         aliases = self._field_aliases.get(self._name_of(writer), {})
         return {aliases.get(each.name, each.name): each for each in writer.fields}
 
 
 class _Shallow:
-    """The look at a record that Java's Resolver.ReaderUnion.hasMatchError takes: the record does not match when one of
-    its fields cannot be resolved. Faults at deeper levels, for instance in the items of a field's array, do not
-    count."""
+    """Compares two records in the way of Java's Resolver.ReaderUnion.hasMatchError: the records do not match when one
+    of the reader's fields cannot be resolved. Faults at deeper levels, for instance in the items of a field's array, do
+    not count."""
 
     def __init__(self, resolution: _Resolution) -> None:
         self._resolution = resolution
@@ -228,10 +230,10 @@ def _equivalent(one: AvroSchema, other: AvroSchema, seen: dict[tuple[int, int], 
 
 
 def _is_valid_default(schema: AvroSchema, value: Any, steps: StepBudget, depth: int = 0) -> bool:
-    """Whether a JSON value can be the default of a field of that type. For a union it may be a value of any branch,
-    because the Python client makes `["null", "string"]` with a default of "" (Java's validator throws AvroTypeException
-    there, which says neither yes nor no). A default that never ends is refused: that of a record without one of its
-    fields, where the default of the missing field is again such a record."""
+    """Whether a JSON value can be the default of a field of that type. The default of a union may be a value of any
+    branch, because the Python client generates `["null", "string"]` with a default of "". (For such a default Java's
+    validator throws AvroTypeException, which says neither yes nor no.) A default that never ends is refused: the
+    default of a record that leaves out a field whose own default is again such a record."""
     if depth > DEPTH_MAX:
         return False
     depth += 1

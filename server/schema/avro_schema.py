@@ -1,15 +1,16 @@
-"""Avro schemas as trees: parsed by the rules of Java's library, and printed as it prints them.
+"""Avro schemas as trees: parsed by the rules of Java's Avro library, and printed in the format of that library.
 
-Which texts are schemas, which two schemas are equal and what an error message shows must be the same as with Apache's
-broker, because both can use one registry. Source: org.apache.avro.Schema and its Parser, 1.11, without validation of
-defaults, as the broker parses (Schema.Parser.setValidateDefaults(false)); `tests/vectors/avro_resolution.json` holds
-what Java's library 1.11.4 says.
+This module must agree with Apache's broker on which texts are schemas, on which schemas are equal and on the texts of
+error messages, because this broker and Apache's broker can share one registry. Source: org.apache.avro.Schema and its
+Parser, 1.11, without validation of defaults, because Apache's broker parses with
+Schema.Parser.setValidateDefaults(false). `tests/vectors/avro_resolution.json` holds results of Java's library 1.11.4.
 
-The parser is ours although fastavro, which this server uses elsewhere, has one. Unlike Java, fastavro 1.13 takes
-texts that are no schemas (a name twice in a record or a union, a union within a union, names with other characters, a
-record without fields, a fixed type without a usable size, an unknown order), refuses texts that Java takes (a default
-or a decimal's scale that does not fit), skips all checks of an object with the key `__fastavro_parsed`, which a client
-may send, and has no bound on depth. Every check would stand here all the same, beside a second walk over its result.
+This module has its own parser, although this server uses fastavro elsewhere, which has a parser too. Unlike Java,
+fastavro 1.13 takes texts that are no schemas (a name twice in a record or a union, a union within a union, names with
+other characters, a record without fields, a fixed type without a usable size, an unknown order), refuses texts that
+Java takes (a default or a decimal's scale that does not fit), skips all checks of an object with the key
+`__fastavro_parsed`, which a client may send, and has no bound on depth. With fastavro, this module would still need
+every check, and in addition a second walk over fastavro's result.
 """
 
 import json
@@ -33,11 +34,12 @@ DEPTH_MAX = 200
 
 
 class AvroParseError(ValueError):
-    """The text is no Avro schema. The error's text says why."""
+    """Raised when a text is no Avro schema. The error's text says why."""
 
 
 class AvroKind(Enum):
-    """All primitive types are one kind; a node's `name` says which of them it is."""
+    """The kinds of types. All primitive types are one kind; the `name` of an AvroSchema says which primitive type it
+    is."""
 
     PRIMITIVE = "primitive"
     RECORD = "record"
@@ -50,7 +52,8 @@ class AvroKind(Enum):
 
 
 class NoDefault(Enum):
-    """Stands for the default of a field that has none. None cannot, because it is the default null."""
+    """Stands for the missing default of a field. The value None cannot stand for a missing default, because None is the
+    default null."""
 
     NO_DEFAULT = "no default"
 
@@ -68,11 +71,12 @@ class AvroField:
 
 @dataclass(slots=True, eq=False)
 class AvroSchema:
-    """A type. A record may contain itself, so schemas are compared by `same_schema`, never by ==."""
+    """One type of a schema, with the types inside it. A record may contain itself, so schemas are compared by
+    `same_schema`, never by ==."""
 
     kind: AvroKind
     name: str
-    """A primitive's name is its type. A named type's name is the last part of its full name."""
+    """For a primitive type, the name of the type, such as `long`. For a named type, the last part of the full name."""
     namespace: str | None = None
     doc: str | None = None
     aliases: tuple[str, ...] = ()
@@ -86,7 +90,7 @@ class AvroSchema:
     branches: "tuple[AvroSchema, ...]" = ()
     """The types of a union."""
     props: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of the JSON object that Avro does not define."""
+    """The keys of the JSON object that the Avro specification does not define, with their values."""
 
     @property
     def full_name(self) -> str:
@@ -102,7 +106,7 @@ class AvroSchema:
 
 
 def parse_avro(text: str | bytes) -> AvroSchema:
-    """Parses the text of an Avro schema. Raises AvroParseError."""
+    """Parses the text of an Avro schema. Raises AvroParseError when the text is no Avro schema."""
     try:
         tree = json.loads(text)
         return _Parser().parse(tree, None, 0)
@@ -111,8 +115,8 @@ def parse_avro(text: str | bytes) -> AvroSchema:
 
 
 class _Parser:
-    """Parses one text. Method arguments: `space` is the namespace of the type around, `depth` how many types are
-    around."""
+    """Parses one text. In all methods, `space` is the namespace of the enclosing type, and `depth` is the number of
+    enclosing types."""
 
     def __init__(self) -> None:
         self._names: dict[str, AvroSchema] = {}
@@ -170,8 +174,8 @@ class _Parser:
         return AvroSchema(AvroKind.UNION, "union", branches=branches)
 
     def _define(self, tree: dict[str, Any], kind: AvroKind, space: str | None) -> AvroSchema:
-        """Returns the named type without its content; from here on it can be referred to by its name, also from within
-        itself. Sources: Schema.Names.put, NamedSchema."""
+        """Returns the named type without its content. From now on other types, and the type's own content, can refer to
+        the type by its name. Sources: Schema.Names.put, NamedSchema."""
         name = tree.get("name")
         if not isinstance(name, str):
             raise AvroParseError(f"No name in schema: {_short(tree)}")
@@ -180,7 +184,7 @@ class _Parser:
             namespace = tree["namespace"]
         if "." in name:
             namespace, _, name = name.rpartition(".")
-        # As in Java (Schema.Name), a namespace may be any text: Avro 1.8 gave nested classes one that ends in "$".
+        # As in Java (Schema.Name), a namespace may be any text: Avro 1.8 gave nested classes namespaces ending in "$".
         _check_name(name)
         if not namespace and name in PRIMITIVES:
             raise AvroParseError(f"Schemas may not be named after primitives: {name}")
@@ -288,19 +292,20 @@ def _short(tree: Any) -> str:
 
 
 def same_schema(one: AvroSchema, other: AvroSchema) -> bool:
-    """Whether the two are equal for Java's Schema.equals: documentation, aliases and an enum's default do not count."""
+    """Whether Java's Schema.equals holds for the two schemas. Documentation, aliases and an enum's default do not
+    count."""
     return json.dumps(_to_json(one, None, set(), False)) == json.dumps(_to_json(other, None, set(), False))
 
 
 def pretty(schema: AvroSchema) -> str:
-    """Returns the text of Java's Schema.toString(true)."""
+    """Returns the text that Java's Schema.toString(true) returns for the schema."""
     return _pretty(_to_json(schema, None, set(), True), 0)
 
 
 def _to_json(schema: AvroSchema, space: str | None, seen: set[str], full: bool) -> Any:
-    """Returns the schema as JSON. `space` is the namespace of the type around; types in `seen` were written before, so
-    only their name is written. Without `full`, the parts that do not count for equality are left out, and unknown keys
-    are sorted."""
+    """Returns the schema as JSON. `space` is the namespace of the enclosing type. Types in `seen` were written before,
+    so only the name of such a type is written. Without `full`, leaves out the parts that do not count for equality, and
+    sorts the unknown keys."""
     props = schema.props if full else dict(sorted(schema.props.items()))
     if schema.kind is AvroKind.PRIMITIVE:
         return {"type": schema.name, **props} if props else schema.name
@@ -346,13 +351,14 @@ def _field_to_json(each: AvroField, space: str | None, seen: set[str], full: boo
 
 
 def _without(alias: str, prefix: str) -> str:
-    """Returns the alias without the namespace `prefix`, if a simple name is left."""
+    """Returns the alias without the namespace `prefix` if a simple name remains, otherwise the whole alias."""
     rest = alias.removeprefix(prefix)
     return alias if "." in rest else rest
 
 
 def _pretty(value: Any, depth: int) -> str:
-    """Returns JSON in Jackson's default layout: each member of an object has its own line, arrays stay on one line."""
+    """Returns the value as JSON in Jackson's default layout: each member of an object has its own line, arrays stay on
+    one line."""
     if isinstance(value, dict):
         if not value:
             return "{ }"

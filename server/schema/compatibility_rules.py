@@ -1,5 +1,5 @@
-"""Decides whether a schema may follow the older ones of a topic, by strategy and type; and whether it equals one of
-them.
+"""Decides whether a schema may follow the older schemas of a topic, by strategy and type, and whether a schema equals
+one of the older schemas.
 
 The error texts are Java's, because applications show them. Sources: SchemaRegistryServiceImpl,
 AvroSchemaBasedCompatibilityCheck, JsonSchemaCompatibilityCheck, KeyValueSchemaCompatibilityCheck,
@@ -31,7 +31,7 @@ _READS_OLD = frozenset(
         CompatibilityStrategy.FULL_TRANSITIVE,
     )
 )
-"""Strategies by which a new schema must read data that was written with old ones."""
+"""Strategies by which a new schema must read data that was written with old schemas."""
 _READ_BY_OLD = frozenset(
     (
         CompatibilityStrategy.FORWARD,
@@ -40,7 +40,7 @@ _READ_BY_OLD = frozenset(
         CompatibilityStrategy.FULL_TRANSITIVE,
     )
 )
-"""Strategies by which old schemas must read data that is written with a new one."""
+"""Strategies by which old schemas must read data that is written with a new schema."""
 _OF_LATEST_FOR_CONSUMERS = frozenset(
     (
         CompatibilityStrategy.BACKWARD,
@@ -53,8 +53,8 @@ _OF_LATEST_FOR_CONSUMERS = frozenset(
 
 
 def version_of(schema: Schema, versions: Sequence[StoredSchema]) -> int | None:
-    """Returns the version whose schema equals this one, or None. Avro definitions are compared as schemas, others by
-    their bytes."""
+    """Returns the version whose schema equals `schema`, or None when there is no such version. Avro definitions are
+    compared as Avro schemas, other definitions by their bytes."""
     of_type = [stored for stored in versions if stored.schema.type is schema.type]
     for stored in of_type:
         if _same_definition(stored.schema, schema):
@@ -70,8 +70,8 @@ def version_of(schema: Schema, versions: Sequence[StoredSchema]) -> int | None:
 
 
 def _same_definition(one: Schema, other: Schema) -> bool:
-    """Compares two schemas of one type. For key-value schemas the types of key and value count too, which stand in the
-    properties; Apache's broker compares only the definitions."""
+    """Whether two schemas of one type have the same definition. For key-value schemas the types of key and value, which
+    are properties, must be equal too; Apache's broker compares only the definitions."""
     if one.type is SchemaType.KEY_VALUE:
         for name in ("key.schema.type", "value.schema.type"):
             if one.properties.get(name) != other.properties.get(name):
@@ -80,8 +80,8 @@ def _same_definition(one: Schema, other: Schema) -> bool:
 
 
 def check_next_version(schema: Schema, versions: Sequence[StoredSchema], strategy: CompatibilityStrategy) -> None:
-    """Checks that `schema` may be added after `versions`, which are those since the last deletion, in order. Raises
-    SchemaConflict."""
+    """Checks that `schema` may be added after `versions`, which are the versions since the last deletion, in order.
+    Raises SchemaConflict when the schema may not be added."""
     if strategy is CompatibilityStrategy.ALWAYS_COMPATIBLE or not versions:
         return
     if strategy.is_transitive:
@@ -91,7 +91,8 @@ def check_next_version(schema: Schema, versions: Sequence[StoredSchema], strateg
 
 
 def check_consumer(schema: Schema, versions: Sequence[StoredSchema], strategy: CompatibilityStrategy) -> None:
-    """Checks that a consumer's schema can read the stored versions. Raises SchemaConflict when it does not."""
+    """Checks that a consumer's schema can read data of the stored versions, as the strategy requires. Raises
+    SchemaConflict when the schema cannot read such data or there are no versions."""
     if strategy is CompatibilityStrategy.ALWAYS_COMPATIBLE:
         return
     if not versions:
@@ -122,8 +123,8 @@ def _check_type(schema: Schema, existing: Schema) -> None:
 
 
 def _check(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: StepBudget) -> None:
-    """Checks a schema against existing ones of the same type, which are ordered from the oldest on. All comparisons
-    take their steps from `steps`. Raises SchemaConflict."""
+    """Checks a schema against existing schemas of the schema's type, which are ordered from the oldest on. All
+    comparisons take their steps from `steps`. Raises SchemaConflict when the schemas are not compatible."""
     try:
         match schema.type:
             case SchemaType.AVRO | SchemaType.PROTOBUF:
@@ -143,7 +144,7 @@ def _check(schema: Schema, existing: Sequence[Schema], strategy: CompatibilitySt
 def _check_avro(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: StepBudget) -> None:
     try:
         new = parse_avro(schema.data)
-        # The newest one is first: a strategy that is not transitive compares with no other.
+        # The newest schema comes first: a strategy that is not transitive compares only with the newest schema.
         old = [parse_avro(each.data) for each in reversed(existing)]
     except AvroParseError as error:
         raise SchemaConflict(f"org.apache.avro.SchemaParseException: {error}") from error
@@ -168,8 +169,8 @@ def _cannot_read(writer: AvroSchema, reader: AvroSchema, strategy: Compatibility
 
 
 def _check_json(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy, steps: StepBudget) -> None:
-    """Checks a schema of type JSON. Its definition is an Avro schema today, but clients before 2.1 sent JSON schemas; a
-    change from one form to the other is allowed."""
+    """Checks a schema of type JSON. The definition is an Avro schema today, but clients before 2.1 sent JSON schemas; a
+    change from either form to the other is allowed."""
     is_avro = avro_of(schema) is not None
     if not is_avro and not is_json_schema(schema):
         raise SchemaConflict("Unknown schema format")
@@ -187,7 +188,8 @@ def _check_json(schema: Schema, existing: Sequence[Schema], strategy: Compatibil
 
 
 def _check_protobuf_native(schema: Schema, existing: Sequence[Schema], strategy: CompatibilityStrategy) -> None:
-    """Checks that the root message stays the same. All other changes are left to protobuf's own rules."""
+    """Checks that the name of the root message does not change. Other changes are not checked, because protobuf has its
+    own rules for them."""
     if strategy not in _READS_OLD | _READ_BY_OLD:
         raise SchemaConflict("Unknown SchemaCompatibilityStrategy.")
     new = root_message_name(schema.data)

@@ -10,18 +10,18 @@ from magnetar.server.schema.protobuf_native import root_message_name
 from magnetar.server.schema.schema_types import AVRO_BASED, InvalidSchema, Schema, SchemaType
 
 DATA_BYTES_MAX = 1 << 20
-"""The largest definition. It becomes one entry of a ledger, and it is parsed here. Apache's broker has no limit but
-that of a frame."""
+"""The largest definition, in bytes. The limit exists because a definition is stored as one entry of a ledger and is
+parsed by this module. Apache's broker has no limit besides the size of a frame."""
 
 PARSED_BYTES_MAX = 8 << 10
-"""Definitions up to this size are cached parsed."""
+"""Definitions up to this size, in bytes, are cached in parsed form."""
 
 PY_NONE = b"null"
-"""Old Python clients send this as the definition of STRING."""
+"""The definition that old Python clients send for a schema of type STRING."""
 
 
 def validate(schema: Schema) -> None:
-    """Checks a schema's definition. Raises InvalidSchema."""
+    """Checks a schema's definition. Raises InvalidSchema when the definition is not valid for the schema's type."""
     if len(schema.data) > DATA_BYTES_MAX:
         raise InvalidSchema(f"Schema definition of {len(schema.data)} bytes, at most {DATA_BYTES_MAX} are allowed")
     if sum(len(key) + len(value) for key, value in schema.properties.items()) > DATA_BYTES_MAX:
@@ -60,7 +60,7 @@ def _validate_avro_based(schema: Schema) -> None:
 
 
 def avro_of(schema: Schema) -> AvroSchema | None:
-    """Returns the definition as an Avro schema, or None when it is no Avro schema."""
+    """Returns the definition as an Avro schema, or None when the definition is no Avro schema."""
     data = schema.data
     return _parsed(data) if len(data) <= PARSED_BYTES_MAX else _parse(data)
 
@@ -73,8 +73,8 @@ def _parse(data: bytes) -> AvroSchema | None:
 
 
 _parsed = lru_cache(maxsize=512)(_parse)
-"""A cached form of `avro_of`, because all versions of a topic are compared whenever a new one comes. The returned trees
-must not be changed."""
+"""Parses a definition and caches the result, because all versions of a topic are compared whenever a new version comes.
+The returned trees must not be changed."""
 
 
 def is_json_schema(schema: Schema) -> bool:
@@ -88,7 +88,7 @@ def is_json_schema(schema: Schema) -> bool:
 
 
 def json_schema_id(schema: Schema) -> str | None:
-    """Returns the id that a JSON schema names, if it does."""
+    """Returns the id that a JSON schema names, or None when the schema names no id."""
     tree = json.loads(schema.data)
     found = tree.get("id") if isinstance(tree, dict) else None
     return found if isinstance(found, str) else None

@@ -1,11 +1,11 @@
-"""Key-value schemas: the definition holds the definitions of key and value, and the properties name the types of the
-two.
+"""Key-value schemas: the definition holds the definitions of key and value, and the properties name the types of key
+and value.
 
     i32 size | key's definition | i32 size | value's definition        big-endian; a size of -1 stands for an empty one
 
-Properties: `key.schema.name`, `key.schema.type`, `key.schema.properties` (a JSON map), the same for `value`, and
-`kv.encoding.type`. A half without a type is bytes. Sources: KeyValueSchemaInfo, SchemaUtils; what a broker of 4.0.7
-stored is in `tests/vectors/pulsar_records.json` (topic jkv).
+Properties: `key.schema.name`, `key.schema.type`, `key.schema.properties` (a JSON map), three properties
+`value.schema.…` of the same kind, and `kv.encoding.type`. A key or value without a type is bytes. Sources:
+KeyValueSchemaInfo, SchemaUtils; what a broker of 4.0.7 stored is in `tests/vectors/pulsar_records.json` (topic jkv).
 """
 
 import json
@@ -18,7 +18,7 @@ _SIZE = Struct(">i")
 
 
 def split_key_value(schema: Schema) -> tuple[Schema, Schema]:
-    """Returns the schemas of key and value. Raises InvalidSchema."""
+    """Returns the schemas of key and value. Raises InvalidSchema when the key-value schema is malformed."""
     data = schema.data
     halves: list[Schema] = []
     at = 0
@@ -48,13 +48,13 @@ def _half(schema: Schema, name: str, data: bytes) -> Schema:
 
 
 def join_key_value(key: bytes, value: bytes) -> bytes:
-    """Returns the definition of a key-value schema, from those of key and value."""
+    """Returns the definition of a key-value schema, from the definitions of key and value."""
     return b"".join((_SIZE.pack(len(key)), key, _SIZE.pack(len(value)), value))
 
 
 def key_value_of_json(text: str) -> bytes:
-    """Returns the definition from the form that REST bodies have: `{"key": …, "value": …}`, each with a JSON definition
-    or "". Raises InvalidSchema."""
+    """Returns the definition of a key-value schema from the form that REST bodies have: `{"key": …, "value": …}`, each
+    with a JSON definition or "". Raises InvalidSchema when the text does not have this form."""
     try:
         tree = json.loads(text)
     except ValueError as error:
@@ -69,7 +69,8 @@ def _definition(tree: Any) -> bytes:
 
 
 def key_value_to_json(schema: Schema) -> str:
-    """Returns the form that REST bodies have; a half without a JSON definition is shown as "". Raises InvalidSchema."""
+    """Returns the definition in the form that REST bodies have. A key or value without a JSON definition is shown as
+    "". Raises InvalidSchema when the key-value schema is malformed."""
     tree: dict[str, Any] = {}
     for name, half in zip(("key", "value"), split_key_value(schema), strict=True):
         try:

@@ -1,4 +1,4 @@
-"""Protobuf native schemas: JSON that holds a FileDescriptorSet and names the message that is meant.
+"""Protobuf native schemas: JSON that holds a FileDescriptorSet and names the root message.
 
     {"fileDescriptorSet": base64, "rootMessageTypeName": "pkg.Message", "rootFileDescriptorName": "file.proto"}
 
@@ -16,8 +16,8 @@ from magnetar.server.schema.schema_types import InvalidSchema
 
 
 def root_message_name(data: bytes) -> str:
-    """Returns the full name of the root message. Raises InvalidSchema, also when a type that the message needs is
-    missing in the set."""
+    """Returns the full name of the root message. Raises InvalidSchema when the definition is malformed, or when the set
+    lacks a type that the message needs."""
     try:
         tree = json.loads(data)
         root, root_file = tree["rootMessageTypeName"], tree["rootFileDescriptorName"]
@@ -31,8 +31,8 @@ def root_message_name(data: bytes) -> str:
 
 
 def _add(pool: DescriptorPool, name: str, files: dict[str, FileDescriptorProto], added: set[str]) -> None:
-    """Adds a file to the pool, after the files that it imports. Raises KeyError for a file that the set does not
-    hold."""
+    """Adds a file to the pool, after the files that this file imports. Raises KeyError for a file that is missing in
+    the set."""
     if name in added:
         return
     added.add(name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Operations:
-    """How many operations of one kind there were, and how long they took together."""
+    """Counts the operations of one kind, and adds up how long these operations took."""
 
     count: int = 0
     seconds: float = 0.0
@@ -18,7 +18,8 @@ class Operations:
 
 
 class SchemaCounters:
-    """Counts since the start of the process. Namespaces that never used a schema do not appear."""
+    """Counts the registry's operations since the start of the process, by namespace. Namespaces that never used a
+    schema do not appear."""
 
     def __init__(self) -> None:
         self._operations: dict[tuple[str, str], Operations] = defaultdict(Operations)
@@ -37,8 +38,8 @@ class SchemaCounters:
         self._verdicts["compatible" if compatible else "incompatible", _namespace(schema_id)] += 1
 
     def samples(self) -> Iterator[tuple[str, str, float]]:
-        """Yields (metric, namespace, value): the operations with the milliseconds that they took, and how many schemas
-        were compatible or not."""
+        """Yields (metric, namespace, value): the number of operations, the milliseconds that the operations took, and
+        the numbers of compatible and of incompatible schemas."""
         for (name, namespace), operations in sorted(self._operations.items()):
             yield f"pulsar_schema_{name}_ops_latency_count", namespace, operations.count
             yield f"pulsar_schema_{name}_ops_latency_sum", namespace, operations.seconds * 1000
@@ -47,5 +48,5 @@ class SchemaCounters:
 
 
 def _namespace(schema_id: str) -> str:
-    """Returns `tenant/namespace` of a schema id, which is `tenant/namespace/topic`."""
+    """Returns the part `tenant/namespace` of a schema id, which has the form `tenant/namespace/topic`."""
     return schema_id.rpartition("/")[0]

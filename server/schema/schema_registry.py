@@ -1,9 +1,9 @@
-"""The schema registry: which versions a schema id has, and which may come next. It is the shell around
-`compatibility_rules.py`.
+"""The schema registry: knows which versions a schema id has, and adds versions. The rules by which a version may follow
+others are in `compatibility_rules.py`; this module does the I/O.
 
-Each question reads the id's record from the metadata store, so versions that another broker added are seen. A version
-never changes, so versions are cached. This process makes the changes of one id one after the other; compare-and-set on
-the record protects it against other brokers.
+Each call reads the record of the schema id from the metadata store, and therefore sees versions that another broker has
+added. A version never changes, so versions are cached. This process makes the changes of one schema id one after the
+other; compare-and-set on the record guards against changes by other brokers.
 
 Sources: SchemaRegistryServiceImpl, SchemaRegistryServiceWithSchemaDataValidator, 4.0.7.
 """
@@ -33,18 +33,18 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CACHE_BYTES_MAX = 16 << 20
-"""The size of the cache of versions; the least recently used ones leave it first."""
+"""The size of the cache of versions, in bytes; the least recently used versions leave the cache first."""
 
 VERSIONS_MAX = 10_000
-"""How many versions one schema id may have. One record lists all of them, with 60 bytes for each. Further versions are
-refused until the schema is deleted with its storage."""
+"""How many versions one schema id may have. One record lists all versions of the id, with 60 bytes for each version.
+Further versions are refused until the schema is deleted with its storage."""
 
 ON_THE_LOOP_BYTES = 32 << 10
-"""Definitions up to this size together are compared on the loop, which takes a millisecond or two; larger ones on a
-thread."""
+"""If the definitions have at most this many bytes together, they are compared on the event loop, which takes a
+millisecond or two. Larger definitions are compared on a thread."""
 
 READS_AT_ONCE = 32
-"""How many versions are read at the same time."""
+"""How many versions one call reads from ledgers at the same time."""
 FORCE_DELETED = -1
 """The result of `delete_storage`, in place of a tombstone's version."""
 
@@ -61,13 +61,13 @@ class SchemaRegistry:
         self._storage = storage
         self._clock_ms = clock_ms
         self._cache: LRUCache[int, StoredSchema] = LRUCache(CACHE_BYTES_MAX, getsizeof=_size)
-        """Versions by the ledger that holds them."""
+        """Ledger id -> the version that the ledger holds."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
     async def latest(self, schema_id: str) -> StoredSchema | None:
-        """Returns the newest version, or None when there is none or the schema was deleted."""
+        """Returns the newest version, or None when there is no version or the schema was deleted."""
         began = time.monotonic()
         locator = await self._storage.locate(schema_id)
         stored = None if locator is None else await self._read(locator.record.info)
@@ -75,7 +75,7 @@ class SchemaRegistry:
         return None if stored is None or stored.schema.deleted else stored
 
     async def version(self, schema_id: str, version: int) -> StoredSchema | None:
-        """Returns that version, or None when it is missing or older than the last deletion."""
+        """Returns that version, or None when the version is missing or older than the last deletion."""
         began = time.monotonic()
         found = next((each for each in await self.versions(schema_id) if each.version == version), None)
         self.counters.got(schema_id, time.monotonic() - began)
@@ -89,7 +89,8 @@ class SchemaRegistry:
         return await self.latest(schema_id) is not None
 
     async def locate(self, schema_id: str) -> Locator | None:
-        """Returns where the schema's versions are stored, which the admin API shows; None when it has none."""
+        """Returns where the schema's versions are stored, for the admin API, or None when the schema has no
+        versions."""
         return await self._storage.locate(schema_id)
 
     async def ledgers(self, schema_id: str) -> list[tuple[int, int, int]]:
@@ -98,7 +99,8 @@ class SchemaRegistry:
         return [] if locator is None else await self._storage.sizes(locator)
 
     async def find_version(self, schema_id: str, schema: Schema) -> int:
-        """Returns the version that has exactly this type and definition, or NO_VERSION. Raises InvalidSchema."""
+        """Returns the version that has exactly this type and definition, or NO_VERSION. Raises InvalidSchema when the
+        definition is not valid."""
         await _validate(schema)
         for stored in await self.versions(schema_id):
             if stored.schema.type is schema.type and stored.schema.data == schema.data:
@@ -126,9 +128,9 @@ class SchemaRegistry:
     async def put(
         self, schema_id: str, schema: Schema, strategy: CompatibilityStrategy, *, may_add: bool = True
     ) -> int:
-        """Returns the version whose schema equals this one; a new schema is added as a version. Raises InvalidSchema,
-        or SchemaConflict when the schema may not follow the versions that are there, or when it is new and `may_add` is
-        not set."""
+        """Returns the version whose schema equals `schema`; a new schema is added as a version. Raises InvalidSchema
+        when the definition is not valid. Raises SchemaConflict when the schema may not follow the existing versions, or
+        when the schema is new and `may_add` is not set."""
         await _validate(schema)
 
         async def put(locator: Locator | None) -> int:
@@ -166,8 +168,8 @@ class SchemaRegistry:
         return await self._change(schema_id, bury)
 
     async def delete_storage(self, schema_id: str) -> int:
-        """Deletes the schema's record and ledgers, as is done when the topic is deleted. A schema that is gone already
-        is no error. Returns FORCE_DELETED."""
+        """Deletes the schema's record and ledgers. Called when the topic is deleted, among others. A schema that does
+        not exist is no error. Returns FORCE_DELETED."""
 
         async def delete(locator: Locator | None) -> int:
             if locator is not None:
@@ -182,10 +184,11 @@ class SchemaRegistry:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     async def _change(self, schema_id: str, change: Callable[[Locator | None], Awaitable[T]]) -> T:
-        """Runs a change on the schema's record, and again on the newer record when another broker was faster.
+        """Runs a change on the schema's record, and runs it again on the newer record when another broker was faster.
+        Returns the result of `change`.
 
-        The change is more than a compare-and-set of the record, which `metadata/compare_and_set.py` does: it reads
-        versions and writes a ledger before the record.
+        The helper in `metadata/compare_and_set.py` is not enough for such a change, because the change reads versions
+        and writes a ledger before it writes the record.
         """
         lock = self._locks.setdefault(schema_id, asyncio.Lock())
         async with lock:
@@ -225,7 +228,8 @@ class SchemaRegistry:
     async def _judge(
         self, schema_id: str, schema: Schema, versions: Sequence[StoredSchema], check: Callable[[], None]
     ) -> None:
-        """Runs a check and counts its verdict. Raises SchemaFault."""
+        """Runs a check and counts whether the schema passed. Raises the check's SchemaFault when the schema is
+        refused."""
         try:
             await _aside(schema, versions, check)
         except SchemaFault as error:
@@ -236,13 +240,13 @@ class SchemaRegistry:
 
 
 async def _validate(schema: Schema) -> None:
-    """Checks the definition of a schema. Raises InvalidSchema."""
+    """Checks the definition of a schema. Raises InvalidSchema when the definition is not valid."""
     await _aside(schema, (), partial(validate, schema))
 
 
 async def _aside(schema: Schema, versions: Sequence[StoredSchema], work: Callable[[], T]) -> T:
-    """Runs `work` on a schema and versions; returns its result or raises its error. If there is much to parse, `work`
-    runs on a thread, so that it does not block the event loop."""
+    """Runs `work`, which parses the schema and the versions, and returns the result of `work` or raises its error. If
+    there is much to parse, runs `work` on a thread, so that the event loop is not blocked."""
     size = len(schema.data) + sum(map(len, schema.properties.values()))
     if size + sum(len(stored.schema.data) for stored in versions) <= ON_THE_LOOP_BYTES:
         return work()
@@ -256,6 +260,6 @@ def since_last_deletion(versions: Sequence[StoredSchema]) -> list[StoredSchema]:
 
 
 def _size(stored: StoredSchema) -> int:
-    """Returns about how many bytes of memory the version takes."""
+    """Returns an estimate of how many bytes of memory the version takes."""
     properties = sum(len(key) + len(value) + 100 for key, value in stored.schema.properties.items())
     return len(stored.schema.data) + properties + 500

@@ -1,7 +1,9 @@
-"""Stores the versions of schemas: each version in a ledger of its own, and for each schema one record that lists them.
+"""Stores the versions of schemas. Each version has a ledger of its own, and each schema has one record that lists its
+versions.
 
 The record below /schemas is replaced by compare-and-set after the ledger of the new version was closed, so each version
-that the record names can be read. A ledger that lost the race, or that a crash left behind, is garbage.
+that the record names can be read. A ledger is garbage if another broker was faster to replace the record, or if this
+broker crashed before it replaced the record.
 
 Sources: BookkeeperSchemaStorage; what a broker of 4.0.7 stored is in `tests/vectors/pulsar_records.json`.
 """
@@ -22,23 +24,24 @@ from pulsar_proto.pb import managed_ledger_pb2 as records
 log = logging.getLogger(__name__)
 
 LEDGERS_SHOWN_MAX = 100
-"""The number of versions, the newest ones, of which `sizes` returns the sizes."""
+"""For how many versions `sizes` returns the size at most; it chooses the newest versions."""
 
 NO_POSITION = -1
-"""Each version's ledger entry lists the versions before it; the entry of the first version lists its own position
-instead, which is not known when the entry is written."""
+"""Each version's ledger entry lists the earlier versions. The entry of the first version lists its own position
+instead; NO_POSITION stands for that position, which is not known when the entry is written."""
 
 
 class SchemaStorageFault(Exception):
-    """The metadata store or a ledger failed, or holds something invalid; the text says what."""
+    """Raised when the metadata store or a ledger fails, or holds invalid data. The error's text says what happened."""
 
 
 class SchemaRaceLost(Exception):
-    """Another broker has changed the schema's record meanwhile; the caller reads it again."""
+    """Raised when another broker has changed the schema's record meanwhile. The caller reads the record again and
+    retries."""
 
 
 class Locator(NamedTuple):
-    """The record of one schema id, which says where its versions are."""
+    """The record of one schema id, which says in which ledgers the versions are."""
 
     record: records.SchemaLocator
     record_version: int
@@ -50,8 +53,8 @@ class Locator(NamedTuple):
 
 
 class SchemaStorage:
-    """Stores versions in ledgers. `quorums` are the ensemble size, write quorum and ack quorum of the ledgers that it
-    makes."""
+    """Stores versions in ledgers. `quorums` are the ensemble size, write quorum and ack quorum of the ledgers that this
+    object creates."""
 
     def __init__(self, metadata: MetadataStore, bookkeeper: BookKeeper, quorums: tuple[int, int, int]) -> None:
         self._metadata = metadata
@@ -59,15 +62,15 @@ class SchemaStorage:
         self._quorums = quorums
 
     async def locate(self, schema_id: str) -> Locator | None:
-        """Returns the record of `schema_id`, which is "tenant/namespace/topic", or None when there is none. Raises
-        SchemaStorageFault."""
+        """Returns the record of `schema_id`, which is "tenant/namespace/topic", or None when there is no such record.
+        Raises SchemaStorageFault when the record cannot be read."""
         path = f"{SCHEMAS}/{schema_id}"
         try:
             record = await self._metadata.get(path)
         except MetadataError as error:
             raise SchemaStorageFault(f"{path}: {error}") from error
         if record is None or not record.value:
-            # An empty record is the parent of another one (topic names may hold a slash), or was made by hand.
+            # An empty record is the parent of another record (topic names may hold a slash), or was made by hand.
             return None
         try:
             return Locator(records.SchemaLocator.FromString(record.value), record.stat.version)
@@ -75,7 +78,7 @@ class SchemaStorage:
             raise SchemaStorageFault(f"{path} is not the record of a schema") from error
 
     async def read(self, entry: records.SchemaIndexEntry) -> StoredSchema:
-        """Reads one version. Raises SchemaStorageFault."""
+        """Reads and returns one version. Raises SchemaStorageFault when the version cannot be read."""
         ledger_id, entry_id = entry.position.ledgerId, entry.position.entryId
         try:
             handle = await self._bookkeeper.open_ledger(ledger_id)
@@ -86,7 +89,8 @@ class SchemaStorage:
             raise SchemaStorageFault(f"schema version {entry.version} in ledger {ledger_id}: {error}") from error
 
     async def sizes(self, locator: Locator) -> list[tuple[int, int, int]]:
-        """Returns (ledger id, entries, bytes) of the newest versions' ledgers. Raises SchemaStorageFault."""
+        """Returns (ledger id, entries, bytes) of the newest versions' ledgers. Raises SchemaStorageFault when a ledger
+        cannot be asked."""
         found = []
         for ledger_id in locator.ledger_ids[-LEDGERS_SHOWN_MAX:]:
             try:
@@ -97,8 +101,8 @@ class SchemaStorage:
         return found
 
     async def append(self, schema_id: str, locator: Locator | None, schema: Schema, schema_hash: bytes) -> Locator:
-        """Adds a version after those of `locator`, and returns the new record. Raises SchemaStorageFault,
-        SchemaRaceLost."""
+        """Adds a version after the versions of `locator`, and returns the new record. Raises SchemaStorageFault when
+        the version cannot be stored, and SchemaRaceLost when another broker has changed the record."""
         version = locator.record.info.version + 1 if locator else 0
         if locator is None:
             nowhere = records.NestedPositionInfo(ledgerId=NO_POSITION, entryId=NO_POSITION)
@@ -118,7 +122,8 @@ class SchemaStorage:
             raise
 
     async def delete(self, schema_id: str, locator: Locator) -> None:
-        """Deletes the record, and after it the ledgers. Raises SchemaStorageFault, SchemaRaceLost."""
+        """Deletes the record, and then the ledgers. Raises SchemaStorageFault when the deletion fails, and
+        SchemaRaceLost when another broker has changed the record."""
         try:
             await self._metadata.delete(f"{SCHEMAS}/{schema_id}", locator.record_version)
         except BadVersionError as error:

@@ -1,4 +1,4 @@
-"""A schema, with its type, definition and properties, and its form in commands and stored records.
+"""Schemas with their type, definition and properties, and the forms of a schema in commands and in stored records.
 
 Sources: SchemaType, SchemaData, SchemaInfo; the message Schema of PulsarApi.proto; SchemaStorageFormat.proto.
 """
@@ -15,8 +15,9 @@ from pulsar_proto.text import check_text
 
 
 class SchemaType(IntEnum):
-    """Java's names with the numbers of the wire; the stored numbers are greater by one. Of the types that only clients
-    use, AUTO_CONSUME alone is listed, because consumers announce it."""
+    """The types of schemas: Java's names with the numbers of the wire protocol. The numbers in stored records are
+    greater by one. Of the types that only clients use, only AUTO_CONSUME is listed, because consumers send AUTO_CONSUME
+    to the broker."""
 
     NONE = 0
     STRING = 1
@@ -48,27 +49,29 @@ AVRO_BASED = frozenset((SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF))
 
 STRUCTURED = AVRO_BASED | {SchemaType.KEY_VALUE, SchemaType.PROTOBUF_NATIVE, SchemaType.EXTERNAL}
 
-"""Types that have a definition; primitive types have none."""
+"""Types that have a definition; primitive types have no definition."""
 
 _NAMES = {"BYTES": SchemaType.NONE, "KEYVALUE": SchemaType.KEY_VALUE} | {each.name: each for each in SchemaType}
 
 STORED_EXTERNAL = 22
-"""The stored number of EXTERNAL, the only one that is not the wire's plus one."""
+"""The number of EXTERNAL in stored records. EXTERNAL is the only type whose stored number is not the wire protocol's
+number plus one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema. `data` is the definition: JSON text, a FileDescriptorSet within JSON, both halves of a key-value, or
-    nothing."""
+    """A schema. `data` is the definition: JSON text, a FileDescriptorSet within JSON, the definitions of key and value
+    for a key-value schema, or nothing."""
 
     type: SchemaType
     data: bytes = b""
     properties: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
     timestamp_ms: int = 0
-    """When the schema was stored."""
+    """When the schema was stored, in ms since the epoch."""
     deleted: bool = False
-    """Whether this version is a tombstone: from here on the topic has no schema, until another version follows."""
+    """Whether this version is a tombstone, which deletes the schema: the topic then has no schema until another version
+    is added."""
 
     @property
     def hash(self) -> bytes:
@@ -79,7 +82,7 @@ class Schema:
 @dataclass(frozen=True, slots=True)
 class StoredSchema:
     version: int
-    """The versions of a schema id count from 0."""
+    """The version's number. The versions of a schema id are numbered from 0."""
     schema: Schema
 
 
@@ -88,15 +91,15 @@ class SchemaFault(Exception):
 
 
 class InvalidSchema(SchemaFault):
-    """The definition is not valid for its type (InvalidSchemaDataException)."""
+    """Raised when a definition is not valid for its type (InvalidSchemaDataException)."""
 
 
 class SchemaConflict(SchemaFault):
-    """The schema cannot follow those that the topic has (IncompatibleSchemaException)."""
+    """Raised when a schema may not follow the schemas that the topic has (IncompatibleSchemaException)."""
 
 
 class KeyAndValue(Protocol):
-    """A property, as commands and as records have it."""
+    """The interface of a property, which commands and stored records have in common."""
 
     @property
     def key(self) -> str: ...
@@ -105,7 +108,8 @@ class KeyAndValue(Protocol):
 
 
 def type_named(name: str) -> SchemaType:
-    """Returns the type by the name that it has in REST bodies, in upper or lower case. Raises InvalidSchema."""
+    """Returns the type of that name, which comes from a REST body in upper or lower case. Raises InvalidSchema for an
+    unknown name."""
     found = _NAMES.get(name.upper())
     if found is None:
         raise InvalidSchema(f"Unknown schema type: {name}")
@@ -118,7 +122,7 @@ def schema_of_command(schema: pb.Schema, user: str = "") -> Schema:
 
 
 def schema_to_command(name: str, schema: Schema) -> pb.Schema:
-    """Returns the schema as commands carry it. `name` is the schema's id: "tenant/namespace/topic"."""
+    """Returns the schema in the form that commands carry. `name` is the schema's id: "tenant/namespace/topic"."""
     return pb.Schema(
         name=name,
         schema_data=schema.data,
@@ -128,7 +132,8 @@ def schema_to_command(name: str, schema: Schema) -> pb.Schema:
 
 
 def schema_of_record(data: bytes) -> Schema:
-    """Decodes a stored SchemaInfo. Raises DecodeError, and ValueError for an unknown type or text that is not UTF-8."""
+    """Decodes a stored SchemaInfo. Raises DecodeError for malformed bytes, and ValueError for an unknown type or text
+    that is not UTF-8."""
     info = records.SchemaInfo.FromString(data)
     check_text(info)
     number = SchemaType.EXTERNAL if info.type == STORED_EXTERNAL else max(info.type - 1, 0)
@@ -136,7 +141,7 @@ def schema_of_record(data: bytes) -> Schema:
 
 
 def schema_to_record(schema_id: str, schema: Schema) -> bytes:
-    """Encodes a SchemaInfo, with every field set, as Java sets them."""
+    """Encodes a SchemaInfo and sets every field, because Java's broker sets every field."""
     number = STORED_EXTERNAL if schema.type is SchemaType.EXTERNAL else schema.type.value + 1
     return records.SchemaInfo(
         schema_id=schema_id,
@@ -150,7 +155,7 @@ def schema_to_record(schema_id: str, schema: Schema) -> bytes:
 
 
 def version_bytes(version: int) -> bytes:
-    """Returns the version as messages and answers carry it."""
+    """Returns the bytes of a schema version in messages and in answers to clients."""
     return version.to_bytes(8, "big", signed=True)
 
 

@@ -4,8 +4,9 @@ from enum import Enum
 
 
 class CompatibilityStrategy(Enum):
-    """A strategy: which older versions must be compatible with a new one, and in which direction. UNDEFINED stands for
-    the strategy of the next level: that of the namespace, then that of the broker."""
+    """A strategy says which older versions must be compatible with a new version, and in which direction. UNDEFINED
+    stands for the strategy of the next level: for a topic the namespace's strategy, and for a namespace the broker's
+    strategy."""
 
     UNDEFINED = "UNDEFINED"
     ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"

@@ -1,6 +1,6 @@
-"""Authentication and authorization: who a peer is, and what it may do.
+"""Authentication and authorization: who a peer is, and what the peer may do.
 
-A broker holds one `security.Security`. The room may use the configuration, names and metadata. Ports, brokers and
-programs use it; it knows nothing of connections, commands or HTTP calls. A server whose security is off imports nothing
-of it but `security_errors`.
+A broker holds one `security.Security`. This package may use the configuration, names and metadata; it knows nothing of
+connections, commands or HTTP calls. Ports, brokers and programs use this package. A server whose security is off
+imports only `security_errors` from this package.
 """

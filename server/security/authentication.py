@@ -1,7 +1,8 @@
 """Chooses the method that checks a peer's credentials, and decides whether a peer without credentials gets in.
 
 Sources: AuthenticationService, AuthenticationFilter, ServerCnx.handleConnect. One thing differs: over HTTP, a peer with
-wrong credentials is always refused. Apache's broker lets it in as anonymous if anonymousUserRole is set.
+wrong credentials is always refused, whereas Apache's broker lets such a peer in as anonymous if anonymousUserRole is
+set.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ METHOD_HEADER = "X-Pulsar-Auth-Method-Name"
 AUTHORIZATION_HEADER = "Authorization"
 
 METHOD_CHARACTERS_MAX = 64
-"""The length at which the name of a method is cut off in a log line."""
+"""The number of characters after which the name of a method is cut off in a log line."""
 
 NONE = "none"
 """The method of a client that names no method."""
@@ -25,22 +26,23 @@ class Authenticator:
     """Passes credentials to the provider of their method. One object serves all connections and HTTP calls."""
 
     def __init__(self, providers: Mapping[str, Provider], anonymous_role: str) -> None:
-        """`providers` are found by the name of their method. With an empty `anonymous_role` nobody gets in without
-        credentials."""
+        """`providers` maps the name of each method to its provider. With an empty `anonymous_role` nobody gets in
+        without credentials."""
         self._providers = providers
         self._anonymous_role = anonymous_role
 
     async def of_connect(self, method: str, data: bytes, common_name: str | None) -> Identity:
-        """Judges the credentials of CONNECT or AUTH_RESPONSE. A peer with a method that is not provided counts as one
-        without credentials, as in ServerCnx.handleConnect. Raises RejectedCredentialsError."""
+        """Checks the credentials of CONNECT or AUTH_RESPONSE and returns the peer's identity. A peer whose method has
+        no provider counts as a peer without credentials (ServerCnx.handleConnect). Raises RejectedCredentialsError."""
         provider = self._providers.get(method)
         if provider is None:
             return self._anonymous(f"there is no method '{(method or NONE)[:METHOD_CHARACTERS_MAX]}'")
         return await provider.authenticate(data, common_name)
 
     async def of_http(self, headers: Mapping[str, str], common_name: str | None) -> Identity:
-        """Judges the credentials of an HTTP call. If a header names the method, only that method is asked; otherwise
-        the Authorization header comes first, then the certificate. Raises RejectedCredentialsError."""
+        """Checks the credentials of an HTTP call and returns the caller's identity. If a header names the method, only
+        that method is asked; otherwise the Authorization header comes first, then the certificate. Raises
+        RejectedCredentialsError."""
         authorization = headers.get(AUTHORIZATION_HEADER, "")
         method = headers.get(METHOD_HEADER, "")
         if method:

@@ -1,13 +1,13 @@
-"""Decides whether a role may do what it asks for, by the superuser roles, the tenant's administrators and the
-namespace's grants.
+"""Decides whether a role may do something, by the superuser roles, the tenant's administrators and the namespace's
+grants.
 
-Behind a proxy, both the proxy's role and its client's must be allowed. The records are read anew for each judgement, so
-that a change holds at once; the readers of the records cache them. Sources: PulsarAuthorizationProvider,
-AuthorizationService.
+Behind a proxy, both the proxy's role and the role of the proxy's client must be allowed. The records of tenants and
+namespaces are read anew for each judgement, so that a change holds at once; the readers of the records cache them.
+Sources: PulsarAuthorizationProvider, AuthorizationService.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from magnetar.server.config.security_settings import SecuritySettings
@@ -19,15 +19,16 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.system_topics import is_system_topic
 
 RecordReader = Callable[[str], Awaitable[Mapping[str, Any] | None]]
-"""Reads a record's JSON by the name of its tenant or namespace, and returns None when there is no such record."""
+"""A function that returns the JSON of a tenant's or namespace's record by its name, or None when there is no such
+record."""
 
 SYSTEM_TOPIC = "only administrators may write to topics of the system"
-"""Apache's broker lets every role that may produce in the namespace write to them, and thereby change topic
-policies."""
+"""The reason for refusing a producer on a system topic. Apache's broker lets every role that may produce in the
+namespace write to system topics, and thereby change topic policies."""
 
 PARSED_MAX = 1_000
-"""The number of namespaces whose permissions are kept in parsed form. Beyond it, all are forgotten, and parsed again
-when somebody asks for them."""
+"""The number of namespaces whose permissions are kept in parsed form. Beyond this number all of them are forgotten, and
+parsed again when somebody asks for them."""
 
 NO_PERMISSIONS = NamespacePermissions()
 """The permissions of a namespace that does not exist."""
@@ -38,11 +39,11 @@ class TenantMissingError(Exception):
 
 
 class Authorizer:
-    """Judges for all connections and HTTP calls."""
+    """Decides, for all connections and HTTP calls, what roles may do."""
 
     def __init__(self, settings: SecuritySettings, tenant_record: RecordReader, namespace_record: RecordReader) -> None:
-        """`tenant_record` and `namespace_record` read /admin/policies/{tenant} and …/{namespace}. Their errors are
-        raised by each judgement that needs them, so that nothing is allowed meanwhile."""
+        """`tenant_record` and `namespace_record` read /admin/policies/{tenant} and …/{namespace}. Each call that needs
+        a record raises the errors of the reader, so that nothing is allowed while a record cannot be read."""
         self._superusers = frozenset(settings.super_user_roles)
         self._wildcards = settings.authorization_allow_wildcards_matching
         self._tenant_record = tenant_record
@@ -50,6 +51,10 @@ class Authorizer:
         self._parsed: dict[str, tuple[Mapping[str, Any], NamespacePermissions]] = {}
         self._last_asked: dict[str, NamespacePermissions] = {}
         """The permissions of each namespace at the last call of `permissions_changed`."""
+
+    def superusers_changed(self, roles: Iterable[str]) -> None:
+        """Takes a changed superUserRoles, which counts for all later judgements."""
+        self._superusers = frozenset(roles)
 
     async def denied(
         self,
@@ -62,8 +67,9 @@ class Authorizer:
         subscription: str | None = None,
     ) -> str | None:
         """Returns None when the demand is allowed, otherwise the reason for the log. The reason is empty when simply no
-        grant covers the demand. The caller names the object of the demand: for a topic also its namespace and tenant. A
-        namespace that does not exist grants nothing. Raises TenantMissingError, MetadataError."""
+        grant covers the demand. The caller names the object of the demand; for a topic, the caller also names the
+        topic's namespace and tenant. A namespace that does not exist grants nothing. Raises TenantMissingError,
+        MetadataError."""
         if isinstance(demand, Open):
             return None
         for role in principal.roles:
@@ -89,7 +95,8 @@ class Authorizer:
         topic: TopicName | None,
         subscription: str | None,
     ) -> str | None:
-        """Asks in this order: superuser, administrator of the tenant, grant. Returns the same as `denied`."""
+        """Returns None when the role is allowed, otherwise the reason, like `denied`. The order of the checks:
+        superuser, administrator of the tenant, grant."""
         if role in self._superusers:
             return None
         if isinstance(demand, Superuser):

@@ -1,12 +1,12 @@
 """The method `basic`: a user's name and password are compared with a `.htpasswd` file.
 
-Apache's broker takes hashes of `$apr1$` (MD5 crypt) and DES crypt. Here the other kinds that `htpasswd` writes count
-too: bcrypt, SHA-1, SHA-256 and SHA-512 crypt. A file with plain passwords is refused. Source:
+Apache's broker takes hashes of `$apr1$` (MD5 crypt) and DES crypt. This provider also takes the other kinds that
+`htpasswd` writes: bcrypt, SHA-1, SHA-256 and SHA-512 crypt. A file with plain passwords is refused. Source:
 AuthenticationProviderBasic.
 
-The library that checks the hashes has a class for such files, HtpasswdFile. It is not used because it answers at once
-for a user whom it does not know, which tells an attacker who exists, and because it loads lines with a hash that nobody
-can check.
+The library that checks the hashes has a class for such files, HtpasswdFile. This module does not use that class,
+because HtpasswdFile answers at once for an unknown user, which tells an attacker who exists, and because it loads lines
+with a hash that nobody can check.
 """
 
 import asyncio
@@ -29,13 +29,14 @@ METHOD = "basic"
 
 BCRYPT = "bcrypt"
 BCRYPT_BYTES_MAX = 72
-"""bcrypt uses only the first bytes of a password. Its library refuses a longer one, so the rest is cut off."""
+"""The number of bytes of a password that bcrypt uses. The bcrypt library refuses a longer password, so the rest is cut
+off."""
 
 HASHES = CryptContext(("apr_md5_crypt", BCRYPT, "ldap_sha1", "sha256_crypt", "sha512_crypt", "des_crypt"))
 
 KNOWN_MAX = 1_000
-"""How many passwords that were right are remembered, as keyed digests, so that a slow hash is not computed for each
-HTTP call. Beyond it the password that was used longest ago is forgotten."""
+"""How many correct passwords are remembered, as keyed digests, so that a slow hash is not computed for each HTTP call.
+Beyond this number the password that was used longest ago is forgotten."""
 
 HASHING_THREADS = 2
 
@@ -45,7 +46,8 @@ UNKNOWN = "Unknown user or invalid password"
 
 
 def parse_htpasswd(content: bytes) -> dict[str, str]:
-    """Returns the hashes by user. Raises SecurityConfigError, which names the faulty line but shows nothing of it."""
+    """Returns the hash of each user. Raises SecurityConfigError, which tells the number of the faulty line but not its
+    text."""
     users: dict[str, str] = {}
     for number, raw in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):
         line = raw.strip()
@@ -61,8 +63,9 @@ def parse_htpasswd(content: bytes) -> dict[str, str]:
 
 
 class BasicProvider:
-    """Implements `providers.Provider`. Hashes are computed on threads of their own: bcrypt takes a good part of a
-    second, and a client that tries many passwords must hold up nothing but the judging of other passwords."""
+    """The provider of the method `basic` (`providers.Provider`). Hashes are computed on threads of their own: bcrypt
+    takes a good part of a second, and a client that tries many passwords must hold up nothing but the judging of other
+    passwords."""
 
     method = METHOD
 
@@ -80,7 +83,7 @@ class BasicProvider:
         return cls(parse_htpasswd(read_content(settings.basic_auth_conf, "basicAuthConf")))
 
     async def authenticate(self, data: bytes, common_name: str | None) -> Identity:
-        """Judges `user:password`. Raises RejectedCredentialsError."""
+        """Checks `user:password` and returns the user's identity. Raises RejectedCredentialsError."""
         if len(data) > CREDENTIAL_BYTES_MAX or b":" not in data or b"\x00" in data:
             raise RejectedCredentialsError("expected user:password")
         digest = hmac.digest(self._secret, data, hashlib.sha256)
@@ -103,7 +106,7 @@ class BasicProvider:
     def _verify(self, data: bytes) -> str:
         user_bytes, _, password = data.partition(b":")
         user = user_bytes.decode("utf-8", "replace")
-        # For an unknown user another one's hash is computed: the answer must take as long as for a known user.
+        # For an unknown user the hash of another user is computed: the answer must take as long as for a known user.
         hashed = self._users.get(user) or next(iter(self._users.values()))
         if HASHES.identify(hashed) == BCRYPT:
             password = password[:BCRYPT_BYTES_MAX]

@@ -1,14 +1,16 @@
-"""When a connection must renew its credential: rules only, the time is an argument.
+"""Decides when a connection must renew its credential. Rules only; the time is an argument.
 
-The shell looks every `authenticationRefreshCheckSeconds`. When it finds the credential expired, it asks the client for
-a new one. A client that has not answered by the next look is closed; so is, at once, a client that cannot answer
-because it lacks the feature `supports_auth_refresh`. Source: ServerCnx.refreshAuthenticationCredentials.
+The connection calls `look` every `authenticationRefreshCheckSeconds`. When the credential has expired, the connection
+asks the client for a new credential. A client that has not answered by the next look is disconnected. A client that
+cannot answer because it lacks the feature `supports_auth_refresh` is disconnected at once. Source:
+ServerCnx.refreshAuthenticationCredentials.
 """
 
 from enum import Enum
 
 CHALLENGE = b"PulsarAuthRefresh"
-"""The data of an AUTH_CHALLENGE that asks for a renewal, by which clients recognise it (AuthData.REFRESH_AUTH_DATA)."""
+"""The data of an AUTH_CHALLENGE that asks for a renewal. Clients recognise the request by this data
+(AuthData.REFRESH_AUTH_DATA)."""
 
 
 class RefreshStep(Enum):
@@ -23,15 +25,15 @@ class CredentialRefresh:
     __slots__ = ("_expires_at_s", "_supports_refresh", "is_challenged")
 
     def __init__(self, expires_at_s: float, *, supports_refresh: bool) -> None:
-        """`expires_at_s` is Unix time."""
+        """`expires_at_s` is the Unix time at which the credential expires, in seconds."""
         self._expires_at_s = expires_at_s
         self._supports_refresh = supports_refresh
         self.is_challenged = False
-        """Whether an AUTH_CHALLENGE was sent whose AUTH_RESPONSE has not come."""
+        """Whether an AUTH_CHALLENGE was sent whose AUTH_RESPONSE has not come yet."""
 
     def look(self, now_s: float) -> RefreshStep:
-        """Returns what the shell must do now. After CHALLENGE, the next look returns CLOSE unless `renewed` is
-        called."""
+        """Returns what the connection must do now. After CHALLENGE, the next call returns CLOSE unless `renewed` is
+        called in between."""
         if self.is_challenged:
             return RefreshStep.CLOSE
         if now_s <= self._expires_at_s:
@@ -42,8 +44,8 @@ class CredentialRefresh:
         return RefreshStep.CHALLENGE
 
     def renewed(self, expires_at_s: float | None) -> bool:
-        """Takes the new credential's time of expiry; None means that it never expires. Returns whether the shell must
-        go on looking."""
+        """Takes the new credential's time of expiry; None means that the credential never expires. Returns whether the
+        connection must go on calling `look`."""
         self.is_challenged = False
         self._expires_at_s = float("inf") if expires_at_s is None else expires_at_s
         return expires_at_s is not None

@@ -1,8 +1,8 @@
-"""The permission that a command or an HTTP call demands of its caller's role, as data. Each command and each call
-states one demand.
+"""Demands: the permission that a command or an HTTP call demands of its caller's role, as data. Each command and each
+call states one demand.
 
-The commands of the client protocol state theirs in `command_permissions.COMMANDS` (server/protocol), HTTP calls in
-their routes. `authorizer` judges them.
+The commands of the client protocol state their demands in `command_permissions.COMMANDS` (server/protocol), and HTTP
+calls state theirs in their routes. `authorizer` decides whether a role meets a demand.
 """
 
 from dataclasses import dataclass
@@ -13,31 +13,32 @@ from magnetar.server.security.operations import NamespaceOperation, TopicOperati
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Everybody may do it, even without a role."""
+    """The demand of a call that everybody may make, even without a role."""
 
     why: str
-    """The reason why everybody may do it, for readers of the table."""
+    """The reason why everybody may make the call, for readers of the table."""
 
 
 class Superuser(NamedTuple):
-    """Only the superUserRoles may do it (PulsarWebResource.validateSuperUserAccess)."""
+    """The demand of a call that only the superUserRoles may make (PulsarWebResource.validateSuperUserAccess)."""
 
 
 class TenantAdmin(NamedTuple):
-    """Only administrators of the tenant and superusers may do it."""
+    """The demand of a call that only administrators of the tenant and superusers may make."""
 
     operation: str
     """A name of Java's TenantOperation."""
 
 
 class OnNamespace(NamedTuple):
-    """Administrators may do the operation, and roles with a grant that covers it."""
+    """The demand of an operation on a namespace, which the tenant's administrators may do, and roles with a grant that
+    covers the operation."""
 
     operation: NamespaceOperation
 
 
 class OnNamespacePolicy(NamedTuple):
-    """Reads or writes a policy of a namespace, which only administrators of the tenant may do
+    """The demand of a call that reads or writes a policy of a namespace. Only administrators of the tenant may make it
     (validateNamespacePolicyOperation)."""
 
     policy: str
@@ -46,13 +47,14 @@ class OnNamespacePolicy(NamedTuple):
 
 
 class OnTopic(NamedTuple):
-    """Administrators may do the operation, and roles with a grant that covers it."""
+    """The demand of an operation on a topic, which the tenant's administrators may do, and roles with a grant that
+    covers the operation."""
 
     operation: TopicOperation
 
 
 class OnTopicPolicy(NamedTuple):
-    """Reads or writes a policy of a topic, which only administrators of the tenant may do
+    """The demand of a call that reads or writes a policy of a topic. Only administrators of the tenant may make it
     (validateTopicPolicyOperation)."""
 
     policy: str

@@ -1,7 +1,7 @@
 """Reads keys and password files from the locations that the configuration names.
 
 A location is `data:[type][;base64],…`, `file:` with a path, a path that exists, `env:NAME` for an environment variable
-that holds one of the other forms (which only this server knows), or the content itself in base64.
+that holds one of the other forms (Apache's broker does not know `env:`), or the content itself in base64.
 
 Sources: AuthTokenUtils.readKeyFromUrl, AuthenticationProviderBasic.readData.
 """
@@ -15,7 +15,7 @@ from urllib.parse import unquote, unquote_to_bytes
 from magnetar.server.security.security_errors import SecurityConfigError
 
 CONTENT_BYTES_MAX = 1 << 20
-"""Keys and password files are small; a larger file is refused."""
+"""The largest key or password file that is read; a larger file is refused."""
 
 
 def read_content(location: str, what: str) -> bytes:

@@ -1,7 +1,8 @@
 """The operations that a role may ask for, and the grants that cover each of them: pure rules.
 
-The names are those of Java's enums TopicOperation and NamespaceOperation: they appear in texts that clients get over
-HTTP, and in the log. Source: PulsarAuthorizationProvider.allowTopicOperationAsync and its siblings.
+The operations have the names of Java's enums TopicOperation and NamespaceOperation, because the names appear in texts
+that clients get over HTTP, and in the log. Source: PulsarAuthorizationProvider.allowTopicOperationAsync and its
+siblings.
 """
 
 from enum import Enum, StrEnum
@@ -22,12 +23,13 @@ _EITHER = frozenset({AuthAction.PRODUCE, AuthAction.CONSUME})
 _PRODUCE = frozenset({AuthAction.PRODUCE})
 _CONSUME = frozenset({AuthAction.CONSUME})
 _ADMIN: frozenset[AuthAction] = frozenset()
-"""The grants of an operation that no grant covers: only the tenant's administrators and superusers may do it."""
+"""The grants of an operation that no grant covers. Only the tenant's administrators and superusers may do such an
+operation."""
 
 
 class Operation(Enum):
-    """The base of the enums of operations. A member's value holds the grants, of which the role needs one, and a
-    number: without the number, Enum would take members with equal grants for the same member."""
+    """The base of the enums of operations. A member's value holds the grants that cover the operation, of which a role
+    needs one, and a number: without the number, Enum would take members with equal grants for one member."""
 
     @property
     def grants(self) -> frozenset[AuthAction]:

@@ -11,7 +11,7 @@ from magnetar.server.security.operations import AuthAction, NamespaceOperation, 
 from pulsar_proto.names import TopicName
 
 Grants = Mapping[str, frozenset[str]]
-"""Actions by role."""
+"""The granted actions of each role."""
 
 PREFIX = "Prefix"
 """The subscription_auth_mode in which a subscription's name must begin with its consumer's role."""
@@ -23,9 +23,10 @@ class NamespacePermissions:
 
     namespace_auth: Grants = field(default_factory=dict)
     destination_auth: Mapping[str, Grants] = field(default_factory=dict)
-    """Grants by full topic name. The grants of a partitioned topic hold for its partitions too."""
+    """The grants on each topic, by full topic name. The grants of a partitioned topic hold for its partitions too."""
     subscription_auth_roles: Grants = field(default_factory=dict)
-    """Roles by subscription name. Every role that may consume may use a subscription that is not listed."""
+    """The roles that may use each listed subscription, by subscription name. Any other subscription may be used by
+    every role that may consume."""
     subscription_auth_mode: str = "None"
 
     @classmethod
@@ -60,7 +61,7 @@ class NamespacePermissions:
         return any(_has(self.namespace_auth, role, action, wildcards) for action in operation.grants)
 
     def fault_of_subscription(self, role: str, topic: TopicName, subscription: str | None) -> str | None:
-        """Returns why the role may not use this subscription, or None if it may."""
+        """Returns why the role may not use this subscription, or None if the role may use it."""
         if not subscription:
             return None
         roles = self.subscription_auth_roles.get(subscription)
@@ -78,7 +79,7 @@ class NamespacePermissions:
             return True
         if _has(self.destination_auth.get(topic.full, {}), role, action, wildcards):
             return True
-        # Apache has no wildcards here.
+        # Apache's broker does not apply wildcards to the grants of the partitioned topic.
         return topic.is_partition and _has(self.destination_auth.get(topic.base.full, {}), role, action, False)
 
 

@@ -9,7 +9,7 @@ class Identity(NamedTuple):
 
     role: str
     expires_at_s: float | None = None
-    """Unix time at which the credentials expire; None if they never do."""
+    """The Unix time in seconds at which the credentials expire; None if they never expire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Principal:
 
 
 def combination_fault(role: str, original: str, proxy_roles: frozenset[str], *, may_repeat: bool) -> str | None:
-    """Returns what is wrong with a role and the original principal that it names, or None if both fit together
-    (AuthorizationService.isValidOriginalPrincipal). With `may_repeat`, a role that is no proxy may name itself, as it
-    may over HTTP."""
+    """Returns why a role may not act for the original principal `original`, or None if it may
+    (AuthorizationService.isValidOriginalPrincipal). With `may_repeat`, a role that is no proxy may name itself as the
+    original principal, which is allowed over HTTP."""
     if role in proxy_roles:
         if not original.strip():
             return "originalPrincipal must be provided when connecting with a proxy role."

@@ -1,4 +1,4 @@
-"""The authentication methods, by the names of the Java classes that broker.conf knows them by.
+"""The authentication methods, by the names of Java classes that broker.conf uses for them.
 
 The module of a method is imported only if the method is configured, since cryptography and password hashes cost memory.
 """
@@ -22,17 +22,18 @@ class Provider(Protocol):
     method: str
 
     async def authenticate(self, data: bytes, common_name: str | None) -> Identity:
-        """Judges the data of CONNECT or AUTH_RESPONSE. `common_name` is that of the client's certificate, if the TLS
-        handshake has verified one. Raises RejectedCredentialsError."""
+        """Checks the data of CONNECT or AUTH_RESPONSE and returns the peer's identity. `common_name` is the common name
+        of the client's certificate, if the TLS handshake has verified a certificate. Raises
+        RejectedCredentialsError."""
 
     async def authenticate_http(self, authorization: str) -> Identity | None:
-        """Judges an Authorization header. Returns None for a header of another method. Raises
-        RejectedCredentialsError."""
+        """Checks an Authorization header and returns the peer's identity, or None for a header of another method.
+        Raises RejectedCredentialsError."""
 
 
 class CountedProvider:
-    """Implements `Provider` by means of another provider, and counts for /metrics how often that one accepts and
-    rejects."""
+    """A provider that passes all calls to another provider, and counts for /metrics how often the other provider
+    accepts and rejects credentials."""
 
     __slots__ = ("_provider", "accepted", "method", "name", "rejected")
 

@@ -1,6 +1,6 @@
 """The security of a broker: one object that says who a peer is and what the peer may do.
 
-A denied request leaves one line in the log that says what was denied to whom. Credentials are never logged.
+Each denied request leaves one line in the log that says what was denied to which role. Credentials are never logged.
 """
 
 import logging
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from magnetar.metadata import paths
+from magnetar.metadata.coordination.record_cache import RecordCache
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.security.authentication import Authenticator
@@ -34,8 +35,8 @@ class Security:
         *,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`tenant_record` and `namespace_record` are those of `Authorizer`; `now_s` returns Unix time. Raises
-        SecurityConfigError."""
+        """`tenant_record` and `namespace_record` are handed to `Authorizer`; `now_s` returns Unix time in seconds.
+        Raises SecurityConfigError."""
         if settings.authorization_enabled and settings.authorization_provider != AUTHORIZATION_PROVIDER:
             raise SecurityConfigError(
                 f"authorizationProvider: there is only {AUTHORIZATION_PROVIDER} here, not "
@@ -49,13 +50,14 @@ class Security:
         self.authorizer = (
             Authorizer(settings, tenant_record, namespace_record) if settings.authorization_enabled else None
         )
-        """None while authorization is off: then peers have roles, and nothing is denied to them."""
+        """Decides what roles may do. None while authorization is off: peers have roles in that case, but nothing is
+        denied to them."""
 
     async def principal_of_http(
         self, headers: Mapping[str, str], common_name: str | None, remote: str
     ) -> Principal | None:
-        """Returns the principal that makes an HTTP call. When the call must be refused with 401, logs the reason and
-        returns None."""
+        """Returns the principal that makes an HTTP call. Returns None, and logs the reason, when the call must be
+        refused with 401."""
         try:
             identity = await self.authenticator.of_http(headers, common_name)
         except RejectedCredentialsError as error:
@@ -72,10 +74,14 @@ class Security:
 
 
 def tenant_reader(store: MetadataStore) -> RecordReader:
-    """Returns a reader of /admin/policies/{tenant}, which raises MetadataError."""
+    """Returns a reader of /admin/policies/{tenant}, which raises MetadataError. The reader keeps copies of the records,
+    and watches the records until the store is closed, so that clients can be authorized even while the store is
+    away."""
+    records = RecordCache(store, paths.POLICIES, lambda _, value: parse_record(value))
+    records.start()
 
     async def read(tenant: str) -> Mapping[str, object] | None:
-        record = await store.get(f"{paths.POLICIES}/{tenant}")
-        return None if record is None else parse_record(record.value)
+        copy = await records.get(paths.tenant_path(tenant))
+        return None if copy is None else copy.value
 
     return read

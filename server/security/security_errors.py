@@ -6,4 +6,5 @@ class SecurityConfigError(Exception):
 
 
 class RejectedCredentialsError(Exception):
-    """A peer's credentials do not prove who it is. The text is for the log: the peer is not told why."""
+    """A peer's credentials do not prove the peer's identity. The text is for the log: the peer is not told the
+    reason."""

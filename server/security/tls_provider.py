@@ -22,7 +22,7 @@ def common_name_of(certificate: Mapping[str, Any] | None) -> str | None:
 
 
 class TlsProvider:
-    """Implements `providers.Provider`."""
+    """The provider of the method `tls` (`providers.Provider`)."""
 
     method = METHOD
 
@@ -32,5 +32,5 @@ class TlsProvider:
         return Identity(common_name)
 
     async def authenticate_http(self, authorization: str) -> Identity | None:
-        """Returns None: no Authorization header belongs to this method."""
+        """Returns None, because no Authorization header belongs to this method."""
         return None

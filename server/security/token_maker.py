@@ -47,8 +47,8 @@ def make_key_pair(algorithm: str) -> tuple[bytes, bytes]:
 
 
 def load_private_key(content: bytes, algorithm: str, what: str) -> Any:
-    """Reads a private key in DER or PEM. Raises SecurityConfigError for anything else, and for a key of another kind
-    than the algorithm needs."""
+    """Reads a private key in DER or PEM. Raises SecurityConfigError for any other content, and for a key whose kind
+    does not fit the algorithm."""
     load = load_pem_private_key if content.lstrip().startswith(b"-----BEGIN") else load_der_private_key
     try:
         key = load(content, None)
@@ -63,7 +63,8 @@ def load_private_key(content: bytes, algorithm: str, what: str) -> Any:
 def make_token(
     key: Any, algorithm: str, subject: str, *, expires_at_s: int | None = None, headers: Mapping[str, str] | None = None
 ) -> str:
-    """Returns a signed token. Its header has `alg` and the given headers but, as in Apache's tokens, no `typ`."""
+    """Returns a signed token. The token's header has `alg` and the given headers but no `typ`, like the header of
+    Apache's tokens."""
     claims: dict[str, Any] = {"sub": subject}
     if expires_at_s is not None:
         claims["exp"] = expires_at_s
@@ -71,8 +72,8 @@ def make_token(
 
 
 def strongest_hmac(key: bytes, what: str) -> str:
-    """Returns the strongest algorithm that the key is long enough for, which is what Apache signs with. Raises
-    SecurityConfigError."""
+    """Returns the strongest algorithm for which the key is long enough; Apache's tool signs with this algorithm. Raises
+    SecurityConfigError when the key is too short for all algorithms."""
     return hmac_algorithms(key, what)[-1]
 
 

@@ -1,6 +1,7 @@
 """The method `token`: JSON web tokens that are signed by HMAC, or by a private key whose public half the server knows.
 
-The times in a token are compared with a clock that is handed in. Sources: AuthenticationProviderToken, AuthTokenUtils.
+The times in a token are compared with a clock that the caller passes in. Sources: AuthenticationProviderToken,
+AuthTokenUtils.
 """
 
 from collections.abc import Callable
@@ -21,30 +22,33 @@ from magnetar.server.security.security_errors import RejectedCredentialsError, S
 METHOD = "token"
 
 HMAC_KEY_BYTES = {"HS256": 32, "HS384": 48, "HS512": 64}
-"""How many bytes a key must have at least; a shorter key is too weak for the algorithm (RFC 7518, section 3.2)."""
+"""The smallest size in bytes of a key for each algorithm; a shorter key is too weak for the algorithm (RFC 7518,
+section 3.2)."""
 
 RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 EC_ALGORITHMS = ("ES256", "ES384", "ES512")
 
 TOKEN_BYTES_MAX = 16 << 10
-"""The limit of a token's length, twice that of a request's head over HTTP. Anybody can send a token, and deeply nested
-JSON takes a millisecond for each kilobyte."""
+"""The limit of a token's length, twice the limit of an HTTP request's head. The limit exists because anybody can send a
+token, and deeply nested JSON takes a millisecond for each kilobyte."""
 
 SECONDS_END = 2**53
-"""A claim that is a time must lie less than so many seconds from 1970: such a number is exact as a float."""
+"""A claim that is a time must lie less than this many seconds from 1970. Numbers below this limit are exact as
+floats."""
 
 NOT_A_TOKEN = (jwt.PyJWTError, ValueError, TypeError, RecursionError)
-"""The errors that the library raises for a text that is not a token. Before PyJWT 2.11 it raises RecursionError for
-deeply nested JSON."""
+"""The errors that the library raises for a text that is not a token. PyJWT before version 2.11 raises RecursionError
+for deeply nested JSON."""
 
 UNCHECKED = Options(
     verify_exp=False, verify_nbf=False, verify_iat=False, verify_aud=False, verify_sub=False, verify_jti=False
 )
-"""The library checks the signature only; the claims are checked here, with our clock and by Pulsar's rules."""
+"""Options by which the library checks the signature only. This module checks the claims, with the given clock and by
+Pulsar's rules."""
 
 
 class TokenVerifier:
-    """Verifies tokens by one key. The answer depends on the token and the time only."""
+    """Verifies tokens by one key. The answer depends on nothing but the token and the time."""
 
     def __init__(
         self,
@@ -64,7 +68,8 @@ class TokenVerifier:
         self._clock_skew_s = clock_skew_s
 
     def verify(self, token: str, now_s: float) -> Identity:
-        """Returns the role that a token gives, and when it expires. Raises RejectedCredentialsError."""
+        """Returns the identity that a token proves: the role, and the time at which the token expires. Raises
+        RejectedCredentialsError."""
         claims = self.claims(token)
         expires_at_s = self._check_time(claims, now_s)
         self._check_audience(claims)
@@ -109,8 +114,8 @@ class TokenVerifier:
 
 
 def _is_unicode(text: str) -> bool:
-    """Returns False for a text with half of a surrogate pair. JSON can spell it, but it cannot be encoded, so no
-    record, answer or metric can hold it."""
+    """Returns False for a text with half of a surrogate pair. JSON can spell such a text, but it cannot be encoded in
+    UTF-8, so no record, answer or metric can hold it."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -119,9 +124,9 @@ def _is_unicode(text: str) -> bool:
 
 
 def _seconds(claims: dict[str, Any], name: str) -> float | None:
-    """Returns a claim that is a time, or None if the token has no such claim. Raises RejectedCredentialsError for
-    anything but a number that a clock can reach. Python's JSON parser takes NaN too, and every comparison with NaN is
-    false, so that such a token would never expire."""
+    """Returns a claim that is a time, or None if the token has no such claim. Raises RejectedCredentialsError for a
+    value that is no number or that no clock can reach. The value must not be NaN, which Python's JSON parser accepts:
+    every comparison with NaN is false, so that the token would never expire."""
     value = claims.get(name)
     if value is None:
         return None
@@ -131,8 +136,8 @@ def _seconds(claims: dict[str, Any], name: str) -> float | None:
 
 
 def hmac_algorithms(key: bytes, what: str) -> tuple[str, ...]:
-    """Returns the algorithms that the key is long enough for, the strongest last. Raises SecurityConfigError if there
-    is none."""
+    """Returns the algorithms for which the key is long enough, the strongest last. Raises SecurityConfigError if the
+    key is too short for all of them."""
     algorithms = tuple(name for name, size in HMAC_KEY_BYTES.items() if len(key) >= size)
     if not algorithms:
         raise SecurityConfigError(f"{what}: a key of {len(key)} bytes is too weak: at least 32 are needed")
@@ -141,7 +146,7 @@ def hmac_algorithms(key: bytes, what: str) -> tuple[str, ...]:
 
 def load_public_key(content: bytes, algorithm: str, what: str) -> tuple[Any, tuple[str, ...]]:
     """Returns the key, and the algorithms that go with a key of its kind. The content is an X.509 SubjectPublicKeyInfo
-    in DER, which is what Apache takes, or in PEM. Raises SecurityConfigError."""
+    in DER, the form that Apache's broker takes, or in PEM. Raises SecurityConfigError."""
     load = load_pem_public_key if content.lstrip().startswith(b"-----BEGIN") else load_der_public_key
     try:
         key = load(content)
@@ -168,7 +173,7 @@ def unverified(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 class TokenProvider:
-    """Implements `providers.Provider`."""
+    """The provider of the method `token` (`providers.Provider`)."""
 
     method = METHOD
 

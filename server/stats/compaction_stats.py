@@ -20,7 +20,7 @@ def compaction_stats(compaction: TopicCompaction | None) -> dict[str, int]:
 
 def compacted_ledger_stats(compaction: TopicCompaction | None) -> dict[str, object]:
     """Returns the member `compactedLedger` of the answer to `…/internalStats`, which describes the compacted ledger in
-    use. Its entries and size are shown as -1 until somebody has read the ledger."""
+    use. The number of entries and the size are shown as -1 until the ledger has been read."""
     opened = None if compaction is None else compaction.opened
     ledger_id = None if compaction is None else compaction.ledger_id
     return {
@@ -33,7 +33,8 @@ def compacted_ledger_stats(compaction: TopicCompaction | None) -> dict[str, obje
 
 
 def compaction_metrics(compaction: TopicCompaction) -> Iterator[tuple[str, float]]:
-    """Yields the metrics of a topic's compaction; none for a topic that has not been compacted since it was loaded."""
+    """Yields (name, value) for the metrics of a topic's compaction. Yields nothing for a topic that has not been
+    compacted since it was loaded."""
     counters = compaction.counters
     if counters.succeeded or counters.failed:
         yield "pulsar_compaction_removed_event_count", counters.removed

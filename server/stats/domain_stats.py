@@ -1,4 +1,4 @@
-"""The stats of a topic of either domain. The admin API calls these functions."""
+"""The stats of a persistent or non-persistent topic. The admin API calls these functions."""
 
 from magnetar.server.stats.internal_stats import managed_ledger_stats
 from magnetar.server.stats.non_persistent_topic_stats import non_persistent_internal_stats, non_persistent_topic_stats
@@ -10,7 +10,7 @@ from magnetar.server.topics.topic import Topic
 
 
 def topic_stats(topic: BaseTopic) -> Json:
-    """Returns what `…/stats` answers, except the fields that only the web layer knows (`ownerBroker`)."""
+    """Returns the answer to `…/stats`, except the fields that only the web layer knows (`ownerBroker`)."""
     if isinstance(topic, NonPersistentTopic):
         return non_persistent_topic_stats(topic)
     assert isinstance(topic, Topic)
@@ -18,7 +18,8 @@ def topic_stats(topic: BaseTopic) -> Json:
 
 
 def internal_stats(topic: BaseTopic) -> Json:
-    """Returns what `…/internalStats` answers, with an empty list of schema ledgers: the web layer reads those."""
+    """Returns the answer to `…/internalStats` with an empty list of schema ledgers; the web layer fills in the schema
+    ledgers."""
     if isinstance(topic, NonPersistentTopic):
         return non_persistent_internal_stats(topic)
     assert isinstance(topic, Topic)

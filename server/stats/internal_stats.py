@@ -1,8 +1,8 @@
 """The answer to `…/internalStats` for a persistent topic: its managed ledger and its cursors.
 
-Field names and their order are Apache's: ManagedLedgerInternalStats and CursorStats, as Pulsar 4.0.7 answers them.
-Beyond Apache: `ackHoles` of a cursor are the entries that are not acknowledged although later ones are; `unreadable`
-are the entries that every bookie lost.
+Field names and their order are Apache's: ManagedLedgerInternalStats and CursorStats, as Pulsar 4.0.7 answers them. Two
+fields are not in Apache's answer: `ackHoles` of a cursor lists the entries that are not acknowledged although later
+entries are acknowledged, and `unreadable` lists the entries that every bookie has lost.
 """
 
 from magnetar.server.stats.compaction_stats import compacted_ledger_stats
@@ -15,7 +15,7 @@ from magnetar.storage.managed.gaps import Gap
 from pulsar_proto.ids import Position
 
 HOLES_SHOWN_MAX = 1_000
-"""How many ranges of acknowledged messages internalStats lists for a cursor."""
+"""How many ranges of entries `individuallyDeletedMessages` and `ackHoles` list for a cursor at most."""
 
 STATE_NAMES = {
     AppendState.IDLE: "ClosedLedger",
@@ -25,7 +25,7 @@ STATE_NAMES = {
     AppendState.TERMINATED: "Terminated",
     AppendState.CLOSED: "Closed",
 }
-"""The names of ManagedLedgerImpl.State."""
+"""Maps the states of a managed ledger to the names of ManagedLedgerImpl.State."""
 
 
 def managed_ledger_stats(topic: Topic) -> Json:
@@ -60,7 +60,7 @@ def managed_ledger_stats(topic: Topic) -> Json:
 
 
 def unreadable(gap: Gap) -> Json:
-    """Returns entries that every bookie lost, as internalStats shows them."""
+    """Returns the JSON with which internalStats shows a range of entries that every bookie has lost."""
     return {
         "ledgerId": gap.ledger_id,
         "firstEntryId": gap.first,

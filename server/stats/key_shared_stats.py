@@ -1,5 +1,5 @@
-"""The stats that only a Key_Shared subscription and its consumers have: which keys each consumer owns, and which
-consumers make others wait.
+"""The stats that only a Key_Shared subscription and its consumers have: which hash ranges each consumer owns, and for
+which consumers' acknowledgements other consumers wait.
 
 Field names are those of SubscriptionStatsImpl, ConsumerStatsImpl and DrainingHashImpl (PIP-379).
 """
@@ -14,8 +14,8 @@ DRAINING_SHOWN_MAX = 1_000
 
 
 def of_subscription(dispatcher: Dispatcher | None) -> Json:
-    """Returns the fields that Key_Shared adds to the subscription's stats; no fields for a dispatcher of another
-    type."""
+    """Returns the fields that Key_Shared adds to the subscription's stats. Returns no fields for a dispatcher of
+    another type."""
     if not isinstance(dispatcher, KeySharedDispatcher):
         return {}
     order = dispatcher.order

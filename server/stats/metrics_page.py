@@ -1,8 +1,8 @@
-"""The page of /metrics: those of Pulsar's metrics that exist here, gathered when somebody asks.
+"""The page of /metrics: the metrics of Pulsar that this broker has, gathered at each scrape.
 
-Nothing is counted for this page alone: a scrape reads the counters of topics, subscriptions and connections. It reads
-many topics in portions, so that clients are served meanwhile. Sources: NamespaceStatsAggregator, TopicStats,
-PrometheusMetricsGenerator; names and labels are those that Pulsar 4.0.7 answers.
+Nothing is counted only for this page: a scrape reads the counters of topics, subscriptions and connections. A scrape
+reads many topics in portions, so that clients are served meanwhile. Sources: NamespaceStatsAggregator, TopicStats,
+PrometheusMetricsGenerator; names and labels are those of Pulsar 4.0.7.
 """
 
 import os
@@ -17,6 +17,7 @@ import aiofiles.os
 
 from magnetar import __version__
 from magnetar.server.process.turns import in_portions
+from magnetar.server.stats.load_metrics import load_metrics
 from magnetar.server.stats.topic_metrics import subscription_metrics, topic_metrics
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ BOOT_CLOCK = time.CLOCK_BOOTTIME if hasattr(time, "CLOCK_BOOTTIME") else time.CL
 
 
 class MetricFamilies:
-    """Samples by metric name. The text format wants all samples of a name together."""
+    """Collects samples by metric name, because the text format requires all samples of a name together."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = f'cluster="{escaped(cluster)}"'
@@ -39,7 +40,7 @@ class MetricFamilies:
         self._kinds: dict[str, str] = {}
 
     def labels(self, **values: str) -> str:
-        """Returns a label set, ready to be used for many samples. The cluster comes first."""
+        """Returns the text of a label set, which can be used for many samples. The label `cluster` comes first."""
         return ",".join([self._cluster, *(f'{name}="{escaped(value)}"' for name, value in values.items())])
 
     def add(self, name: str, labels: str, value: float, kind: str = "gauge") -> None:
@@ -59,7 +60,7 @@ class MetricFamilies:
 
 
 async def render(broker: "Broker") -> list[bytes]:
-    """Returns the whole page, in parts: with thousands of topics it has tens of megabytes."""
+    """Returns the whole page in parts, because the page has tens of megabytes when there are thousands of topics."""
     families = MetricFamilies(broker.cluster)
     totals: dict[str, float] = {}
     per_namespace: dict[str, int] = {}
@@ -77,7 +78,8 @@ async def render(broker: "Broker") -> list[bytes]:
 
 
 def _add_topic(families: MetricFamilies, topic: "BaseTopic") -> list[tuple[str, float]]:
-    """Adds a topic and its subscriptions. Returns the values that are summed up over the broker."""
+    """Adds the samples of a topic and its subscriptions. Returns (name, value) for the metrics that are summed up over
+    the broker."""
     labels = {"namespace": topic.name.namespace, "topic": topic.name.full}
     counters = topic.publishing.counters
     rate_out = throughput_out = 0.0
@@ -109,7 +111,7 @@ def _add_topic(families: MetricFamilies, topic: "BaseTopic") -> list[tuple[str, 
 
 
 def _add_out(families: MetricFamilies, subscription: "BaseSubscription", labels: str) -> tuple[float, float]:
-    """Adds the outgoing traffic of a subscription. Returns its message rate and its byte rate."""
+    """Adds the outgoing traffic of a subscription. Returns the subscription's message rate and byte rate."""
     out = subscription.counters_out()
     families.add_all(
         labels,
@@ -136,7 +138,7 @@ def _add_broker(families: MetricFamilies, broker: "Broker", totals: dict[str, fl
     families.add("pulsar_broker_lookup_pending_requests", labels, broker.lookups_in_progress)
     families.add("pulsar_version_info", families.labels(version=__version__, commit=""), 1)
     families.add("magnetar_unanswered_publish_bytes", labels, broker.clients.unanswered_publish_bytes())
-    host = urlsplit(broker.listeners.internal.broker or broker.listeners.internal.broker_tls).hostname or ""
+    host = urlsplit(broker.addresses.urls.broker or broker.addresses.urls.broker_tls).hostname or ""
     clients = broker.clients
     for name, value in (
         ("active_connections", clients.active),
@@ -148,11 +150,14 @@ def _add_broker(families: MetricFamilies, broker: "Broker", totals: dict[str, fl
         families.add(f"pulsar_{name}", families.labels(broker=host, metric="broker_connection"), value)
     if broker.security is not None:
         _add_authentication(families, broker.security)
+    if broker.load is not None:
+        for sample in load_metrics(broker.load):
+            families.add(sample.name, families.labels(broker=host, **sample.labels), sample.value)
 
 
 def _add_authentication(families: MetricFamilies, security: "Security") -> None:
-    """Adds logins and HTTP calls by method (AuthenticationMetrics). Apache's failures have a label for the reason; here
-    the log names it."""
+    """Adds the counts of logins and HTTP calls by authentication method (AuthenticationMetrics). In Apache's broker the
+    failures also have a label for the reason; this broker only logs the reason."""
     for provider in security.providers.values():
         labels = families.labels(provider_name=provider.name, auth_method=provider.method)
         families.add("pulsar_authentication_success_total", labels, provider.accepted, "counter")
@@ -160,14 +165,14 @@ def _add_authentication(families: MetricFamilies, security: "Security") -> None:
 
 
 async def _add_process(families: MetricFamilies) -> None:
-    """Adds the metrics that the Java client library of Prometheus exports about a process. Values that the operating
-    system does not provide are left out."""
+    """Adds the metrics that the Java client library of Prometheus exports about a process. Leaves out values that the
+    operating system does not provide."""
     labels = families.labels()
     families.add("process_cpu_seconds_total", labels, time.process_time(), "counter")
     families.add("process_max_fds", labels, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     try:
-        # The fields of proc(5) behind the command's name, from 0: 19 is the start in ticks since boot, 20 the size
-        # in bytes, 21 the number of resident pages.
+        # The fields of proc(5) after the command's name, counted from 0: 19 is the start in ticks since boot, 20 the
+        # size in bytes, 21 the number of resident pages.
         async with aiofiles.open("/proc/self/stat") as file:
             fields = (await file.read()).rpartition(")")[2].split()
         open_files = len(await aiofiles.os.listdir("/proc/self/fd"))
@@ -181,5 +186,5 @@ async def _add_process(families: MetricFamilies) -> None:
 
 
 def escaped(value: str) -> str:
-    """Returns a label's value as the text format writes it."""
+    """Returns a label's value with the escapes that the text format requires."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,6 +1,6 @@
 """The answers to `…/stats` and `…/internalStats` for a non-persistent topic.
 
-Field names and their order are Apache's: NonPersistentTopicStatsImpl, as Pulsar 4.0.7 answers it. In addition to the
+Field names and their order are Apache's: NonPersistentTopicStatsImpl, as Pulsar 4.0.7 answers. In addition to the
 fields of a persistent topic, the answer has `msgDropRate`."""
 
 from magnetar.server.stats.traffic_stats import (

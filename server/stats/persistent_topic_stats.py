@@ -1,9 +1,10 @@
 """The answer to `…/stats` for a persistent topic and its subscriptions.
 
 Field names, their order, and the values of fields for features that do not exist here are Apache's: TopicStatsImpl and
-SubscriptionStatsImpl, as Pulsar 4.0.7 answers them. Beyond Apache, a subscription has `whyIdle`, one phrase that says
-why it gets nothing at the moment; `entriesInAckHoles`, how many entries are not acknowledged although later ones are;
-and `ackHolesFilledTotal`, how many messages were delivered again because they lay in such a hole for too long.
+SubscriptionStatsImpl, as Pulsar 4.0.7 answers them. The stats of a subscription have three fields that Apache's answer
+does not have: `whyIdle`, a phrase that says why the subscription's consumers get no messages now; `entriesInAckHoles`,
+how many entries are not acknowledged although later entries are acknowledged; and `ackHolesFilledTotal`, how many
+messages were delivered again because they lay in such a hole for too long.
 """
 
 from magnetar.server.stats import key_shared_stats

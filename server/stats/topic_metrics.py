@@ -1,6 +1,6 @@
-"""The metrics that only topics and subscriptions of one domain have, by Pulsar's names.
+"""The metrics that only persistent or only non-persistent topics and subscriptions have, by Pulsar's names.
 
-Source: TopicStats.printTopicStats; names as Pulsar 4.0.7 answers them.
+Source: TopicStats.printTopicStats; names as in Pulsar 4.0.7.
 """
 
 from collections.abc import Iterable
@@ -14,16 +14,17 @@ from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.topics.topic import Topic
 
 Samples = Iterable[tuple[str, float]]
-"""Metric names with their values."""
+"""Pairs of (metric name, value)."""
 
 
 def topic_metrics(topic: BaseTopic) -> Samples:
-    """Returns the metrics that only topics of this domain have."""
+    """Returns the metrics that only persistent topics have, or none for a non-persistent topic."""
     return _of_persistent_topic(topic) if isinstance(topic, Topic) else ()
 
 
 def subscription_metrics(subscription: BaseSubscription) -> Samples:
-    """Returns the metrics that only subscriptions of this domain have."""
+    """Returns the metrics that only subscriptions of persistent topics have or, for a subscription of a non-persistent
+    topic, the metrics that only such subscriptions have."""
     if isinstance(subscription, NonPersistentSubscription):
         return (("pulsar_subscription_msg_drop_rate", subscription.drop_rate.value),)
     assert isinstance(subscription, Subscription)

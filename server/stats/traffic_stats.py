@@ -1,4 +1,5 @@
-"""The stats that both domains share: the incoming and outgoing traffic of a topic, its producers and its consumers.
+"""The stats that persistent and non-persistent topics share: the incoming and outgoing traffic of a topic, its
+producers and its consumers.
 
 Field names and their order are Apache's: TopicStatsImpl, PublisherStatsImpl and ConsumerStatsImpl, as Pulsar 4.0.7
 answers them. Rates are those of the last full period; counters count since the topic was loaded.
@@ -40,17 +41,18 @@ NOTHING_DRAINS: Json = {
     "drainingHashesClearedTotal": 0,
     "drainingHashesUnackedMessages": 0,
 }
-"""The values of Key_Shared's fields in subscriptions and consumers of the other types."""
+"""The values of the fields of Key_Shared in the stats of subscriptions and consumers of the other types."""
 
 
 def iso_time(time_ms: int) -> str:
-    """Returns the time as Java prints an Instant: with milliseconds only where there are some."""
+    """Returns the time in the format in which Java prints an Instant: without milliseconds if they are 0."""
     precision = "milliseconds" if time_ms % 1000 else "seconds"
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def traffic_stats(topic: BaseTopic) -> Json:
-    """Returns the incoming traffic of a topic of either domain, and the outgoing traffic to its subscriptions."""
+    """Returns the incoming traffic of a persistent or non-persistent topic, and the outgoing traffic to its
+    subscriptions."""
     publishing = topic.publishing
     outs = [each.counters_out() for each in topic.subscriptions.values()]
     return {
@@ -88,7 +90,7 @@ def producer_stats(producer: Producer) -> Json:
 
 
 def sent_stats(counters: ConsumerCounters) -> Json:
-    """Returns the stats of sent messages, of one consumer or of all consumers of a subscription."""
+    """Returns the stats of the messages that were sent to one consumer, or to all consumers of a subscription."""
     return {
         "msgRateOut": counters.message_rate.value,
         "msgThroughputOut": counters.byte_rate.value,
@@ -101,8 +103,8 @@ def sent_stats(counters: ConsumerCounters) -> Json:
 
 
 def consumer_stats(consumer: Consumer, of_key_shared: Json) -> Json:
-    """Returns the consumer's entry in its subscription's stats. `of_key_shared` is what Key_Shared adds to it (see
-    `key_shared_stats`); it is empty for the other types."""
+    """Returns the consumer's entry in its subscription's stats. `of_key_shared` holds the fields that Key_Shared adds
+    to the entry (see `key_shared_stats`), and is empty for the other subscription types."""
     counters = consumer.counters
     return {
         **sent_stats(counters),

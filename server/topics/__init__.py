@@ -1,4 +1,5 @@
-"""The topics of this broker: how they are loaded, configured by policies, unloaded and deleted. Producers are in
-`publishing`, consumers in `subscriptions`, the other domain in `non_persistent`. Topics use the log and the policies,
-and never the rooms that show or serve them: stats, admin, protocol.
+"""The topics of this broker: how topics are loaded, configured by policies, unloaded and deleted. The code for
+producers is in `publishing`, the code for consumers in `subscriptions`, and non-persistent topics are in
+`non_persistent`. This package imports the managed ledger and the policies. This package never imports the packages that
+show topics or serve clients (stats, admin, protocol).
 """

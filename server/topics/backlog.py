@@ -1,5 +1,5 @@
-"""Skips, clears and expires a subscription's backlog, for an administrator or by the clock, and finds messages in the
-log.
+"""Skips, clears and expires the backlog of a subscription, when an administrator asks or when messages grow too old,
+and finds messages in the log.
 
 All functions work on positions. A skipped entry is acknowledged in the cursor, so it is never delivered again. Counts
 are counts of entries, as in Apache: a batch counts as one.
@@ -27,8 +27,8 @@ class StoredMessage(NamedTuple):
 
     position: Position
     payload: bytes
-    """The payload begins with the broker's entry metadata (0x0e02) if the entry has some, else with the checksum
-    (0x0e01) or with metadataSize."""
+    """The payload begins with the broker's entry metadata (magic 0x0e02) if the entry has broker metadata. Otherwise
+    the payload begins with the checksum (magic 0x0e01), or with metadataSize when there is no checksum either."""
 
 
 EntriesByLedger = Mapping[int, BitMap]
@@ -38,14 +38,15 @@ NOTHING: EntriesByLedger = {}
 
 READ_ENTRIES = 1_000
 READ_BYTES = 5 * 1024 * 1024
-"""The search for delayed messages among the expired ones reads at most this many entries and bytes at a time."""
+"""While the broker looks for delayed messages among the expired messages, one read returns at most READ_ENTRIES entries
+and READ_BYTES bytes."""
 
 
 # --- skip, clear, expire ----------------------------------------------------------------------------------------------
 
 
 async def skip(subscription: Subscription, count: int) -> int:
-    """Acknowledges the first `count` entries that are not acknowledged. Returns how many entries that was. Raises
+    """Acknowledges the first `count` unacknowledged entries. Returns how many entries this call acknowledged. Raises
     PulsarError when the acknowledgements cannot be stored."""
     if count <= 0:
         return 0
@@ -55,20 +56,21 @@ async def skip(subscription: Subscription, count: int) -> int:
 
 
 async def clear(subscription: Subscription) -> int:
-    """Acknowledges all entries. Returns how many entries that was. Raises PulsarError when the acknowledgements cannot
-    be stored."""
+    """Acknowledges all entries. Returns how many entries this call acknowledged. Raises PulsarError when the
+    acknowledgements cannot be stored."""
     return await expire_upto(subscription, subscription.topic.ledger.last_confirmed)
 
 
 async def expire_upto(subscription: Subscription, position: Position) -> int:
-    """Acknowledges all entries up to and including `position`. Returns how many entries that was. Raises PulsarError
-    when the acknowledgements cannot be stored."""
+    """Acknowledges all entries up to and including `position`. Returns how many entries this call acknowledged. Raises
+    PulsarError when the acknowledgements cannot be stored."""
     return await _expire(subscription, position, NOTHING)
 
 
 async def expire_older(subscription: Subscription, seconds: float, now_ms: int) -> int:
-    """Acknowledges the messages that were published more than `seconds` ago, except those whose delivery time is yet to
-    come. Returns how many entries that was. Raises PulsarError."""
+    """Acknowledges the messages that were published more than `seconds` ago, except the messages whose delivery time
+    has not come yet. Returns how many entries this call acknowledged. Raises PulsarError when the log cannot be read or
+    the acknowledgements cannot be stored."""
     topic, cursor = subscription.topic, subscription.cursor
     with storage_faults_told():
         last = await last_published_before(topic.ledger, cursor.mark_delete, now_ms - int(seconds * 1000))
@@ -96,8 +98,9 @@ async def _expire(subscription: Subscription, position: Position, kept: EntriesB
 def acknowledge_upto(
     ledger: ManagedLedger, cursor: Cursor, position: Position, kept: EntriesByLedger = NOTHING
 ) -> None:
-    """Acknowledges all entries up to and including `position`, except the entries `kept`. Entries before the first kept
-    one are acknowledged by moving the mark-delete position, later ones one by one."""
+    """Acknowledges all entries up to and including `position`, except the entries in `kept`. Moves the mark-delete
+    position to acknowledge the entries before the first kept entry, and acknowledges the entries after it
+    individually."""
     first = min((Position(each, entries[0]) for each, entries in kept.items() if entries), default=None)
     if first is None or first > position:
         _mark_delete(cursor, position)
@@ -127,7 +130,7 @@ async def undelivered(
 ) -> dict[int, BitMap]:
     """Returns the entries up to `upto` that are not acknowledged and whose delivery time is after `now_ms`. An entry
     that the topic's index of delayed messages does not know is read from the log and added to the index. Raises
-    ManagedLedgerError."""
+    ManagedLedgerError when the log cannot be read."""
     ledger, index = topic.ledger, topic.delayed.index
     found: dict[int, BitMap] = {}
     at = cursor.next_unacked(cursor.mark_delete)
@@ -152,8 +155,8 @@ async def undelivered(
 
 
 def nth_unacknowledged(ledger: ManagedLedger, cursor: Cursor, count: int) -> Position | None:
-    """Returns the `count`-th entry (from 1) that is not acknowledged; None when there are fewer. The cost grows with
-    the number of acknowledged ranges, not with the number of entries."""
+    """Returns the position of the `count`-th unacknowledged entry, counted from 1, or None when fewer entries are
+    unacknowledged. The cost grows with the number of acknowledged ranges, not with the number of entries."""
     at = cursor.next_unacked(cursor.mark_delete)
     while not ledger.is_after_last(at):
         last = last_of_ledger(ledger, at.ledger_id)
@@ -169,13 +172,13 @@ def nth_unacknowledged(ledger: ManagedLedger, cursor: Cursor, count: int) -> Pos
 
 
 def last_of_ledger(ledger: ManagedLedger, ledger_id: int) -> Position:
-    """Returns the last entry of a ledger that has one."""
+    """Returns the position of a ledger's last entry. The ledger must not be empty."""
     return ledger.previous_position(Position(ledger_id + 1, 0))
 
 
 async def last_published_before(ledger: ManagedLedger, after: Position, time_ms: int) -> Position | None:
-    """Returns the last entry after the position `after` that was published before `time_ms`; None when there is none.
-    Raises ManagedLedgerError."""
+    """Returns the position of the last entry after `after` that was published before `time_ms`, or None when there is
+    no such entry. Raises ManagedLedgerError when the log cannot be read."""
     first = await ledger.find_first(lambda payload: published_at(payload, time_ms) >= time_ms, after)
     last = ledger.previous_position(first)
     return last if last > after else None
@@ -185,16 +188,17 @@ async def last_published_before(ledger: ManagedLedger, after: Position, time_ms:
 
 
 async def peek(subscription: Subscription, number: int) -> StoredMessage | None:
-    """Returns the `number`-th entry (from 1) that is not acknowledged; None when there are fewer. Raises
-    PulsarError."""
+    """Returns the `number`-th unacknowledged entry, counted from 1, or None when fewer entries are unacknowledged.
+    Raises PulsarError when the log cannot be read."""
     ledger = subscription.topic.ledger
     position = nth_unacknowledged(ledger, subscription.cursor, number)
     return None if position is None else await message_at(subscription.topic, position)
 
 
 async def examine(topic: PersistentSubscriptionTopic, number: int, *, from_end: bool) -> StoredMessage | None:
-    """Returns the `number`-th entry (from 1) of the whole log, counted from its beginning or from its end. When there
-    are fewer, returns the last one counted; None for an empty log. Raises PulsarError."""
+    """Returns the `number`-th entry of the whole log, counted from 1 at the log's beginning or, with `from_end`, at the
+    log's end. When the log has fewer entries, returns the entry at which the count ends. Returns None for an empty log.
+    Raises PulsarError when the log cannot be read."""
     ledger = topic.ledger
     total = ledger.number_of_entries
     if total == 0:
@@ -204,8 +208,8 @@ async def examine(topic: PersistentSubscriptionTopic, number: int, *, from_end: 
 
 
 async def message_at(topic: PersistentSubscriptionTopic, position: Position) -> StoredMessage | None:
-    """Returns the entry at exactly that position; None when the log has no such entry, or no longer has it. Raises
-    PulsarError."""
+    """Returns the entry at exactly that position, or None when the log has no such entry or has deleted the entry.
+    Raises PulsarError when the log cannot be read."""
     ledger = topic.ledger
     if position <= EARLIEST or ledger.is_after_last(position):
         return None

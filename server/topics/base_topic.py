@@ -38,19 +38,19 @@ log = logging.getLogger(__name__)
 
 RESERVED_PREFIXES = ("pulsar.repl", "pulsar.dedup")
 SYSTEM_CURSORS = (COMPACTION_CURSOR, "transaction.subscription", "__pending_ack_state")
-"""Cursors that belong to the topic itself and are no subscriptions. Names with reserved prefixes belong to the topic,
-too."""
+"""Cursors that belong to the topic itself and are no subscriptions. Cursors whose names begin with one of
+RESERVED_PREFIXES belong to the topic, too."""
 
 
 NO_NAMES_OF_RECORDS = (".", "..")
-"""These two names are refused: the metadata store keeps a record under each subscription's name, and would read these
-two as steps of a path."""
+"""No subscription may have one of these two names: the metadata store keeps a record under each subscription's name,
+and would take `.` and `..` for steps of a path."""
 
 
 def is_reserved(subscription: str) -> bool:
     """Whether the name is reserved for a cursor of the topic itself. No client may subscribe under a reserved name. A
-    consumer on the compaction cursor could acknowledge messages that compaction has not seen, and they would be lost
-    (PulsarCompactorSubscription takes no acknowledgement that does not name a compacted ledger)."""
+    consumer on the compaction cursor could acknowledge messages that compaction has not seen, and these messages would
+    be lost. (Apache's PulsarCompactorSubscription accepts only acknowledgements that name a compacted ledger.)"""
     return subscription.startswith(RESERVED_PREFIXES) or subscription in (*SYSTEM_CURSORS, *NO_NAMES_OF_RECORDS)
 
 
@@ -66,24 +66,25 @@ class BaseTopic(ABC):
 
     publishing: TopicProducers
     subscriptions: Mapping[str, BaseSubscription]
-    """The topic's subscriptions, by name."""
+    """Name -> subscription, for the topic's subscriptions."""
     schemas: TopicSchemas | None = None
-    """The schemas of all topics, set by the broker's service. If this is None, schemas are neither stored nor
+    """The schemas of all topics, set by the broker's service. None means that schemas are neither stored nor
     checked."""
 
     def __init__(self, name: TopicName, settings: TopicSettings, policies: EffectivePolicies | None) -> None:
-        """`policies` are the first policies (see `set_policies`); by default they follow from `settings`."""
+        """`policies` are the topic's first policies; `set_policies` replaces them later. By default the first policies
+        are those of `settings`."""
         self.name = name
         self.settings = settings
         self.policies = policies or of_broker(settings)
-        """The policies that hold now. Code that needs a policy reads it here, never in `settings`."""
+        """The policies that hold now. Code that needs a policy reads the policy from here, never from `settings`."""
         self.state = TopicState.OPEN
         self.created_ms = now_ms()
         self.broker_limiter: PublishLimiter | None = None
         """The broker's limit for publishing to all topics together; set by the broker's service."""
         self._subscribe_limiter: SubscribeLimiter | None = None
         self.last_active_s = time.monotonic()
-        """When upkeep last saw the topic in use, by the monotonic clock."""
+        """When the periodic jobs (`server/upkeep`) last saw the topic in use, in seconds of the monotonic clock."""
 
     def __str__(self) -> str:
         return self.name.full
@@ -114,12 +115,12 @@ class BaseTopic(ABC):
 
     @property
     def stored_bytes(self) -> int:
-        """The size of the stored messages."""
+        """The size of the stored messages, in bytes."""
         return 0
 
     @property
     def backlog_entries(self) -> int:
-        """The sum of the backlogs of all durable subscriptions."""
+        """The sum of the backlogs of all durable subscriptions, in entries."""
         return 0
 
     def use(self) -> TopicUse:
@@ -130,14 +131,15 @@ class BaseTopic(ABC):
     # --- policies ----------------------------------------------------------------------------------------------------
 
     def set_policies(self, new: EffectivePolicies) -> None:
-        """Applies the policies that hold from now on. Has no effect when they equal the present ones."""
+        """Applies the policies that hold from now on. Has no effect when the new policies equal the present
+        policies."""
         old, self.policies = self.policies, new
         if old != new:
             self.policies_changed(old, new)
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
-        """Called after `policies` changed: updates the parts that were built from the old ones. All other code reads
-        `policies` at each use."""
+        """Called after `policies` changed: updates the parts of the topic that were built from the old policies. All
+        other code reads `policies` at each use."""
         log.info("%s: its policies changed", self)
         self.apply_send_policies()
         for subscription in self.subscriptions.values():
@@ -152,8 +154,8 @@ class BaseTopic(ABC):
 
     async def add_producer(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
         """Admits a producer: checks quotas, encryption and schema, creates the initial subscription, and waits for the
-        producer's turn, in the order of Apache's ServerCnx.handleProducer. For WaitForExclusive the first answer, "not
-        ready", is written here. Raises PulsarError."""
+        producer's turn, in the order of Apache's ServerCnx.handleProducer. For WaitForExclusive this method writes the
+        first answer, "not ready". Raises PulsarError when the producer is refused."""
         self.check_takes_producers()
         if self.policies.encryption_required and not command.encrypted:
             raise MetadataFault(f"Encryption is required in {self.name.full}")
@@ -183,17 +185,18 @@ class BaseTopic(ABC):
 
     @abstractmethod
     async def make_subscription(self, name: str) -> None:
-        """Creates a durable subscription that begins at the first message. Raises PulsarError."""
+        """Creates a durable subscription that begins at the first message. Raises PulsarError when the subscription
+        cannot be created."""
 
     async def admit_schema_of(self, command: pb.CommandSubscribe) -> None:
         """Adds a consumer's schema to the topic, or checks the schema, before the subscription is created. Raises
-        PulsarError."""
+        PulsarError when the schema is refused."""
         if self.schemas is not None and command.HasField("schema"):
             await self.schemas.admit_consumer(self, command.schema)
 
     async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
-        """Attaches a new consumer to the subscription that the command names. Creates the subscription if it is missing
-        and may be created. Raises PulsarError."""
+        """Attaches a new consumer to the subscription that the command names. Creates a missing subscription if the
+        command and the policies allow that. Raises PulsarError when the consumer is refused."""
         await self.admit_schema_of(command)
         self.check_subscribe(cnx, command)
         subscription = await self._subscription_for(command)
@@ -217,8 +220,8 @@ class BaseTopic(ABC):
 
     @abstractmethod
     async def _subscription_for(self, command: pb.CommandSubscribe) -> BaseSubscription:
-        """Returns the subscription that a SUBSCRIBE names. Creates it if it is missing and may be created. Raises
-        PulsarError."""
+        """Returns the subscription that a SUBSCRIBE names. Creates a missing subscription if the command and the
+        policies allow that. Raises PulsarError when the subscription is refused."""
 
     def _check_may_add_subscription(self) -> None:
         """Raises NotAllowed when the topic has as many subscriptions as policies allow."""
@@ -228,8 +231,8 @@ class BaseTopic(ABC):
 
     def check_subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> None:
         """Checks a SUBSCRIBE in the order of Apache's ServerCnx.handleSubscribe and PersistentTopic.internalSubscribe.
-        Raises PulsarError. A name that may not be used is answered with ProducerBusy, the code to which Apache maps
-        NamingException."""
+        Raises PulsarError when the SUBSCRIBE is refused. For a reserved name the error is ProducerBusy, because Apache
+        maps NamingException to that code."""
         if not self.is_open:
             raise ServiceNotReady("Topic is temporarily unavailable")
         type_name = SubType.Name(command.subType)
@@ -258,24 +261,32 @@ class BaseTopic(ABC):
     @abstractmethod
     async def last_message_id(self) -> tuple[Position, int]:
         """Returns (position of the last message, batch index of the last message or -1 if the entry is no batch).
-        Raises PulsarError."""
+        Raises PulsarError when the log cannot be read."""
 
     async def last_message_id_compacted(
         self, asked: Position | None, cursor: SubscriptionCursor
     ) -> tuple[Position, int, Position]:
-        """Does the work of `last_message_id` for a consumer with `read_compacted`, which asked for messages from
-        `asked` on. Also returns the mark-delete position as that consumer sees it. Raises PulsarError."""
+        """Returns the result of `last_message_id` as a consumer with `read_compacted` sees the topic, followed by the
+        mark-delete position as that consumer sees the cursor. `asked` is where the consumer asked to begin. Raises
+        PulsarError when the log cannot be read."""
         return *await self.last_message_id(), cursor.mark_delete
 
     # --- the whole topic ---------------------------------------------------------------------------------------------
 
     @abstractmethod
     def lost_ledger(self, error: ManagedLedgerError) -> None:
-        """Called when the log cannot be used any more, because another broker owns it or because it is closed."""
+        """Called when the log cannot be used any more, because another broker owns the log or because the log is
+        closed. The topic is then closed, and loaded again at its next use."""
 
     @abstractmethod
     async def terminate(self) -> Position:
-        """Ends the topic: it takes no more messages. Returns the last message's position. Raises PulsarError."""
+        """Terminates the topic, which then takes no more messages. Returns the last message's position. Raises
+        PulsarError when the topic cannot be terminated."""
+
+    @abstractmethod
+    def detach(self) -> None:
+        """Disconnects all clients, as the first step of closing. From then on the topic admits no client.
+        Idempotent."""
 
     @abstractmethod
     async def close(self) -> None:

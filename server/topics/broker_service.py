@@ -1,7 +1,7 @@
 """The topics of this broker. A topic is loaded on first use and stays loaded until it is unloaded or deleted.
 
 One task loads a topic. Callers that ask for the topic meanwhile wait for that task; the cancellation of a caller does
-not stop it. The metadata decides which topics exist (`namespaces/topic_catalog.py`).
+not stop that task. The metadata decides which topics exist (`namespaces/topic_catalog.py`).
 
 Sources: BrokerService.getTopic, loadOrCreatePersistentTopic.
 """
@@ -15,14 +15,20 @@ from typing import Any
 
 from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.unique_ids import broker_instance
+from magnetar.server.config.bundle_settings import BundleSettings
 from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.namespaces.bundle_moves import BundleMoves
+from magnetar.server.namespaces.bundles import BundleCache
+from magnetar.server.namespaces.ownership import Ownership, SoleOwner
 from magnetar.server.namespaces.topic_catalog import TopicCatalog
 from magnetar.server.policies.change_events import ChangeEvents
 from magnetar.server.policies.policies import EVENTS_TOPIC, Policies
 from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.process.turns import in_portions
 from magnetar.server.schema.schema_registry import SchemaRegistry
 from magnetar.server.schema.schema_storage import SchemaStorage
 from magnetar.server.topics.base_topic import BaseTopic
+from magnetar.server.topics.bundle_topics import BundleTopics
 from magnetar.server.topics.counters import RATE_PERIOD_SECONDS
 from magnetar.server.topics.inactivity_rules import is_active
 from magnetar.server.topics.non_persistent.loaded_topics import NonPersistentTopics
@@ -42,28 +48,42 @@ CLOSE_CONCURRENCY_MAX = 64
 
 
 class TopicBusy(Exception):
-    """The topic has producers or consumers, so it is only deleted by force."""
+    """Raised when a topic that has producers or consumers is to be deleted without force."""
 
 
 class BrokerService:
-    """Loads, unloads and deletes topics. Lives on the event loop's thread."""
+    """Loads, unloads and deletes topics. Every method is called on the event loop's thread."""
 
-    def __init__(self, factory: ManagedLedgerFactory, metadata: MetadataStore, settings: TopicSettings) -> None:
+    def __init__(
+        self,
+        factory: ManagedLedgerFactory,
+        metadata: MetadataStore,
+        settings: TopicSettings,
+        make_ownership: Callable[[BundleCache], Ownership] = SoleOwner,
+        bundle_settings: BundleSettings | None = None,
+    ) -> None:
+        """`make_ownership` creates the object that knows which bundles this broker owns."""
         self.settings = settings
         self.topics: dict[str, Topic] = {}
-        """The persistent topics that are loaded and usable, by full name."""
+        """Full name -> topic, for the persistent topics that are loaded and usable."""
         self.policies = Policies(metadata, settings, self._policies_changed)
         self.namespace_listeners: list[Callable[[str], None]] = []
-        """Called with the name of a namespace whose record has changed, after the namespace's topics have the new
-        policies."""
+        """Functions that are called with the name of a namespace after the namespace's record has changed and its
+        topics have the new policies."""
+        self.settings_listeners: list[Callable[[], None]] = []
+        """Functions that are called after the settings of topics were changed while the broker runs."""
         self.metadata = metadata
+        self.ownership = make_ownership(BundleCache(metadata, self.policies.namespaces.get))
+        """Knows which topics this broker serves. A topic is loaded only while the broker owns the topic's bundle."""
         self.catalog = TopicCatalog(metadata, self.policies, settings, self._loaded_names)
         self._factory = factory
         storage = SchemaStorage(metadata, factory.bookkeeper, factory.config.quorums)
         self.schemas = TopicSchemas(SchemaRegistry(storage, factory.clock_ms))
-        self._opener = TopicOpener(factory, settings, self.policies, self.catalog, self.schemas, self.new_producer_name)
+        self._opener = TopicOpener(
+            factory, metadata, settings, self.policies, self.catalog, self.schemas, self.new_producer_name
+        )
         self.non_persistent = NonPersistentTopics(
-            settings, self.policies, self.catalog, self.new_producer_name, self._opener.equip
+            settings, self.policies, self.catalog, self.ownership, self.new_producer_name, self._opener.equip
         )
         if settings.topic_level_policies_enabled:
             self.policies.topics = ChangeEvents(
@@ -74,8 +94,15 @@ class BrokerService:
                 on_change=self.policies.topic_changed,
                 clock_ms=factory.clock_ms,
             )
+        self.in_bundles = BundleTopics(self)
+        """Closes and loads the topics of whole bundles."""
+        self.moves = BundleMoves(
+            self.ownership, self.in_bundles, metadata, self.policies.namespaces, bundle_settings or BundleSettings()
+        )
+        """Unloads and splits bundles."""
         self._loading: dict[str, asyncio.Task[Topic]] = {}
         self._closing: dict[str, asyncio.Task[None]] = {}
+        self._close_permits = asyncio.Semaphore(CLOSE_CONCURRENCY_MAX)
         self._instance = ""
         self._names_given = 0
         self._is_closed = False
@@ -83,12 +110,13 @@ class BrokerService:
         self._rates_rolled_s = time.monotonic()
 
     async def warm_up(self) -> None:
-        """Prepares the service for clients; called once, before the first client. Raises PulsarError."""
+        """Starts the service. Called once, before the first client. Raises PulsarError after a storage fault."""
         with storage_faults_told():
             self._instance = str(await broker_instance(self.metadata))
         self.policies.start()
+        self.ownership.start()
         self.catalog.partitioned.start()
-        self._opener.limit_publishing()
+        self._opener.start()
         self._rates_rolled_s = time.monotonic()
         self._rates = asyncio.get_running_loop().call_later(RATE_PERIOD_SECONDS, self._roll_rates)
 
@@ -109,11 +137,13 @@ class BrokerService:
         return self.topics.get(name.full)
 
     async def get_for_client(self, name: TopicName, *, create: bool = True) -> BaseTopic:
-        """Returns the topic, of either domain. Creates a missing topic if `create` is set and the namespace's rules
-        allow it. Raises the errors of `get_any`."""
+        """Returns a persistent or non-persistent topic. Creates a missing topic if `create` is set and the namespace's
+        rules allow automatic creation. Raises the errors of `get_any`."""
         topic = self.loaded_of_any_domain(name)
         if topic is not None:
-            return topic
+            if self.ownership.owns(name):
+                return topic
+            await self.ownership.check(name)  # waits until the topic's bundle was given away
         await self.catalog.check_namespace(name.namespace)
         return await self.get_any(name, create=create and await self.catalog.may_create(name))
 
@@ -121,8 +151,8 @@ class BrokerService:
         return self.topics.get(name.full) or self.non_persistent.by_name.get(name.full)
 
     async def get_any(self, name: TopicName, *, create: bool) -> BaseTopic:
-        """Returns the topic, of either domain. A non-persistent topic exists only while it is loaded. Raises the errors
-        of `get_topic`."""
+        """Returns a persistent or non-persistent topic; creates a missing topic if `create` is set. A non-persistent
+        topic that is not loaded counts as missing. Raises the errors of `get_topic`."""
         if name.is_persistent:
             return await self.get_topic(name, create=create)
         if self._is_closed:
@@ -130,9 +160,9 @@ class BrokerService:
         return await self.non_persistent.get(name, create=create)
 
     async def get_topic(self, name: TopicName, *, create: bool) -> Topic:
-        """Loads a persistent topic and returns it; creates it if it is missing and `create` is set. Raises PulsarError:
-        TopicNotFound (also when the namespace does not exist), NotAllowed, and ServiceNotReady when loading takes
-        longer than `topic_load_timeout_seconds` (the load goes on)."""
+        """Returns a persistent topic, loaded if necessary. Creates a missing topic if `create` is set. Raises
+        PulsarError: TopicNotFound (also when the namespace does not exist), NotAllowed, or ServiceNotReady when loading
+        takes longer than `topic_load_timeout_seconds` (the load then goes on)."""
         topic = self.topics.get(name.full)
         if topic is not None:
             return topic
@@ -166,23 +196,31 @@ class BrokerService:
         if closing is not None:  # when the closing has ended, the topic may have been deleted
             await asyncio.wait([closing], timeout=self.settings.topic_load_timeout_seconds)
         await self.catalog.check_namespace(name.namespace)
+        await self.ownership.check(name)
         if not await self.catalog.topic_exists(name):
             if not create:
                 raise TopicNotFound(f"Topic {name.full} not found")
             await self.catalog.check_room(name)
 
     async def _load(self, name: TopicName, create: bool) -> Topic:
-        """Opens the topic and adds it to `topics`. Without `create`, a topic that was deleted since the caller saw its
-        record is not created again."""
+        """Opens the topic and adds the topic to `topics`. Raises TopicNotFound without `create` when the topic was
+        deleted after the caller had seen its record."""
         try:
             closing = self._closing.get(name.full)
             if closing is not None:
                 await asyncio.wait([closing])
+            self.ownership.check_now(name)
             topic = await self._opener.open(name, create=create, on_lost=self._lost)
             if self._is_closed or not topic.is_open:
                 await topic.close()
                 why = "The broker is shutting down" if self._is_closed else "The topic was taken over by another broker"
                 raise ServiceNotReady(why)
+            try:
+                self.ownership.check_now(name)
+            except ServiceNotReady:
+                log.info("%s: closed again, its bundle was lost while it was loaded", topic)
+                await topic.close()
+                raise
             self.topics[name.full] = topic
             log.info("%s: loaded with %d subscriptions", topic, len(topic.subscriptions))
             return topic
@@ -190,11 +228,11 @@ class BrokerService:
             del self._loading[name.full]
 
     async def refresh_policies(self, topic: Topic) -> None:
-        """Computes the topic's policies anew, after its properties have changed. Raises PulsarError."""
+        """Computes the topic's policies anew after its properties changed. Raises PulsarError after a storage fault."""
         await self._opener.refresh_policies(topic)
 
     def _policies_changed(self, namespace: str, only: TopicName | None) -> None:
-        """Applies changed policies to the loaded topics: to those of a namespace, or, with `only`, to one topic and its
+        """Applies changed policies to all loaded topics of a namespace, or, with `only`, to that one topic and its
         partitions."""
         for topic in list(self.topics.values()):
             if topic.name.namespace == namespace and only in (None, topic.name.base):
@@ -204,10 +242,30 @@ class BrokerService:
             for listener in self.namespace_listeners:
                 listener(namespace)
 
+    async def settings_changed(self) -> None:
+        """Called after the settings of topics or of managed ledgers were changed in place: updates the parts that were
+        built from the old settings. All other code reads the settings at each use."""
+        self.policies.defaults_changed()
+        self._opener.limit_publishing()
+        self._factory.config_changed()
+        for listener in self.settings_listeners:
+            listener()
+        async for topic in in_portions(self.all_topics):
+            self._opener.equip(topic)
+            if isinstance(topic, Topic):
+                topic.set_policies(self.policies.of(topic.name, topic.own_properties))
+                topic.configure_ledger()
+            else:
+                topic.set_policies(self.policies.of(topic.name, {}))
+
     @property
     def all_topics(self) -> list[BaseTopic]:
-        """Returns the topics of both domains that are loaded."""
+        """Returns all loaded topics, persistent and non-persistent."""
         return [*self.topics.values(), *self.non_persistent.by_name.values()]
+
+    def loads_under_way(self, is_wanted: Callable[[str], bool]) -> "list[asyncio.Task[Topic]]":
+        """Returns the unfinished loading tasks of the topics for whose full names `is_wanted` returns True."""
+        return [task for name, task in self._loading.items() if is_wanted(name)]
 
     def _loaded_names(self) -> set[str]:
         return {*self.topics, *self.non_persistent.by_name}
@@ -215,7 +273,7 @@ class BrokerService:
     # --- unloading and deleting --------------------------------------------------------------------------------------
 
     async def unload(self, topic: Topic) -> None:
-        """Closes the topic. When its clients reconnect, the topic is loaded again. Raises PulsarError."""
+        """Closes the topic until its clients reconnect. Raises PulsarError after a storage fault."""
         closing = self._closing.get(topic.name.full)
         if closing is None:
             if self.topics.get(topic.name.full) is not topic:
@@ -223,20 +281,32 @@ class BrokerService:
             closing = self._close_task(topic)
         await asyncio.shield(closing)
 
+    async def close_topic(self, topic: BaseTopic) -> None:
+        """Unloads a persistent topic (see `unload`), or ends a non-persistent topic."""
+        if isinstance(topic, Topic):
+            await self.unload(topic)
+        else:
+            await self.non_persistent.close(topic)
+
     def _lost(self, topic: Topic) -> None:
         if self.topics.get(topic.name.full) is topic:
             self._close_task(topic)
 
     def _close_task(self, topic: Topic, *, delete: bool = False) -> "asyncio.Task[None]":
-        """Takes the topic out of use at once, and closes it in a task. A caller that wants to load the topic meanwhile
-        waits for the end of that task."""
+        """Takes the topic out of use at once, and returns the task that closes the topic. A caller that wants to load
+        the topic meanwhile waits for the end of that task."""
         full_name = topic.name.full
         del self.topics[full_name]
-        work = self._close_and_delete(topic) if delete else topic.close()
+        work = self._close_and_delete(topic) if delete else self._close(topic)
         task = self._closing[full_name] = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(lambda _: self._closing.pop(full_name))
         task.add_done_callback(partial(_log_failure, f"{full_name}: closing"))
         return task
+
+    async def _close(self, topic: Topic) -> None:
+        topic.detach()  # clients need not wait until other topics are closed
+        async with self._close_permits:
+            await topic.close()
 
     async def _close_and_delete(self, topic: Topic) -> None:
         await topic.close()
@@ -250,8 +320,8 @@ class BrokerService:
         log.info("%s: deleted", topic)
 
     async def delete_topic(self, name: TopicName, force: bool = False) -> None:
-        """Deletes a topic of either domain. Raises TopicNotFound, PulsarError, and TopicBusy when it has clients and
-        `force` is not set."""
+        """Deletes a persistent or non-persistent topic. Raises TopicNotFound when there is no such topic, TopicBusy
+        when the topic has clients and `force` is not set, and PulsarError when the deletion fails."""
         if not name.is_persistent:
             await self._delete_non_persistent(name, force)
             return
@@ -289,7 +359,7 @@ class BrokerService:
             raise TopicBusy(f"Topic has {clients} connected producers/consumers")
 
     async def delete_unused(self, topic: BaseTopic) -> None:
-        """Deletes the topic, unless a client has begun to use it. Raises PulsarError."""
+        """Deletes the topic, unless a client has begun to use the topic. Raises PulsarError when the deletion fails."""
         mode = topic.policies.inactive_topic_policies.delete_mode
         if topic.is_open and not is_active(topic.use(), mode):
             await self.delete_topic(topic.name, force=True)
@@ -299,21 +369,18 @@ class BrokerService:
         end. Idempotent."""
         self._is_closed = True
         self.policies.close()
+        self.ownership.close()
+        self.in_bundles.stop()
         self.catalog.partitioned.close()
+        self._opener.close()
         if self._rates is not None:
             self._rates.cancel()
         if self._loading:
             await asyncio.wait(self._loading.values())
-        permits = asyncio.Semaphore(CLOSE_CONCURRENCY_MAX)
-
-        async def close_one(topic: Topic) -> None:
-            async with permits:
-                await topic.close()
-
         topics = list(self.topics.values())
         self.topics.clear()
         await self.non_persistent.close_all()
-        await asyncio.gather(*map(close_one, topics))
+        await asyncio.gather(*map(self._close, topics))
         if self._closing:
             await asyncio.wait(self._closing.values())
 

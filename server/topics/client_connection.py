@@ -1,4 +1,4 @@
-"""The methods of a client's connection that topics use. The connection implements them; topics never see sockets."""
+"""The interface of a client's connection that topics use, so that topics never see sockets."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -36,7 +36,8 @@ class ClientConnection(Protocol):
         """Queues one or more whole frames."""
 
     def write_frames(self, chunks: list[bytes]) -> None:
-        """Queues many byte strings in order, without joining large ones. A frame may be spread over several of them."""
+        """Queues many byte strings in order, without joining large byte strings. A frame may be spread over several
+        byte strings."""
 
     def throttle_reading(self, key: object) -> None:
         """Stops reading from this client until every key that throttled it is released. A key names a reason, such as
@@ -55,7 +56,7 @@ class ClientConnection(Protocol):
 
     async def check_liveness(self) -> bool:
         """Sends a PING if the peer has been silent. Returns False when no answer comes within
-        `connectionLivenessCheckTimeoutMillis`; the connection is closed then."""
+        `connectionLivenessCheckTimeoutMillis`, after closing the connection."""
 
     def close(self, reason: str) -> None:
         """Logs the reason, closes the socket, and detaches producers and consumers."""

@@ -1,7 +1,7 @@
 """Counters of producers, consumers and topics, and the rates that are computed from them.
 
-Every message is counted, so counters are plain integers. A rate is how much a counter grew between two readings
-(`Rate.roll`, called for all topics every statsUpdateFrequencyInSecs)."""
+Counters are plain integers, because counting happens for every message and has to be fast. A rate is how much a counter
+grew between two readings (`Rate.roll`, called for all topics every statsUpdateFrequencyInSecs)."""
 
 import time
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Rate:
 
 
 class ConsumerCounters:
-    """Counts since the consumer connected. Times are ms since the epoch, 0 for never."""
+    """The counts of one consumer since it connected. Times are ms since the epoch; 0 stands for never."""
 
     __slots__ = (
         "ack_rate",
@@ -71,7 +71,7 @@ class ConsumerCounters:
         self.last_flow_ms = now_ms()
 
     def add(self, other: "ConsumerCounters") -> None:
-        """Adds another consumer's counts and rates, and keeps the later of the times."""
+        """Adds another consumer's counts and rates to these counters. Of each pair of times, keeps the later time."""
         self.messages_out += other.messages_out
         self.bytes_out += other.bytes_out
         self.acks += other.acks
@@ -85,7 +85,7 @@ class ConsumerCounters:
         self.ack_rate.value += other.ack_rate.value
 
     def forget_rates(self) -> None:
-        """Called when the consumer has left: sets its rates to 0 and keeps its counts."""
+        """Called when the consumer has left: sets the rates to 0 and keeps the counts."""
         self.message_rate = Rate()
         self.byte_rate = Rate()
         self.redelivery_rate = Rate()
@@ -134,5 +134,5 @@ class ProducerCounters:
 
     @property
     def average_size(self) -> float:
-        """Bytes per message at the current rates; 0 when nothing is published."""
+        """The average size of a message in bytes, by the current rates; 0 when nothing is published."""
         return self.byte_rate.value / self.message_rate.value if self.message_rate.value else 0.0

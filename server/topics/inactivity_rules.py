@@ -1,4 +1,4 @@
-"""Decides when an unused topic and an unused subscription are deleted. Rules only.
+"""Decides when an unused topic or an unused subscription is deleted. Does no I/O.
 
 Sources: AbstractTopic.isActive, PersistentTopic.checkGC, shouldTopicBeRetained, checkInactiveSubscriptions.
 """
@@ -20,8 +20,8 @@ class TopicUse(NamedTuple):
 
 
 def is_active(use: TopicUse, mode: InactiveTopicDeleteMode) -> bool:
-    """Whether the topic counts as used. A topic with connected clients always does. Without clients, `mode` says
-    whether subscriptions count, or only their backlog."""
+    """Whether the topic counts as used. A topic with connected clients always counts as used. For a topic without
+    clients, `mode` says whether any subscription keeps the topic in use, or only a subscription with a backlog."""
     if use.producers or use.consumers:
         return True
     if mode is InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS:

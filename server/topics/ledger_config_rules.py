@@ -1,4 +1,4 @@
-"""The managed ledger's settings that follow from a topic's policies. Rules only."""
+"""Computes a managed ledger's settings from a topic's policies. Does no I/O."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -8,13 +8,13 @@ from magnetar.server.policies.policy_values import Persistence
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 
 CONFIGS_KEPT = 256
-"""How many configurations are remembered. Topics with the same policies share one."""
+"""How many configurations are cached. Topics with equal policies share one configuration."""
 
 
 def ledger_config(base: ManagedLedgerConfig, policies: EffectivePolicies) -> ManagedLedgerConfig:
     """Returns `base`, the broker's own configuration, with the changes that the policies ask for. Changed quorums apply
-    only to ledgers that are created from now on. When there are too few bookies for them, the topic takes no messages,
-    as in Apache's broker."""
+    only to ledgers that are created from now on. When there are too few bookies for the new quorums, the topic takes no
+    messages, as in Apache's broker."""
     return _config(
         base,
         policies.retention_time_in_minutes,

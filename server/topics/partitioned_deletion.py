@@ -1,9 +1,10 @@
-"""Deletes a partitioned topic in three steps: it forbids the creation of partitions, deletes the partitions, and
-deletes the record.
+"""Deletes a partitioned topic in three steps: forbids the creation of partitions, deletes the partitions, and deletes
+the record of the partitioned topic.
 
 Source: PersistentTopicsBase.internalDeletePartitionedTopic.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from magnetar.server.process.storage_faults import storage_faults_told
@@ -14,9 +15,18 @@ if TYPE_CHECKING:
     from magnetar.server.topics.broker_service import BrokerService
 
 
-async def delete_partitioned(service: "BrokerService", name: TopicName, force: bool = False) -> None:
-    """Deletes the partitioned topic and its partitions. Raises TopicNotFound when there is none. After TopicBusy or
-    another PulsarError the partitioned topic still exists; partitions that were deleted before the error come back
+DeletePartition = Callable[[TopicName, bool], Awaitable[None]]
+"""A function that deletes one partition at the broker that owns the partition; the second argument is True to delete a
+partition that has clients. Raises TopicNotFound when the partition does not exist, TopicBusy when it has clients and
+the second argument is False, and another PulsarError when the deletion fails."""
+
+
+async def delete_partitioned(
+    service: "BrokerService", name: TopicName, force: bool = False, delete: DeletePartition | None = None
+) -> None:
+    """Deletes the partitioned topic and its partitions. `delete` deletes each partition; without `delete`, this broker
+    deletes all partitions. Raises TopicNotFound when there is no such partitioned topic. After TopicBusy or another
+    PulsarError the partitioned topic still exists, and partitions that were deleted before the error come back
     empty."""
     partitioned = service.catalog.partitioned
     with storage_faults_told():
@@ -29,7 +39,7 @@ async def delete_partitioned(service: "BrokerService", name: TopicName, force: b
                 service.check_unused(name.partition(index))
         for index in range(record.partitions):
             try:
-                await service.delete_topic(name.partition(index), force)
+                await (delete or service.delete_topic)(name.partition(index), force)
             except TopicNotFound:
                 continue
         await service.schemas.delete(name)

@@ -1,5 +1,4 @@
-"""Access to the topics `__change_events`, which hold topic policies. `policies/change_events.py` reads and appends to
-them."""
+"""Gives `policies/change_events.py` access to the `__change_events` topics, which hold topic policies."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -31,8 +30,8 @@ class TopicEventLog:
         self._topic = topic
 
     async def messages(self) -> AsyncIterator[tuple[str, bytes]]:
-        """Yields first the messages that compaction has kept, then those that were written after the compaction. Each
-        message comes with its position in the log. Raises PulsarError when the storage cannot be read."""
+        """Yields (position in the log, payload): first the messages that compaction has kept, then the messages that
+        were written after the compaction. Raises PulsarError when the storage cannot be read."""
         topic, ledger = self._topic, self._topic.ledger
         at = ledger.first_position
         compacted = None
@@ -63,7 +62,8 @@ class TopicEventLog:
             at = ledger.next_position(Position(run.ledger_id, run.first_entry_id + len(run.entries) - 1))
 
     async def append(self, payload: bytes) -> None:
-        """Appends a message, and returns once the message is stored. Raises PulsarError when it cannot be stored."""
+        """Appends a message, and returns once the message is stored. Raises PulsarError when the message cannot be
+        stored."""
         stored: asyncio.Future[AddResult] = asyncio.get_running_loop().create_future()
 
         def done(result: AddResult) -> None:
@@ -90,6 +90,6 @@ class PolicyEventTopics:
         return await self._catalog.topic_exists(name)
 
     async def open(self, name: TopicName, *, create: bool) -> TopicEventLog:
-        """Loads the topic and returns its log. Raises TopicNotFound when the topic is missing and `create` is not set,
-        and the other errors of `get_topic`."""
+        """Loads the topic and returns the topic's log. Raises TopicNotFound when the topic is missing and `create` is
+        not set, and the other errors of `BrokerService.get_topic`."""
         return TopicEventLog(await self._get_topic(name, create=create))

@@ -1,8 +1,8 @@
-"""How many properties a topic or a subscription may have. Properties are part of the topic's or subscription's record
-in the metadata store. That record is written again whenever the topic gets a ledger or the subscription moves, so it
-must stay small (ZooKeeper allows 1 MB). Rules only.
+"""Limits the number and the size of the properties that a topic or a subscription may have. Properties are part of the
+topic's or subscription's record in the metadata store. That record is written again whenever the topic gets a ledger or
+the subscription moves, so the record must stay small (ZooKeeper allows 1 MB). Does no I/O.
 
-Apache has no such limit: its broker fails when it writes a record that is too large.
+Apache's broker has no such limit, and fails when it writes a record that is too large.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,8 @@ PROPERTIES_BYTES_MAX = 64 << 10
 
 
 def fault_of_properties(what: str, properties: Mapping[str, str]) -> str | None:
-    """Returns why `what` (a topic or a subscription) may not have these properties; None when it may."""
+    """Returns the reason why these properties are refused, or None when they are accepted. `what` is the noun for the
+    text: a topic or a subscription."""
     if len(properties) > PROPERTIES_MAX:
         return f"A {what} may have {PROPERTIES_MAX} properties"
     size = sum(

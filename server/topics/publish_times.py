@@ -11,8 +11,8 @@ from pulsar_proto.records.payload import broker_entry_metadata, publish_time_of
 
 
 def published_at(payload: bytes, unknown: int = 0) -> int:
-    """Returns the publish time in ms since the epoch. This is the broker's time if the broker stored one with the
-    entry, else the producer's. Returns `unknown` for a payload that does not decode."""
+    """Returns the publish time of an entry in ms since the epoch: the broker's time if the broker stored a time with
+    the entry, otherwise the producer's time. Returns `unknown` for a payload that cannot be decoded."""
     try:
         noted = broker_entry_metadata(payload)
         if noted is not None and noted.broker_timestamp:
@@ -23,8 +23,8 @@ def published_at(payload: bytes, unknown: int = 0) -> int:
 
 
 class OldestMessage:
-    """The oldest message of one topic that some durable subscription has not acknowledged. Its publish time is read
-    once for each message that becomes the oldest."""
+    """Knows the oldest message of one topic that some durable subscription has not acknowledged. The message is read
+    from the log only once, to learn its publish time."""
 
     __slots__ = ("_cursors", "_ledger", "_position", "_published_ms")
 
@@ -36,8 +36,8 @@ class OldestMessage:
         self._published_ms = 0
 
     async def published_ms(self) -> int | None:
-        """Returns when the oldest message was published; None when all messages are acknowledged. Raises
-        ManagedLedgerError."""
+        """Returns when the oldest unacknowledged message was published, in ms since the epoch, or None when all
+        messages are acknowledged. Raises ManagedLedgerError when the log cannot be read."""
         position = self._find()
         if position is None:
             return None
@@ -50,8 +50,8 @@ class OldestMessage:
         return self._published_ms
 
     def known_ms(self) -> int | None:
-        """Like `published_ms`, but never reads from the log: returns None also when the oldest message has not been
-        read yet."""
+        """Returns the time of `published_ms` without reading from the log. Returns None when all messages are
+        acknowledged, and also when the oldest unacknowledged message has not been read yet."""
         position = self._position
         return self._published_ms if position is not None and position == self._find() else None
 

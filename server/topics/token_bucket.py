@@ -1,15 +1,15 @@
-"""A rate limit in the form of a bucket of tokens, which fills as time passes. Rules only.
+"""A rate limit in the form of a bucket of tokens, which fills as time passes. Does no I/O.
 
-A caller may take more tokens than the bucket holds; the number becomes negative then, and the caller asks how long it
-must wait. So one large message passes at once, and later messages wait until the bucket has recovered
-(AsyncTokenBucket)."""
+A caller may take more tokens than the bucket holds. The number of tokens then becomes negative, and the caller asks the
+bucket how long to wait. In this way one large message passes at once, and later messages wait until the bucket has
+recovered. Source: AsyncTokenBucket."""
 
 BURST_SECONDS = 1.0
-"""The capacity of a bucket, in seconds: it holds as many tokens as flow in during this time."""
+"""The capacity of a bucket, in seconds: a full bucket holds as many tokens as flow in during this time."""
 
 
 class TokenBucket:
-    """One rate limit. Times are seconds of any clock that does not go back."""
+    """The bucket of one rate limit. Times are seconds of any clock that does not go back."""
 
     __slots__ = ("_capacity", "_filled_s", "_per_second", "_tokens")
 
@@ -25,12 +25,13 @@ class TokenBucket:
         self._tokens -= count
 
     def wait_seconds(self, now_s: float) -> float:
-        """Returns how long it takes until the bucket holds a token; 0 when it holds one now."""
+        """Returns how many seconds pass until the bucket holds a token, or 0 when the bucket holds a token now."""
         self._fill(now_s)
         return max(0.0, -self._tokens / self._per_second)
 
     def tokens(self, now_s: float) -> float:
-        """Returns how many tokens the bucket holds; the number is negative after more were taken than there were."""
+        """Returns how many tokens the bucket holds. The number is negative after callers took more tokens than the
+        bucket held."""
         self._fill(now_s)
         return self._tokens
 

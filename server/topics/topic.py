@@ -56,14 +56,14 @@ class Topic(BaseTopic):
         on_lost: Callable[["Topic"], None],
         policies: EffectivePolicies | None = None,
     ) -> None:
-        """`on_lost(topic)` is called when the log cannot be used any more: the topic must be closed and loaded anew.
-        For `policies` see `BaseTopic`."""
+        """`on_lost(topic)` is called when the log cannot be used any more; the callee closes the topic. `policies` are
+        the topic's first policies (see `BaseTopic`)."""
         super().__init__(name, settings, policies)
         self.ledger = ledger
         self.base_config = ledger.config
         """The managed ledger's settings before policies are applied; set by the broker's service."""
         self.own_properties: Mapping[str, str] = ledger.properties
-        """The topic's properties. Those of a partition include the properties of the partitioned topic."""
+        """The topic's properties. The properties of a partition include those of the partitioned topic."""
         self.subscriptions: dict[str, Subscription] = {}
         self.publishing = TopicProducers(name.full, self, ledger, new_producer_name)
         self.quota = QuotaGate(self, OldestMessage(ledger, self.durable_cursors))
@@ -79,11 +79,12 @@ class Topic(BaseTopic):
         self.hole_filler = HoleFiller(lambda: self.subscriptions.values())
         self.hole_filler.follow(self.policies.fill_ack_holes_interval_seconds)
         self.deduplication = DedupSwitch(name.full, ledger, settings, self.publishing)
+        self._is_detached = False
         self._close_ledger = close_ledger
         self._on_lost = on_lost
         self._memo: MessagesMemo | None = None
-        """The memo of the newest run. It is set while a group that was just confirmed is given to several
-        subscriptions."""
+        """The cache that prepares the newest run (a group of consecutive entries) once for several subscriptions. It is
+        set only while a group of messages that the log has just confirmed is given to the subscriptions."""
         self._changing_cursors = asyncio.Lock()
         self._stop_listening = ledger.on_append(self._appended)
         for cursor_name, cursor in ledger.cursors.items():
@@ -115,9 +116,9 @@ class Topic(BaseTopic):
 
     async def prepare(self) -> None:
         """Applies the policies and recovers deduplication. Called once, before a producer connects. Raises
-        ManagedLedgerError."""
+        ManagedLedgerError when the log cannot be read."""
         self.apply_send_policies()
-        self._configure_ledger()
+        self.configure_ledger()
         await self.deduplication.begin(self.policies.deduplication_enabled)
         if self.compaction is not None and self.policies.compaction_threshold > 0:
             await self.compaction.hold_messages()
@@ -127,12 +128,13 @@ class Topic(BaseTopic):
         super().policies_changed(old, new)
         self.delayed.enable(new.delayed_delivery_enabled)
         self.hole_filler.follow(new.fill_ack_holes_interval_seconds)
-        self._configure_ledger()
+        self.configure_ledger()
         self.deduplication.follow(new.deduplication_enabled)
         if self.compaction is not None and new.compaction_threshold > 0:
             self.compaction.hold_messages_soon()
 
-    def _configure_ledger(self) -> None:
+    def configure_ledger(self) -> None:
+        """Makes the managed ledger follow the policies and the broker's configuration."""
         config = ledger_config(self.base_config, self.policies)
         if config != self.ledger.config:
             self.ledger.configure(config)
@@ -158,7 +160,8 @@ class Topic(BaseTopic):
             initial = EARLIEST if command.initialPosition == pb.CommandSubscribe.Earliest else LATEST
             properties = properties_of(command)
             if command.read_compacted and initial == EARLIEST:
-                # Open a ledger: only a cursor at the beginning of a ledger shows later that nothing was acknowledged.
+                # The new cursor must stand at the beginning of a ledger. Only there a cursor shows later that nothing
+                # was acknowledged.
                 with storage_faults_told():
                     await self.ledger.open_ledger()
             subscription = await self.create_subscription(name, initial, properties)
@@ -174,10 +177,10 @@ class Topic(BaseTopic):
         return subscription
 
     async def _new_reader(self, command: pb.CommandSubscribe) -> Subscription:
-        """Creates a subscription that ends with its last consumer. This takes the same lock as the creation of a
-        durable subscription, because each name belongs to only one subscription. The subscription begins AT the message
-        that the client names: a client that wants to begin after that message drops the message itself. If the client
-        names a message within a batch, the subscription begins at the whole entry."""
+        """Creates a subscription that ends when its last consumer leaves. Takes the lock under which durable
+        subscriptions are created, because each name belongs to only one subscription. The subscription begins AT the
+        message that the client names: a client that wants to begin after that message drops the message itself. If the
+        client names a message within a batch, the subscription begins at the whole entry."""
         start = start_asked_by(command) or LATEST
         async with self._changing_cursors:
             existing = self.subscriptions.get(command.subscription)
@@ -196,8 +199,9 @@ class Topic(BaseTopic):
     async def create_subscription(
         self, name: str, initial: Position, properties: dict[str, str] | None = None
     ) -> Subscription:
-        """Returns a new durable subscription, or the one that another caller has created meanwhile. Raises PulsarError:
-        NotAllowed when a reader has that name."""
+        """Returns a new durable subscription, or the subscription of that name that another caller has created
+        meanwhile. Raises NotAllowed when a reader's subscription has that name, and another PulsarError when the cursor
+        cannot be created."""
         if is_reserved(name):
             raise NotAllowed(f"Subscription name {name} is reserved")
         async with self._changing_cursors:
@@ -218,7 +222,7 @@ class Topic(BaseTopic):
 
     async def delete_cursor(self, subscription: Subscription) -> None:
         """Deletes the cursor of a subscription that `Subscription.delete` has fenced, then removes the subscription
-        from the topic. If it raises ManagedLedgerError, nothing has changed."""
+        from the topic. Raises ManagedLedgerError when the cursor cannot be deleted; nothing has changed then."""
         if subscription.cursor.durable:
             async with self._changing_cursors:
                 await self.ledger.delete_cursor(subscription.name)
@@ -248,8 +252,8 @@ class Topic(BaseTopic):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _appended(self) -> None:
-        """Called when the log has confirmed a group of messages. Subscriptions that keep up send the group at once; its
-        messages are prepared only once for all of them."""
+        """Called when the log has confirmed a group of messages. Subscriptions that keep up send the group at once; the
+        messages of the group are prepared only once for all these subscriptions."""
         waiting = [each.dispatcher for each in self.subscriptions.values() if each.consumers]
         if len(waiting) > 1:
             self._memo = MessagesMemo()
@@ -259,12 +263,12 @@ class Topic(BaseTopic):
         self._memo = None
 
     def messages_of(self, run: EntryRun) -> OutgoingMessages:
-        """Returns the entries of a run, ready to be sent."""
+        """Returns the entries of a run (a group of consecutive entries), ready to be sent."""
         return messages_of(run) if self._memo is None else self._memo.messages_of(run)
 
     async def last_message_id(self) -> tuple[Position, int]:
-        """Returns (position of the last message, its last batch index or -1 if the entry is no batch). The position is
-        (-1, -1) when no message is left. Raises PulsarError."""
+        """Returns (position of the last message, batch index of the last message or -1 if the entry is no batch). The
+        position is (-1, -1) when no message is left. Raises PulsarError when the log cannot be read."""
         last = self.ledger.last_confirmed
         if last.entry_id < 0 or last < self.ledger.first_position:
             return EARLIEST, -1
@@ -299,14 +303,14 @@ class Topic(BaseTopic):
 
     async def sought(self, position: Position, publish_time_ms: int | None) -> Position:
         """Returns where a consumer with `read_compacted` reads on after a seek that moves its cursor to `position`.
-        Raises ManagedLedgerError."""
+        Raises ManagedLedgerError when the log cannot be read."""
         if self.compaction is None or publish_time_ms is None:
             return position
         return await first_kept_at(self.ledger, self.compaction, publish_time_ms) or position
 
     async def first_published_at(self, publish_time_ms: int) -> Position:
         """Returns the position of the first message that was published at that time or later, or the end of the log
-        when there is none. Raises ManagedLedgerError."""
+        when there is no such message. Raises ManagedLedgerError when the log cannot be read."""
 
         def is_late_enough(payload: bytes) -> bool:
             try:
@@ -319,8 +323,8 @@ class Topic(BaseTopic):
     # --- the whole topic ---------------------------------------------------------------------------------------------
 
     async def terminate(self) -> Position:
-        """Ends the topic. Returns the position of the last message. The position names a ledger even if the topic never
-        had a message. Raises PulsarError."""
+        """Terminates the topic. Returns the position of the last message; the position names a ledger even if the topic
+        never had a message. Raises PulsarError when the end of the topic cannot be stored."""
         with storage_faults_told():
             if self.ledger.terminated is None and self.ledger.last_confirmed.ledger_id < 0:
                 await self.ledger.open_ledger()
@@ -337,7 +341,10 @@ class Topic(BaseTopic):
             self.state = TopicState.CLOSING
             self._on_lost(self)
 
-    async def close(self) -> None:
+    def detach(self) -> None:
+        if self._is_detached:
+            return
+        self._is_detached = True
         self.state = TopicState.CLOSING
         self._stop_listening()
         self.delayed.close()
@@ -346,6 +353,9 @@ class Topic(BaseTopic):
         self.deduplication.close()
         for subscription in list(self.subscriptions.values()):
             subscription.close()
+
+    async def close(self) -> None:
+        self.detach()
         try:
             if self.compaction is not None:
                 await self.compaction.close()
@@ -356,8 +366,8 @@ class Topic(BaseTopic):
 
 
 def _check_kind(existing: Subscription, *, durable: bool) -> None:
-    """Raises NotAllowed when `existing` is a reader's subscription and a durable one is asked for, or the other way
-    round."""
+    """Raises NotAllowed when `existing` is durable and a client asks for a subscription that is not durable, or when
+    `existing` is not durable and a client asks for a durable subscription."""
     if existing.cursor.durable != durable:
         kind = "Durable" if existing.cursor.durable else "NonDurable"
         raise NotAllowed(f"{kind} subscription with the same name already exists.")

@@ -1,5 +1,5 @@
 """Makes a topic ready for use: opens a persistent topic's ledger with the configuration that its policies ask for, and
-gives a topic of either domain the objects of the broker that the topic needs.
+gives a persistent or non-persistent topic the objects of the broker that the topic uses.
 
 Source: BrokerService.createPersistentTopic.
 """
@@ -7,6 +7,7 @@ Source: BrokerService.createPersistentTopic.
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from magnetar.metadata.store import MetadataStore
 from magnetar.server.compaction.topic_compaction import CompactionService, TopicCompaction
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.namespaces.topic_catalog import TopicCatalog
@@ -14,6 +15,7 @@ from magnetar.server.policies.policies import Policies
 from magnetar.server.policies.policy_values import PublishRate
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.base_topic import BaseTopic
+from magnetar.server.topics.bookie_affinity import BookieAffinity
 from magnetar.server.topics.ledger_config_rules import ledger_config
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
 from magnetar.server.topics.topic import Topic
@@ -26,11 +28,13 @@ from pulsar_proto.names import TopicName
 
 
 class TopicOpener:
-    """Holds what all topics of the broker share. Lives on the event loop's thread."""
+    """Opens topics, and holds the objects that all topics of the broker share. Every method is called on the event
+    loop's thread."""
 
     def __init__(
         self,
         factory: ManagedLedgerFactory,
+        metadata: MetadataStore,
         settings: TopicSettings,
         policies: Policies,
         catalog: TopicCatalog,
@@ -42,6 +46,7 @@ class TopicOpener:
         self._policies = policies
         self._catalog = catalog
         self._schemas = schemas
+        self._affinity = BookieAffinity(metadata, settings)
         self._new_producer_name = new_producer_name
         self._compactions = CompactionService(
             factory.bookkeeper,
@@ -52,21 +57,34 @@ class TopicOpener:
         )
         self._publish_limiter: PublishLimiter | None = None
 
+    def start(self) -> None:
+        """Prepares the objects that all topics share: begins to watch the affinity groups of bookies, and applies the
+        broker's publish limit. Called once, before topics are opened."""
+        self._affinity.start()
+        self.limit_publishing()
+
+    def close(self) -> None:
+        self._affinity.close()
+
     def limit_publishing(self) -> None:
-        """Begins to apply the broker's limit for publishing to all topics together. Called once, before topics are
-        opened."""
+        """Begins to apply the broker's limit for publishing to all topics together. Called before topics are opened,
+        and again after the limit was changed; the caller then calls `equip` to give each topic the new limit."""
         rate = PublishRate(
             self._settings.broker_publisher_throttling_max_message_rate,
             self._settings.broker_publisher_throttling_max_byte_rate,
         )
-        self._publish_limiter = PublishLimiter(rate) if rate.is_limited else None
+        old = self._publish_limiter
+        if old is None or old.rate != rate:
+            self._publish_limiter = PublishLimiter(rate) if rate.is_limited else None
+            if old is not None:
+                old.close()
 
     async def open(self, name: TopicName, *, create: bool, on_lost: Callable[[Topic], None]) -> Topic:
-        """Returns a persistent topic that is ready for use; for `on_lost` see `Topic`. Raises PulsarError:
-        TopicNotFound when the topic has no ledger and `create` is not set."""
+        """Returns a persistent topic that is ready for use; for `on_lost` see `Topic`. Raises TopicNotFound when the
+        topic has no managed ledger and `create` is not set, and another PulsarError when the topic cannot be opened."""
         with storage_faults_told():
             await self._policies.load(name)
-            # The configuration has to be the right one from the first moment, because opening a ledger trims it.
+            # The right configuration is needed from the first moment, because a ledger is trimmed when it is opened.
             config = ledger_config(self._factory.config, self._policies.of(name))
             try:
                 ledger = await self._factory.open(name.managed_ledger_name, config, create=create)
@@ -87,6 +105,7 @@ class TopicOpener:
         self.equip(topic)
         try:
             with storage_faults_told():
+                await self._affinity.follow(topic)
                 await topic.prepare()
         except BaseException:
             await topic.close()
@@ -95,18 +114,21 @@ class TopicOpener:
         return topic
 
     def equip(self, topic: BaseTopic) -> None:
-        """Gives a new topic the broker's objects that it needs."""
+        """Gives a topic the objects of the broker that the topic uses."""
         topic.schemas = self._schemas
+        if topic.broker_limiter is not None and topic.broker_limiter is not self._publish_limiter:
+            topic.publishing.forget(topic.broker_limiter)
         topic.broker_limiter = self._publish_limiter
         topic.apply_send_policies()
 
     async def refresh_policies(self, topic: Topic) -> None:
-        """Computes the topic's policies anew, after its properties may have changed. Raises PulsarError."""
+        """Computes the topic's policies anew, after the topic's properties may have changed. Raises PulsarError when
+        the metadata cannot be read."""
         topic.own_properties = await self._properties_of(topic.name, topic.ledger)
         topic.set_policies(self._policies.of(topic.name, topic.own_properties))
 
     async def _properties_of(self, name: TopicName, ledger: ManagedLedger) -> Mapping[str, str]:
-        """Returns the topic's properties. Those of a partition include the properties of the partitioned topic."""
+        """Returns the topic's properties. The properties of a partition include those of the partitioned topic."""
         if not name.is_partition:
             return ledger.properties
         with storage_faults_told():

@@ -32,11 +32,11 @@ SCHEMA_NEEDED = (
     "Producers cannot connect or send message without a schema to topics with a schemawhen SchemaValidationEnforced "
     "is enabled"
 )
-"""This is the text of Apache's broker, unchanged."""
+"""The text of Apache's broker, unchanged."""
 
 
 class TopicWithSchema(Protocol):
-    """A topic, as its schemas see it."""
+    """The interface of a topic that the checks of its schemas use."""
 
     @property
     def name(self) -> TopicName: ...
@@ -54,19 +54,20 @@ class TopicWithSchema(Protocol):
 
     @property
     def stored_bytes(self) -> int:
-        """The size of the stored messages."""
+        """The size of the stored messages, in bytes."""
 
 
 class TopicSchemas:
-    """The schemas of all topics of this process."""
+    """Checks, adds and deletes the schemas of topics. One object serves the whole process."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self.registry = registry
 
     async def admit_producer(self, topic: TopicWithSchema, schema: pb.Schema | None, user: str = "") -> bytes:
         """Returns the schema version for the messages of a producer with that schema. A new schema is added if the
-        policies allow it. A schema of plain bytes is treated like any other: the Go client sends it and asks for its
-        version, other clients send none. Raises IncompatibleSchema, MetadataFault."""
+        policies allow it. A schema of plain bytes is treated like any other schema: the Go client sends such a schema
+        and asks for its version, although other clients send no schema for plain bytes. Raises IncompatibleSchema when
+        the schema is refused, and MetadataFault when the schemas cannot be read or stored."""
         definition = None if schema is None else schema_of_command(schema, user)
         if definition is None or definition.type is SchemaType.AUTO_CONSUME:
             await self._check_may_lack(topic)
@@ -75,8 +76,9 @@ class TopicSchemas:
             return version_bytes(await self._put(topic, definition))
 
     async def admit_consumer(self, topic: TopicWithSchema, schema: pb.Schema | None, user: str = "") -> None:
-        """Adds the consumer's schema to a topic that nobody uses yet; on any other topic, checks that the consumer can
-        read the topic's schemas. Raises IncompatibleSchema, MetadataFault."""
+        """Adds the consumer's schema to an unused topic; on any other topic, checks that the consumer can read the
+        topic's schemas. Raises IncompatibleSchema when the schema is refused, and MetadataFault when the schemas cannot
+        be read or stored."""
         definition = None if schema is None else schema_of_command(schema, user)
         if definition is None or definition.type is SchemaType.AUTO_CONSUME:
             return
@@ -94,15 +96,16 @@ class TopicSchemas:
             await self.registry.check_consumer(topic.name.schema_id, definition, strategy)
 
     async def ledgers(self, name: TopicName) -> list[dict[str, object]]:
-        """Returns the ledgers of a topic's schemas, as internalStats shows them. Raises MetadataFault."""
+        """Returns the ledgers of a topic's schemas, as internalStats shows them. Raises MetadataFault when the metadata
+        or a ledger cannot be read."""
         with _storage_told():
             found = await self.registry.ledgers(name.schema_id)
         rest = {"offloaded": False, "underReplicated": False}
         return [{"ledgerId": ledger, "entries": entries, "size": size, **rest} for ledger, entries, size in found]
 
     async def delete(self, name: TopicName) -> None:
-        """Deletes the schemas of a topic that is deleted. Partitions share the schemas of the partitioned topic, so
-        this is not called for partitions. Raises MetadataFault."""
+        """Deletes the schemas of a topic that is deleted. Not called for a partition, because all partitions share the
+        schemas of the partitioned topic. Raises MetadataFault when the deletion fails."""
         with _storage_told():
             await self.registry.delete_storage(name.schema_id)
 

@@ -1,5 +1,6 @@
 """The periodic work on topics: messages and subscriptions expire, backlogs are cut, unused topics are deleted,
-deduplication takes snapshots, compaction begins; and clients that lost a permission are disconnected.
+deduplication takes snapshots, and compaction begins. This package also disconnects clients that have lost a permission.
 
-This room may use the topics, policies, settings and `security`; only the program that builds a broker uses this room.
+This package may import the topics, policies, settings and `security`. Only the program that builds a broker uses this
+package.
 """

@@ -1,5 +1,5 @@
-"""The jobs that the scheduler runs: for each, the visit to one topic. The decisions are made in
-`topics/publishing/backlog_quota_rules.py` and `topics/inactivity_rules.py`.
+"""The periodic jobs that `Scheduler` runs. For each job this module has a function, the visit, that does the job's work
+for one topic. The decisions are made in `topics/publishing/backlog_quota_rules.py` and `topics/inactivity_rules.py`.
 
 Sources: BrokerService (checkMessageExpiry, monitorBacklogQuota, checkInactiveSubscriptions, checkGC,
 checkDeduplicationSnapshot), BacklogQuotaManager.
@@ -23,12 +23,15 @@ from pulsar_proto.ids import EARLIEST, Position
 
 log = logging.getLogger(__name__)
 
+INACTIVE_TOPICS = "inactive topics"
+"""The name of the job that deletes unused topics."""
+
 
 class Deleter(Protocol):
     """The interface of `BrokerService` that the jobs use."""
 
     async def delete_unused(self, topic: BaseTopic) -> None:
-        """Deletes a topic that is not in use. Raises PulsarError."""
+        """Deletes the topic, unless a client has begun to use the topic. Raises PulsarError when the deletion fails."""
 
 
 def jobs_of(settings: UpkeepSettings, service: Deleter) -> list[Job[BaseTopic]]:
@@ -47,7 +50,7 @@ def jobs_of(settings: UpkeepSettings, service: Deleter) -> list[Job[BaseTopic]]:
         ),
         Job("compaction", settings.broker_service_compaction_monitor_interval_in_seconds, persistent(compact_if_due)),
         Job(
-            "inactive topics",
+            INACTIVE_TOPICS,
             settings.broker_delete_inactive_topics_frequency_seconds,
             lambda topic, now_ms: delete_inactive(topic, service, time.monotonic()),
         ),
@@ -73,8 +76,8 @@ def persistent(
 
 
 def expire_messages(topic: Topic, now_ms: int) -> Awaitable[None] | None:
-    """Skips the messages that are older than the topic's time to live, in all durable subscriptions. The cursors of
-    readers are not moved, so readers can still read retained messages."""
+    """Skips the messages that are older than the topic's time to live, in all durable subscriptions. Does not move the
+    cursors of readers, so readers can still read retained messages."""
     ttl = topic.policies.message_ttl_in_seconds
     if ttl <= 0 or not any(each.cursor.durable and each.cursor.backlog for each in topic.subscriptions.values()):
         return None
@@ -107,7 +110,7 @@ async def _delete_subscriptions(due: Sequence[BaseSubscription], minutes: int) -
 
 
 def snapshot_deduplication(topic: Topic, now_ms: int) -> None:
-    """Lets the topic's deduplication take its snapshots and forget producers that left long ago."""
+    """Makes the topic's deduplication take a snapshot that is due and forget producers that left long ago."""
     topic.deduplication.tick(time.monotonic(), topic.policies.deduplication_snapshot_interval_seconds)
 
 
@@ -115,9 +118,9 @@ def snapshot_deduplication(topic: Topic, now_ms: int) -> None:
 
 
 def compact_if_due(topic: Topic, now_ms: int) -> None:
-    """Begins a compaction when more bytes than the threshold were written since the last one. Before the first
-    compaction the size of the topic's backlog is compared, or the size of the whole log if the topic has no durable
-    subscription."""
+    """Begins a compaction when more bytes than the threshold were written since the last compaction. Before the first
+    compaction, compares the threshold with the size of the topic's backlog or, if the topic has no durable
+    subscription, with the size of the whole log."""
     compaction, threshold = topic.compaction, topic.policies.compaction_threshold
     if compaction is None or threshold <= 0:
         return
@@ -135,7 +138,7 @@ def compact_if_due(topic: Topic, now_ms: int) -> None:
 
 
 def check_quotas(topic: Topic, now_ms: int) -> Awaitable[None] | None:
-    """Applies the backlog quotas of a topic that has any."""
+    """Applies the backlog quotas of a topic, if the topic has backlog quotas."""
     quotas = topic.policies.backlog_quotas
     if quotas.destination_storage.limit < 0 and quotas.message_age.limit <= 0:
         topic.quota.excess = None
@@ -166,7 +169,7 @@ async def _check_quotas(topic: Topic, now_ms: int) -> None:
 
 
 async def _cut(topic: Topic, excess: Excess, now_ms: int) -> None:
-    """Skips the oldest messages in all durable subscriptions, until the backlog is within the quota again."""
+    """Skips the oldest messages in all durable subscriptions, so that the backlog is within the quota again."""
     ledger = topic.ledger
     subscriptions = [each for each in topic.subscriptions.values() if each.cursor.durable]
     upto: Position | None = None

@@ -1,5 +1,5 @@
-"""Checks producers and consumers again after a namespace's permissions have changed, and disconnects those that are no
-longer permitted. Their clients reconnect, and are then refused with the reason.
+"""Checks producers and consumers again after a namespace's permissions have changed, and disconnects clients that have
+lost the permission. These clients reconnect, and are then refused with the reason.
 
 Sources: PersistentTopic.onPoliciesUpdate, Producer.checkPermissionsAsync, Consumer.checkPermissionsAsync.
 """
@@ -36,8 +36,8 @@ class Spawn(Protocol):
 
 
 class PermissionRecheck:
-    """Checks the clients of a namespace again. `namespace_changed` is called for every change of a namespace's record,
-    but producers and consumers are checked only when the permissions have really changed."""
+    """Checks the producers and consumers of a namespace again. `namespace_changed` is called for every change of a
+    namespace's record, but producers and consumers are checked only when the permissions have really changed."""
 
     def __init__(self, authorizer: Authorizer, service: "BrokerService", spawn: Spawn) -> None:
         self._authorizer = authorizer
@@ -61,8 +61,8 @@ class PermissionRecheck:
             log.warning("%s: who is connected cannot be judged anew: %s", namespace, error)
 
     def _judgements(self, namespace: str) -> Iterator[Callable[[], Awaitable[None]]]:
-        """Yields one function for each producer and each consumer of the namespace's topics, which checks that client
-        and disconnects it if necessary."""
+        """Yields one function for each producer and each consumer of the namespace's topics. The function checks the
+        permission of that producer or consumer, and disconnects a client that has lost the permission."""
         for topic in self._service.all_topics:
             if topic.name.namespace == namespace:
                 yield from (partial(self._judge_producer, topic, producer) for producer in topic.producers.values())

@@ -1,9 +1,9 @@
 """Runs the jobs that visit all topics at intervals. One timer serves all jobs.
 
-A job visits one topic after the other, and other work of the loop gets its turn in between. The next round of a job
-begins only after the last one has ended. An error of a visit affects only that topic. When a visit takes longer than
-VISIT_SECONDS, the round goes on with the other topics; the slow visit is not cancelled, because it may be changing the
-topic. Until that visit ends, the job skips the topic."""
+A job visits one topic after the other, and other work of the event loop runs in between. The next round of a job begins
+only after the previous round of that job has ended. An error of a visit affects only the topic that is visited. When a
+visit takes longer than VISIT_SECONDS, the round goes on with the other topics; the slow visit is not cancelled, because
+the visit may be changing the topic. Until the slow visit ends, the job skips that topic."""
 
 import asyncio
 import logging
@@ -23,15 +23,16 @@ T = TypeVar("T")
 
 class Job(NamedTuple, Generic[T]):
     name: str
-    """The name that log lines show."""
+    """The job's name in log lines."""
     interval_seconds: float
     visit: Callable[[T, int], Awaitable[None] | None]
-    """Called with the topic and the time in ms since the epoch. A visit that has to wait returns an awaitable, for
-    which the round waits."""
+    """A function that does the job's work for one topic. Its arguments are the topic and the time in ms since the
+    epoch. A visit that has to wait returns an awaitable, for which the round waits."""
 
 
 class Scheduler(Generic[T]):
-    """Runs the jobs. Call `start` once, and `close` at the end. `topics()` returns the topics that a round visits."""
+    """Runs the jobs at their intervals. Call `start` once, and `close` at the end. `topics()` returns the topics that a
+    round visits."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class Scheduler(Generic[T]):
         self._due = {job.name: now() + job.interval_seconds for job in jobs}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._visits: dict[tuple[str, T], asyncio.Task[None]] = {}
-        """The visits under way, by the job's name and the topic."""
+        """(name of the job, topic) -> the task of the visit, for all visits under way."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -56,8 +57,16 @@ class Scheduler(Generic[T]):
             delay = max(0.0, min(self._due.values()) - self._now())
             self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
 
+    def set_interval(self, name: str, seconds: float) -> None:
+        """Changes how often a job runs. The job's next round begins when the new interval has passed."""
+        self.jobs[name] = self.jobs[name]._replace(interval_seconds=seconds)
+        self._due[name] = self._now() + seconds
+        if self._timer is not None:
+            self._timer.cancel()
+            self.start()
+
     async def close(self) -> None:
-        """Cancels all visits, and returns when they have ended."""
+        """Cancels all rounds and visits, and returns when these tasks have ended."""
         if self._timer is not None:
             self._timer.cancel()
         under_way = [*self._running.values(), *self._visits.values()]

@@ -1,6 +1,7 @@
-"""The shell of the web port: connections, deadlines, who may call, finding the route, and the answer as HTTP.
+"""Serves HTTP on the web port: this package owns the connections and their deadlines, finds the route of a call, checks
+whether the caller may make the call, and sends the answer.
 
-This room knows no call by itself: `server/programs` hands it the table of routes, and the calls (`server/admin`) are
-built on `web/calls.py` and `web/needs.py`. The room may use the rooms of the broker, the configuration, the network,
-security and the process.
+This package contains no calls. `server/programs` hands it the table of routes, and the calls (`server/admin`) are
+built on `web/calls.py`, `web/needs.py` and `web/places.py`. The package may use the packages of the broker, the
+namespaces, the configuration, the network, security and the process.
 """

@@ -1,7 +1,7 @@
 """Refuses the calls of Apache Pulsar that this server does not have, with a text that names what is missing.
 
-Command line tools show the status and the text to their users. So both are those of a broker of 4.0.7 in which the
-service is switched off, if it can be switched off there.
+Command line tools show the status and the text to their users. So where a service can be switched off in Apache's
+broker 4.0.7, the refusal has the status and the text of such a broker.
 """
 
 import re
@@ -45,7 +45,7 @@ ABSENT = tuple(
 
 
 def refusal_of_path(path: str) -> Refusal:
-    """Returns the refusal for a path that is not in the table of routes. Pure."""
+    """Returns the refusal for a path that is not in the table of routes. The function does no I/O."""
     for pattern, status, reason in ABSENT:
         if pattern.fullmatch(path):
             return Refusal(status, reason)

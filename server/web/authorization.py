@@ -1,8 +1,10 @@
-"""Authenticates the caller of each HTTP call and checks what its route needs, before anything else of the call runs.
+"""Authenticates the caller of each HTTP call and checks that the caller has the permission that the call's route needs,
+before anything else of the call runs.
 
 Texts and codes are Java's, because admin clients map 401 and 403 to NotAuthorizedException and show the text to their
-users. Sources: AuthenticationFilter; PulsarWebResource and its validate…Operation methods, which answer 401 where a
-superuser, a tenant's administrator or a topic operation is asked for, and 403 for namespaces and policies.
+users. Sources: AuthenticationFilter; PulsarWebResource and its validate…Operation methods, which answer 401
+when the permission of a superuser, of a tenant's administrator or for a topic operation is missing, and 403 for
+operations on namespaces and policies.
 """
 
 import logging
@@ -55,8 +57,8 @@ _DEMANDS: dict[Scope, Callable[[Need], Demand]] = {
 
 
 def demand_of(need: Need) -> Demand:
-    """Returns the demand that the authorizer checks for a route with this need. Raises KeyError when Java's enums do
-    not have the operation that the need names."""
+    """Returns the `Demand` (the form in which the authorizer takes a question) for a route with this need. Raises
+    KeyError when Java's enums do not have the operation that the need names."""
     return _DEMANDS[need.scope](need)
 
 
@@ -69,11 +71,12 @@ async def admit(
     certificate: Mapping[str, Any] | None,
     remote: str,
 ) -> Principal | None:
-    """Returns who makes a call that is allowed, or None for a route that is open to everybody, whose callers are not
-    authenticated. Raises Refusal: 401 or 403 for a call that is not allowed, 404 when the tenant is missing, 412 for a
-    name that is not valid, 503 when the permissions cannot be read."""
+    """Returns the principal of the caller when the call is allowed. Returns None for a route that is open to everybody,
+    because callers of such a route are not authenticated. Raises Refusal: 401 or 403 for a call that is not allowed,
+    404 when the tenant is missing, 412 for a name that is not valid, 503 when the permissions cannot be read."""
     demand = demand_of(need)
-    is_metrics = path.rstrip("/") == METRICS  # the router ignores a trailing slash, too
+    # The router ignores a trailing slash, so the authorization ignores it, too.
+    is_metrics = path.rstrip("/") == METRICS
     if isinstance(demand, Open) and not (is_metrics and security.settings.authenticate_metrics_endpoint):
         return None
     principal = await security.principal_of_http(headers, common_name_of(certificate), remote)

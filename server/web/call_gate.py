@@ -1,5 +1,5 @@
 """Bounds how many calls are in progress at once. Urgent calls (lookups and health checks) have a bound of their own, so
-that other calls keep neither a client from its topic nor a supervisor from its answer."""
+that other calls never keep a client from its topic or a supervisor from the answer to a health check."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,8 @@ RETRY_AFTER_SECONDS = "1"
 
 
 class CallGate:
-    """Lets `calls_max` urgent calls and as many others be in progress (maxConcurrentHttpRequests)."""
+    """Limits the calls in progress to `calls_max` urgent calls and `calls_max` other calls
+    (maxConcurrentHttpRequests)."""
 
     def __init__(self, calls_max: int) -> None:
         self._calls_max = calls_max

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from magnetar.server.web.needs import Need
+from magnetar.server.web.places import Place
 from pulsar_proto.errors import (
     InvalidTopicName,
     NotAllowed,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Call:
     """One request, as its handler gets it. `parts` are the variable segments of the path by name, percent-decoded.
-    `query` is a multi-dictionary, whose `[name]` is the first value of a parameter that was given more than once."""
+    `query` is a multi-dictionary: for a parameter that was given more than once, `query[name]` is the first value."""
 
     broker: "Broker"
     parts: Mapping[str, str]
@@ -33,6 +34,10 @@ class Call:
     body: bytes = field(default=b"", repr=False)
     remote_address: str = ""
     """`/host:port` of the caller, as Pulsar's stats print it."""
+    method: str = ""
+    target: str = ""
+    """The path and query of the request, exactly as they came, because a redirect repeats them."""
+    is_https: bool = False
 
     def all_of(self, name: str) -> list[str]:
         """Returns every value of a query parameter that may be given more than once."""
@@ -46,12 +51,12 @@ class Call:
 
 
 class Text(NamedTuple):
-    """An answer that is sent as it is; every other answer is encoded as JSON."""
+    """An answer whose body is sent unchanged. Other answers are encoded as JSON."""
 
     body: bytes | list[bytes]
     """A body that may be large is given in parts, which are sent one after the other."""
     content_type: str = "application/json"
-    """Java labels even plain words as JSON."""
+    """Java's broker sends even plain words with this content type."""
     headers: Mapping[str, str] = {}
 
 
@@ -64,11 +69,12 @@ class Status(NamedTuple):
 
 
 NO_CONTENT: Final = Status(204)
-"""The answer to most calls that change something. For some of the policies it is also the answer to a call that reads
-the policy when it is not set; for the others that is EMPTY."""
+"""The answer to most calls that change something. For some policies NO_CONTENT is also the answer to a call that reads
+the policy when it is not set; for all other policies that answer is EMPTY."""
 
 EMPTY: Final = Status(200)
-"""The answer to a call that reads a policy when it is not set; for some of the policies it is NO_CONTENT instead."""
+"""The answer to a call that reads a policy when the policy is not set. For some policies the answer is NO_CONTENT
+instead."""
 
 
 class Refusal(Exception):
@@ -83,7 +89,16 @@ class Refusal(Exception):
         self.reason = reason
         self.headers = headers
         self.closes = closes
-        """Whether the connection is closed after the answer, because the rest of what the client sends is not read."""
+        """Whether the connection is closed after the answer, because the rest of the request is not read."""
+
+
+class Moved(Exception):
+    """Raised when another broker serves the call. The answer is a redirect with status 307: clients repeat the call,
+    with its method and its body, at `location`."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.location = location
 
 
 Answer = Any
@@ -93,14 +108,17 @@ Handler = Callable[[Call], Awaitable[Answer]]
 
 
 class Route(NamedTuple):
-    """One call. `{name}` in the path stands for any one segment, `{domain}` for persistent or non-persistent only."""
+    """One route: a method and a path, with the handler of its calls. `{name}` in the path stands for any one segment,
+    but `{domain}` only for `persistent` or `non-persistent`."""
 
     method: str
     path: str
     handler: Handler
     needs: Need
+    place: Place
+    """The broker of the cluster that serves the call. `owner_redirects` redirects clients that ask any other broker."""
     is_urgent: bool = False
-    """True for lookups and health checks, which do not wait behind other calls."""
+    """True for lookups and health checks, which do not have to wait for other calls."""
 
 
 STATUS_OF: dict[type[PulsarError], int] = {

@@ -1,4 +1,5 @@
-"""Answers HTTP requests: finds the route, gives the call a deadline, and makes a response of its answer or its fault.
+"""Answers HTTP requests: finds the route, gives the call a deadline, and makes a response of the handler's answer or
+fault.
 
 `http_listener` imports this module when the first client connects, on a thread. This module does not know the calls:
 the builder of the server passes the table of routes.
@@ -15,11 +16,12 @@ from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.web.absent_calls import refusal_of_path
 from magnetar.server.web.authorization import admit
 from magnetar.server.web.call_gate import CallGate
-from magnetar.server.web.calls import Answer, Call, Refusal, Route, refusal_of
+from magnetar.server.web.calls import Answer, Call, Moved, Refusal, Route, refusal_of
 from magnetar.server.web.http_connection import UNEXPECTED, HttpConnection, HttpServer
 from magnetar.server.web.loop_share import LoopShare
+from magnetar.server.web.owner_redirects import check_place
 from magnetar.server.web.request_log import call_of, log_request
-from magnetar.server.web.responses import answered, refused, send
+from magnetar.server.web.responses import answered, redirected, refused, send
 from magnetar.server.web.router import PathReading, Router, fault_of_parts
 from magnetar.server.web.upgrades import Upgrades, answer_upgrade
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
@@ -31,21 +33,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CALL_SECONDS_MAX = 30.0
-"""A call that takes longer is cancelled and answered with 503: a tool that fails is better than one that waits for
-ever."""
+"""A call that takes longer is cancelled and answered with 503, because a tool that fails is better than a tool that
+waits for ever."""
 
 BODY_SECONDS_MAX = 10.0
 """How long a client may take to send the whole body of a request."""
 
 BODY_BYTES_MAX = 1 << 20
-"""A longer body is refused with 413. The longest bodies that clients send for good reasons are schemas."""
+"""The largest body of a request; a larger one is refused with 413. The largest bodies that clients have reason to send
+are schemas."""
 
 
 def make_server(
     broker: "Broker", router: Router, settings: WebSettings, upgrades: Upgrades | None = None
 ) -> HttpServer:
     """Returns a server for the calls that `router` knows. The server makes a protocol for each accepted connection.
-    `upgrades` answers requests for sockets, if there are any."""
+    `upgrades` answers requests for WebSockets; when it is None, there is no WebSocket service."""
     gate = CallGate(settings.max_concurrent_http_requests)
     share = LoopShare()
 
@@ -70,13 +73,13 @@ def make_server(
 
 
 class _Incoming:
-    """One request on its way to its route and back."""
+    """Answers one request: finds its route, runs the route's handler and sends the answer."""
 
     def __init__(self, broker: "Broker", router: Router, request: web.BaseRequest) -> None:
         assert isinstance(request.protocol, HttpConnection)
         self.connection = request.protocol
         self.role: str | None = None
-        """The caller's role. It is known once the authorization has let the call pass."""
+        """The caller's role; None until the authorization has let the call pass."""
         self._broker = broker
         self._request = request
         self._method = "GET" if request.method == "HEAD" else request.method
@@ -88,7 +91,7 @@ class _Incoming:
         return self._found is not None and self._found.routes[self._method].is_urgent
 
     async def answer(self) -> web.StreamResponse:
-        """Sends an answer within CALL_SECONDS_MAX, whatever happens, and returns what was sent."""
+        """Sends an answer within CALL_SECONDS_MAX, whatever happens, and returns the response that was sent."""
         try:
             async with asyncio.timeout(CALL_SECONDS_MAX):
                 response = await self._respond()
@@ -110,6 +113,8 @@ class _Incoming:
             return await answered(await self._call(self._found))
         except Refusal as refusal:
             return refused(refusal)
+        except Moved as moved:
+            return redirected(moved)
         except PulsarError as error:
             return refused(refusal_of(error))
         except (MetadataError, ManagedLedgerError) as error:
@@ -121,15 +126,26 @@ class _Incoming:
 
     async def _call(self, found: PathReading) -> Answer:
         """Returns the answer of the route's handler. Neither the body nor anything else of the call is looked at before
-        the authorization has let its caller pass. Raises Refusal and whatever the handler raises."""
+        the authorization has let the caller pass. After that, a call that another broker serves is redirected. Raises
+        Refusal, Moved and the errors of the handler."""
         fault = fault_of_parts(found.parts)
         if fault is not None:
             raise Refusal(412, fault)
         request, route = self._request, found.routes[self._method]
         self.role = await _admit(self._broker, route, found, request)
-        body = await _body_of(request)
-        address = _address_of(request)
-        return await route.handler(Call(self._broker, found.parts, request.query, request.headers, body, address))
+        call = Call(
+            self._broker,
+            found.parts,
+            request.query,
+            request.headers,
+            await _body_of(request),
+            _address_of(request),
+            self._method,
+            request.rel_url.raw_path_qs,
+            request.secure,
+        )
+        await check_place(route.place, call)
+        return await route.handler(call)
 
 
 async def _admit(broker: "Broker", route: Route, found: PathReading, request: web.BaseRequest) -> str | None:
@@ -150,7 +166,8 @@ def _address_of(request: web.BaseRequest) -> str:
 
 
 async def _body_of(request: web.BaseRequest) -> bytes:
-    """Reads the body of a request. Raises Refusal when it is too large, too slow, or not what its headers say."""
+    """Reads the body of a request. Raises Refusal when the body is too large, comes too slowly, or does not
+    have the form that the request's headers declare."""
     connection = request.protocol
     assert isinstance(connection, HttpConnection)
     if not request.can_read_body and not connection.body_is_broken:
@@ -181,11 +198,12 @@ async def _body_of(request: web.BaseRequest) -> bytes:
 
 
 async def _ask_for_body(request: web.BaseRequest) -> None:
-    """Tells a client that asked with `Expect: 100-continue` to send the body: curl waits a second for this line before
-    it sends a long body, other clients wait until it comes. aiohttp sends it only for routes of its own router."""
+    """Sends the line `100 Continue` to a client that asked for it with `Expect: 100-continue`: curl waits a second for
+    this line before it sends a long body, other clients wait until the line comes. aiohttp sends the line only for
+    routes of its own router."""
     writer = request.writer
     await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    writer.output_size = 0  # or aiohttp would take this line for the beginning of the answer
+    writer.output_size = 0  # Otherwise aiohttp would take this line for the beginning of the answer.
 
 
 def _too_large() -> Refusal:

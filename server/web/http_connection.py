@@ -1,11 +1,13 @@
-"""The connections of the web port: their seats, their deadlines, and the answers to bytes that are not HTTP.
+"""The connections of the web port: how many there may be, their deadlines, and the answers to bytes that are not HTTP.
+Each connection needs one of a limited number of seats; `seat_rules` decides which connection loses its seat when all
+are taken.
 
-A client has HEAD_SECONDS_MAX to send a whole head, counted from when it connected or from the head's first byte, and
-IDLE_SECONDS_MAX between two calls, because waiting costs the client nothing. What it sent is never logged or sent back:
-a broken header line may hold a token.
+A client has HEAD_SECONDS_MAX to send a whole head, counted from when the client connected or from the head's first
+byte, and IDLE_SECONDS_MAX between two calls. Both limits are needed because waiting costs the client nothing. Bytes
+that a client sent are never logged or sent back, because a broken header line may hold a token.
 
 `HttpConnection` is a subclass of aiohttp's RequestHandler, because aiohttp has no other place to choose the answer to a
-request that it cannot parse: its own `handle_error` logs the client's bytes and sends them back
+request that cannot be parsed: aiohttp's `handle_error` logs the client's bytes and sends them back
 (https://github.com/aio-libs/aiohttp/issues/3287). Nor does aiohttp report that the body of the call in progress cannot
 be parsed, so that call would wait for the body until its deadline.
 """
@@ -33,19 +35,21 @@ from magnetar.server.web.seat_rules import Seats
 log = logging.getLogger(__name__)
 
 HEAD_SECONDS_MAX = 10.0
-"""How long a client may take to send the head of a call. For the first call the time begins when it connects."""
+"""How long a client may take to send the head of a call. For the first call the time begins when the client
+connects."""
 
 IDLE_SECONDS_MAX = 30.0
 """The time without a call after which a connection is closed, as Jetty does (AbstractConnector, the idle timeout)."""
 
 LINGER_SECONDS = 2.0
-"""How long the rest of a refused body is still read and discarded, so that its client sees the answer."""
+"""How long the rest of a refused body is still read and discarded, so that the client sees the answer."""
 
 WARNING_SECONDS = 10.0
-"""The least time between two warnings that tell how many connections lost their seats or found none."""
+"""The least time between two warnings that tell how many connections lost their seats, or were closed because no seat
+was free."""
 
 DESCRIPTORS_SHARE = 2
-"""HTTP connections take at most one in two file descriptors: clients of the binary port need the others."""
+"""HTTP connections take at most one in two file descriptors, because clients of the binary port need the rest."""
 
 PIECES_MAX = 64
 """The number of heads in one read that are parsed one by one. The rest of a longer read is parsed as a whole."""
@@ -74,7 +78,8 @@ class HttpSocket(Protocol):
 
 
 class HttpServer(web.Server):
-    """Makes an `HttpConnection` for each client and seats it. The time that parsing takes is charged to `share`."""
+    """Makes an `HttpConnection` for each client and gives it a seat. The time that parsing takes is subtracted from the
+    balance of `share`."""
 
     def __init__(self, handle: Handle, settings: WebSettings, share: LoopShare) -> None:
         super().__init__(partial(_handled, handle), request_factory=_make_request)
@@ -89,8 +94,8 @@ class HttpServer(web.Server):
         return HttpConnection(self)
 
     def seat(self, connection: "HttpConnection", address: str) -> bool:
-        """Gives a connection a seat, and closes the one that loses its seat for it. Returns False when there is no seat
-        for the new connection, so that it is the one to be closed."""
+        """Gives a connection a seat, and closes the connection that loses its seat to it. Returns False when there is
+        no seat for the new connection; the caller then closes the new connection."""
         evicted = self.seats.enter(connection, address)
         if evicted is None:
             return True
@@ -112,9 +117,9 @@ class HttpServer(web.Server):
 class HttpConnection(web.RequestHandler):
     """One client's connection.
 
-    It answers a sound request even when the bytes that follow are no request: Node sends the body of a DELETE without a
-    length, so that it reads as a broken request. aiohttp would forget the sound requests of a read of which one is
-    broken, so this class hands a read over piece by piece, each up to the end of a head.
+    The connection answers a sound request even when the bytes behind the request are no HTTP: Node sends the body of a
+    DELETE without a length, so that the body looks like a broken request. When one request of a read is broken, aiohttp
+    forgets the sound requests of that read. So this class hands a read over in pieces, each up to the end of a head.
     """
 
     __slots__ = (
@@ -139,11 +144,11 @@ class HttpConnection(web.RequestHandler):
         limit = server.settings.http_max_request_header_size
         super().__init__(server, loop=asyncio.get_running_loop(), max_line_size=limit, max_field_size=limit, **options)
         self.body_is_broken = False
-        """Whether the body of the call in progress was ended before it was whole: it is not framed as HTTP frames
-        bodies, or the connection was lost."""
+        """Whether the body of the call in progress was ended before it was whole, because its framing is not valid
+        HTTP or the connection was lost."""
         self._server = server
         self._head_bytes = 0
-        """The bytes of the head that is not whole yet."""
+        """The number of received bytes of a head that is not whole yet."""
         self._head_bytes_max = limit
         self._body: StreamReader | None = None
         """The body of the latest call."""
@@ -178,8 +183,8 @@ class HttpConnection(web.RequestHandler):
         super().connection_lost(exc)
 
     def upgraded(self, socket: HttpSocket) -> None:
-        """Called when an upgrade was answered. The connection is no longer in the web port's share of the event loop,
-        and tells `socket` what happens until it is lost."""
+        """Called when an upgrade was answered. From then on the connection's time is not counted in the web port's
+        share of the event loop, and the connection reports what happens to `socket` until it is lost."""
         self._socket = socket
 
     def pause_writing(self) -> None:
@@ -225,7 +230,7 @@ class HttpConnection(web.RequestHandler):
         super().data_received(data)
         # aiohttp queues unreadable bytes behind the call in progress. When they are that call's body,
         # aiohttp does not tell the call, which would wait for the rest of the body until its deadline. aiohttp has no
-        # public method that tells this, so its queue is looked at here.
+        # public method that tells this, so this code looks into aiohttp's queue.
         latest: Any = self._messages[-1][0] if self._messages else None
         if latest is not None and not isinstance(latest, RawRequestMessage):
             self._is_unreadable = True
@@ -254,9 +259,9 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Returns the answer to bytes that are no request, and to a call that failed. It overrides aiohttp's own
-        answer, which would log what the client sent and send it back. Raises ConnectionError, which makes aiohttp close
-        the connection, when a part of the answer was sent before the call failed."""
+        """Returns the answer to bytes that are no request, and to a call that failed. This method overrides that of
+        aiohttp, which would log the client's bytes and send them back. Raises ConnectionError, which makes aiohttp
+        close the connection, when a part of the answer was sent before the call failed."""
         if request.writer.output_size > 0:
             raise ConnectionError("the answer breaks off")
         if status >= 500:
@@ -268,14 +273,14 @@ class HttpConnection(web.RequestHandler):
         return refused(Refusal(status, f"This is no HTTP/1.1 request ({type(exc).__name__})", closes=True))
 
     def _break_off(self, body: StreamReader) -> None:
-        """Ends a body that is not whole yet, and notes it; has no effect on one that is whole."""
+        """Ends a body that is not whole yet, and sets `body_is_broken`. Has no effect on a body that is whole."""
         if not body.is_eof():
             self.body_is_broken = True
             body.feed_eof()
 
     def _take_head(self, size: int, *, is_whole: bool) -> bool:
-        """Counts bytes of a head and starts its deadline. Returns False when the head is too long: then the request has
-        been refused."""
+        """Counts bytes of a head and starts the head's deadline. Returns False when the head is too long, after
+        refusing the request."""
         self._head_bytes += size
         if self._head_bytes > self._head_bytes_max + len(HEAD_END):
             self._refuse_head()
@@ -324,8 +329,8 @@ def _make_request(
 
 
 class _ClientFaults(logging.LoggerAdapter[logging.Logger]):
-    """The logger that aiohttp gets. aiohttp logs what a client got wrong as an error with a stack and the client's
-    bytes; this adapter makes one line of warning of it, which names the kind of fault only."""
+    """The logger that aiohttp gets. aiohttp logs a client's fault as an error with a stack and the client's bytes. This
+    adapter logs one warning instead, which names only the kind of fault."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         fault = kwargs.pop("exc_info", None)

@@ -1,8 +1,10 @@
-"""The web port's listener. It imports aiohttp and the table of routes when the first client connects, on a thread.
+"""The listener of the web port, which imports aiohttp and the table of routes when the first client connects, on a
+thread.
 
-An idle server therefore neither waits for these imports at the start (0.2 s) nor holds them in memory (14 MB of 67).
-What a client sends before they are done waits in its connection. Nothing is imported on the event loop, because an
-import stops every client: whatever the handlers of the routes import has to be imported with the table.
+An idle server therefore does not wait for these imports at the start (0.2 s), and does not hold the modules in memory
+(14 MB of 67). Until the imports are done, a `_Door` keeps each connection and the bytes that its client sends. Nothing
+is imported on the event loop, because an import stops every client: all modules that the handlers of the routes need
+have to be imported with the table.
 """
 
 import asyncio
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WAITING_BYTES_MAX = 65_536
-"""When a client has sent more than this before aiohttp is imported, its socket is not read until then."""
+"""When a client has sent more than this before aiohttp is imported, its socket is not read until the import is done."""
 
 CLOSE_SECONDS = 0.2
 """How long `close` waits for calls that are being answered."""
@@ -35,7 +37,8 @@ NOT_LOADED = (
     b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
     b"Connection: close\r\n\r\n%b"
 ) % (len(_REASON), _REASON)
-"""The answer to a client when the import failed. It is written out here because aiohttp itself may be missing."""
+"""The answer to a client when the import failed. The bytes are written out here because aiohttp itself may be
+missing."""
 
 
 class WebListener(PortListener):
@@ -58,9 +61,11 @@ class WebListener(PortListener):
         self._upgrades: Upgrades | None = None
         self._web: web.Server | None = None
         self._loading: asyncio.Task[None] | None = None
-        """The import, from the first client on. None again after an import that failed: the next client repeats it."""
+        """The task of the import, from the first client on. The attribute is None again after an import that failed, so
+        that the next client repeats the import."""
         self._doors: dict[_Door, None] = {}
-        """The connections that wait for the import, in the order in which they came: they are seated in that order."""
+        """The connections that wait for the import, in the order in which they came, which is also the order in which
+        they get seats (`seat_rules`)."""
 
     def _log_start(self, port: int, *, with_tls: bool) -> None:
         log.info("listening for %s on port %d", "HTTPS" if with_tls else "HTTP", port)
@@ -95,8 +100,9 @@ class WebListener(PortListener):
         return door
 
     def _arrived(self, door: "_Door") -> None:
-        """Called when the connection of a door is made, for TLS after its handshake: by then the import that was begun
-        when the client was accepted may be done, or may have failed, and nothing else would open this door."""
+        """Called when the connection of a door is made, for TLS after its handshake. The import that was begun when the
+        client was accepted may be done, or may have failed, by this time. So this method opens the door or begins the
+        import again, because nothing else would."""
         if self._web is not None:
             door.open(cast(asyncio.Protocol, self._web()))
         else:
@@ -119,24 +125,25 @@ class WebListener(PortListener):
                 door.fail()
 
     def _import(self) -> Any:
-        """Returns the module `http_app`, the router of all routes, and the service for WebSockets, or None without one.
-        Runs on a thread."""
+        """Returns the module `http_app`, the router of all routes, and the service for WebSockets, which is None when
+        there is none. The method runs on a thread."""
         app = import_module(".http_app", __package__)
         upgrades = None if self._load_upgrades is None else self._load_upgrades(self._broker)
         return app, app.Router(self._load_routes()), upgrades
 
 
 class _Door(asyncio.Protocol):
-    """A connection that waits for the web server. It keeps what the client sends, until `open` hands the connection and
-    these bytes to aiohttp.
+    """A connection that waits until aiohttp is imported. The door keeps the bytes that the client sends, until `open`
+    hands the connection and these bytes to aiohttp.
 
-    It is a member of `doors` from when the connection is made until it is opened or lost. `arrived` is called with it
-    as soon as it is a member.
+    A door is a member of `doors` from when its connection is made until the door is opened or the connection is lost.
+    `arrived` is called with the door as soon as the door is a member.
     """
 
     def __init__(self, doors: "dict[_Door, None]", arrived: "Callable[[_Door], None]") -> None:
         self.is_refused = False
-        """Whether the connection is to be closed as soon as it is made. The flag is set before that."""
+        """Whether the connection is to be closed as soon as it is made. The flag is set before the connection is
+        made."""
         self._doors = doors
         self._arrived = arrived
         self._transport: asyncio.Transport | None = None
@@ -158,7 +165,8 @@ class _Door(asyncio.Protocol):
             self._transport.pause_reading()
 
     def eof_received(self) -> bool:
-        """Keeps the socket open for the answer: the client may have only finished asking."""
+        """Keeps the socket open for the answer, because a client that has ended its side may still wait for the
+        answer."""
         self._at_end = True
         return True
 
@@ -179,7 +187,7 @@ class _Door(asyncio.Protocol):
             self._transport.resume_reading()
 
     def fail(self) -> None:
-        """Tells a client that has asked for something that it gets no answer, and closes the connection."""
+        """Closes the connection. A client that has sent something first gets the answer NOT_LOADED."""
         assert self._transport is not None
         if self._waiting:
             self._transport.write(NOT_LOADED)

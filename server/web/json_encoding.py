@@ -14,8 +14,8 @@ CONTAINERS = (dict, list, tuple)
 
 
 async def encoded(value: Any) -> bytes:
-    """Returns the value as orjson encodes it. Keys may be other values than strings. Raises TypeError as orjson
-    does."""
+    """Returns the value as orjson encodes it. Keys may be other values than strings. Raises TypeError for a value that
+    orjson cannot encode."""
     if weight(value, PART_VALUES_MAX) < PART_VALUES_MAX:
         return _dumps(value)
     if isinstance(value, dict):
@@ -30,8 +30,8 @@ async def encoded(value: Any) -> bytes:
 
 
 async def _members(values: "list[Any] | tuple[Any, ...]") -> Any:
-    """Yields the encoded members of a list, without its brackets: a large member by itself, small ones in runs of
-    PART_VALUES_MAX values at most."""
+    """Yields the encoded members of a list, without the list's brackets. A large member is yielded by itself; small
+    members are yielded together, PART_VALUES_MAX values at most."""
     run: list[Any] = []
     left = PART_VALUES_MAX
     async for member in in_portions(values):
@@ -49,7 +49,8 @@ async def _members(values: "list[Any] | tuple[Any, ...]") -> Any:
 
 
 def weight(value: Any, most: int) -> int:
-    """Returns how many values are in a value, itself included, but not more than `most`: counting stops there. Pure."""
+    """Returns how many values a value holds, itself included, but at most `most`, because counting stops there.
+    The function does no I/O."""
     counted, level = 0, [value]
     while level and counted < most:
         counted += len(level)

@@ -1,17 +1,17 @@
 """The web port's share of the event loop, so that calls of administrators never starve clients' messages.
 
 A call runs in steps, each from one await to the next. All steps of all calls together take at most half of the time.
-`LoopShare` keeps a balance. The time that steps take is subtracted from it. The time in which no step runs is added to
-it, whether others use the loop then or nobody does, until the balance is SAVED_SECONDS_MAX:
+`LoopShare` keeps a balance. The time that steps take is subtracted from the balance. The time in which no step runs is
+added to the balance, whether the loop is busy with other tasks or idle, until the balance is SAVED_SECONDS_MAX:
 
     runs        | a step | messages, or nothing | a step | messages
     for         | 3 ms   | 5 ms                 | 8 ms   | 4 ms
     balance 5   | 2      | 5, not 7             | -3     | 1: the next step may run
 
-A step may run while the balance is positive. Otherwise it waits: urgent steps go first, the others in the order in
-which they came. A step waits even when the loop is idle, because the journal's thread needs the interpreter meanwhile,
-and because a message that comes in this pause is served at once. A step cannot be interrupted, so work that may take
-long goes `in_portions` (`magnetar.server.process.turns`)."""
+A step may run while the balance is positive. Otherwise the step waits: urgent steps go first, all other steps go in the
+order in which they came. A step waits even when the loop is idle, because the journal's thread needs the interpreter
+meanwhile, and because a message that comes in this pause is served at once. A step cannot be interrupted, so work that
+may take long goes `in_portions` (`magnetar.server.process.turns`)."""
 
 import asyncio
 import time
@@ -25,11 +25,12 @@ SAVED_SECONDS_MAX = 0.005
 """The largest balance: how long steps may keep the loop after a time without calls."""
 
 TICK_SECONDS = 0.001
-"""While steps wait, the balance is checked at this interval, and as many steps may run as it has time for."""
+"""While steps wait, the balance is checked at this interval, and then as many steps may run as the balance has time
+for."""
 
 STEP_WEIGHT = 0.1
-"""The weight of the latest step in the moving average of the lengths of steps, by which it is estimated for how many
-steps the balance has time."""
+"""The weight of the latest step in the moving average of the lengths of steps. From this average `LoopShare` estimates
+for how many steps the balance has time."""
 
 
 class LoopShare:
@@ -39,9 +40,9 @@ class LoopShare:
         self.clock = clock
         self._balance_s = SAVED_SECONDS_MAX
         self._settled_s = clock()
-        """When the balance was brought up to date."""
+        """The time at which the balance was last brought up to date."""
         self._spent_s = 0.0
-        """The time that steps have taken since then."""
+        """The time that steps have taken since `_settled_s`."""
         self._timer: asyncio.TimerHandle | None = None
         """The timer that runs while steps wait."""
         self._step_s = TICK_SECONDS
@@ -52,8 +53,8 @@ class LoopShare:
         """The longest step so far."""
 
     def run(self, call: Coroutine[Any, Any, T], *, is_urgent: bool = False) -> Awaitable[T]:
-        """Returns an awaitable that runs the call, whose every step waits for its turn. Awaiting it returns what the
-        call returns, and raises what the call raises."""
+        """Returns an awaitable that runs the call, and makes every step of the call wait for its turn. The awaitable
+        returns what the call returns, and raises what the call raises."""
         return _CallSteps(self, call, is_urgent=is_urgent)
 
     def spend(self, seconds: float) -> None:
@@ -67,7 +68,7 @@ class LoopShare:
         self.longest_step_s = max(self.longest_step_s, seconds)
 
     def has_time(self, *, is_urgent: bool) -> bool:
-        """Whether a step may run now: the balance is positive and no step waits that comes first."""
+        """Returns whether a step may run now: the balance is positive and no step waits that comes first."""
         self._settle()
         return self._balance_s > 0 and not self._urgent and (is_urgent or not self._waiting)
 
@@ -82,7 +83,7 @@ class LoopShare:
 
     @property
     def is_ticking(self) -> bool:
-        """Whether the timer runs, as it does only while steps wait."""
+        """Returns whether the timer runs. The timer runs only while steps wait."""
         return self._timer is not None
 
     def _settle(self) -> None:

@@ -1,4 +1,5 @@
-"""The permissions that the callers of routes need, as data. Each route declares its need; `authorization` reads it.
+"""The permissions that the callers of routes need, as data. Each route declares its `Need`, which `authorization`
+checks.
 
 Operations are named as Java's enums name them (TenantOperation, NamespaceOperation, TopicOperation, PolicyName). The
 variable segments of the path (`tenant`, `namespace`, `domain`, `topic`, `subscription`) name the object of the
@@ -30,7 +31,7 @@ class Need(NamedTuple):
     operation: str = ""
     """The name of a member of the scope's enum in Java; for policies a PolicyName."""
     write: bool = False
-    """The operation on a policy: True asks for PolicyOperation.WRITE, False for READ. It has no meaning in other
+    """The operation on a policy: True asks for PolicyOperation.WRITE, False for READ. The field has no meaning in other
     scopes."""
 
 
@@ -40,7 +41,7 @@ TENANT_ADMIN: Final = Need(Scope.TENANT_ADMIN)
 
 
 def tenant_operation(operation: str) -> Need:
-    """Asks for a TenantOperation. An administrator of the tenant may do all of them."""
+    """Asks for a TenantOperation. An administrator of the tenant may do all TenantOperations."""
     return Need(Scope.TENANT_ADMIN, operation)
 
 

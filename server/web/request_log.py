@@ -1,6 +1,6 @@
 """The request log: one line for each call, like Apache's (JettyRequestLogFactory), but without the query.
 
-Queries, headers and bodies may hold tokens, so none of them is ever written. Paths are written as the client sent them,
+Queries, headers and bodies may hold tokens, so the log never contains them. Paths are written as the client sent them,
 still percent-encoded.
 """
 
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def call_of(request: web.BaseRequest) -> str:
-    """Returns how log lines name a call: by its method and its path, without the query."""
+    """Returns the name of a call in log lines: its method and its path, without the query."""
     return f"{request.method} {request.rel_url.raw_path}"
 
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 import orjson
 from aiohttp import web
 
-from magnetar.server.web.calls import Answer, Refusal, Status, Text
+from magnetar.server.web.calls import Answer, Moved, Refusal, Status, Text
 from magnetar.server.web.json_encoding import encoded
 
 JSON = "application/json"
 
 ANSWER_SECONDS_MAX = 60.0
-"""A client that has not taken its answer in this time is cut off."""
+"""The time within which a client has to take its answer. A slower client is cut off."""
 
 
 class InParts(web.StreamResponse):
@@ -24,7 +24,7 @@ class InParts(web.StreamResponse):
         self._parts = parts
 
     async def write_parts(self) -> None:
-        """Sends the body. The caller has called `prepare` before, and calls `write_eof` after it."""
+        """Sends the body. The caller calls `prepare` before this method, and `write_eof` after it."""
         for part in self._parts:
             await self.write(part)
 
@@ -55,9 +55,14 @@ def refused(refusal: Refusal) -> web.Response:
     return response
 
 
+def redirected(moved: Moved) -> web.Response:
+    """Returns the response that sends a client to another broker."""
+    return web.Response(status=307, headers={"Location": moved.location})
+
+
 async def send(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Sends a response. A client that does not read it within ANSWER_SECONDS_MAX is cut off. When the client is gone,
-    nothing is raised: aiohttp ends the connection by itself."""
+    """Sends a response. A client that does not read the response within ANSWER_SECONDS_MAX is cut off. When the client
+    is gone, nothing is raised: aiohttp ends the connection by itself."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS_MAX):
             await response.prepare(request)

@@ -19,12 +19,13 @@ RECORD_NAMES = {
     "bundle": "Bundle",
     "group": "Group",
 }
-"""The variable segments whose values become names of records in the metadata store, where they must not read as paths.
-Each has the word by which a refusal calls it."""
+"""The variable segments of paths whose values become names of records in the metadata store, where a name must not look
+like a path. Each segment has the word by which a refusal calls it."""
 
 
 def fault_of_parts(parts: Mapping[str, str]) -> str | None:
-    """Returns what is wrong with the variable segments of a path, or None when nothing is. Pure."""
+    """Returns a text that says what is wrong with the variable segments of a path, or None when nothing is wrong. The
+    function does no I/O."""
     for part, title in RECORD_NAMES.items():
         text = parts.get(part)
         if text is not None and ("/" in text or text in (".", "..") or not text.isprintable()):
@@ -33,14 +34,16 @@ def fault_of_parts(parts: Mapping[str, str]) -> str | None:
 
 
 class PathReading(NamedTuple):
-    """One way to read a path: the routes that it leads to, by method, and the values of its variable segments."""
+    """One way to read a path: the routes that this reading leads to, by method, and the values of the variable
+    segments."""
 
     routes: dict[str, Route]
     parts: dict[str, str]
 
 
 class _PathNode:
-    """A node of the tree: all routes whose paths begin with the same segments pass through it."""
+    """A node of the tree of routes, for one sequence of segments. All routes whose paths begin with these segments pass
+    through the node."""
 
     __slots__ = ("branches", "literal_characters", "routes", "wild")
 
@@ -65,7 +68,7 @@ class Router:
             self.add(route)
 
     def add(self, route: Route) -> None:
-        """Adds a route. Raises ValueError when there is one with the same method and path."""
+        """Adds a route. Raises ValueError when there is already a route with this method and path."""
         node = self._root
         for segment in route.path.split("/")[1:]:
             node = _branch(node, segment)
@@ -74,12 +77,14 @@ class Router:
         node.routes[route.method] = route
 
     def find(self, raw_path: str) -> list[PathReading]:
-        """Returns every reading of a path, the best one first. The path is given as it came, still encoded.
+        """Returns every reading of a path, the best one first. `raw_path` is the path as the client sent it, still
+        percent-encoded.
 
         A call takes the first reading that has a route of its method. So a role, topic or policy can be reached even if
-        its name is a literal segment of another route. A reading with more literal characters is better than one with
-        fewer, as JAX-RS says (specification 2.1, section 3.7.2). Of two with as many, the one whose literal segment
-        comes first is better. A trailing slash is ignored: Jetty redirects one form of /metrics to the other.
+        its name is also a literal segment of another route. A reading with more literal characters is better than one
+        with fewer, as JAX-RS says (specification 2.1, section 3.7.2). Of two readings with as many literal characters,
+        the one whose literal segment comes first is better. A trailing slash is ignored: Jetty redirects one form of
+        /metrics to the other.
         """
         segments = raw_path.rstrip("/").split("/")[1:]
         if not segments or not raw_path.startswith("/"):
@@ -103,7 +108,7 @@ def _branch(node: _PathNode, segment: str) -> _PathNode:
 
 def _walk(node: _PathNode, segments: list[str], at: int, parts: dict[str, str]) -> Iterator[tuple[int, PathReading]]:
     """Yields every reading of `segments` from index `at` on, with the number of its literal characters. A reading that
-    takes a segment as a literal comes before one that takes it as a variable."""
+    takes a segment as a literal comes before a reading that takes the segment as a variable."""
     if at == len(segments):
         if node.routes:
             yield node.literal_characters, PathReading(node.routes, parts)

@@ -1,10 +1,10 @@
-"""Decides which HTTP connections may stay when there are too many. Pure: no clock, no sockets.
+"""Decides which HTTP connections may stay when there are too many. This module uses no clock and no sockets.
 
-When all seats are taken, a newcomer takes the seat of an idle connection, so that silent clients cannot shut others
-out. That connection is chosen from the address with the most connections: first those that were never answered, then
-the one that has been idle for longest. A connection with a call in progress keeps its seat. When every connection has a
-call in progress, the newcomer is refused.
-"""
+A seat is one of the limited number of places for connections. When all seats are taken, a newcomer takes the seat of an
+idle connection, so that silent clients cannot shut others out. That connection is chosen from the address with the most
+connections. A connection that was never answered loses its seat first; otherwise the connection that has been idle for
+longest loses it. A connection with a call in progress keeps its seat. When every connection has a call in progress, the
+newcomer is refused."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -23,17 +23,17 @@ class _Address(Generic[ConnectionT]):
         self.silent: dict[ConnectionT, None] = {}
         """The connections that have not had a call yet, in the order in which they came."""
         self.answered: dict[ConnectionT, None] = {}
-        """The other idle connections, the longest idle first."""
+        """The idle connections that have had a call, the longest idle first."""
 
     @property
     def victim(self) -> ConnectionT | None:
-        """The connection that would lose its seat, or None when all are busy."""
+        """Returns the connection that would lose its seat, or None when all connections of the address are busy."""
         return next(iter(self.silent or self.answered), None)
 
 
 class Seats(Generic[ConnectionT]):
-    """The seats and who has them. The caller calls `enter` once for each connection, `begins` and `ends` for each of
-    its calls, and `leave` when it is closed."""
+    """The seats and the connections that have them. The caller calls `enter` once for each connection, `begins` and
+    `ends` for each call on the connection, and `leave` when the connection is closed."""
 
     def __init__(self, seats_max: int) -> None:
         self._seats_max = seats_max
@@ -45,7 +45,7 @@ class Seats(Generic[ConnectionT]):
 
     def enter(self, connection: ConnectionT, address: str) -> ConnectionT | None:
         """Gives a connection a seat. Returns the connection that the caller has to close: None while there are free
-        seats, otherwise the one that has lost its seat, or the newcomer itself when no connection is idle."""
+        seats, otherwise the connection that has lost its seat, or the newcomer itself when no connection is idle."""
         evicted = None
         if len(self) >= self._seats_max:
             evicted = self._choose()
@@ -72,7 +72,7 @@ class Seats(Generic[ConnectionT]):
             there.answered[connection] = None
 
     def leave(self, connection: ConnectionT) -> None:
-        """Takes the seat of a closed connection back. Has no effect for a connection without a seat."""
+        """Frees the seat of a closed connection. Has no effect for a connection without a seat."""
         there = self._of(connection)
         if there is None:
             return
@@ -83,7 +83,7 @@ class Seats(Generic[ConnectionT]):
             del self._addresses[address]
 
     def _of(self, connection: ConnectionT) -> _Address[ConnectionT] | None:
-        """Returns the address of a connection, or None when it has no seat."""
+        """Returns the address of a connection, or None when the connection has no seat."""
         address = self._seated.get(connection)
         return None if address is None else self._addresses[address]
 

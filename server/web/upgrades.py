@@ -2,8 +2,8 @@
 `Upgrades`.
 
 A request for an upgrade is a call until its socket is open: it counts as a call in progress, has a deadline, and its
-refusals are HTTP answers. From then on the socket is a connection only: it keeps its seat, no call is in progress, and
-its time on the event loop is not the web port's share.
+refusals are HTTP answers. An open socket is a connection without a call in progress. Such a connection keeps its seat
+(`seat_rules`), and its time on the event loop does not count in the web port's share (`loop_share`).
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from aiohttp import web
 
 from magnetar.metadata.errors import MetadataError
 from magnetar.server.web.call_gate import CallGate
-from magnetar.server.web.calls import Refusal
+from magnetar.server.web.calls import Moved, Refusal
 from magnetar.server.web.http_connection import UNEXPECTED
 from magnetar.server.web.loop_share import LoopShare
 from magnetar.server.web.request_log import call_of
-from magnetar.server.web.responses import refused, send
+from magnetar.server.web.responses import redirected, refused, send
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import PulsarError
 
@@ -29,10 +29,10 @@ OPEN_SECONDS_MAX = 30.0
 
 
 class OpenedSocket(Protocol):
-    """A socket that may be opened: all checks that could refuse it have passed."""
+    """A WebSocket that may be opened, because all checks that could refuse the request have passed."""
 
     async def run(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Sends the answer 101 and serves the socket until it is closed. It raises nothing but CancelledError."""
+        """Sends the answer 101 and serves the socket until it is closed. Raises nothing but CancelledError."""
 
 
 class Upgrades(Protocol):
@@ -42,7 +42,8 @@ class Upgrades(Protocol):
         """Returns whether a path, still encoded, leads to a socket."""
 
     async def open(self, request: web.BaseRequest) -> OpenedSocket:
-        """Judges a request. Raises Refusal. When it is cancelled, it leaves nothing behind."""
+        """Judges a request, and returns the socket that may be opened. Raises Refusal when the request is refused, and
+        Moved when another broker serves the socket. When this method is cancelled, it leaves nothing behind."""
 
     def close(self) -> None:
         """Called when the web port closes: asks all sockets to end."""
@@ -51,12 +52,12 @@ class Upgrades(Protocol):
 async def answer_upgrade(
     upgrades: Upgrades, request: web.BaseRequest, gate: CallGate, share: LoopShare
 ) -> web.StreamResponse:
-    """Opens a socket and serves it until it is closed, or refuses it. Returns what was answered."""
+    """Opens a socket and serves it until it is closed, or refuses the request. Returns the response that was sent."""
     try:
         with gate.entered(is_urgent=False):
             opened = await share.run(_opened(upgrades, request))
-    except Refusal as refusal:
-        response = refused(refusal)
+    except (Refusal, Moved) as error:
+        response = redirected(error) if isinstance(error, Moved) else refused(error)
         response.force_close()
         await send(request, response)
         return response
@@ -73,7 +74,7 @@ async def _opened(upgrades: Upgrades, request: web.BaseRequest) -> OpenedSocket:
     except (PulsarError, MetadataError, ManagedLedgerError) as error:
         log.warning("%s failed: %s", call_of(request), error)
         raise Refusal(500, str(error)) from error
-    except Refusal:
+    except (Refusal, Moved):
         raise
     except Exception as error:
         log.exception("%s failed", call_of(request))

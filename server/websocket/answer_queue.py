@@ -1,27 +1,27 @@
-"""The answers to one socket's texts, in the order in which the texts came.
+"""The answers to the texts of one socket, in the order in which the texts came.
 
-Messages of different partitions are stored in any order, and a malformed text is answered at once; so each answer waits
-until all earlier answers were sent. A client that sends without contexts then knows to which text an answer belongs.
-"""
+Messages of different partitions are stored in any order, and the answer to a malformed text is known at once. So each
+answer waits until all earlier answers were sent. So a client that gives its messages no `context` can tell to which
+message an answer belongs."""
 
 from collections import deque
 from collections.abc import Callable
 
 
 class Answer:
-    """The answer to one text; `text` is None until it is known."""
+    """The answer to one text of the peer. `text` is the answer as JSON, or None while the answer is not known."""
 
     __slots__ = ("context", "size_bytes", "text")
 
     def __init__(self) -> None:
         self.context: str | None = None
         self.size_bytes = 0
-        """The size of the message that waits to be stored."""
+        """The size in bytes of the message that the answer is for, while the message waits to be stored."""
         self.text: bytes | None = None
 
 
 class AnswerQueue:
-    """The answers that were not sent yet."""
+    """The answers to the texts of one socket that were not sent yet."""
 
     __slots__ = ("_answers", "_say", "size_bytes")
 

@@ -1,8 +1,9 @@
-"""Puts large messages together that their producer sent in chunks, as Java's client inside Apache's service does.
+"""Joins the chunks of large messages into whole messages. In Apache's WebSocket service, the Java client inside the
+service joins them.
 
 Each chunk is an entry of its own. The message is known by the id of its last chunk; `parts` returns the entries of the
-other chunks, which are acknowledged or delivered again together with it. Memory is bounded: the oldest message that is
-not complete is given up when there are too many of them or too many bytes, and stays unacknowledged.
+other chunks, which are acknowledged or delivered again together with the last chunk. Memory is bounded: when there are
+too many incomplete messages, or too many bytes, the oldest incomplete message is given up and stays unacknowledged.
 
 Source: ConsumerImpl.processMessageChunk (PIP-37).
 """
@@ -19,7 +20,7 @@ INCOMPLETE_MAX = 10
 """How many messages may wait for further chunks (ConsumerConfigurationData.maxPendingChunkedMessage)."""
 
 _TAG = b"\xd8\x01"
-"""The tag of num_chunks_from_msg: a payload without these bytes is certainly no chunk."""
+"""The tag of num_chunks_from_msg. A payload without these bytes is certainly not a chunk."""
 
 
 class _Incomplete:
@@ -32,7 +33,7 @@ class _Incomplete:
 
 
 class ChunkAssembly:
-    """The chunks that one socket's topics sent."""
+    """The chunks that the topics of one socket have sent."""
 
     def __init__(self) -> None:
         self._incomplete: dict[tuple[int, bytes], _Incomplete] = {}
@@ -40,8 +41,8 @@ class ChunkAssembly:
         self._parts: dict[EntryKey, list[tuple[int, int]]] = {}
 
     def add(self, entry: StoredEntry) -> StoredEntry | None:
-        """Returns the entry itself if it is no chunk; for the last chunk an entry that holds the whole message; None
-        for other chunks."""
+        """Returns the entry itself if it is not a chunk. For the last chunk of a message, returns an entry that holds
+        the whole message. For any other chunk, returns None."""
         if _TAG not in entry.payload:
             return entry
         try:
@@ -54,7 +55,7 @@ class ChunkAssembly:
         return self._add(entry, metadata, part)
 
     def parts(self, key: EntryKey) -> list[tuple[int, int]]:
-        """Returns the entries of a message's other chunks."""
+        """Returns the entries of all chunks of a message except its last chunk."""
         return self._parts.get(key, [])
 
     def forget(self, key: EntryKey) -> None:
@@ -73,7 +74,7 @@ class ChunkAssembly:
             self._incomplete[at] = _Incomplete()
         message = self._incomplete.get(at)
         if message is None or len(message.bodies) != metadata.chunk_id:
-            self._incomplete.pop(at, None)  # a chunk is missing: all of them come again
+            self._incomplete.pop(at, None)  # A chunk is missing. All chunks will come again.
             return None
         message.bodies.append(part)
         message.size += len(part)

@@ -1,4 +1,5 @@
-"""Parses the texts that consumers and readers send. Pure. Source: ConsumerCommand, ConsumerHandler.onWebSocketText."""
+"""Parses the texts that consumers and readers send. This module does no I/O. Source: ConsumerCommand,
+ConsumerHandler.onWebSocketText."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -40,8 +41,8 @@ _VERBS = {verb.value: verb for verb in Verb}
 
 
 def parse_consumer_command(text: str) -> ConsumerCommand:
-    """Reads one text of a consumer. A type that is not known means an acknowledgement, as in Apache's handler. Raises
-    MessageFault."""
+    """Parses one text of a consumer or reader. A text with an unknown `type` is an acknowledgement, as in Apache's
+    handler. Raises MessageFault for a malformed text."""
     value = parse_object(text)
     verb = _VERBS.get(text_member(value, "type", None) or "", Verb.ACK)
     if verb is Verb.PERMIT:

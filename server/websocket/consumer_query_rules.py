@@ -1,4 +1,4 @@
-"""Reads the query parameters of consumers' and readers' sockets. Pure.
+"""Reads the query parameters of consumers' and readers' sockets. This module does no I/O.
 
 Sources: ConsumerHandler.getConsumerConfiguration, ReaderHandler.getReaderConfiguration, ConsumerBuilderImpl.
 """
@@ -15,13 +15,13 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 WINDOW_MAX = 1_000
-"""The largest receiverQueueSize; larger values are lowered to it (ConsumerHandler.getConsumerConfiguration)."""
+"""The largest receiverQueueSize; larger values are lowered to this one (ConsumerHandler.getConsumerConfiguration)."""
 
 NAME_CHARACTERS_MAX = 1_024
 """The longest name of a consumer or reader."""
 
 ACK_TIMEOUT_MS_LEAST = 1_000
-"""An ack timeout may not be shorter (ConsumerBuilderImpl.ackTimeout)."""
+"""The shortest ack timeout, in milliseconds (ConsumerBuilderImpl.ackTimeout)."""
 
 NACK_DELAY_MS = 60_000
 """The default of negativeAckRedeliveryDelay (ConsumerConfigurationData)."""
@@ -49,9 +49,9 @@ class ConsumerOptions:
     from_earliest: bool
     """Whether a new subscription begins at the earliest message."""
     window: int
-    """How many messages may be sent and unanswered, in push mode."""
+    """In push mode, how many messages the peer may have without having answered them."""
     pulls: bool
-    """Whether messages are sent only for permits."""
+    """Whether messages are sent only for permits that the peer gave (pull mode)."""
     name: str
     """The consumer's name; empty when the session is to generate a name."""
     priority_level: int
@@ -59,15 +59,16 @@ class ConsumerOptions:
     """After this time an unacknowledged message is delivered again; 0 means "never"."""
     nack_delay_ms: int
     max_redeliver_count: int
-    """0 means that there is no dead letter topic."""
+    """How often a message is delivered again before it goes to the dead letter topic; 0 means that there is no dead
+    letter topic."""
     dead_letter_topic: TopicName | None
     """The dead letter topic that the query names; None means `{topic}-{subscription}-DLQ`."""
     crypto_failure_action: CryptoFailureAction
 
     @property
     def is_shared(self) -> bool:
-        """Whether the subscription's type keeps no order, so that messages are acknowledged and delivered again one by
-        one."""
+        """Returns whether the subscription's type keeps no order, so that messages are acknowledged and delivered again
+        one by one."""
         return self.sub_type in (SubType.Shared, SubType.Key_Shared)
 
 
@@ -79,14 +80,14 @@ class ReaderOptions:
     """The reader's name; empty when the peer gave none."""
     window: int
     start: pb.MessageIdData
-    """The message after which the reader begins, or earliest or latest."""
+    """The message after which the reader begins, or the id of the earliest or the latest position."""
     names_message: bool
-    """Whether `start` is a message, rather than earliest or latest."""
+    """Whether `start` is the id of a message, and not the earliest or the latest position."""
     crypto_failure_action: CryptoFailureAction
 
 
 def read_consumer_options(query: Query) -> ConsumerOptions:
-    """Reads the options of a consumer's socket. Raises QueryFault."""
+    """Reads the options of a consumer's socket. Raises QueryFault for a value that makes no sense."""
     sub_type = one_of(query, "subscriptionType", SubType.keys(), "Exclusive")
     ack_timeout_ms = whole(query, "ackTimeoutMillis", 0, most=I64_MAX)
     if 0 < ack_timeout_ms < ACK_TIMEOUT_MS_LEAST:
@@ -108,7 +109,7 @@ def read_consumer_options(query: Query) -> ConsumerOptions:
 
 
 def read_reader_options(query: Query) -> ReaderOptions:
-    """Reads the options of a reader's socket. Raises QueryFault."""
+    """Reads the options of a reader's socket. Raises QueryFault for a value that makes no sense."""
     text = query.get("messageId", "")
     start, names_message = latest(), False
     if text == "earliest":

@@ -1,5 +1,5 @@
-"""The session of a consumer's socket. It sends the messages of one or several topics to the peer, and passes the peer's
-acknowledgements on to the topics.
+"""The session of a consumer's socket, which sends the messages of one or several topics to the peer and passes the
+peer's acknowledgements on to the topics.
 
 Sources: ConsumerHandler, MultiTopicConsumerHandler; NegativeAcksTracker, UnAckedMessageTracker,
 PatternMultiTopicsConsumerImpl.
@@ -32,29 +32,29 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 log = logging.getLogger(__name__)
 
 NACKS_MAX = 10_000
-"""How many negative acknowledgements may wait for their delay. When there is one more, the message of the oldest one is
-delivered again at once."""
+"""How many negative acknowledgements may wait for their delay. When one more comes, the message of the oldest negative
+acknowledgement is delivered again at once."""
 
 LEDGERS_MAX = 10_000
-"""The number of ledgers of which the session remembers the topic."""
+"""How many ledgers the session remembers together with the topic that each ledger belongs to."""
 
 
 class ConsumerSession(ReceivingSession):
-    """Implements `magnetar.server.websocket.session.Session`."""
+    """The session of one consumer's socket. Implements `magnetar.server.websocket.session.Session`."""
 
     def __init__(self, client: WebSocketClient, path: SocketPath, query: Mapping[str, str]) -> None:
-        """Reads the options. Raises QueryFault."""
+        """Reads the consumer's options from the query. Raises QueryFault for a parameter that makes no sense."""
         self._options = options = read_consumer_options(query)
         super().__init__(client, options.crypto_failure_action)
         self._path = path
         self._name = options.name or secrets.token_hex(3)[:5]
         self._window = DeliveryWindow(options.window, pulls=options.pulls)
         self._acks: dict[int, dict[tuple[int, int], int]] = {}
-        """The acknowledgements to be sent at the end of this turn: consumer id -> entry -> the unacknowledged messages
-        of the entry, as bits."""
+        """The acknowledgements to be sent at the end of this turn of the event loop, by consumer id and entry. Each
+        value holds, as bits, the messages of the entry that are still unacknowledged."""
         self._nacks: dict[EntryKey, float] = {}
-        """Entries that are to be delivered again, each with the event loop's time for that; the earliest comes
-        first."""
+        """The entries that are to be delivered again, each with the time of the event loop at which this happens. The
+        earliest comes first."""
         self._nack_timer: asyncio.TimerHandle | None = None
         self._consumer_of_ledger: dict[int, int] = {}
         self._watcher: Watcher | None = (
@@ -185,9 +185,9 @@ class ConsumerSession(ReceivingSession):
             self._client.close(f"Failed to unsubscribe: {error}")
 
     def _source_of(self, message_id: pb.MessageIdData) -> TopicConsumer | None:
-        """Returns the topic's consumer to which a message id belongs, or None when that is unknown. The id does not
-        name its topic, but each ledger belongs to one topic. If no message of the ledger came over this socket, the
-        id's partition tells the topic."""
+        """Returns the topic's consumer to which a message id belongs, or None when the topic is unknown. A message id
+        does not name its topic, but each ledger belongs to one topic. If no message of the ledger came over this
+        socket, the id's partition tells the topic."""
         if len(self._sources) == 1:
             return next(iter(self._sources.values()))
         known = self._sources.get(self._consumer_of_ledger.get(message_id.ledgerId, -1))
@@ -254,8 +254,8 @@ class ConsumerSession(ReceivingSession):
             self._redeliver(self._window.timed_out(now_s - self._options.ack_timeout_ms / 1000))
 
     def _redeliver(self, keys: Iterable[EntryKey]) -> None:
-        """Has entries delivered again now. A subscription that keeps an order delivers all its unacknowledged entries
-        again."""
+        """Makes the topics deliver entries again now. A subscription that keeps an order delivers all its
+        unacknowledged entries again."""
         positions: dict[int, list[tuple[int, int]]] = {}
         for key in keys:
             entries = positions.setdefault(key.consumer_id, [])
@@ -280,7 +280,7 @@ class ConsumerSession(ReceivingSession):
             super().on_command(command, payload)
 
     def _dead_letter_stored(self, message: ReceivedMessage) -> None:
-        """Called when a message was stored in the dead letter topic: acknowledges it in its own topic."""
+        """Called when a message was stored in the dead letter topic: acknowledges the message in its own topic."""
         entry = message.entry
         key = EntryKey(entry.consumer_id, entry.ledger_id, entry.entry_id)
         left = self._window.settled(key, message.place, message.messages_of_entry)
@@ -312,7 +312,8 @@ class ConsumerSession(ReceivingSession):
 
 
 def _key_of(source: TopicConsumer, message_id: pb.MessageIdData) -> tuple[EntryKey, int | None]:
-    """Returns the entry of a message id, and the index in its batch, or None for the whole entry."""
+    """Returns the entry that a message id names, and the message's index in its batch; the index is None for the whole
+    entry."""
     index = message_id.batch_index
     within = 0 <= index < BATCH_MESSAGES_MAX
     return EntryKey(source.consumer_id, message_id.ledgerId, message_id.entryId), index if within else None
@@ -326,7 +327,8 @@ def _left_of_batch(size: int, index: int | None) -> int:
 
 
 def _watcher_of(pattern: str, client: WebSocketClient, tell: Callable[[TopicListChange], None]) -> Watcher:
-    """Returns a watcher of the topics that match. Raises QueryFault for a pattern that does not name its namespace."""
+    """Returns a watcher of the topics that match `pattern`. Raises QueryFault for a pattern that does not name its
+    namespace."""
     parts = pattern.partition("://")[2] or pattern
     names = parts.split("/", 2)
     tenant_and_namespace = "/".join(names[:2]) if len(names) == 3 else "public/default"

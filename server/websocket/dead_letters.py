@@ -1,8 +1,9 @@
-"""Moves a consumer's messages to its dead letter topic once they were delivered too often.
+"""Moves messages that were delivered too often from a consumer's topic to the dead letter topic.
 
-A message that comes again more often than `maxRedeliverCount` says is not delivered but published to the dead letter
-topic, by a producer of that topic's own code, and acknowledged when it is stored there. Until the topic can be used,
-messages wait. When `WAITING_MAX` messages wait already, a further one is delivered again later.
+A message that comes again more often than `maxRedeliverCount` allows is not delivered. Instead, a producer in this
+broker publishes the message to the dead letter topic, and the message is acknowledged when it is stored there. Until
+the topic can be used, messages wait. When `WAITING_MAX` messages wait already, a further message is delivered again
+later.
 
 Source: ConsumerImpl.processPossibleToDLQ, RetryMessageUtil.
 """
@@ -36,7 +37,8 @@ Told = Callable[[ReceivedMessage], None]
 
 
 class DeadLetters:
-    """The dead letter topics of one socket: the one that its query names, or one for each of its topics."""
+    """The dead letter topics of one socket: the topic that the socket's query names, or one for each topic of the
+    socket."""
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class DeadLetters:
         stored: Told,
         failed: Told,
     ) -> None:
-        """Calls `stored` or `failed` with each message when its outcome is known."""
+        """`stored` or `failed` is called with each message when the outcome of the message is known."""
         self._client = client
         self._subscription = subscription
         self._topic = topic
@@ -74,7 +76,8 @@ class DeadLetters:
         letters.add(origin, message)
 
     def on_command(self, command: pb.BaseCommand) -> bool:
-        """Handles a frame of a dead letter topic. Returns False for a frame that is not for one of these producers."""
+        """Handles a frame that a dead letter topic wrote. Returns False for a frame that is not for a producer of this
+        object."""
         if command.type == _Type.SEND_RECEIPT:
             receipt = command.send_receipt
             self._of(receipt.producer_id).answered(receipt.sequence_id, "")
@@ -88,7 +91,8 @@ class DeadLetters:
         return True
 
     def close(self) -> None:
-        """Detaches the producers. Messages that were not stored are delivered again to another consumer. Idempotent."""
+        """Detaches the producers. Messages that were not stored are delivered again to another consumer. Further calls
+        have no effect."""
         self._is_closed = True
         for letters in self._letters.values():
             letters.close()
@@ -171,7 +175,8 @@ class _DeadLetterTopic:
             self._working = None
 
     async def _attach(self) -> Producer:
-        """Attaches the producer. Raises PulsarError."""
+        """Attaches the producer to the dead letter topic. Raises PulsarError when the topic does not accept the
+        producer."""
         broker = self._client.broker
         await self._client.authorize(TopicOperation.PRODUCE, self._name)
         partitions = await broker.service.catalog.partitions_of(self._name, may_create=True)
@@ -191,7 +196,8 @@ class _DeadLetterTopic:
 
 
 def _payload_of(origin: TopicName, message: ReceivedMessage, producer_name: str, sequence_id: int) -> bytes:
-    """Returns the message as it is published. Its properties say where it comes from (RetryMessageUtil)."""
+    """Returns the payload of the message for the dead letter topic. The message's properties name the topic and the
+    message from which it comes (RetryMessageUtil)."""
     own, entry = message.own, message.entry
     where = f"{entry.ledger_id}:{entry.entry_id}:{origin.partition_index}"
     metadata = pb.MessageMetadata(

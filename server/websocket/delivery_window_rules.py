@@ -1,20 +1,23 @@
-"""Counts which messages a consumer's peer holds without an answer, and how many more the peer may get. Pure.
+"""Keeps account of the messages that a consumer's peer has got and not answered, and how many more the peer may get.
+This module does no I/O.
 
 In push mode a message takes one of `window` places until it is acknowledged, negatively acknowledged, or comes again
-for another reason. In pull mode it takes one of the permits that the peer gave, and an answer does not give the permit
-back.
+for another reason. In pull mode a message takes one of the permits that the peer gave, and an answer does not give the
+permit back.
 
 A batch is one entry of the topic, which is acknowledged as a whole. The window remembers which of a batch's messages
-were acknowledged, so that the last of them acknowledges the entry, and none of them is delivered again meanwhile.
-Source: ConsumerHandler.checkResumeReceive, handlePermit, handleAck; UnAckedMessageTracker.
+were acknowledged, so that the acknowledgement of the last message acknowledges the entry, and no acknowledged message
+is delivered again meanwhile. Source: ConsumerHandler.checkResumeReceive, handlePermit, handleAck;
+UnAckedMessageTracker.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 ENTRIES_MAX = 50_000
-"""How many entries are remembered. The oldest one is forgotten beyond that: its messages may be delivered twice, and it
-is acknowledged only after it was delivered again. Only peers in pull mode that do not acknowledge hold this many."""
+"""How many entries are remembered. When there are more, the oldest entry is forgotten: its messages may be delivered
+twice, and the entry is acknowledged only after it was delivered again. Only peers in pull mode that do not acknowledge
+hold this many."""
 
 CREDIT_MAX = 2**31 - 1
 
@@ -32,12 +35,13 @@ class _Entry:
 
     def __init__(self, messages: int) -> None:
         self.all = self.unacked = messages
-        """Bit k says that message k of the entry was not acknowledged."""
+        """Bit k stands for message k of the entry. `all` has the messages that are to be consumed, and `unacked` those
+        of them that were not acknowledged."""
         self.out = 0
-        """Bit k says that message k was sent and not answered."""
+        """The messages that were sent and not answered; bit k stands for message k."""
         self.copies = 0
-        """How many more messages of the same id were sent and not answered. Only non-persistent topics give several
-        messages the same id."""
+        """How many further messages were sent and not answered that have the id of an earlier message. Only
+        non-persistent topics give several messages the same id."""
         self.sent_s = 0.0
 
 
@@ -60,7 +64,7 @@ class DeliveryWindow:
             self.credit = min(self.credit + permits, CREDIT_MAX)
 
     def is_acked(self, key: EntryKey, place: int) -> bool:
-        """Returns whether a message of a batch was acknowledged although its entry was not yet."""
+        """Returns whether a message of a batch was acknowledged while its entry is not acknowledged yet."""
         entry = self._entries.get(key)
         return entry is not None and not entry.unacked >> place & 1
 
@@ -82,12 +86,13 @@ class DeliveryWindow:
             self.credit -= 1
 
     def settled(self, key: EntryKey, place: int, messages: int) -> int:
-        """Called when a message is settled although it was not sent. Returns the same as `acked`."""
+        """Called when a message counts as acknowledged although it was not sent. Returns the remaining messages of the
+        entry as bits, 0 when none is left."""
         self._entry(key, messages)
         return self.acked(key, place) or 0
 
     def _entry(self, key: EntryKey, messages: int) -> _Entry:
-        """Returns the entry of a key as the newest one. Creates it if it is unknown."""
+        """Returns the entry of a key, and makes it the newest entry. Creates the entry if it is unknown."""
         entry = self._entries.pop(key, None)
         if entry is None:
             entry = _Entry(messages)
@@ -97,8 +102,8 @@ class DeliveryWindow:
         return entry
 
     def acked(self, key: EntryKey, place: int | None) -> int | None:
-        """Called when the peer acknowledged a message of an entry, or, with None, the whole entry. Returns the
-        remaining messages of the entry as bits, 0 when none is left, and None for an entry that was not sent."""
+        """Called when the peer acknowledged message `place` of an entry, or the whole entry if `place` is None. Returns
+        the remaining messages of the entry as bits: 0 when none is left, and None for an entry that is unknown."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -110,7 +115,8 @@ class DeliveryWindow:
         return entry.unacked
 
     def nacked(self, key: EntryKey, place: int | None) -> bool:
-        """Called when the peer wants a message again. Returns whether the message was sent and is unanswered."""
+        """Called when the peer wants message `place` of an entry again, or the whole entry if `place` is None. Returns
+        False for an entry that is unknown."""
         entry = self._entries.get(key)
         if entry is None:
             return False
@@ -118,8 +124,8 @@ class DeliveryWindow:
         return True
 
     def timed_out(self, sent_before_s: float) -> Iterator[EntryKey]:
-        """Yields the entries that have unanswered messages and whose messages were all sent before that time. Counts
-        these messages as answered, because they will be delivered again."""
+        """Yields the entries that have unanswered messages and whose messages were all sent before `sent_before_s`.
+        Counts these messages as answered, because they will be delivered again."""
         for key, entry in list(self._entries.items()):
             if entry.sent_s > sent_before_s:
                 return
@@ -139,7 +145,8 @@ class DeliveryWindow:
                 del self._entries[key]
 
     def _answered(self, entry: _Entry, bits: int) -> None:
-        """Frees the places of messages of an entry. If several messages have the same id, frees one place."""
+        """Counts messages of an entry as answered; in push mode, other messages may be sent in their place. If several
+        messages have the same id, one of them counts as answered."""
         if entry.copies:
             entry.copies -= 1
             count = 1

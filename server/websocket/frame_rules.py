@@ -1,5 +1,5 @@
-"""The bytes of frames on both sides of a socket: WebSocket frames for the peer, and the frames of the client protocol
-that the topics' code writes. Pure."""
+"""The bytes of two kinds of frames: WebSocket frames for the peer, and frames of the binary protocol, which the topics'
+code writes. This module does no I/O."""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -11,7 +11,7 @@ CLOSE_REASON_BYTES_MAX = 123
 """The longest reason that a close frame holds (RFC 6455, section 5.5)."""
 
 PING = b"\x89\x04PING"
-"""A ping; AbstractWebSocketHandler.onWebSocketConnect sends the same payload."""
+"""A ping frame, with the payload of AbstractWebSocketHandler.onWebSocketConnect."""
 
 _FINAL_TEXT = 0x81
 _SHORT = Struct(">BB").pack
@@ -28,12 +28,13 @@ def text_head(size: int) -> bytes:
 
 
 def close_reason(text: str) -> bytes:
-    """Returns a text as the reason of a close frame: cut off where it is too long, between two characters."""
+    """Returns a text as the reason of a close frame. A text that is too long is cut off between two characters."""
     return text.encode("utf-8", "replace")[:CLOSE_REASON_BYTES_MAX].decode("utf-8", "ignore").encode()
 
 
 def cut(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yields command and payload of each frame; our own code has written them, so they are sound."""
+    """Yields command and payload of each frame. The frames are not checked, because this server's own code has written
+    them."""
     at = 0
     while at < len(data):
         total, command_size = _SIZES(data, at)

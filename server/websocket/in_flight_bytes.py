@@ -1,11 +1,11 @@
-"""A bound on the bytes that all producers' sockets together have sent and that are not stored yet."""
+"""A limit on the bytes of all messages that the sockets of all producers have sent and that are not stored yet."""
 
 from magnetar.server.topics.client_connection import ClientConnection
 
 
 class InFlightBytes:
-    """Counts the bytes of all sockets. A socket whose message makes them more than `bytes_max` is not read until they
-    are no more than that again. A `bytes_max` of 0 or less means "no limit"."""
+    """Counts the unstored bytes of all sockets. A socket whose message makes the sum larger than `bytes_max` is not
+    read until the sum is at most `bytes_max` again. A `bytes_max` of 0 or less means "no limit"."""
 
     def __init__(self, bytes_max: int) -> None:
         self.total = 0

@@ -1,5 +1,5 @@
 """The JSON of WebSocket messages, both ways: messages to publish and their answers, messages for consumers, message ids
-and times. Pure.
+and times. This module does no I/O.
 
 Members that are not known are ignored, and members that are null count as absent. Where a text is expected, a number or
 a boolean stands for its text, as Jackson reads it. Sources: ProducerMessage, ProducerAck, ConsumerMessage,
@@ -25,10 +25,11 @@ I64_MAX = 2**63 - 1
 I32_MAX = 2**31 - 1
 
 TEXTS_MAX = 4_096
-"""How many properties, and how many clusters, a message may have; more make metadata that the topic refuses."""
+"""How many properties, and how many clusters, a message may have; with more of them, the metadata would be so large
+that the topic refuses the message."""
 
 FAULT_CHARACTERS_MAX = 500
-"""The length at which a text that quotes what the peer sent is cut off."""
+"""The length at which a text that quotes the peer's message is cut off."""
 
 
 class SocketError(IntEnum):
@@ -63,7 +64,7 @@ class ProducerMessage(NamedTuple):
     key: str | None
     replication_clusters: list[str]
     event_time_ms: int
-    """0 when the message has none."""
+    """The event time in milliseconds; The event time in milliseconds, 0 when the message has none."""
     deliver_at_ms: int
     deliver_after_ms: int
     encryption_param: bytes | None
@@ -72,7 +73,7 @@ class ProducerMessage(NamedTuple):
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Returns the JSON object that a text holds. Raises MessageFault."""
+    """Returns the JSON object that a text holds. Raises MessageFault when the text holds no JSON object."""
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -83,7 +84,7 @@ def parse_object(text: str) -> dict[str, Any]:
 
 
 def parse_producer_message(text: str) -> ProducerMessage:
-    """Reads a message to publish. Raises MessageFault."""
+    """Reads a message to publish. Raises MessageFault for a malformed message."""
     value = parse_object(text)
     context = text_member(value, "context", None)
     try:
@@ -126,8 +127,8 @@ def ack_text(message_id: str, context: str | None) -> bytes:
 
 
 def error_text(code: SocketError, text: str, context: str | None) -> bytes:
-    """Returns the answer to a message that was not stored. Its `errorCode` is always 0: ProducerAck puts the code into
-    `result`, and clients look there."""
+    """Returns the answer to a message that was not stored. The answer's `errorCode` is always 0,
+    because ProducerAck puts the code into `result`, where clients look for it."""
     answer: dict[str, object] = {"result": f"send-error:{code.value}", "errorMsg": text[:FAULT_CHARACTERS_MAX]}
     if context is not None:
         answer["context"] = context
@@ -167,7 +168,7 @@ def consumer_text(
 def message_id_text(
     ledger_id: int, entry_id: int, partition: int = -1, batch_index: int = -1, batch_size: int = 0
 ) -> str:
-    """Returns the text of a message id: what MessageIdImpl.toByteArray makes, in base64. Partition and batch index are
+    """Returns the text of a message id: the bytes of MessageIdImpl.toByteArray in base64. Partition and batch index are
     left out when they are -1."""
     parts = [b"\x08", varint(ledger_id), b"\x10", varint(entry_id)]
     if partition >= 0:
@@ -179,7 +180,7 @@ def message_id_text(
 
 
 def parse_message_id(text: str) -> pb.MessageIdData:
-    """Does the reverse of `message_id_text`. Raises MessageFault."""
+    """Returns the message id in a text that `message_id_text` has made. Raises MessageFault for any other text."""
     data = from_base64(text, "messageId")
     try:
         found = pb.MessageIdData.FromString(data)
@@ -198,7 +199,7 @@ _TIME = re.compile(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CYCLE_MS = 146_097 * 86_400_000
-"""The days of 400 years, after which the Gregorian calendar repeats, in milliseconds."""
+"""The length in milliseconds of 400 years, after which the Gregorian calendar repeats."""
 
 
 def parse_time(text: str) -> int:
@@ -239,15 +240,15 @@ def time_text(time_ms: int) -> str:
 
 
 def text_member(value: Mapping[str, Any], name: str, default: str | None) -> str | None:
-    """Returns the text of a member, or `default` when it is absent or null. Raises MessageFault for a list or an
-    object."""
+    """Returns the text of a member, or `default` when the member is absent or null. Raises MessageFault for a list or
+    an object."""
     found = value.get(name)
     return default if found is None else _text(found, name)
 
 
 def whole_member(value: Mapping[str, Any], name: str, default: int) -> int:
-    """Returns the whole number of a member; digits in quotes count too. Raises MessageFault for anything else, and for
-    a number that is no Java long."""
+    """Returns the whole number of a member; digits in quotes count too. Raises MessageFault for any other value, and
+    for a number that is no Java long."""
     found = value.get(name)
     if found is None:
         return default
@@ -259,8 +260,8 @@ def whole_member(value: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def from_base64(text: str, what: str) -> bytes:
-    """Decodes as Java's Base64.getDecoder does: strictly, but the padding may be missing. Raises MessageFault, which
-    calls the text `what`."""
+    """Decodes base64 as Java's Base64.getDecoder does: strictly, but the padding may be missing. Raises MessageFault
+    for any other text; the fault's text names the member by the word `what`."""
     try:
         if len(text) % 4 > 1 and not text.endswith("="):
             text += "=" * (-len(text) % 4)

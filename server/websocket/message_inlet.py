@@ -1,10 +1,10 @@
-"""The entries that topics write for one socket's consumers, on their way to the peer. They are opened in order, and
-wait as messages until the session delivers them.
+"""The entries that topics write for the consumers of one socket, on their way to the peer. The entries are opened in
+order, and their messages wait here until the session delivers them.
 
-The inlet stands between the topics and the socket as their `ClientConnection`. While more than `HELD_BYTES_HIGH` bytes
-wait in it, it is not writable, so dispatchers stop sending; permits alone would not bound the memory, because one
-permit may stand for a batch of megabytes.
-"""
+Opening an entry means to decompress it and to separate the messages of a batch. For the topics, the inlet is the
+`ClientConnection` of the socket. While more than `HELD_BYTES_HIGH` bytes wait in the inlet, it is not writable, so
+dispatchers stop sending. Permits alone would not bound the memory, because one permit may stand for a batch of
+megabytes."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HELD_BYTES_HIGH = 1 << 20
-"""While more bytes wait, the topics send nothing."""
+"""While more bytes than this wait in an inlet, the topics send nothing."""
 
 
 class MessageInlet:
@@ -39,8 +39,8 @@ class MessageInlet:
         action: CryptoFailureAction,
         opened: Callable[[StoredEntry, OpenedEntry], None],
     ) -> None:
-        """`opened` is called for each opened entry, in order. It calls `put` for the messages that are to be
-        delivered."""
+        """`opened` is called for each opened entry, in order. This callback has to call `put` for the messages that are
+        to be delivered."""
         self.messages: deque[ReceivedMessage] = deque()
         self._client = client
         self._action = action
@@ -109,7 +109,7 @@ class MessageInlet:
     # --- for the session ---------------------------------------------------------------------------------------------
 
     def handed_over(self) -> None:
-        """Called when all frames that topics have written were handed to the session."""
+        """Called when all frames that topics have written so far were handed to the session."""
         self._written_bytes = 0
 
     def wake(self) -> None:
@@ -124,7 +124,7 @@ class MessageInlet:
                 callback()
 
     def add(self, entry: StoredEntry) -> None:
-        """Takes an entry. It is opened at once if that is quick and no earlier entry waits."""
+        """Takes an entry. The entry is opened at once if that is quick and no earlier entry waits."""
         if not self._entries and self._opening is None:
             opened = open_now(entry, self._action)
             if opened is not None:
@@ -156,7 +156,7 @@ class MessageInlet:
         self.held_bytes = sum(each.size for each in kept) + sum(len(each.payload) for each in self._entries)
 
     def close_inlet(self) -> None:
-        """Drops all entries and messages. Idempotent."""
+        """Drops all entries and messages. Further calls have no effect."""
         if self._opening is not None:
             self._opening.cancel()
         self._entries.clear()

@@ -1,8 +1,8 @@
 """The producer of a socket on one topic, which is a partition or a topic without partitions.
 
-The producer keeps each entry until the topic has answered it. When the topic closes the producer (it is unloaded, moved
-or fenced), the producer comes back by itself and sends unanswered messages again, as the Java client does
-(ProducerImpl. connectionClosed, resendMessages). An error that would only repeat ends the socket.
+The producer keeps each entry until the topic has answered it. When the topic closes the producer, because the topic is
+unloaded, moved or fenced, the producer attaches itself again and sends unanswered messages again, as the Java client
+does (ProducerImpl.connectionClosed, resendMessages). An error that another attempt would only repeat ends the socket.
 
     ATTACHED ── CLOSE_PRODUCER ──▶ RETURNING ── add_producer ──▶ ATTACHED
         └────────────── closed, or an error that stays ──────────▶ ENDED
@@ -54,7 +54,7 @@ LASTING_FAULTS = (
 """Errors after which a producer does not reconnect."""
 
 FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 5.0
-"""The pauses between two attempts to come back grow from the first to the second."""
+"""The pauses between two attempts to attach the producer again grow from FIRST_PAUSE_SECONDS to PAUSE_SECONDS_MAX."""
 
 
 class ProducerState(Enum):
@@ -64,7 +64,7 @@ class ProducerState(Enum):
 
 
 class Sent(NamedTuple):
-    """An entry that was sent: one message, or a batch, whose messages have an answer each."""
+    """An entry that was sent. The entry is one message, or a batch, each of whose messages has an answer of its own."""
 
     send: pb.CommandSend
     payload: bytes
@@ -81,9 +81,9 @@ class Outcome(NamedTuple):
 
 
 class PartitionProducer:
-    """The owner calls `open` once, then `send` and `flush`, hands over the frames of this producer, and calls `close`
-    once. `settle` is called with the outcomes of messages, in the order in which they were stored, and `lost` when a
-    lasting error ends the producer."""
+    """The producer's owner calls `open` once, then `send` and `flush`, hands over the frames of this producer, and
+    calls `close` once. `settle` is called with the outcomes of messages, in the order in which they were stored, and
+    `lost` when a lasting error ends the producer."""
 
     def __init__(
         self,
@@ -108,14 +108,16 @@ class PartitionProducer:
         self._unsent: list[Sent] = []
         """Entries that go to the log at the end of this turn of the event loop."""
         self._pending: dict[int, Sent] = {}
-        """Entries without an answer, by the first sequence id, in their order; those in `_unsent` are among them."""
+        """Entries without an answer, by their first sequence id, in the order of sending. The entries in `_unsent` are
+        among them."""
         self._is_scheduled = False
 
     def __str__(self) -> str:
         return f"producer {self.name} of {self.topic}"
 
     async def open(self, name: str) -> None:
-        """Attaches the producer under a name; an empty name asks the broker for one. Raises PulsarError."""
+        """Attaches the producer under a name; for an empty name the broker makes a name. Raises PulsarError when the
+        topic does not accept the producer."""
         self.name = name
         producer = await self._attach()
         if self._state is ProducerState.ENDED or producer.is_closed:
@@ -140,8 +142,8 @@ class PartitionProducer:
         return await topic.add_producer(self._client, command)
 
     def send(self, payload: bytes, answers: list[Answer], first_id: int, last_id: int, now_s: float) -> None:
-        """Takes an entry, which goes to the log at the end of this turn of the event loop, with the entries before
-        it."""
+        """Takes an entry. At the end of this turn of the event loop the entry goes to the log, together with the
+        entries that were taken before."""
         send = pb.CommandSend(producer_id=self._producer_id, sequence_id=first_id, num_messages=len(answers))
         if last_id != first_id:
             send.highest_sequence_id = last_id
@@ -155,7 +157,7 @@ class PartitionProducer:
     def _flush(self) -> None:
         self._is_scheduled = False
         if self._state is not ProducerState.ATTACHED or not self._unsent:
-            return  # the pending entries are sent when the producer is back
+            return  # Pending entries are sent when the producer is attached again.
         unsent, self._unsent = self._unsent, []
         assert self._producer is not None
         self._producer.publish([(sent.send, sent.payload) for sent in unsent])
@@ -163,7 +165,7 @@ class PartitionProducer:
     # --- what the topic says -----------------------------------------------------------------------------------------
 
     def stored(self, receipt: pb.CommandSendReceipt) -> None:
-        """Called when a receipt came. It has no effect for an entry that was given up meanwhile."""
+        """Called when a receipt came. A receipt for an entry that was given up meanwhile has no effect."""
         sent = self._pending.pop(receipt.sequence_id, None)
         if sent is None:
             return
@@ -181,7 +183,7 @@ class PartitionProducer:
         )
 
     def refused(self, error: pb.CommandSendError) -> None:
-        """Called when the topic refuses an entry. The error names its highest sequence id."""
+        """Called when the topic refuses an entry. The error names the highest sequence id of the entry."""
         for first_id, sent in self._pending.items():
             if error.sequence_id in (first_id, sent.send.highest_sequence_id):
                 del self._pending[first_id]
@@ -189,8 +191,8 @@ class PartitionProducer:
                 return
 
     def disconnected(self) -> None:
-        """Called when the topic closed the producer: begins to attach a new one. A late call, after the new producer
-        was attached, has no effect."""
+        """Called when the topic closed the producer: begins to attach a new producer. A late call, after the new
+        producer was attached, has no effect."""
         if self._state is ProducerState.ATTACHED and self._producer is not None and self._producer.is_closed:
             self._state, self._producer = ProducerState.RETURNING, None
             log.info("%s: %s comes back", self._client.remote_address, self)
@@ -232,8 +234,8 @@ class PartitionProducer:
     # --- time and end ------------------------------------------------------------------------------------------------
 
     def give_up(self, now_s: float) -> None:
-        """Fails the messages that were sent before the send time-out (ProducerImpl.failPendingMessages). They may be
-        stored nevertheless."""
+        """Fails the messages that were sent before the send time-out (ProducerImpl.failPendingMessages). Such messages
+        may be stored nevertheless."""
         timeout_ms = self._options.send_timeout_ms
         late = []
         for sent in self._pending.values():
@@ -251,7 +253,7 @@ class PartitionProducer:
             )
 
     def close(self) -> Awaitable[None] | None:
-        """Detaches the producer. Entries that were handed to the log are stored; others are dropped."""
+        """Detaches the producer. Entries that were handed to the log are stored; entries that were not are dropped."""
         self._state = ProducerState.ENDED
         producer, self._producer = self._producer, None
         self._pending.clear()

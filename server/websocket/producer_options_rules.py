@@ -1,7 +1,7 @@
-"""Reads the query parameters of a producer's socket. Pure.
+"""Reads the query parameters of a producer's socket. This module does no I/O.
 
 Defaults are those of Java's ProducerConfigurationData, except that batching is off and a message without a key goes to
-one partition, as ProducerHandler.getProducerBuilder sets it.
+one partition, as in ProducerHandler.getProducerBuilder.
 """
 
 from base64 import urlsafe_b64decode
@@ -28,20 +28,21 @@ class ProducerOptions:
     """The options of a producer's socket."""
 
     producer_name: str = ""
-    """Empty when the broker is to make a name."""
+    """The producer's name; empty when the broker is to make a name."""
     initial_sequence_id: int | None = None
     """The last sequence id that the application has used."""
     hashing_scheme: str = JAVA_STRING_HASH
     routing: str = SINGLE_PARTITION
     send_timeout_ms: int = 30_000
-    """0 means that a message waits for its answer without end."""
+    """How long a message may wait for its answer; 0 means that it waits without end."""
     batching: bool = False
     batching_max_messages: int = 1_000
-    """1 and 0 mean that only bytes and time end a batch (BatchMessageContainerBase)."""
+    """How many messages a batch may have; 1 and 0 mean that only bytes and time end a batch
+    (BatchMessageContainerBase)."""
     batching_max_delay_ms: int = 1
     max_pending_messages: int = 0
-    """How many messages may wait for their answers; the next one is refused. 0 means that no message is refused:
-    reading stops until others are answered."""
+    """How many messages may wait for their answers; one more message is refused. With 0 no message is refused; instead,
+    the socket is not read until earlier messages are answered."""
     compression: pb.CompressionType.ValueType = pb.NONE
     encryption_keys: tuple[pb.EncryptionKeys, ...] = ()
     """The keys with which the client itself has encrypted its messages. Such messages only get metadata that describe
@@ -49,7 +50,7 @@ class ProducerOptions:
 
 
 def producer_options(query: Query) -> ProducerOptions:
-    """Reads the parameters of a query. Raises QueryFault."""
+    """Reads the options from the parameters of a query. Raises QueryFault for a value that makes no sense."""
     keys = _encryption_keys(query.get("encryptionKeys", "").strip())
     routing = one_of(query, "messageRoutingMode", (SINGLE_PARTITION, ROUND_ROBIN, CUSTOM), SINGLE_PARTITION)
     compression = one_of(query, "compressionType", pb.CompressionType.keys(), "NONE")

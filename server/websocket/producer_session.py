@@ -1,4 +1,5 @@
-"""A socket that publishes: each text is a message in JSON, and gets one answer when the message is durable.
+"""The session of a producer's socket. Each text of the peer is a message in JSON, and gets one answer when the message
+is durable.
 
 Sources: ProducerHandler; PartitionedProducerImpl for topics with partitions.
 """
@@ -56,7 +57,7 @@ IN_FLIGHT_MAX = 1_000
 """How many messages of a socket may wait to be stored when maxPendingPublishRequestsPerConnection sets no limit."""
 
 IN_FLIGHT_BYTES_MAX = 8 << 20
-"""How many bytes of a socket's messages may wait to be stored; beyond it, the socket is not read."""
+"""How many bytes of a socket's messages may wait to be stored. While more bytes wait, the socket is not read."""
 
 
 class _Batch:
@@ -74,7 +75,7 @@ class _Batch:
 
 
 class ProducerSession:
-    """Implements `magnetar.server.websocket.session.Session`."""
+    """The session of one producer's socket. Implements `magnetar.server.websocket.session.Session`."""
 
     def __init__(self, client: "WebSocketClient", path: SocketPath, query: Query) -> None:
         self._client = client
@@ -114,7 +115,7 @@ class ProducerSession:
             await asyncio.sleep(OPEN_PAUSE_SECONDS)
 
     def started(self) -> None:
-        """Does nothing: the peer sends the first text."""
+        """Does nothing, because the peer sends the first text."""
 
     def on_text(self, text: str) -> None:
         answer = self._queue.begin()
@@ -141,7 +142,8 @@ class ProducerSession:
                 producer.disconnected()
 
     def _of(self, producer_id: int) -> list[PartitionProducer]:
-        """Returns a list of the producer with this id; an empty list when the producer was given up meanwhile."""
+        """Returns a list with the producer that has this id, or an empty list when that producer was given up
+        meanwhile."""
         return self._producers[producer_id : producer_id + 1]
 
     def tick(self, now_s: float) -> None:
@@ -163,7 +165,8 @@ class ProducerSession:
     # --- producers ---------------------------------------------------------------------------------------------------
 
     async def _grow(self, count: int) -> None:
-        """Attaches producers until there are `count`. All bear the name of the first one. Raises PulsarError."""
+        """Attaches producers for further partitions until there are `count` producers. All producers have the name of
+        the first one. Raises PulsarError when a topic does not accept its producer."""
         while len(self._producers) < count:
             first = len(self._producers)
             stop = first + 1 if first == 0 else min(count, first + OPENED_AT_ONCE)
@@ -207,7 +210,7 @@ class ProducerSession:
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _take(self, message: ProducerMessage, answer: Answer) -> None:
-        """Sends a message, or puts it into its partition's batch. Raises MessageFault."""
+        """Sends a message, or puts it into its partition's batch. Raises MessageFault when the message is refused."""
         index = self._router.choose(message.key)
         if self._options.batching and fits_in_batch(message):
             self._add_to_batch(index, message, answer)
@@ -245,7 +248,7 @@ class ProducerSession:
         batch.timer.cancel()
         producer, entries = self._producers[index], batch.entries
         try:
-            if len(entries) == 1:  # stored like any single message, as BatchMessageContainerImpl.createOpSendMsg does
+            if len(entries) == 1:  # Stored as a single message: BatchMessageContainerImpl.createOpSendMsg.
                 only_id = entries[0][0].sequence_id
                 payload = single_payload(batch.first, self._options, producer.name, only_id, now_ms(), self._size_max)
             else:

@@ -1,4 +1,5 @@
-"""Makes the stored form of JSON messages: metadata and body, single or as a batch, as the Java client does. Pure.
+"""Turns messages that came as JSON into payloads. A payload holds metadata and body of one message or of a batch, in
+the form in which the Java client sends it. This module does no I/O.
 
 Sources: ProducerImpl.sendAsync, ProducerHandler.onWebSocketText, BatchMessageContainerImpl.createOpSendMsg,
 Commands.serializeSingleMessageInBatchWithPayload.
@@ -28,12 +29,12 @@ BATCH_BYTES_MAX = 128 << 10
 """The size in bytes at which a batch is sent (ProducerConfigurationData.batchingMaxBytes)."""
 
 ZLIB_BYTES_MAX = 256 << 10
-"""A longer body is not compressed by ZLIB, which would hold up everybody for more than ten milliseconds."""
+"""A longer body is not compressed by ZLIB, because that would hold up all clients for more than ten milliseconds."""
 
 
 def fits_in_batch(message: ProducerMessage) -> bool:
-    """Returns whether a message may share a batch with others. Delays and clusters are those of a whole entry
-    (ProducerImpl.canAddToBatch)."""
+    """Returns whether a message may share a batch with others. A message with a delay or with clusters may not, because
+    these hold for a whole entry (ProducerImpl.canAddToBatch)."""
     return not (message.deliver_at_ms or message.deliver_after_ms or message.replication_clusters)
 
 
@@ -45,7 +46,8 @@ def single_payload(
     published_ms: int,
     size_max: int,
 ) -> bytes:
-    """Returns the payload of a message that is stored alone. Raises MessageFault."""
+    """Returns the payload of a message that is stored alone. Raises MessageFault for a message that the topic would
+    refuse."""
     metadata = pb.MessageMetadata(
         producer_name=producer_name,
         sequence_id=sequence_id,
@@ -75,7 +77,7 @@ def single_payload(
 
 
 def batch_entry(message: ProducerMessage, sequence_id: int) -> BatchMessage:
-    """Returns a message in the form that it has in a batch. Raises MessageFault."""
+    """Returns a message in the form that it has in a batch. Raises MessageFault when the message is refused."""
     single = pb.SingleMessageMetadata(payload_size=len(message.payload), sequence_id=sequence_id)
     for name, value in message.properties.items():
         single.properties.add(key=name, value=value)
@@ -99,7 +101,7 @@ def batch_entry(message: ProducerMessage, sequence_id: int) -> BatchMessage:
 def batch_payload(
     entries: Sequence[BatchMessage], options: ProducerOptions, producer_name: str, published_ms: int, size_max: int
 ) -> bytes:
-    """Returns the payload of a batch. Raises MessageFault."""
+    """Returns the payload of a batch. Raises MessageFault when the batch is refused."""
     plain = build_batch(entries)
     metadata = pb.MessageMetadata(
         producer_name=producer_name,
@@ -116,7 +118,8 @@ def batch_payload(
 
 
 def _describe_encryption(metadata: pb.MessageMetadata, message: ProducerMessage, options: ProducerOptions) -> None:
-    """Writes down how the client encrypted and compressed the body. Raises MessageFault."""
+    """Writes into the metadata how the client encrypted and compressed the body. Raises MessageFault when the message's
+    data make no sense."""
     metadata.encryption_keys.extend(options.encryption_keys)
     if message.encryption_param is not None:
         metadata.encryption_param = message.encryption_param

@@ -1,7 +1,7 @@
-"""Reads single query parameters of a socket's URL. Pure.
+"""Reads single query parameters of a socket's URL. This module does no I/O.
 
-Each function returns the parameter's value, or `default` when the query does not have it, and raises QueryFault, whose
-text names the parameter and what is wrong with it.
+Each function returns the parameter's value, or `default` when the query does not have it, and raises QueryFault for a
+value that makes no sense. The error's text names the parameter and its fault.
 """
 
 import re
@@ -34,7 +34,7 @@ def flag(query: Query, name: str, default: bool = False) -> bool:
 
 
 def one_of(query: Query, name: str, choices: Iterable[str], default: str) -> str:
-    """Returns the one of `choices` that the parameter names."""
+    """Returns the member of `choices` that the parameter names."""
     text = query.get(name)
     if text is None:
         return default
@@ -44,5 +44,5 @@ def one_of(query: Query, name: str, choices: Iterable[str], default: str) -> str
 
 
 def shown(text: str) -> str:
-    """Returns a peer's text as a refusal quotes it: printable and short."""
+    """Returns a text of the peer in the form in which a refusal quotes it: printable and short."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:100])

@@ -1,5 +1,5 @@
-"""A reader's socket: the messages of a topic from a given message on, without a durable subscription. Source:
-ReaderHandler."""
+"""The session of a reader's socket, which gets the messages of a topic from a given message on, without a durable
+subscription. Source: ReaderHandler."""
 
 import secrets
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 
 class ReaderSession(ReceivingSession):
-    """Implements `magnetar.server.websocket.session.Session`."""
+    """The session of one reader's socket. Implements `magnetar.server.websocket.session.Session`."""
 
     def __init__(self, client: WebSocketClient, path: SocketPath, query: Mapping[str, str]) -> None:
-        """Reads the options. Raises QueryFault."""
+        """Reads the reader's options from the query. Raises QueryFault for a parameter that makes no sense."""
         self._options = read_reader_options(query)
         super().__init__(client, self._options.crypto_failure_action)
         (self._topic,) = path.topics
@@ -30,7 +30,8 @@ class ReaderSession(ReceivingSession):
         self._left = self._options.window
         """How many messages the peer may get now."""
         self._read: dict[int, pb.MessageIdData] = {}
-        """The last message that the peer got, by consumer id. `tick` tells the topics of them, and empties this."""
+        """The last message that the peer got, by consumer id. `tick` reports these messages to the topics, and empties
+        the dictionary."""
 
     async def open(self) -> None:
         await self._consume([self._topic])
@@ -60,8 +61,8 @@ class ReaderSession(ReceivingSession):
         return source
 
     def on_text(self, text: str) -> None:
-        """Handles a text of the peer. It either asks whether the end of the topic is reached, or, like an
-        acknowledgement, asks for one more message."""
+        """Handles a text of the peer. The text asks either whether the end of the topic is reached or, like an
+        acknowledgement, for one more message."""
         try:
             command = parse_consumer_command(text)
         except MessageFault as fault:
@@ -90,10 +91,10 @@ class ReaderSession(ReceivingSession):
             self._read[entry.consumer_id] = pb.MessageIdData(ledgerId=entry.ledger_id, entryId=entry.entry_id)
 
     def _discard(self, source: TopicConsumer, entry: StoredEntry) -> None:
-        """Does nothing: with the next message, the reader's position passes an unreadable entry."""
+        """Does nothing, because the reader's position passes an unreadable entry with the next message."""
 
     def _settle(self) -> None:
-        """Does nothing: a reader acknowledges no messages."""
+        """Does nothing, because a reader acknowledges no messages."""
 
     def _lost(self, source: TopicConsumer) -> None:
         self._read.pop(source.consumer_id, None)

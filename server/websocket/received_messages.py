@@ -1,8 +1,9 @@
-"""Turns entries, as topics write them for consumers, into single messages: decompressed, and batches unpacked.
+"""Turns the entries that topics write for consumers into single messages: bodies are decompressed, and batches are
+separated into their messages.
 
-The producer of an entry decides how large it becomes when it is opened, so the size is bounded: a body that is larger
-than `BODY_BYTES_MAX` after decompression counts as damaged. Large bodies are decompressed on a thread, and large
-batches are unpacked in portions.
+The producer of an entry decides how large its body becomes by decompression, so the decompressed size is bounded: a
+body that is larger than `BODY_BYTES_MAX` after decompression counts as damaged. Large bodies are decompressed on a
+thread, and large batches are unpacked in portions.
 
 Source: ConsumerImpl.messageReceived, uncompressPayloadIfNeeded, decryptPayloadIfNeeded,
 receiveIndividualMessagesFromBatch.
@@ -24,16 +25,17 @@ from pulsar_proto.records.payload import body, parse_metadata, walk_batch
 from pulsar_proto.text import shown
 
 INLINE_BYTES_MAX = 64 << 10
-"""Larger bodies are decompressed on a thread; for smaller ones the hand-over would cost more than the work."""
+"""Larger bodies are decompressed on a thread. For smaller bodies, handing them to a thread would cost more than the
+work."""
 
 BATCH_MESSAGES_MAX = 1 << 16
-"""A batch that claims more messages counts as damaged."""
+"""The largest number of messages in a batch. A batch whose metadata claim more messages counts as damaged."""
 
 ENCODED_A_STEP = 3 * 85 << 10
-"""The number of bytes that are encoded in one go. It is a multiple of 3, so that only the last part is padded."""
+"""The number of bytes that are encoded in one go: a multiple of 3, so that only the last part is padded."""
 
 MESSAGES_A_STEP = 128
-"""How many messages of a batch are unpacked before other tasks of the loop may run."""
+"""How many messages of a batch are separated before other tasks of the event loop may run."""
 
 Metadata = pb.MessageMetadata | pb.SingleMessageMetadata
 
@@ -58,7 +60,7 @@ class ReceivedMessage(NamedTuple):
     place: int
     """The message's index in its batch; 0 for a message that is in no batch."""
     batch_size: int
-    """0 for a message that is in no batch."""
+    """The number of messages in the message's batch; 0 for a message that is in no batch."""
     metadata: pb.MessageMetadata
     own: Metadata
     """The message's own metadata: SingleMessageMetadata within a batch, otherwise the same as `metadata`."""
@@ -69,14 +71,14 @@ class ReceivedMessage(NamedTuple):
 
     @property
     def messages_of_entry(self) -> int:
-        """The messages of the entry that are to be consumed, as bits."""
+        """Returns, as bits, the messages of the entry that are to be consumed."""
         if not self.batch_size:
             return 1
         return mask_of_words(self.entry.ack_set) if self.entry.ack_set else (1 << self.batch_size) - 1
 
     @property
     def size(self) -> int:
-        """About how many bytes the message takes in memory."""
+        """Returns about how many bytes the message takes in memory."""
         return len(self.value) + len(self.encoded) + 500
 
     def message_id(self, partition: int) -> str:
@@ -107,11 +109,11 @@ class OpenedEntry(NamedTuple):
     discard: bool = False
     """Whether the entry is to be acknowledged, because it cannot be read."""
     fault: str = ""
-    """Why an entry is not delivered."""
+    """The reason why the entry is not delivered; empty for an entry that is delivered."""
 
 
 def open_now(entry: StoredEntry, action: CryptoFailureAction) -> OpenedEntry | None:
-    """Opens an entry at once, on this thread. Returns None for one that would hold up the event loop."""
+    """Opens an entry at once, on this thread. Returns None for an entry whose opening would hold up the event loop."""
     try:
         metadata = parse_metadata(entry.payload)
         if metadata.encryption_keys:
@@ -173,7 +175,7 @@ def _messages(entry: StoredEntry, metadata: pb.MessageMetadata, plain: bytes) ->
 
 def _encoded(value: bytes) -> Steps[str]:
     """Returns a large value in base64, and an empty text for a small one, which is encoded when it is sent. The encoder
-    keeps the interpreter to itself, so a thread would not help."""
+    holds the interpreter's lock, so a thread would not help."""
     if len(value) <= ENCODED_A_STEP:
         return ""
     parts = []
@@ -193,8 +195,8 @@ def _encrypted(entry: StoredEntry, metadata: pb.MessageMetadata, action: CryptoF
 
 
 def encryption_context(metadata: pb.MessageMetadata) -> dict[str, object]:
-    """Returns what a peer needs to decrypt a message by itself (ConsumerImpl.createEncryptionContext, as Jackson writes
-    the class EncryptionContext)."""
+    """Returns the data with which a peer can decrypt a message by itself (ConsumerImpl.createEncryptionContext, as
+    Jackson writes the class EncryptionContext)."""
     context: dict[str, object] = {
         "keys": {
             shown(each.key): {

@@ -1,9 +1,9 @@
 """The common part of consumers' and readers' sessions: their topics, and the delivery of messages to the peer.
 
-A topic is allowed as many messages as the peer may get now, and no more, so no messages wait here for a socket that
-asks for nothing or reads nothing. Where a batch brings more than that, or several topics share the peer, the rest waits
-in the inlet. All steps are done together once in a turn of the event loop (`_pump`): acknowledgements go to the topics,
-messages to the peer, and permits to the topics.
+A topic gets permits for as many messages as the peer may get now, and no more, so no messages wait here for a socket
+that asks for nothing or reads nothing. When a batch brings more messages than that, or several topics send to one peer,
+the surplus waits in the inlet. All steps are done together once in a turn of the event loop (`_pump`): acknowledgements
+go to the topics, messages to the peer, and permits to the topics.
 
 Sources: ConsumerHandler, ReaderHandler, MultiTopicsConsumerImpl.
 """
@@ -32,19 +32,21 @@ ATTACHED_AT_ONCE = 20
 """How many topics are loaded at the same time for one socket."""
 
 MESSAGES_A_TURN = 100
-"""How many messages one peer gets before others have a turn."""
+"""How many messages one peer gets before other peers have a turn."""
 
 PARTITIONS_CHECK_SECONDS = 60.0
 """How often the number of a topic's partitions is looked up (ClientConfigurationData, autoUpdatePartitionsInterval)."""
 
 INVALID_DATA = 1007
-"""The close code for texts that make no sense (RFC 6455, section 7.4.1). Apache sends 3, which no client accepts."""
+"""The close code for texts that make no sense (RFC 6455, section 7.4.1). Apache sends the code 3, which no client
+accepts."""
 
 _Type = pb.BaseCommand
 
 
 class ReceivingSession(ABC):
-    """Implements `magnetar.server.websocket.session.Session`, except `open` and `on_text`."""
+    """The base class of the sessions of consumers and readers. Implements `magnetar.server.websocket.session.Session`,
+    except `open` and `on_text`."""
 
     def __init__(self, client: WebSocketClient, action: CryptoFailureAction) -> None:
         self._client = client
@@ -66,7 +68,7 @@ class ReceivingSession(ABC):
 
     @abstractmethod
     def _subscribe_command(self, topic: TopicName, consumer_id: int) -> pb.CommandSubscribe:
-        """Returns the SUBSCRIBE command that corresponds to the session's consumer of a topic."""
+        """Returns the SUBSCRIBE command for the session's consumer of a topic."""
 
     @property
     @abstractmethod
@@ -79,7 +81,7 @@ class ReceivingSession(ABC):
 
     @abstractmethod
     def _discard(self, source: TopicConsumer, entry: StoredEntry) -> None:
-        """Called for an entry that cannot be read: acknowledges it."""
+        """Acknowledges an entry that cannot be read."""
 
     @abstractmethod
     def _sort(self, source: TopicConsumer, opened: OpenedEntry) -> None:
@@ -150,8 +152,8 @@ class ReceivingSession(ABC):
         await self._attach(names)
 
     async def _partitions(self, topic: TopicName) -> list[TopicName]:
-        """Returns the topics to consume for a topic that the peer named: its partitions, or the topic if it has
-        none."""
+        """Returns the topics to consume for a topic that the peer named: the topic's partitions, or the topic itself if
+        it has none."""
         count = await self._client.broker.service.catalog.partitions_of(topic, may_create=True)
         if count == 0:
             return [topic]
@@ -185,7 +187,8 @@ class ReceivingSession(ABC):
             source.detach()
 
     def _forget(self, source: TopicConsumer) -> None:
-        """Forgets all unacknowledged messages of a topic. If the topic is still consumed, it delivers them again."""
+        """Forgets all unacknowledged messages of a topic. If the topic is still consumed, the topic delivers them
+        again."""
         self._inlet.drop(source.consumer_id)
         self._chunks.drop(source.consumer_id)
         self._lost(source)
@@ -205,13 +208,13 @@ class ReceivingSession(ABC):
 
     @property
     def _has_ended(self) -> bool:
-        """Whether all topics are terminated and all their messages were acknowledged."""
+        """Returns whether all topics are terminated and all their messages were acknowledged."""
         return bool(self._sources) and all(source.has_ended for source in self._sources.values())
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _opened(self, entry: StoredEntry, opened: OpenedEntry) -> None:
-        """Called when an entry was opened; see `MessageInlet`."""
+        """Called by the `MessageInlet` when an entry was opened."""
         source = self._sources.get(entry.consumer_id)
         if source is None or source.consumer is None:
             return
@@ -291,4 +294,4 @@ class ReceivingSession(ABC):
 
 
 ALL_OF_BATCH = 2**31 - 1
-"""A batch index that is higher than that of any message."""
+"""A batch index that is higher than the index of any message."""

@@ -1,17 +1,19 @@
-"""Chooses the partition of each message, as the Java client does. Pure.
+"""Chooses the partition of each message, as the Java client does. This module does no I/O.
 
-A message with a key goes to the partition that the key's hash chooses. Without a key it goes to one partition, chosen
-once for the producer, or round robin. Sources: SinglePartitionMessageRouterImpl, RoundRobinPartitionMessageRouterImpl,
-JavaStringHash, Murmur3_32Hash.
+A message with a key goes to the partition that the key's hash chooses. A message without a key goes to the partition
+that was chosen once for the producer, or, in round robin, to the next partition. Sources:
+SinglePartitionMessageRouterImpl, RoundRobinPartitionMessageRouterImpl, JavaStringHash, Murmur3_32Hash.
 """
 
 from mmh3 import mmh3_32_uintdigest
 
 from magnetar.server.websocket.json_message_rules import MessageFault, SocketError
 from magnetar.server.websocket.producer_options_rules import MURMUR, ROUND_ROBIN
+from pulsar_proto.routing_hash import java_string_hash
 
 KEY_CHARACTERS_MAX = 32_768
-"""A longer key is refused on a partitioned topic: its hash would take milliseconds."""
+"""The longest key on a partitioned topic. A message with a longer key is refused, because the hash would take
+milliseconds."""
 
 _NON_NEGATIVE = 0x7FFF_FFFF
 
@@ -45,15 +47,6 @@ class Router:
         """Called when a batch was sent: from now on messages without keys go to the next partition."""
         if self._round_robin:
             self._next += 1
-
-
-def java_string_hash(key: str) -> int:
-    """Returns String.hashCode without its sign: a polynomial over UTF-16 code units."""
-    units = key.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (value * 31 + (high << 8 | low)) & 0xFFFF_FFFF
-    return value & _NON_NEGATIVE
 
 
 def murmur_hash(key: str) -> int:

@@ -5,19 +5,19 @@ raises QueryFault for parameters that make no sense. `sessions.py` says which cl
 
 The life of a session, in this order:
 
-1. `open()`, before the upgrade. It asks `client.authorize(...)` first, for every topic, and then attaches its producers
-   or consumers to the topics, with the client as their `ClientConnection`. An error that it raises becomes an HTTP
-answer.
+1. `open()`, before the upgrade. The session asks `client.authorize(...)` first, for every topic, and then attaches its
+   producers or consumers to the topics, with the client as their `ClientConnection`. An error that `open()` raises
+   becomes an HTTP answer.
 2. `started()`, when the upgrade was answered. Consumers get their first permits here, not before.
 3. `on_text()` for each text of the peer, and `on_command()` for each frame that the topic's code wrote for this client:
    SEND_RECEIPT, SEND_ERROR, CLOSE_PRODUCER, MESSAGE, CLOSE_CONSUMER, ACTIVE_CONSUMER_CHANGE, REACHED_END_OF_TOPIC.
    Frames are never handed over from inside of the call that wrote them, but soon after it, in their order.
    `tick()` comes about once a second.
-4. `closed()`, at least once and in any case, also after an `open()` that failed: nothing of the session may stay in a
-   topic.
+4. `closed()`, at least once and in any case, also after an `open()` that failed. The session removes its producers and
+   consumers from all topics.
 
-A session answers with `client.say(json)`. It holds up its peer with `client.throttle_reading(key)`, and ends the socket
-with `client.close(reason, code)`. An error that a session raises closes the session's socket and no other.
+A session answers with `client.say(json)`, stops reading from its peer with `client.throttle_reading(key)`, and ends the
+socket with `client.close(reason, code)`. An error that a session raises closes the session's socket and no other.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 class Session(Protocol):
-    """See the module's docstring. All of it is called on the event loop's thread."""
+    """One session; the module's docstring describes its life. All methods are called on the event loop's thread."""
 
     async def open(self) -> None:
-        """Attaches the session to its topics. Raises QueryFault and PulsarError. It runs to its end even if the peer
-        leaves meanwhile; `closed` is then called once more, after it."""
+        """Attaches the session to its topics. Raises QueryFault and PulsarError. The method runs to its end even if the
+        peer leaves meanwhile; `closed` is then called once more, after `open`."""
 
     def started(self) -> None: ...
 
@@ -52,4 +52,4 @@ class Session(Protocol):
 
 
 MakeSession = Callable[["WebSocketClient", SocketPath, Mapping[str, str]], Session]
-"""A session's constructor."""
+"""The constructor of a session class."""

@@ -1,7 +1,7 @@
 """The consumer of a consumer's or reader's socket on one topic, and its reconnection when the topic closes it.
 
-A topic that is unloaded, or moves its subscription, closes its consumers. Java's client inside Apache's WebSocket
-service then subscribes again, with growing delays, and so does this class. Source: ConsumerImpl.connectionFailed,
+A topic that is unloaded, or moves its subscription, closes its consumers. This class then subscribes again, with
+growing delays, as Java's client inside Apache's WebSocket service does. Source: ConsumerImpl.connectionFailed,
 ConnectionHandler.reconnectLater.
 """
 
@@ -31,22 +31,24 @@ log = logging.getLogger(__name__)
 
 FIRST_DELAY_SECONDS = 0.1
 DELAY_SECONDS_MAX = 60.0
-"""The delays before the consumer subscribes again: ClientConfigurationData's backoff intervals."""
+"""The first and the longest delay before the consumer subscribes again: ClientConfigurationData's backoff intervals."""
 
 ENDS_IT = (TopicNotFound, SubscriptionNotFound, AuthorizationFault, NotAllowed, IncompatibleSchema)
-"""Errors that subscribing again does not cure."""
+"""Errors after which the consumer does not try to subscribe again, because the next attempt would fail in the same
+way."""
 
 
 class BeginsAfter(NamedTuple):
-    """A message of a topic, after which a consumer begins."""
+    """The message of a topic after which a consumer begins."""
 
     ledger_id: int
     entry_id: int
     batch_index: int
-    """The index in the batch. It is higher than any index when the consumer begins after the whole entry."""
+    """The message's index in its batch. When the consumer begins after the whole entry, this number is higher than any
+    index."""
 
     def excludes(self, ledger_id: int, entry_id: int, index: int) -> bool:
-        """Returns whether the given message is this message or an earlier one."""
+        """Returns whether the given message is this message or an earlier message."""
         return (ledger_id, entry_id, index) <= self
 
 
@@ -84,7 +86,7 @@ class TopicConsumer:
         return self.command.consumer_id
 
     async def attach(self) -> None:
-        """Subscribes. Raises PulsarError."""
+        """Subscribes to the topic. Raises PulsarError when the topic refuses the subscription."""
         await self._client.authorize(TopicOperation.CONSUME, self.name, self.command.subscription)
         topic = await self._client.broker.service.get_for_client(self.name)
         consumer = await topic.subscribe(self._inlet, self.command)
@@ -94,7 +96,8 @@ class TopicConsumer:
             self.consumer = consumer
 
     def detach(self) -> None:
-        """Leaves the topic. Unacknowledged messages go to other consumers, or are delivered again. Idempotent."""
+        """Leaves the topic. Unacknowledged messages go to other consumers, or are delivered again. Further calls have
+        no effect."""
         self._is_left = True
         if self._retry is not None:
             self._retry.cancel()
@@ -113,32 +116,32 @@ class TopicConsumer:
             self._try_later()
 
     def grant(self, messages: int) -> None:
-        """Gives permits to the topic, so that it may send `messages` messages in all, including those that it may send
-        already."""
+        """Gives permits to the topic, so that the topic may send `messages` messages in all. Earlier permits that the
+        topic has not used are counted among them."""
         consumer = self.consumer
         if consumer is not None and not consumer.blocked and 2 * consumer.permits < messages:
             consumer.flow(messages - consumer.permits)
 
     def ack(self, message_ids: Sequence[pb.MessageIdData]) -> None:
-        """Acknowledges messages. Acknowledgements while the consumer is not attached are lost, so these messages are
-        delivered again."""
+        """Acknowledges messages. Acknowledgements that come while the consumer is not attached are lost, so the topic
+        delivers their messages again."""
         if self.consumer is not None:
             self.consumer.ack(pb.CommandAck(ack_type=pb.CommandAck.Individual, message_id=message_ids))
 
     def ack_to(self, message_id: pb.MessageIdData) -> None:
-        """Acknowledges everything up to a message."""
+        """Acknowledges a message and all messages before it."""
         if self.consumer is not None:
             self.consumer.ack(pb.CommandAck(ack_type=pb.CommandAck.Cumulative, message_id=[message_id]))
 
     def redeliver(self, positions: Sequence[tuple[int, int]]) -> None:
-        """Has entries delivered again. A subscription that keeps an order delivers all its unacknowledged entries
-        again."""
+        """Makes the topic deliver entries again. A subscription that keeps an order delivers all its unacknowledged
+        entries again."""
         if self.consumer is not None:
             ids = [pb.MessageIdData(ledgerId=ledger_id, entryId=entry_id) for ledger_id, entry_id in positions]
             self.consumer.redeliver(pb.CommandRedeliverUnacknowledgedMessages(message_ids=ids))
 
     async def unsubscribe(self) -> None:
-        """Deletes the subscription. Raises PulsarError."""
+        """Deletes the subscription. Raises PulsarError when the topic refuses that."""
         if self.consumer is not None:
             await self.consumer.unsubscribe()
             self.detach()

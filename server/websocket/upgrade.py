@@ -1,5 +1,5 @@
-"""Checks requests for a WebSocket and opens sockets. It checks who asks and for what, whether the peer is permitted,
-and whether the topic accepts the producer or consumer.
+"""Checks requests for a WebSocket and opens sockets. The service authenticates the peer, reads from the path what the
+socket is for, and checks whether the peer is permitted and whether the topic accepts the producer or consumer.
 
 Everything that can be refused is refused as an HTTP answer, before the upgrade. Sources:
 AbstractWebSocketHandler.checkAuth, getErrorCode, getErrorMessage; WebSocketHttpServletRequestWrapper for `?token=`.
@@ -20,10 +20,11 @@ from magnetar.server.security.demands import OnTopic
 from magnetar.server.security.operations import TopicOperation
 from magnetar.server.security.principals import Principal
 from magnetar.server.security.tls_provider import common_name_of
-from magnetar.server.web.calls import STATUS_OF, Refusal
+from magnetar.server.web.calls import STATUS_OF, Moved, Refusal
 from magnetar.server.websocket.frame_rules import GOING_AWAY
 from magnetar.server.websocket.in_flight_bytes import InFlightBytes
 from magnetar.server.websocket.session import MakeSession
+from magnetar.server.websocket.socket_redirects import check_owned_here
 from magnetar.server.websocket.websocket_client import WebSocketClient
 from magnetar.server.websocket.websocket_path_rules import (
     QueryFault,
@@ -64,12 +65,20 @@ STATUS_OF_OPENING: dict[type[PulsarError], int] = {
     QuotaExceededHold: 503,
     TopicTerminated: 503,
 }
-"""The status of the answer for each error; an error that is not listed is answered with 500."""
+"""The status of the HTTP answer for each error of opening a socket. Other errors are answered with 500."""
 
 TICK_SECONDS = 1.0
-"""How often sockets are looked at for pings and time-outs; more often when a time-out is shorter."""
+"""The interval at which every socket's `tick` is called for pings and time-outs. When a time-out is shorter, the
+interval is shorter, too."""
 
 BEARER = "Bearer "
+
+OPERATIONS = {
+    SocketKind.PRODUCER: TopicOperation.PRODUCE,
+    SocketKind.CONSUMER: TopicOperation.CONSUME,
+    SocketKind.READER: TopicOperation.CONSUME,
+}
+"""The operation for which the peer of a socket needs permission, by the kind of the socket."""
 
 
 class WebSocketService:
@@ -82,8 +91,8 @@ class WebSocketService:
         connections_max: int,
         sessions: Mapping[SocketKind, MakeSession],
     ) -> None:
-        """May be called on any thread. `connections_max` is the number of seats of the web port; `sessions` says which
-        session serves which kind of path."""
+        """The constructor may be called on any thread. `connections_max` is the largest number of connections of the
+        web port; `sessions` says which session serves which kind of path."""
         self._sessions = sessions
         self.broker = broker
         self.settings = settings
@@ -106,7 +115,8 @@ class WebSocketService:
         return is_socket_path(raw_path)
 
     async def open(self, request: web.BaseRequest) -> WebSocketClient:
-        """See `Upgrades`. The peer is authenticated before anything else of its request is looked at."""
+        """Judges a request and returns the socket that may be opened (see `Upgrades.open`). The peer is authenticated
+        before anything else of the request is looked at."""
         principal = await self._principal(request)
         query = {name: request.query[name] for name in request.query}
         try:
@@ -120,17 +130,18 @@ class WebSocketService:
         except QueryFault as fault:
             raise Refusal(400, f"Invalid query params: {fault}") from None
         self._sockets[client] = path
-        await self._open(client, path)
+        await self._open(client, path, request)
         self._tick_later()
         return client
 
-    async def _open(self, client: WebSocketClient, path: SocketPath) -> None:
+    async def _open(self, client: WebSocketClient, path: SocketPath, request: web.BaseRequest) -> None:
         """Opens the session. If the request is cancelled, the session's `open` still runs to its end, so that no topic
         is left half changed, and the session is closed after that."""
         faults: list[Exception] = []
 
         async def opening() -> None:
             try:
+                await self._check_owned_here(client, path, request)
                 await client.session.open()
             except Exception as error:
                 faults.append(error)
@@ -147,6 +158,15 @@ class WebSocketService:
         if faults:
             client.close(f"not opened: {faults[0]}")
             raise _refusal_of(path, faults[0])
+
+    async def _check_owned_here(self, client: WebSocketClient, path: SocketPath, request: web.BaseRequest) -> None:
+        """Returns when this broker owns the socket's topics. The peer's permission is checked first, so that only a
+        permitted peer learns who owns the topics, or makes a broker own them. Raises Moved, Refusal, PulsarError."""
+        if self.broker.ownership.is_sole or not path.topics:
+            return
+        for topic in path.topics:
+            await self.authorize(client, OPERATIONS[path.kind], topic, path.subscription or None)
+        await check_owned_here(self.broker, path, request.rel_url.raw_path_qs, is_https=request.secure)
 
     async def _principal(self, request: web.BaseRequest) -> Principal | None:
         """Returns the principal of the peer, or None while authentication is off. Raises Refusal 401 when the peer's
@@ -168,7 +188,7 @@ class WebSocketService:
     async def authorize(
         self, client: WebSocketClient, operation: TopicOperation, topic: TopicName, subscription: str | None
     ) -> None:
-        """See `WebSocketClient.authorize`."""
+        """Returns when the peer may do the operation; raises the errors of `WebSocketClient.authorize`."""
         security = self.broker.security
         if security is None or security.authorizer is None:
             return
@@ -231,7 +251,7 @@ class WebSocketService:
 
 def _with_token(headers: Mapping[str, str], token: str) -> Mapping[str, str]:
     """Returns the headers to authenticate by. A browser's WebSocket cannot set headers, so the token may stand in the
-    query, with or without "Bearer "; a header comes first."""
+    query, with or without "Bearer ". When there is a header with a credential, the header is used."""
     if not token or headers.get(AUTHORIZATION_HEADER):
         return headers
     value = token if token.startswith(BEARER) else BEARER + token
@@ -239,7 +259,7 @@ def _with_token(headers: Mapping[str, str], token: str) -> Mapping[str, str]:
 
 
 def _check_handshake(request: web.BaseRequest) -> None:
-    """Raises Refusal for a request that is no sound opening handshake (RFC 6455, section 4.2.1)."""
+    """Raises Refusal for a request that is not a valid opening handshake (RFC 6455, section 4.2.1)."""
     if request.method != "GET":
         raise Refusal(405, f"{request.method} is not allowed here", headers={"Allow": "GET"})
     if request.headers.get("Upgrade", "").strip().lower() != "websocket":
@@ -251,8 +271,8 @@ def _check_handshake(request: web.BaseRequest) -> None:
 _UPGRADE = {"Upgrade": "websocket"}
 
 
-def _refusal_of(path: SocketPath, error: Exception) -> Refusal:
-    if isinstance(error, Refusal):
+def _refusal_of(path: SocketPath, error: Exception) -> Refusal | Moved:
+    if isinstance(error, Refusal | Moved):
         return error
     if isinstance(error, QueryFault):
         return Refusal(400, f"Invalid query params: {error}")

@@ -1,7 +1,7 @@
-"""One WebSocket client, as topics see it: a `ClientConnection` whose frames do not go to a socket but to a session.
+"""One WebSocket client. For topics it is a `ClientConnection`, whose frames do not go to a socket but to a session.
 
-What producers and consumers write for this client is collected during a turn of the event loop. At its end the frames
-are cut and handed to the session, whose answers leave as WebSocket text messages (RFC 6455, section 5) in one write.
+Frames that producers and consumers write for this client are collected until the end of the event loop's turn, and are
+then handed to the session, whose answers leave as WebSocket text messages (RFC 6455, section 5) in one write.
 
 Back-pressure works both ways. While the peer does not take its output, `is_writable` is False, so dispatchers choose
 other consumers, and no further text is read from the peer. While a session or a limiter throttles the client, its texts
@@ -47,7 +47,7 @@ OUTPUT_MAX_BYTES = 128 << 20
 dispatcher had read before."""
 
 TEXTS_A_STEP, CHARACTERS_A_STEP = 100, 65_536
-"""After so many texts, or texts of so many characters, other clients have a turn."""
+"""After this many texts of one client were handled, or texts of this many characters, other clients have a turn."""
 
 CLOSE_SECONDS = 5.0
 """How long a socket that was closed from this side may take to answer before its connection is cut off."""
@@ -61,7 +61,7 @@ PROTOCOL_VERSION = 20
 
 
 class SocketState(Enum):
-    """The states of a socket. A socket passes through them in this order, and may skip the second one."""
+    """The states of a socket. A socket passes through them in this order, and may skip the second state."""
 
     OPENING = "opening"
     OPEN = "open"
@@ -78,7 +78,7 @@ class SocketService(Protocol):
     async def authorize(
         self, client: "WebSocketClient", operation: TopicOperation, topic: TopicName, subscription: str | None
     ) -> None:
-        """See `WebSocketClient.authorize`."""
+        """Returns when the peer may do the operation; raises the errors of `WebSocketClient.authorize`."""
 
     def named(self, client: "WebSocketClient") -> str:
         """Returns the text by which log lines name a socket's purpose."""
@@ -120,8 +120,8 @@ class WebSocketClient:
         self._unsent_seen = 0
 
     async def authorize(self, operation: TopicOperation, topic: TopicName, subscription: str | None = None) -> None:
-        """Returns when the peer may do the operation. Raises AuthorizationFault when it may not, TopicNotFound for a
-        tenant that does not exist, and ServiceNotReady when the permissions cannot be read."""
+        """Returns when the peer may do the operation. Raises AuthorizationFault when the peer may not, TopicNotFound
+        for a tenant that does not exist, and ServiceNotReady when the permissions cannot be read."""
         await self.service.authorize(self, operation, topic, subscription)
 
     # --- ClientConnection --------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class WebSocketClient:
         return await asyncio.shield(self._liveness)
 
     def close(self, reason: str, code: int = INTERNAL_ERROR) -> None:
-        """Ends the socket: the peer is told the code and the reason."""
+        """Ends the socket, and tells the peer the code and the reason."""
         if not self._become_closed(reason):
             return
         if self._socket is not None:
@@ -229,7 +229,7 @@ class WebSocketClient:
         return socket
 
     def tick(self, now_s: float) -> None:
-        """Called about once a second: pings, and closes a socket that is idle or takes nothing of its output."""
+        """Called about once a second. Sends a ping, and closes a socket that is idle or takes nothing of its output."""
         if self.state is not SocketState.OPEN:
             return
         assert self._transport is not None
@@ -252,11 +252,11 @@ class WebSocketClient:
 
     @property
     def unsent_bytes(self) -> int:
-        """The number of bytes that the peer has not taken."""
+        """Returns the number of bytes that the peer has not taken."""
         return self._output_bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
 
     def cut_off(self, reason: str) -> None:
-        """Ends the socket at once. What was not delivered is lost."""
+        """Ends the socket at once. Output that was not delivered is lost."""
         self._become_closed(reason)
         if self._transport is not None:
             self._transport.abort()
@@ -354,7 +354,7 @@ class WebSocketClient:
             self.cut_off(f"does not read: {self.unsent_bytes} bytes wait for it")
 
     def _guarded(self, call: Callable[[], None]) -> None:
-        """Runs code of the session. An error that it raises closes this socket, and no other."""
+        """Runs code of the session. An error in this code closes this socket, and no other."""
         try:
             call()
         except Exception:
@@ -362,7 +362,7 @@ class WebSocketClient:
             self.close("an error of the server; its log says more")
 
     def _become_closed(self, reason: str) -> bool:
-        """The only place where a socket ends. Removes everything of the socket from topics. Returns False when the
+        """Ends the socket; no other place does so. Removes everything of the socket from topics. Returns False when the
         socket had ended before."""
         if not self.is_open:
             return False

@@ -1,4 +1,4 @@
-"""Reads the paths of sockets: a socket's purpose and its topics. Pure.
+"""Reads the paths of sockets: a socket's purpose and its topics. This module does no I/O.
 
     /ws/v2/producer/{domain}/{tenant}/{namespace}/{topic}
     /ws/v2/consumer/{domain}/{tenant}/{namespace}/{topic}/{subscription}
@@ -24,7 +24,8 @@ TOPICS_MAX = 1_000
 
 
 class QueryFault(Exception):
-    """A path or a query parameter that makes no sense; the text names it. The answer is 400."""
+    """Raised for a path or a query parameter that makes no sense. The error's text names the path or the parameter. The
+    request is answered with 400."""
 
 
 class SocketKind(Enum):
@@ -57,8 +58,8 @@ def is_socket_path(raw_path: str) -> bool:
 
 
 def read_path(raw_path: str, query: Mapping[str, str]) -> SocketPath | None:
-    """Returns what a path asks for, or None for an unknown path. The path is given as it came, still encoded. Raises
-    QueryFault."""
+    """Returns the content of a path, or None for an unknown path. `raw_path` is the path as the client sent it, still
+    encoded. Raises QueryFault for a path or query that makes no sense."""
     parts = raw_path.split("/")[2:]
     version = parts.pop(0) if parts[0] in ("v2", "v3") else "v1"
     kind = next((kind for kind in SocketKind if parts and parts[0] == kind.value), None)
@@ -73,7 +74,8 @@ def read_path(raw_path: str, query: Mapping[str, str]) -> SocketPath | None:
 
 
 def _without_cluster(rest: list[str]) -> list[str]:
-    """Takes the cluster out of a path of Pulsar 1. This server names such a namespace `tenant/namespace`."""
+    """Returns the segments of a path of Pulsar 1 without the cluster. This server names such a namespace
+    `tenant/namespace`."""
     if len(rest) < 5:
         raise QueryFault("Invalid topic name format")
     return [*rest[:2], *rest[3:]]

@@ -1,5 +1,5 @@
 """The operator's tool `magnetar bk`: BookieShell's verbs for a BookKeeper cluster and for the files of a bookie.
 
-`verbs` is the table of all verbs, `verb_running` runs one. The tool uses the storage and the settings; only the command
-`bk` uses it.
+A verb is a subcommand such as `listbookies`. `verbs` is the table of all verbs, and `verb_running` runs one verb. The
+tool uses the storage and the settings; only the command `bk` uses the tool.
 """

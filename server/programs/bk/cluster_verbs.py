@@ -81,7 +81,8 @@ async def _cookies(tool: Tool) -> list[str]:
 
 
 async def bookieinfo(tool: Tool, _: Namespace) -> int:
-    """Asks all bookies at once. A bookie that does not answer is named, and the exit code is then 1."""
+    """Prints the disk space of all bookies, which are asked at the same time. A bookie that does not answer is named,
+    and the exit code is 1 then."""
     cluster = await tool.cluster()
     bookies = sorted(cluster.registry.bookies.all)
 
@@ -174,7 +175,7 @@ async def cookie_delete(tool: Tool, arguments: Namespace) -> int:
 
 
 async def delete_cookie(tool: Tool, bookie: str) -> None:
-    """Deletes the bookie's cookie. Raises ToolError when it has none."""
+    """Deletes the bookie's cookie. Raises ToolError when the bookie has no cookie."""
     try:
         await (await tool.store()).delete(paths.cookie_path(bookie))
     except NoNodeError:

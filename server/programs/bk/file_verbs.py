@@ -1,4 +1,5 @@
-"""Verbs of `magnetar bk` that read a bookie's own files. They change nothing and work beside a running bookie."""
+"""Verbs of `magnetar bk` that read a bookie's own files. These verbs change nothing, and can be used while the bookie
+runs."""
 
 import base64
 import os
@@ -29,7 +30,7 @@ OTHER_ENTRY_BYTES = 16
 
 
 def _folders(given: Sequence[Path], configured: Sequence[str], what: str) -> tuple[str, ...]:
-    """Returns the folders that the command line names, or else those of the configuration. Raises ToolError for a
+    """Returns the folders that the command line names, or else the folders of the configuration. Raises ToolError for a
     folder that does not exist."""
     folders = tuple(os.path.abspath(folder) for folder in (given or configured))
     for folder in folders:
@@ -88,8 +89,8 @@ def _show_batch(tool: Tool, batch: SeenBatch, arguments: Namespace) -> None:
 
 
 def _entry(entry: bytes, with_message: bool) -> dict[str, Any]:
-    """Returns the fields of a stored entry. Only the ledger's record says which bytes are the digest and which the
-    payload, so digest and payload are shown together."""
+    """Returns the fields of a stored entry. Digest and payload are shown together, because only the ledger's record in
+    the metadata says where the digest ends."""
     ledger_id, entry_id = entry_ids(entry) if len(entry) >= OTHER_ENTRY_BYTES else (None, None)
     fields: dict[str, Any] = {"ledgerId": ledger_id, "entryId": entry_id, "bytes": len(entry)}
     if len(entry) >= ENTRY_HEADER_BYTES:

@@ -154,7 +154,8 @@ def _codec(metadata: LedgerMetadata) -> EntryCodec:
 async def _from_ledger(
     cluster: BookKeeperCluster, metadata: LedgerMetadata, arguments: Namespace
 ) -> AsyncIterator[bytes]:
-    """Yields entries as any reader gets them: from whichever replica has the entry, up to the last confirmed one."""
+    """Yields the entries up to the last confirmed one, each from any replica that has the entry, as every reader gets
+    them."""
     reader = await cluster.bookkeeper.open_ledger(
         metadata.ledger_id,
         password=metadata.password or b"",
@@ -173,8 +174,8 @@ async def _from_ledger(
 async def _from_bookie(
     cluster: BookKeeperCluster, metadata: LedgerMetadata, arguments: Namespace
 ) -> AsyncIterator[bytes]:
-    """Yields the entries that one bookie has, including those beyond the last confirmed one. Entries that it lacks are
-    left out."""
+    """Yields the entries that one bookie has, including entries beyond the last confirmed one. Entries that the bookie
+    lacks are left out."""
     reader = ReplicaReader(
         metadata.ledger_id,
         master_key(metadata.password or b""),
@@ -252,7 +253,7 @@ async def _write(handle: WriteHandle, payload: bytes, count: int) -> None:
 
 
 async def _read_back(reader: ReadHandle, payload: bytes, count: int) -> None:
-    """Reads the entries of a test back. Raises ToolError when they differ from what was written."""
+    """Reads the entries of a test back. Raises ToolError when they differ from the entries that were written."""
     progress = ToolProgress("entries read")
     if reader.last_add_confirmed != count - 1:
         raise ToolError(f"the ledger ends at entry {reader.last_add_confirmed}, {count} entries were written")

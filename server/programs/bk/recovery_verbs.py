@@ -68,7 +68,7 @@ async def recover(tool: Tool, arguments: Namespace) -> int:
 async def _ledgers_to_recover(
     tool: Tool, cluster: BookKeeperCluster, bookies: frozenset[str], ledger_id: int | None
 ) -> dict[int, dict[str, Any]]:
-    """Returns what `_show_ledgers` shows, for each ledger whose record names one of the bookies."""
+    """Returns the fields that `_show_ledgers` prints, for each ledger whose record names one of the bookies."""
     if ledger_id is not None:
         metadata = (await cluster.driver.read(ledger_id)).metadata
         found = {ledger_id: metadata} if any(not bookies.isdisjoint(m) for _, m in metadata.ensembles) else {}

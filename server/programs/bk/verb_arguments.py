@@ -1,4 +1,4 @@
-"""The options of the verbs of `magnetar bk`: in BookieShell's words, and in the usual long form beside them."""
+"""The options of the verbs of `magnetar bk`. Each option has BookieShell's name, and a name in the usual long form."""
 
 import argparse
 from pathlib import Path
@@ -9,7 +9,7 @@ COUNT_MAX = 2**31 - 1
 
 
 def nothing(parser: ArgumentParser) -> None:
-    """Adds nothing: for verbs without options of their own."""
+    """Adds no options, for verbs without options of their own."""
 
 
 def whole(text: str) -> int:
@@ -31,8 +31,8 @@ def seconds(text: str) -> int:
 
 
 def file_id(text: str) -> int:
-    """Returns the number of a file. Names of files are hexadecimal, as in 1f.journal or 0x1f; a plain number is
-    decimal."""
+    """Returns the number of a file. A file name such as 1f.journal, and a number such as 0x1f, are hexadecimal; a plain
+    number is decimal."""
     stem = text.partition(".")[0] if "." in text else text
     try:
         return int(stem, 16 if stem.startswith("0x") or "." in text else 10)
@@ -41,7 +41,7 @@ def file_id(text: str) -> int:
 
 
 def bookies_list(text: str) -> list[str]:
-    """Returns the bookie ids of a list with commas. BookieShell takes one bookie, which is a list too."""
+    """Returns the bookie ids of a comma-separated list. BookieShell takes one bookie, which is a valid list, too."""
     bookies = [one.strip() for one in text.split(",") if one.strip()]
     if not bookies:
         raise argparse.ArgumentTypeError("name at least one bookie id")

@@ -16,8 +16,8 @@ class ToolOutput:
         self.as_json = as_json
 
     def result(self, fields: Mapping[str, Any], text: str | None = None) -> None:
-        """Prints one result: with --json the fields as an object on a line, otherwise the text, or lines of "name:
-        value" if there is none."""
+        """Prints one result: with --json the fields as a JSON object on one line, otherwise the text, or lines of
+        "name: value" if `text` is None."""
         if self.as_json:
             print(json.dumps(fields, default=str), flush=True)
             return
@@ -27,14 +27,14 @@ class ToolOutput:
         print(text, flush=True)
 
     def text(self, line: str) -> None:
-        """Prints a line for people; with --json it is left out."""
+        """Prints a line for people. With --json the line is left out."""
         if not self.as_json:
             print(line, flush=True)
 
 
 class ToolProgress:
-    """Shows on stderr how far a long verb has come. `update` may be called as often as one likes. `what` names the
-    counted things in the plural, as in "ledgers"."""
+    """Shows the progress of a long verb on stderr. `update` may be called at any time. `what` names the counted things
+    in the plural, such as "ledgers"."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -64,7 +64,8 @@ class ToolProgress:
 
 
 def readable(payload: bytes, limit: int = 4096) -> str:
-    """Returns a payload for people to read: as text if it is text, otherwise in hexadecimal, cut at the limit."""
+    """Returns a payload for people to read: a text if the payload is text, otherwise hexadecimal digits; cut at the
+    limit."""
     shown = payload[:limit]
     cut = f" … ({len(payload)} bytes)" if len(payload) > limit else ""
     try:

@@ -1,5 +1,5 @@
-"""Runs one verb of `magnetar bk`: reads the configuration, connects, and reports faults by one sentence and an exit
-code."""
+"""Runs one verb of `magnetar bk`: reads the configuration, connects to the cluster, and reports failures by one
+sentence and an exit code."""
 
 import argparse
 import asyncio
@@ -8,9 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from importlib import import_module
 
-from magnetar.metadata import paths
 from magnetar.metadata.errors import MetadataError
-from magnetar.metadata.zookeeper.service_uri import layout_fault
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.server.config.autorecovery_settings import autorecovery_settings
 from magnetar.server.config.bookie_keys import BOOKIE_KEYS
@@ -22,6 +20,7 @@ from magnetar.server.process.running import loop_factory, sentence
 from magnetar.server.programs.bk.verb_output import ToolOutput
 from magnetar.storage.bookie.bookie_errors import BookieStartError, EntryLogDamaged, IndexFailure
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.ledger.cluster_layout import ClusterError, join_cluster
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.repair.auto_recovery import wall_clock_ms
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
@@ -35,11 +34,12 @@ INTERRUPTED = 130
 
 
 class ToolError(Exception):
-    """The verb cannot be done. The text is the sentence that the user is told."""
+    """The verb cannot be done. The text is the sentence for the user."""
 
 
 FAULTS = (
     ToolError,
+    ClusterError,
     ConfigError,
     MetadataError,
     MalformedRecord,
@@ -53,7 +53,7 @@ FAULTS = (
 
 
 class Tool:
-    """Gives a verb its settings, output, and connections, which are made when they are first asked for."""
+    """The settings, the output and the connections of a verb. A connection is made at its first use."""
 
     def __init__(self, arguments: argparse.Namespace, stack: AsyncExitStack) -> None:
         self.out = ToolOutput(as_json=arguments.json)
@@ -72,7 +72,7 @@ class Tool:
         return autorecovery_settings(self.config).recovery
 
     async def store(self) -> ZooKeeperStore:
-        """Returns the connection to ZooKeeper. Raises MetadataError."""
+        """Returns the connection to ZooKeeper. Raises MetadataError when ZooKeeper cannot be reached."""
         if self._store is None:
             self._store = await ZooKeeperStore.open(
                 self.connect, session_timeout_ms=self.process.zk_timeout, call_timeout_seconds=CALL_SECONDS
@@ -81,29 +81,23 @@ class Tool:
         return self._store
 
     async def cluster(self) -> BookKeeperCluster:
-        """Returns the cluster's ledger client. Raises ToolError when there is no cluster, and MetadataError."""
+        """Returns the cluster's ledger client. Raises ClusterError when the records of the cluster cannot be used, and
+        MetadataError when ZooKeeper cannot be reached."""
         if self._cluster is None:
             store = await self.store()
-            layout = await store.get(paths.LAYOUT)
-            if layout is None:
-                raise ToolError(
-                    f"there is no BookKeeper cluster at {self.connect}: no {paths.LAYOUT}; "
-                    "make one with: magnetar bk initnewcluster"
-                )
-            if fault := layout_fault(layout.value):
-                raise ToolError(fault)
+            await join_cluster(store, self.connect)
             settings = autorecovery_settings(self.config)
             self._cluster = await BookKeeperCluster.connect(store, config=settings.ledger, wire=settings.wire)
             self._stack.push_async_callback(self._cluster.close)
         return self._cluster
 
     async def book(self) -> Underreplication:
-        """Returns the records of under-replicated ledgers. Raises ToolError, MetadataError."""
+        """Returns the records of under-replicated ledgers. Raises the errors of `cluster`."""
         return Underreplication((await self.cluster()).store, now_ms=wall_clock_ms)
 
     def confirm(self, question: str, *, force: bool) -> None:
-        """Asks the user on the terminal, unless `force` says yes. Raises ToolError for any other answer, and when there
-        is no terminal."""
+        """Asks the user on the terminal for a yes, unless `force` is set. Raises ToolError for any other answer, and
+        when there is no terminal."""
         if force:
             return
         if not sys.stdin.isatty():

@@ -1,6 +1,7 @@
-"""The table of the verbs of `magnetar bk`, in BookieShell's words. What a verb runs is imported only when it runs.
+"""The table of the verbs of `magnetar bk`, with BookieShell's names. The module of a verb is imported only when the
+verb runs.
 
-Options may be written as BookieShell has them (`-rw`, `-ledgerid 5`) or in the usual long form.
+Options may be written in BookieShell's form (`-rw`, `-ledgerid 5`) or in the usual long form.
 """
 
 import argparse

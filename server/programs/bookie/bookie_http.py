@@ -1,7 +1,8 @@
-"""The bookie's HTTP port (httpServerEnabled): whether it is alive, ready and writable, its disk space and its metrics.
+"""The bookie's HTTP port (httpServerEnabled), which answers whether the bookie is alive, ready and writable, and has
+pages for its disk space and its metrics.
 
-Paths and answers are those of BookKeeper 4.17's HttpRouter and its services. As there, callers do not log in: the port
-is off unless it is switched on, and a caller can change nothing but the time when garbage is collected.
+Paths and answers are those of BookKeeper 4.17's HttpRouter and its services. Callers do not log in, as with BookKeeper:
+the port is off unless it is switched on, and the only thing that a caller can do is to start a garbage collection.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ class BookieHttp(PortListener):
         log.info("listening for HTTP on port %d", port)
 
     async def close(self) -> None:
-        """Stops listening and ends every connection. It has no effect before `start`."""
+        """Stops listening and ends every connection. Has no effect before `start`."""
         if self._stop_listening():
             await self._web.shutdown(CLOSE_SECONDS)
 
@@ -125,8 +126,8 @@ class BookieHttp(PortListener):
         )
 
     async def _is_ready(self, _: web.BaseRequest) -> web.Response:
-        """Answers 200 if the bookie serves requests and the cluster's records say so; a read-only bookie is ready too,
-        as Apache's is. Otherwise the answer says why it is not ready."""
+        """Answers 200 if the bookie serves requests and the cluster's records say so; a read-only bookie is ready, too,
+        as with Apache. Otherwise the answer says why the bookie is not ready."""
         bookie = self._running.bookie
         if bookie.mode not in (BookieMode.WRITABLE, BookieMode.READ_ONLY):
             return web.Response(status=503, text=bookie.hindrance)
@@ -142,8 +143,8 @@ class BookieHttp(PortListener):
         return answer({"freeSpace": free, "totalSpace": total})
 
     async def _list_bookies(self, request: web.BaseRequest) -> web.Response:
-        """Answers the ids of the bookies that `?type=rw` or `?type=ro` asks for. Each has the value null, where Apache
-        gives a host name if it is asked for."""
+        """Answers the ids of the bookies that `?type=rw` or `?type=ro` asks for. The value of each id is null; Apache's
+        bookie gives a host name there on request."""
         kind = request.query.get("type")
         if kind not in ("rw", "ro"):
             return web.Response(status=400, text="the query must have type=rw or type=ro")
@@ -160,7 +161,7 @@ class BookieHttp(PortListener):
         return answer({"is_in_force_gc": str(running).lower()})
 
     async def _trigger_gc(self, _: web.BaseRequest) -> web.Response:
-        """Begins a collection of garbage. A request during a collection has no effect."""
+        """Begins a garbage collection. A request during a collection has no effect."""
         if self._collecting is None or self._collecting.done():
             self._collecting = asyncio.get_running_loop().create_task(self._collect())
         return web.Response(text="Triggered GC on BookieServer\n")

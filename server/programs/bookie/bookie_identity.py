@@ -23,8 +23,7 @@ _GET_ADDRESS = 0x8915 if sys.platform == "linux" else 0xC0206921
 
 
 class IdentityError(Exception):
-    """The configuration does not give an id or an address for the bookie. The text is the sentence that the user is
-    told."""
+    """The configuration does not give an id or an address for the bookie. The text is the sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,8 @@ class BookieIdentity:
     port: int
 
     def service_info(self, http_port: int | None = None) -> bytes:
-        """Returns the BookieServiceInfo that is registered. A Java client connects to its endpoint "bookie-rpc"."""
+        """Returns the BookieServiceInfo that is registered. A Java client connects to the endpoint "bookie-rpc" in this
+        record."""
         rpc = pb.BookieServiceInfoFormat.Endpoint(id="bookie", port=self.port, host=self.host, protocol="bookie-rpc")
         info = pb.BookieServiceInfoFormat(endpoints=[rpc])
         if http_port is not None:
@@ -46,7 +46,7 @@ class BookieIdentity:
 
 def identity_of(config: BookieServerConfig, port: int) -> BookieIdentity:
     """Returns the identity of a bookie that listens on `port`, asking the system for its addresses. Raises
-    IdentityError."""
+    IdentityError when the configuration gives no id or no address."""
     host = config.advertised_address or _own_host(config)
     bookie_id = config.bookie_id or f"{host}:{port}"
     if not BOOKIE_ID.fullmatch(bookie_id) or bookie_id in RESERVED_IDS:
@@ -55,14 +55,15 @@ def identity_of(config: BookieServerConfig, port: int) -> BookieIdentity:
 
 
 def bind_hosts(config: BookieServerConfig) -> tuple[str, ...]:
-    """Returns the addresses to listen on; the first one that can be bound is taken. Raises IdentityError."""
+    """Returns the addresses to listen on, in the order of preference: the first one that can be bound is used. Raises
+    IdentityError for an interface without address."""
     if config.listening_interface:
         return (interface_address(config.listening_interface),)
     return ("::", "0.0.0.0") if socket.has_dualstack_ipv6() else ("0.0.0.0",)
 
 
 def interface_address(interface: str) -> str:
-    """Returns the IPv4 address of a network interface. Raises IdentityError."""
+    """Returns the IPv4 address of a network interface. Raises IdentityError when there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             answer = fcntl.ioctl(probe, _GET_ADDRESS, struct.pack("256s", interface.encode()[:15]))
@@ -89,7 +90,7 @@ def _own_host(config: BookieServerConfig) -> str:
 
 
 def _own_address() -> str:
-    """Returns the address that this machine's host name resolves to. Raises IdentityError."""
+    """Returns the address of this machine's host name. Raises IdentityError when the name cannot be resolved."""
     name = socket.gethostname()
     try:
         return str(socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])

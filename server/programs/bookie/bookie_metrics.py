@@ -1,4 +1,4 @@
-"""The metrics of a bookie, under the names that BookKeeper 4.17's PrometheusMetricsProvider writes.
+"""The metrics of a bookie, with the names of BookKeeper 4.17's PrometheusMetricsProvider.
 
 Metrics of parts that do not exist here are left out. The values are read at each request. Source:
 BookKeeperServerStats.
@@ -22,7 +22,7 @@ class Sample(NamedTuple):
 
 
 def server_status(registered_as: Wanted | None) -> int:
-    """Returns 1 for a writable bookie, 0 for a read-only one, and -1 for one that is not registered."""
+    """Returns 1 for a writable bookie, 0 for a read-only bookie, and -1 for a bookie that is not registered."""
     if registered_as is None:
         return UNREGISTERED
     return int(registered_as is Wanted.WRITABLE)
@@ -31,7 +31,8 @@ def server_status(registered_as: Wanted | None) -> int:
 def samples(
     stats: BookieStats, registered_as: Wanted | None, connections: int, inflight_bytes: int, directories: int
 ) -> Iterator[Sample]:
-    """Yields all samples. `directories` is the number of ledger directories, which are all writable or all not."""
+    """Yields all samples. `directories` is the number of ledger directories; either all of them are writable or
+    none."""
     yield Sample("bookie_SERVER_STATUS", "gauge", server_status(registered_as))
     yield Sample("bookie_ledger_num_dirs", "gauge", directories)
     yield Sample("bookie_ledger_writable_dirs", "gauge", directories if stats.mode == "writable" else 0)

@@ -2,7 +2,7 @@
 
 A start reserves the port (it is bound and does not listen), opens the session, compares the cookies, opens the folders,
 replays the journal, listens, and registers the bookie, in this order. So the port is open only when every acknowledged
-entry can be read, and the cluster hears of the bookie only when the port is open.
+entry can be read, and the cluster learns of the bookie only when the port is open.
 """
 
 import asyncio
@@ -32,8 +32,9 @@ from magnetar.server.network.port_reservation import port_in_use, reserve_port
 from magnetar.server.process.data_folder_lock import AlreadyInUseError
 from magnetar.server.process.descriptors import DESCRIPTORS
 from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
+from magnetar.server.process.supervision import tell_supervisor
 from magnetar.server.programs.bookie.bookie_identity import BookieIdentity, IdentityError, bind_hosts, identity_of
-from magnetar.server.programs.bookie.cluster_records import ClusterCookie, ClusterError, instance_id, instance_of
+from magnetar.server.programs.bookie.cluster_records import ClusterCookie
 from magnetar.server.programs.bookie.over_replicated import OverReplicatedLedgers
 from magnetar.server.programs.bookie.registration import Registration
 from magnetar.server.programs.bookie.registration_rules import Wanted
@@ -44,6 +45,7 @@ from magnetar.storage.bookie.disks import BookieMode, DiskSpace
 from magnetar.storage.bookie.wire_limits import WireLimits
 from magnetar.storage.bookie.wire_server import BookieWireServer
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
+from magnetar.storage.ledger.cluster_layout import ClusterError, instance_of, join_cluster
 from magnetar.storage.ledger.ledger_listing import list_ledgers
 from magnetar.storage.repair.auto_recovery import AutoRecovery
 from pulsar_proto.errors import MalformedRecord
@@ -52,8 +54,8 @@ log = logging.getLogger(__name__)
 
 PART_OF_STOP_SECONDS = 0.3
 FORMER_SESSIONS_WAITED_FOR = 3
-"""A start waits this many session timeouts for the end of the bookie's former session. ZooKeeper may have granted that
-session a longer timeout than this one, and begins to count anew when its leader changes."""
+"""A start waits this many session timeouts for the end of the bookie's former session. ZooKeeper may have granted the
+former session a longer timeout, and restarts the timeout when ZooKeeper's leader changes."""
 
 START_FAULTS = (
     AlreadyInUseError,
@@ -65,7 +67,7 @@ START_FAULTS = (
     MalformedRecord,
     OSError,
 )
-"""Errors that stop a start for a reason outside of this program. The user is told them in one sentence."""
+"""Errors that stop a start for a reason outside of this program. The user gets such an error as one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class BookieApp:
         self.identity: BookieIdentity
 
     async def start(self) -> None:
-        """Returns when the bookie is registered. Raises StartError."""
+        """Returns when the bookie is registered. Raises StartError when the start fails."""
         try:
             await self._start()
         except Skippable as error:
@@ -107,7 +109,8 @@ class BookieApp:
             raise StartError(sentence(error)) from error
 
     async def stop(self) -> None:
-        """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS. The record in ZooKeeper goes first."""
+        """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS. The record in ZooKeeper is deleted
+        first."""
         try:
             async with asyncio.timeout(STOP_DEADLINE_SECONDS):
                 if self._registration is not None:
@@ -166,6 +169,7 @@ class BookieApp:
 
         self.store = await ZooKeeperStore.open(uri.connect, session_timeout_ms=process.zk_timeout)
         self._closing.push_async_callback(self.store.close)
+        tell_supervisor(self.store)
         await self._open_storage(storage, uri)
         await self._listen(sock, WireLimits(packet_bytes_max=process.netty_max_frame_size_bytes))
         if http_sock is not None:
@@ -174,7 +178,8 @@ class BookieApp:
         self._start_looks(process)
         if process.auto_recovery_daemon_enabled:
             await self._start_auto_recovery(autorecovery_settings(config))
-        # What is alive now lives as long as the process. Python's collector need not look at it again.
+        # The objects that exist now live as long as the process. Python's garbage collector need not examine them
+        # again.
         gc.collect()
         gc.freeze()
 
@@ -192,7 +197,7 @@ class BookieApp:
         raise AssertionError("there is at least one")
 
     def _reserve_http_port(self, process: BookieServerConfig) -> socket.socket | None:
-        """Reserves the port for all pages, or the one for /metrics alone, and returns None if neither is switched
+        """Reserves the port for all pages, or the port for /metrics alone. Returns None if neither port is switched
         on."""
         if process.http_server_enabled:
             sock = reserve_port(process.http_server_host, process.http_server_port)
@@ -205,7 +210,7 @@ class BookieApp:
         return sock
 
     async def _open_storage(self, config: BookieConfig, uri: ServiceUri) -> None:
-        self._instance = await instance_id(self.store, uri)
+        self._instance = await join_cluster(self.store, uri.connect, uri.layout)
         cookie = ClusterCookie(self.store, config, self.identity.bookie_id, self._instance)
         await cookie.check()
         self.bookie = await Bookie.open(
@@ -245,7 +250,8 @@ class BookieApp:
         self._closing.push_async_callback(http.close)
 
     async def _register(self, process: BookieServerConfig) -> None:
-        """Makes the bookie's record. Raises StartError when its former session does not end, and MetadataError."""
+        """Makes the bookie's record. Raises StartError when the bookie's former session does not end, and MetadataError
+        when ZooKeeper cannot be reached."""
         info = self.identity.service_info(self.http_port if process.http_server_enabled else None)
         registration = Registration(self.store, self.identity.bookie_id, info, self._wanted())
         self._registration = registration
@@ -263,7 +269,8 @@ class BookieApp:
             ) from None
 
     async def _start_auto_recovery(self, settings: AutoRecoverySettings) -> None:
-        """Starts auto-recovery in the bookie's own session. Raises MetadataError, MalformedRecord."""
+        """Starts auto-recovery in the bookie's own session. Raises MetadataError when ZooKeeper cannot be reached, and
+        MalformedRecord for a record that cannot be parsed."""
         cluster = await BookKeeperCluster.connect(self.store, config=settings.ledger, wire=settings.wire)
         self._closing.push_async_callback(soon, cluster.close)
         recovery = AutoRecovery(cluster, settings.recovery, self.identity.bookie_id)
@@ -271,7 +278,7 @@ class BookieApp:
         await recovery.start()
 
     def _start_looks(self, process: BookieServerConfig) -> None:
-        """Starts the periodic work of the bookie: garbage collection, and giving up ledgers that other bookies hold."""
+        """Starts the periodic work of the bookie: garbage collection, and the deletion of over-replicated ledgers."""
         looks = OverReplicatedLedgers(self.store, self._sync, self.bookie, self.identity.bookie_id)
         seconds = process.gc_overreplicated_ledger_wait_time / 1000
         task = asyncio.get_running_loop().create_task(looks.run(seconds))
@@ -298,9 +305,10 @@ class BookieApp:
         return await list_ledgers(self.store)
 
     async def _sync(self) -> None:
-        """Makes sure that the records read from ZooKeeper are current and those of our cluster, before anything is
+        """Makes sure that the records in ZooKeeper are current and belong to this bookie's cluster, before anything is
         deleted because of them. A ZooKeeper server that lags behind must not hide a new ledger, and another cluster at
-        the same address must not be mistaken for ours. Raises ClusterError, MetadataError."""
+        the same address must not be mistaken for the bookie's own. Raises ClusterError for another cluster, and
+        MetadataError when ZooKeeper cannot be reached."""
         await self.store.sync()
         instance = await self.store.get(paths.INSTANCE_ID)
         if instance is None or instance_of(instance) != self._instance:
@@ -308,7 +316,7 @@ class BookieApp:
 
 
 async def soon(stop: Callable[[], Awaitable[None]]) -> None:
-    """Stops a part that may wait for ZooKeeper. Gives up waiting early enough for the bookie to flush its data."""
+    """Stops a part that may wait for ZooKeeper. Stops waiting early enough for the bookie to flush its data."""
     try:
         async with asyncio.timeout(PART_OF_STOP_SECONDS):
             await stop()

@@ -1,36 +1,12 @@
-"""The records that a bookie reads and writes in its cluster's metadata when it starts: the cluster's instance id, and
-the bookie's cookie."""
+"""The cookie of a bookie in its cluster's metadata, which is compared and written when the bookie starts."""
 
 from magnetar.metadata import paths
 from magnetar.metadata.errors import NodeExistsError
 from magnetar.metadata.store import MetadataStore, Record
-from magnetar.metadata.zookeeper.service_uri import ServiceUri, layout_fault
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.bookie.bookie_errors import DirectoryMismatch
 from magnetar.storage.bookie.cookie import BookieDirectories, Cookie, parse_cookie
 from magnetar.storage.bookie.cookie_rules import check_cookies
-
-
-class ClusterError(Exception):
-    """The metadata store holds no BookKeeper cluster, or it holds one that this bookie cannot join."""
-
-
-async def instance_id(store: MetadataStore, uri: ServiceUri) -> str:
-    """Returns the instance id of the cluster. Raises ClusterError, MetadataError."""
-    layout, instance = await store.get(paths.LAYOUT), await store.get(paths.INSTANCE_ID)
-    if layout is None or instance is None:
-        missing = paths.LAYOUT if layout is None else paths.INSTANCE_ID
-        raise ClusterError(
-            f"there is no BookKeeper cluster at {uri.connect}: no {missing}; make one with: magnetar bk initnewcluster"
-        )
-    if fault := layout_fault(layout.value, uri.layout):
-        raise ClusterError(fault)
-    return instance_of(instance)
-
-
-def instance_of(record: Record) -> str:
-    """Returns the id that the record INSTANCEID holds."""
-    return record.value.decode("utf-8", "replace").strip()
 
 
 class ClusterCookie:
@@ -46,7 +22,7 @@ class ClusterCookie:
 
     async def check(self) -> None:
         """Compares the cookies in ZooKeeper and in the folders, and changes nothing. Raises DirectoryMismatch when they
-        differ, MetadataError, OSError."""
+        differ, MetadataError when ZooKeeper cannot be reached, and OSError when a folder cannot be read."""
         self._found = await self._store.get(self._path)
         self._to_write = check_cookies(
             self._directories.cookie,
@@ -57,8 +33,9 @@ class ClusterCookie:
         )
 
     async def write(self) -> None:
-        """Writes the cookie. The folders have it already, so a bookie that is killed before this goes on at its next
-        start. Raises DirectoryMismatch when another bookie took the id meanwhile, and MetadataError."""
+        """Writes the cookie to ZooKeeper. The folders have the cookie already, so a bookie that is killed before this
+        call continues at its next start. Raises DirectoryMismatch when another bookie took the id meanwhile, and
+        MetadataError when ZooKeeper cannot be reached."""
         if not self._to_write:
             return
         value = self._directories.cookie.format()

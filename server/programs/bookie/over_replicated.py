@@ -1,10 +1,11 @@
-"""Gives up ledgers that this bookie need not hold any more: closed ledgers whose metadata does not name it.
+"""Deletes the bookie's copies of over-replicated ledgers, that is, of closed ledgers whose metadata does not name this
+bookie.
 
 Such copies are left over when auto-recovery replaced a bookie that came back later. The order of steps is that of
 ScanAndCompareGarbageCollector.removeOverReplicatedLedgers in BookKeeper 4.17: take the lock that replication workers
 take, so that nobody is copying the ledger to this bookie; read the metadata anew; delete the copy; release the lock. A
-ledger is given up only if the previous look found the same, because tools that copy without the lock need less time
-than the interval between two looks.
+copy is deleted only if the previous look, too, found the ledger over-replicated, because tools that copy without the
+lock need less time than the interval between two looks.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ READS_AT_ONCE = 64
 
 
 class LocalLedgers(Protocol):
-    """The interface of the bookie that is used here: its ledgers, and their deletion."""
+    """The interface of the bookie that this module uses: the list of its ledgers, and their deletion."""
 
     def ledger_ids(self) -> set[int]: ...
 
@@ -34,15 +35,15 @@ class LocalLedgers(Protocol):
 
 
 def is_over_replicated(metadata: LedgerMetadata, bookie_id: str) -> bool:
-    """Returns whether the bookie need not hold the ledger. The bookie may need an open ledger: an ensemble change or a
-    recovery can bring this bookie into the ensemble at any moment."""
+    """Returns whether the bookie does not need its copy of the ledger. An open ledger is always needed, because an
+    ensemble change or a recovery can bring this bookie into the ensemble at any moment."""
     named = any(bookie_id in bookies for _, bookies in metadata.ensembles)
     return metadata.is_closed and not named
 
 
 class OverReplicatedLedgers:
-    """Looks for over-replicated ledgers and gives them up. After `sync`, reads see everything that others have changed
-    (`ZooKeeperStore.sync`)."""
+    """Looks for over-replicated ledgers and deletes the bookie's copies. After `sync`, reads see all changes that other
+    clients have made (`ZooKeeperStore.sync`)."""
 
     def __init__(
         self, store: MetadataStore, sync: Callable[[], Awaitable[None]], bookie: LocalLedgers, bookie_id: str
@@ -54,7 +55,7 @@ class OverReplicatedLedgers:
         self._suspects: set[int] = set()
 
     async def run(self, interval_seconds: float) -> None:
-        """Looks once in an interval, for as long as the bookie lives."""
+        """Looks once per interval, as long as the bookie runs."""
         while True:
             await asyncio.sleep(interval_seconds)
             try:
@@ -63,7 +64,8 @@ class OverReplicatedLedgers:
                 log.warning("over-replicated ledgers: the look broke off, there will be another: %r", error)
 
     async def look(self) -> int:
-        """Looks once, and returns how many ledgers were given up. Raises MetadataError, IndexFailure."""
+        """Looks once, and returns how many copies were deleted. Raises MetadataError when ZooKeeper cannot be reached,
+        and IndexFailure when the bookie's index fails."""
         found: set[int] = set()
         await self._sync()
         ids = iter(sorted(self._bookie.ledger_ids()))
@@ -85,7 +87,7 @@ class OverReplicatedLedgers:
     async def _is_over_replicated(self, ledger_id: int) -> bool:
         record = await self._store.get(ledger_path(ledger_id))
         if record is None:
-            return False  # The ledger was deleted: the collector deals with that.
+            return False  # The ledger was deleted. The garbage collector deletes the copy.
         try:
             metadata = LedgerMetadata.parse(ledger_id, record.value)
         except MalformedRecord as error:
@@ -98,7 +100,7 @@ class OverReplicatedLedgers:
         try:
             await self._store.create(path, records.lock_value(self._bookie_id), ephemeral=True, make_parents=True)
         except NodeExistsError:
-            return False  # Somebody is copying the ledger, perhaps to this bookie.
+            return False  # A replication worker is copying the ledger, perhaps to this bookie.
         try:
             await self._sync()
             if not await self._is_over_replicated(ledger_id):

@@ -1,8 +1,8 @@
-"""Keeps a bookie registered for as long as it runs: with the mode that it has, in the session that it has.
+"""Keeps a bookie registered as long as it runs, with the bookie's present mode and in its present session.
 
 One task changes the records to the wanted state, and checks them again whenever the bookie's mode, the session or a
-record changes. It never gives up: a bookie that has lost ZooKeeper goes on serving, and is back in the list as soon as
-there is a session again."""
+record changes. The task never gives up: a bookie that has lost ZooKeeper continues to serve, and is registered again as
+soon as it has a session."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ import logging
 
 from magnetar.metadata import paths
 from magnetar.metadata.errors import MetadataError, NodeExistsError, NoNodeError
-from magnetar.metadata.zookeeper.client_config import SessionEvent
+from magnetar.metadata.store import SessionEvent
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.server.programs.bookie.registration_rules import SeenRecord, Step, Wanted, next_step
 
@@ -22,7 +22,7 @@ CLOSE_SECONDS = 0.5
 
 
 class Registration:
-    """The registration of one bookie. It is made on the loop's thread; `start()` is called once, then `close()`
+    """The registration of one bookie. The object is made on the loop's thread; `start()` is called once, then `close()`
     once."""
 
     def __init__(self, store: ZooKeeperStore, bookie_id: str, service_info: bytes, wanted: Wanted) -> None:
@@ -45,7 +45,8 @@ class Registration:
 
     @property
     def registered_as(self) -> Wanted | None:
-        """The mode in which the cluster's records list this bookie, as far as this process knows; None for none."""
+        """The mode in which the cluster's records list this bookie, as far as this process knows, or None while the
+        bookie is not registered."""
         return self._registered_as
 
     @property
@@ -66,7 +67,7 @@ class Registration:
             await waiter
 
     async def close(self) -> None:
-        """Takes the bookie out of the list if ZooKeeper answers soon. Otherwise its records vanish with the session."""
+        """Deletes the bookie's registration if ZooKeeper answers soon. Otherwise the records end with the session."""
         for cancel in self._cancels:
             cancel()
         if self._task is not None:
@@ -105,7 +106,8 @@ class Registration:
                     await self._changed.wait()
 
     async def _settle(self) -> None:
-        """Takes one step after the other until none is left to take. Raises MetadataError."""
+        """Takes one step after the other until the records have the wanted state. Raises MetadataError when ZooKeeper
+        fails."""
         while True:
             wanted = self._wanted
             other = Wanted.READ_ONLY if wanted is Wanted.WRITABLE else Wanted.WRITABLE
@@ -136,7 +138,7 @@ class Registration:
     async def _create(self, wanted: Wanted) -> None:
         with contextlib.suppress(
             NodeExistsError
-            # Another process changed the record first. The next look tells what stands there now.
+            # Another process changed the record first. The next read shows the present record.
         ):
             await self._store.create(self._path(wanted), self._service_info, ephemeral=True)
 

@@ -2,9 +2,10 @@
 
 `available/<id>` says that the bookie takes writes, `available/readonly/<id>` that it only serves reads. Both records
 are ephemeral. When the mode changes, the new record is made before the old one is deleted (ZKRegistrationManager), so
-that no client takes the bookie for dead. A record of another session is our own, from before a kill or an expiry, since
-nobody else can have our cookie and our folders. At the path where the record of this session belongs, the bookie waits
-until the old record disappears; at the path where no record belongs, it deletes the old record."""
+that no client takes the bookie for dead. A record of another session is this bookie's own, from before a kill or an
+expiry, because no other bookie can have its cookie and its folders. At the path where the record of this session
+belongs, the bookie waits until the old record disappears; at the path where no record belongs, it deletes the old
+record."""
 
 from enum import Enum
 
@@ -15,7 +16,8 @@ class Wanted(Enum):
 
 
 class SeenRecord(Enum):
-    """A bookie's finding at one of the two paths: no record, or a record of this or of a former session."""
+    """The finding at one of the two paths: no record, a record of the present session, or a record of a former
+    session."""
 
     ABSENT = "absent"
     OURS = "ours"

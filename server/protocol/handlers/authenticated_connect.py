@@ -1,5 +1,5 @@
-"""CONNECT while authentication is on. `command_table.commands_of` imports this module only then, so a broker without
-authentication does not hold the module, and the modules that it imports, in memory.
+"""Handles CONNECT while authentication is on. `command_table.commands_of` imports this module only then, so a broker
+without authentication does not hold the module, and the modules that it imports, in memory.
 
 Source: ServerCnx.handleConnect.
 """

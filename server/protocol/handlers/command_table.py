@@ -1,6 +1,6 @@
 """The table of all commands that a client may send, with the handler of each.
 
-SEND is not in it: the SENDs of one read are handled as groups by `send_groups.publish_run`.
+SEND is not in the table, because `send_groups.publish_run` handles the SENDs of one read as groups.
 """
 
 from collections.abc import Mapping
@@ -62,8 +62,8 @@ TABLE: dict[int, CommandHandler] = {
 
 
 def commands_of(security: "Security | None") -> Mapping[int, CommandHandler]:
-    """Returns the table for a broker: clients log in if authentication is on, and each handler stands behind the
-    permission that its command needs if authorization is on."""
+    """Returns the table for a broker: clients log in if authentication is on, and each handler checks the permission
+    that its command needs if authorization is on."""
     if security is None:
         return TABLE
     from magnetar.server.protocol.handlers import authenticated_connect
@@ -73,7 +73,8 @@ def commands_of(security: "Security | None") -> Mapping[int, CommandHandler]:
 
 
 def authorized(security: "Security") -> Mapping[int, CommandHandler]:
-    """Returns the table with each handler behind its permission; the plain table while authorization is off."""
+    """Returns the table with handlers that check the permission first. While authorization is off, returns the table
+    without these checks."""
     if security.authorizer is None:
         return TABLE
     # A broker without authorization does not hold this module in memory.

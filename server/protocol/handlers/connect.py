@@ -1,7 +1,6 @@
-"""CONNECT, AUTH_RESPONSE, PING and PONG.
+"""Handles Handles CONNECT, AUTH_RESPONSE, PING and PONG.
 
-Source: ServerCnx.handleConnect; Commands.newConnectedCommand.
-"""
+Source: ServerCnx.handleConnect; Commands.newConnectedCommand."""
 
 import logging
 from collections.abc import Coroutine
@@ -19,13 +18,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SERVER_VERSION = f"Magnetar Server{__version__}"
-"""Clients only print it, but fail when it is missing. Java's broker says `Pulsar Server4.0.7`, without a space."""
+"""The broker's version in CONNECTED. Clients only print this text, but fail when it is missing. Java's broker says
+`Pulsar Server4.0.7`, without a space."""
 
 _PONG = pong_frame()
 
 
 def connect(cnx: "Connection", command: pb.CommandConnect) -> None:
-    """Lets everybody in: while authentication is off, credentials are not looked at (see `authenticated_connect`)."""
+    """Answers CONNECTED to every client, because authentication is off and credentials are not looked at.
+    `authenticated_connect` has the handler for when authentication is on."""
     assert cnx.broker.security is None, "with authentication on, `commands_of` puts another handler here"
     answer_connected(cnx, command)
 
@@ -36,8 +37,8 @@ def refuse_connect(command: pb.CommandConnect, code: pb.ServerError.ValueType, t
 
 def answer_connected(cnx: "Connection", command: pb.CommandConnect) -> None:
     """Answers CONNECTED with the smaller of our protocol version and the client's. Of the FeatureFlags, only those of
-    features that exist here are set, so that clients use no other feature: not `supports_repl_dedup_by_lid_and_eid`,
-    for example, and not `supports_scalable_topics`."""
+    features that exist here are set, so that clients use no other feature. For example,
+    `supports_repl_dedup_by_lid_and_eid` and `supports_scalable_topics` are not set."""
     cnx.session.accept(command.client_version, command.protocol_version)
     log.info("%s: connected, %s, protocol %d", cnx.remote_address, cnx.client_version, cnx.protocol_version)
     flags = pb.FeatureFlags(
@@ -49,8 +50,8 @@ def answer_connected(cnx: "Connection", command: pb.CommandConnect) -> None:
 
 
 def auth_response(cnx: "Connection", command: pb.CommandAuthResponse) -> Coroutine[Any, Any, None]:
-    """Judges the renewed credential for which an AUTH_CHALLENGE has asked. Raises MalformedFrame when none has
-    asked."""
+    """Judges the renewed credential for which an AUTH_CHALLENGE has asked. Raises MalformedFrame when no AUTH_CHALLENGE
+    was sent."""
     if cnx.login is None:
         raise MalformedFrame("AUTH_RESPONSE that nothing asked for")
     return cnx.login.respond(command)
@@ -61,4 +62,4 @@ def ping(cnx: "Connection", command: pb.CommandPing) -> None:
 
 
 def pong(cnx: "Connection", command: pb.CommandPong) -> None:
-    """Does nothing: the connection counts every command as a sign of life, and PONG has no other meaning."""
+    """Does nothing, because the connection counts every command as a sign of life, and PONG has no other meaning."""

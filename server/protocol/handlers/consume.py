@@ -1,4 +1,5 @@
-"""SUBSCRIBE and the commands of a subscribed consumer: FLOW, ACK, REDELIVER, UNSUBSCRIBE, CLOSE_CONSUMER.
+"""Handles Handles SUBSCRIBE and the commands of a subscribed consumer: FLOW, ACK, REDELIVER, UNSUBSCRIBE,
+CLOSE_CONSUMER.
 
 Sources: ServerCnx.handleSubscribe, handleFlow, handleAck, handleRedeliverUnacknowledged, handleUnsubscribe,
 handleCloseConsumer.
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 I32_MAX = 2**31 - 1
 
 METADATA_BYTES_MAX = 1024
-"""The limit of a consumer's metadata: of all keys and values together (CommandUtils.metadataFromCommand)."""
+"""The largest size of a consumer's metadata, all keys and values together (CommandUtils.metadataFromCommand)."""
 
 
 def subscribe(cnx: "Connection", command: pb.CommandSubscribe) -> Coroutine[Any, Any, None] | None:
-    """Attaches a consumer to a subscription. A consumer id that is in use is answered with SUCCESS again. Raises
+    """Attaches a consumer to a subscription. For a consumer id that is in use, SUCCESS is answered again. Raises
     ServiceNotReady for an id whose consumer is still being created."""
     name = topic_name(command.topic)
     if sum(len(pair.key.encode()) + len(pair.value.encode()) for pair in command.metadata) > METADATA_BYTES_MAX:
@@ -54,7 +55,8 @@ async def _subscribe(
 
 
 async def _topic_to_subscribe(cnx: "Connection", command: pb.CommandSubscribe, name: TopicName) -> "BaseTopic":
-    """Returns the topic. Raises TopicNotFound with the text that ServerCnx.handleSubscribe gives."""
+    """Returns the topic to which a SUBSCRIBE refers. Raises TopicNotFound with the text of ServerCnx.handleSubscribe
+    when the topic does not exist and may not be created."""
     try:
         return await cnx.broker.service.get_for_client(name, create=command.force_topic_creation)
     except TopicNotFound as error:
@@ -75,8 +77,8 @@ def flow(cnx: "Connection", command: pb.CommandFlow) -> None:
 
 
 def ack(cnx: "Connection", command: pb.CommandAck) -> Awaitable[None] | None:
-    """Acknowledges, and answers ACK_RESPONSE when the acknowledgement is durable. An ACK without a request id, or for
-    an unknown consumer, has no answer."""
+    """Acknowledges messages, and answers ACK_RESPONSE when the acknowledgement is durable. An ACK without a request id,
+    or for an unknown consumer, has no answer."""
     consumer = cnx.consumers.get(command.consumer_id)
     if consumer is None:
         return None
@@ -93,14 +95,16 @@ def answer_ack(cnx: "Connection", command: pb.CommandAck) -> None:
 
 
 def refuse_ack(command: pb.CommandAck, code: pb.ServerError.ValueType, text: str) -> bytes:
-    """Returns ACK_RESPONSE with the error; no bytes for an ACK without a request id, which wants no answer."""
+    """Returns ACK_RESPONSE with the error, or no bytes for an ACK without a request id, because its client wants no
+    answer."""
     if not command.HasField("request_id"):
         return b""
     return ack_response_frame(command.consumer_id, command.request_id, code, text)
 
 
 def redeliver(cnx: "Connection", command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
-    """Sends messages again. It is ignored for an unknown consumer, since the command has no answer."""
+    """Makes the subscription deliver messages again. The command is ignored for an unknown consumer, because it has no
+    answer."""
     consumer = cnx.consumers.get(command.consumer_id)
     if consumer is not None:
         consumer.redeliver(command)
@@ -122,7 +126,8 @@ async def _unsubscribe(cnx: "Connection", consumer: "Consumer", command: pb.Comm
 
 
 def close_consumer(cnx: "Connection", command: pb.CommandCloseConsumer) -> None:
-    """Answers SUCCESS always. A creation that is under way is abandoned, and its SUBSCRIBE is never answered."""
+    """Closes a consumer, and answers SUCCESS even if there is no such consumer. When the consumer is still being
+    created, the creation is abandoned, and its SUBSCRIBE is never answered."""
     cnx.pending_consumers.abandon(command.consumer_id)
     consumer = cnx.consumers.pop(command.consumer_id, None)
     if consumer is not None:

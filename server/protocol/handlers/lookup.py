@@ -1,4 +1,5 @@
-"""LOOKUP and PARTITIONED_METADATA: which broker serves a topic, and how many partitions it has.
+"""Handles LOOKUP, which asks for the broker that serves a topic, and PARTITIONED_METADATA, which asks for the number of
+a topic's partitions.
 
 Sources: TopicLookupBase.lookupTopicAsync; ServerCnx.handlePartitionMetadataRequest.
 """
@@ -7,7 +8,6 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from magnetar.server.network.advertised_listeners import goes_through
-from magnetar.server.network.ports import Urls
 from magnetar.server.protocol.topic_names import topic_name
 from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.names import TopicName
@@ -15,6 +15,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import (
     lookup_connect_frame,
     lookup_failed_frame,
+    lookup_redirect_frame,
     partitions_failed_frame,
     partitions_frame,
 )
@@ -24,28 +25,30 @@ if TYPE_CHECKING:
 
 
 def lookup(cnx: "Connection", command: pb.CommandLookupTopic) -> Coroutine[Any, Any, None]:
-    """Answers which broker serves a topic. Raises ServiceNotReady for a listener that is not configured."""
-    name = topic_name(command.topic)
-    urls = cnx.broker.listeners.of(command.advertised_listener_name)
-    if urls is None:
-        raise ServiceNotReady(f"the broker do not have {command.advertised_listener_name} listener")
-    return _lookup(cnx, name, command.request_id, urls)
+    """Answers with the broker that serves a topic, or with the broker to ask next. Raises ServiceNotReady when the
+    command asks for a listener name that the broker of the answer does not have."""
+    return _lookup(cnx, topic_name(command.topic), command)
 
 
-async def _lookup(cnx: "Connection", name: TopicName, request_id: int, urls: Urls) -> None:
-    """Answers with the addresses of this broker, which owns every topic. A topic need not exist to be looked up, but
-    its namespace must: a Java broker 4.0.7 answers TopicNotFound otherwise. Raises TopicNotFound, TooManyRequests."""
-    broker = cnx.broker
+async def _lookup(cnx: "Connection", name: TopicName, command: pb.CommandLookupTopic) -> None:
+    """Answers with the addresses of the topic's owner, or of the broker to ask next. The lookup may make a broker the
+    owner. The topic need not exist, but its namespace must; without the namespace the answer is TopicNotFound, as from
+    a Java broker 4.0.7. Raises TopicNotFound, TooManyRequests, MetadataFault, ServiceNotReady."""
+    broker, listener = cnx.broker, command.advertised_listener_name
     with broker.lookup_permit():
         await broker.service.catalog.check_namespace(name.namespace)
-        cnx.write(
-            lookup_connect_frame(
-                request_id,
-                urls.broker,
-                service_url_tls=urls.broker_tls or None,
-                through_service_url=goes_through(urls),
-            )
-        )
+        answer = await broker.lookups.find_topic(name, authoritative=command.authoritative, preload=True)
+        urls = answer.broker.of(listener)
+        if urls is None:
+            raise ServiceNotReady(f"the broker do not have {listener} listener")
+        tls = urls.broker_tls or None
+        if answer.is_redirect:
+            frame = lookup_redirect_frame(command.request_id, urls.broker, tls, authoritative=answer.authoritative)
+        else:
+            # Clients of a cluster must leave the address that they have dialled, even if all brokers are on loopback.
+            through = broker.ownership.is_sole and goes_through(urls)
+            frame = lookup_connect_frame(command.request_id, urls.broker, tls, through_service_url=through)
+        cnx.write(frame)
 
 
 def refuse_lookup(command: pb.CommandLookupTopic, code: pb.ServerError.ValueType, text: str) -> bytes:
@@ -53,8 +56,8 @@ def refuse_lookup(command: pb.CommandLookupTopic, code: pb.ServerError.ValueType
 
 
 def partitioned_metadata(cnx: "Connection", command: pb.CommandPartitionedTopicMetadata) -> Coroutine[Any, Any, None]:
-    """Answers how many partitions a topic has, and creates a missing one if that is allowed: see
-    `TopicCatalog.partitions_of`. Raises TopicNotFound, NotAllowed, TooManyRequests."""
+    """Answers with the number of a topic's partitions, and creates a missing topic if that is allowed
+    (`TopicCatalog.partitions_of`). Raises TopicNotFound, NotAllowed, TooManyRequests."""
     return _partitioned_metadata(cnx, topic_name(command.topic), command)
 
 

@@ -1,4 +1,4 @@
-"""SEEK, GET_LAST_MESSAGE_ID and CONSUMER_STATS: a consumer moves in the topic, or asks where it is.
+"""Handles SEEK, by which a consumer moves its subscription in the topic, GET_LAST_MESSAGE_ID and CONSUMER_STATS.
 
 Sources: ServerCnx.handleSeek, handleGetLastMessageId, handleConsumerStats; Commands.newGetLastMessageIdResponse.
 """
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 def seek(cnx: "Connection", command: pb.CommandSeek) -> Coroutine[Any, Any, None]:
     """Moves the consumer's subscription to a message or a time. Raises MetadataFault for an unknown consumer, and for a
-    command that names neither."""
+    command that names neither a message nor a time."""
     if not command.HasField("message_id") and not command.HasField("message_publish_time"):
         raise MetadataFault("Message id and message publish time were not present")
     return _seek(cnx, _consumer(cnx, command.consumer_id), command)
 
 
 async def _seek(cnx: "Connection", consumer: "Consumer", command: pb.CommandSeek) -> None:
-    """Moves the subscription, which first closes its consumers (CLOSE_CONSUMER), and answers SUCCESS at the end. Raises
-    UnknownFault for any failure, as Apache's broker answers UnknownError."""
+    """Moves the subscription and answers SUCCESS. The subscription first closes its consumers (CLOSE_CONSUMER). Raises
+    UnknownFault for any failure, because Apache's broker answers UnknownError."""
     try:
         await consumer.seek(command)
     except Exception as error:
@@ -37,8 +37,8 @@ async def _seek(cnx: "Connection", consumer: "Consumer", command: pb.CommandSeek
 
 
 def get_last_message_id(cnx: "Connection", command: pb.CommandGetLastMessageId) -> Coroutine[Any, Any, None]:
-    """Answers the last message of the topic, and how far the subscription has acknowledged. Raises MetadataFault for an
-    unknown consumer."""
+    """Answers with the id of the topic's last message and the mark-delete position of the consumer's subscription.
+    Raises MetadataFault for an unknown consumer."""
     return _get_last_message_id(cnx, _consumer(cnx, command.consumer_id), command)
 
 
@@ -55,8 +55,8 @@ def _consumer(cnx: "Connection", consumer_id: int) -> "Consumer":
 
 
 def consumer_stats(cnx: "Connection", command: pb.CommandConsumerStats) -> None:
-    """Answers the figures of a consumer. Raises ConsumerNotFound for a consumer that is unknown or still being created.
-    For an unknown consumer, Apache's broker closes the connection, which is a fault of that broker
+    """Answers with the statistics of a consumer. Raises ConsumerNotFound for a consumer that is unknown or still being
+    created. For an unknown consumer, Apache's broker closes the connection, which is a fault of that broker
     (ServerCnx.handleConsumerStats)."""
     consumer = cnx.consumers.get(command.consumer_id)
     if consumer is None:

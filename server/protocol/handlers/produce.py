@@ -1,4 +1,4 @@
-"""PRODUCER and CLOSE_PRODUCER.
+"""Handles PRODUCER and CLOSE_PRODUCER.
 
 Sources: ServerCnx.handleProducer, handleCloseProducer.
 """
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 def create_producer(cnx: "Connection", command: pb.CommandProducer) -> Coroutine[Any, Any, None] | None:
-    """Adds a producer to a topic. A producer id that is in use is answered with PRODUCER_SUCCESS again: its client gave
-    up waiting for the first answer. Raises ServiceNotReady for an id whose producer is still being created."""
+    """Adds a producer to a topic. For a producer id that is in use, PRODUCER_SUCCESS is answered again, because the
+    client gave up waiting for the first answer. Raises ServiceNotReady for an id whose producer is still being
+    created."""
     name = topic_name(command.topic)
     existing = cnx.producers.get(command.producer_id)
     if existing is not None:
@@ -56,7 +57,8 @@ def _success(request_id: int, producer: "Producer") -> bytes:
 
 
 def close_producer(cnx: "Connection", command: pb.CommandCloseProducer) -> Coroutine[Any, Any, None] | None:
-    """Answers SUCCESS always. A creation that is under way is abandoned, and its PRODUCER is never answered."""
+    """Closes a producer, and answers SUCCESS even if there is no such producer. When the producer is still being
+    created, the creation is abandoned, and its PRODUCER is never answered."""
     cnx.pending_producers.abandon(command.producer_id)
     producer = cnx.producers.pop(command.producer_id, None)
     closing = producer.close() if producer is not None else None

@@ -1,7 +1,6 @@
-"""GET_SCHEMA and GET_OR_CREATE_SCHEMA.
+"""Handles Handles GET_SCHEMA and GET_OR_CREATE_SCHEMA.
 
-Source: ServerCnx.handleGetSchema, handleGetOrCreateSchema.
-"""
+Source: ServerCnx.handleGetSchema, handleGetOrCreateSchema."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -19,22 +18,23 @@ if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
 
 VERSION_BYTES = 8
-"""A version is 8 bytes long. Clients before 2.4 sent 64 bytes, of which these are the first."""
+"""The length of a schema version in bytes. Clients before 2.4 send 64 bytes, of which the first 8 are the version."""
 
 FIRST_VERSION_THAT_KEEPS_ANSWERS = 16
-"""Java clients before 2.8, which speak older versions, recycle the object of a schema's answer as soon as they have
-read it (PulsarDecoder). If the answer comes before the thread that asked begins to wait for it, the thread finds the
-object empty and keeps that empty schema: apache/pulsar issue 8429. The published Spark connector 2.4.2 met this in one
-answer of 700."""
+"""The first protocol version of clients without this fault: Java clients before 2.8, which speak older versions,
+recycle the object that holds a schema's answer as soon as they have read the answer (PulsarDecoder). If the answer
+comes before the thread that asked begins to wait for it, the thread finds the object empty and keeps that empty schema
+(apache/pulsar issue 8429). This happened to the published Spark connector 2.4.2 with one answer of 700."""
 ANSWER_DELAY_S = 0.05
-"""The delay of the answer to these clients. When it is over, the thread that asked already waits for the answer. They
-ask once for each version of a schema, so the delay does not add up."""
+"""The delay of the answer to clients whose version is below FIRST_VERSION_THAT_KEEPS_ANSWERS. After the delay the
+thread that asked already waits for the answer. Clients ask once for each version of a schema, so the delay does not add
+up."""
 
 
 def get_schema(cnx: "Connection", command: pb.CommandGetSchema) -> Coroutine[Any, Any, None]:
-    """Answers the version of a topic's schema that is asked for, or the newest one. Raises TopicNotFound when the topic
-    has no such schema, or the schema was deleted; IncompatibleSchema for a version of fewer than 8 bytes; MetadataFault
-    when the schema cannot be read."""
+    """Answers with the requested version of a topic's schema, or with the newest version. Raises TopicNotFound when the
+    topic has no such schema, or the schema was deleted; IncompatibleSchema for a version of fewer than 8 bytes;
+    MetadataFault when the schema cannot be read."""
     name = topic_name(command.topic)
     version: int | None = None
     if command.HasField("schema_version"):
@@ -70,8 +70,9 @@ def refuse_get_schema(command: pb.CommandGetSchema, code: pb.ServerError.ValueTy
 
 
 def get_or_create_schema(cnx: "Connection", command: pb.CommandGetOrCreateSchema) -> Coroutine[Any, Any, None]:
-    """Stores a schema, if it is new and compatible, and answers its version. A producer asks for it before it sends a
-    message with another schema than the one that it was created with. Raises TopicNotFound, IncompatibleSchema."""
+    """Stores a schema, if it is new and compatible, and answers with its version. A producer sends this command before
+    its first message with a schema that differs from the schema of its PRODUCER. Raises TopicNotFound,
+    IncompatibleSchema."""
     return _get_or_create_schema(cnx, command, topic_name(command.topic))
 
 

@@ -1,6 +1,7 @@
-"""GET_TOPICS_OF_NAMESPACE, WATCH_TOPIC_LIST and WATCH_TOPIC_LIST_CLOSE.
+"""Handles Handles GET_TOPICS_OF_NAMESPACE, WATCH_TOPIC_LIST and WATCH_TOPIC_LIST_CLOSE.
 
-Sources: ServerCnx.handleGetTopicsOfNamespace, internalHandleGetTopicsOfNamespace; TopicListService.
+Sources:
+ServerCnx.handleGetTopicsOfNamespace, internalHandleGetTopicsOfNamespace; TopicListService.
 """
 
 from collections.abc import Coroutine
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
 
 WATCHERS_MAX = 1_000
-"""How many watchers one connection may have; further ones are refused with TooManyRequests."""
+"""How many watchers one connection may have. Further watchers are refused with TooManyRequests."""
 
 _Mode = pb.CommandGetTopicsOfNamespace
 
@@ -30,8 +31,8 @@ def get_topics_of_namespace(cnx: "Connection", command: pb.CommandGetTopicsOfNam
 
 
 async def _get_topics(cnx: "Connection", namespace: NamespaceName, command: pb.CommandGetTopicsOfNamespace) -> None:
-    """Answers the topics of a namespace: partitions by their own names, without the system's topics. If the client's
-    hash says that it knows the list already, the answer has no names and `changed` is false."""
+    """Answers with the topics of a namespace, without system topics; each partition is listed by its own name. If the
+    client's hash says that the client knows the list already, the answer has no names and `changed` is false."""
     topics = await user_topics(cnx, str(namespace), command.mode)
     filtered = None
     if command.HasField("topics_pattern"):
@@ -55,19 +56,19 @@ async def _get_topics(cnx: "Connection", namespace: NamespaceName, command: pb.C
 
 
 async def user_topics(cnx: "Connection", namespace: str, mode: int) -> list[str]:
-    """Returns the full names of the users' topics in a namespace, sorted. `mode` says which domain. A non-persistent
-    topic exists only as long as it is loaded."""
+    """Returns the full names of the users' topics in a namespace, sorted. `mode` chooses the domain, or both domains. A
+    non-persistent topic exists only as long as it is loaded."""
     catalog = cnx.broker.service.catalog
     found = [] if mode == _Mode.NON_PERSISTENT else await catalog.topics_of(namespace)
     if mode != _Mode.PERSISTENT:
-        found = found + catalog.non_persistent_topics_of(namespace)
+        found = found + await cnx.broker.non_persistent_names.of(namespace)
     return sorted(topic for topic in found if not is_system_topic(TopicName.parse(topic)))
 
 
 def watch_topic_list(cnx: "Connection", command: pb.CommandWatchTopicList) -> Coroutine[Any, Any, None]:
-    """Begins to tell the client of topics that come and go. A watcher id that is in use is answered again with its
-    list. Raises ServiceNotReady while the first list of that id is being made, NotAllowed when watching is off, and
-    TooManyRequests."""
+    """Begins to tell the client of topics that come and go. For a watcher id that is in use, answers with that
+    watcher's list again. Raises ServiceNotReady while the first list of that id is being made, NotAllowed when watching
+    is off, and TooManyRequests."""
     if not cnx.traffic.limits.enable_broker_topic_list_watcher:
         raise NotAllowed("Unable to create topic list watcher: topic list watching is disabled")
     namespace = NamespaceName.parse(command.namespace)
@@ -86,7 +87,8 @@ def watch_topic_list(cnx: "Connection", command: pb.CommandWatchTopicList) -> Co
 
 
 async def _watch(cnx: "Connection", watcher: Watcher, command: pb.CommandWatchTopicList, *, is_new: bool) -> None:
-    """Answers the watcher's topics; without names when the client's hash says that it knows them."""
+    """Answers with the watcher's topics, but without their names when the client's hash says that the client knows
+    them."""
     topics = watcher.topics
     if is_new:
         try:
@@ -95,7 +97,7 @@ async def _watch(cnx: "Connection", watcher: Watcher, command: pb.CommandWatchTo
             cnx.topic_watchers.pop(command.watcher_id, None)
             raise
     if cnx.topic_watchers.get(command.watcher_id) is not watcher:
-        cnx.broker.watchers.remove(watcher)  # the client closed it meanwhile
+        cnx.broker.watchers.remove(watcher)  # The client has closed the watcher.
         return
     topics_hash = hash_of(topics)
     success = pb.CommandWatchTopicListSuccess(
@@ -119,7 +121,7 @@ def _tell(cnx: "Connection", watcher_id: int, change: TopicListChange) -> None:
 
 
 def watch_topic_list_close(cnx: "Connection", command: pb.CommandWatchTopicListClose) -> None:
-    """Answers SUCCESS always, also for an unknown watcher."""
+    """Closes a watcher, and answers SUCCESS even if there is no such watcher."""
     watcher = cnx.topic_watchers.pop(command.watcher_id, None)
     if watcher is not None:
         cnx.broker.watchers.remove(watcher)

@@ -1,4 +1,5 @@
-"""The commands of transactions, which are off: each is refused (ServerCnx.checkTransactionEnableAndSendError)."""
+"""The commands of transactions. Transactions are off, so each command is refused
+(ServerCnx.checkTransactionEnableAndSendError)."""
 
 from typing import TYPE_CHECKING, Any
 

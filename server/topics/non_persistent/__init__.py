@@ -1,3 +1,3 @@
 """Topics whose messages are never stored: a message goes to the consumers that can take it at once, or is dropped. This
-room uses the code that both domains share (`topics`, `publishing`, `subscriptions`); the broker's service creates the
-topics."""
+package uses the code that persistent and non-persistent topics share (`topics`, `publishing`, `subscriptions`).
+`BrokerService` creates the topics."""

@@ -1,8 +1,9 @@
-"""Chooses the consumer of a subscription that gets a message of a non-persistent topic. Either a consumer gets the
-message now, or no consumer ever gets it.
+"""Chooses which consumer of a subscription gets a message of a non-persistent topic. If no consumer can take the
+message now, the message is dropped and no consumer ever gets it.
 
-A consumer without permits, or whose connection takes no more bytes, gets nothing. Its messages are dropped, so that the
-producer is never held up. The rules that choose the consumer are those of persistent subscriptions.
+A consumer without permits, or whose connection takes no more bytes, gets nothing. The messages meant for that consumer
+are dropped, so that the producer never has to wait. The consumer is chosen by the same rules as in a persistent
+subscription.
 
 Sources: NonPersistentDispatcherSingleActiveConsumer, NonPersistentDispatcherMultipleConsumers,
 NonPersistentStickyKeyDispatcherMultipleConsumers.
@@ -21,11 +22,12 @@ from magnetar.server.topics.subscriptions.single_active_rules import Candidate, 
 
 
 class Receivers(ABC):
-    """The connected consumers of one subscription, which all have the same type."""
+    """The connected consumers of one subscription. All of them use the same subscription type."""
 
     @abstractmethod
     def add(self, consumer: Consumer) -> None:
-        """Adds a consumer. Raises ConsumerAssignFault when Key_Shared has no slots for it."""
+        """Adds a consumer. Raises ConsumerAssignFault when a Key_Shared subscription has no hash slots for the
+        consumer."""
 
     @abstractmethod
     def remove(self, consumer: Consumer) -> None: ...
@@ -36,12 +38,13 @@ class Receivers(ABC):
 
     @property
     def active(self) -> Consumer | None:
-        """Returns the consumer that gets all messages; None for the types that share messages among consumers."""
+        """Returns the consumer that gets all messages, or None for the subscription types that share messages among
+        consumers."""
         return None
 
 
 class OneActive(Receivers):
-    """Exclusive and Failover: the active consumer gets all messages."""
+    """The receivers of an Exclusive or Failover subscription: the active consumer gets all messages."""
 
     def __init__(self, sub_type: SubType.ValueType, topic: str, partition_index: int, settings: TopicSettings) -> None:
         self._is_failover = sub_type == SubType.Failover
@@ -64,8 +67,8 @@ class OneActive(Receivers):
         self._choose(None)
 
     def _choose(self, newcomer: Consumer | None) -> None:
-        """Chooses the active consumer. When it changes, tells all consumers who is active; otherwise tells only the
-        newcomer."""
+        """Chooses the active consumer. When the active consumer changes, tells every consumer which consumer is active;
+        otherwise tells only the newcomer."""
         previous = self._active
         if self._consumers:
             candidates = [Candidate(each.name, each.priority) for each in self._consumers]
@@ -86,7 +89,7 @@ class OneActive(Receivers):
 
 
 class InTurns(Receivers):
-    """Shared: each entry goes to the consumer whose turn it is."""
+    """The receivers of a Shared subscription: each entry goes to the consumer whose turn it is."""
 
     def __init__(self) -> None:
         self._consumers: RoundRobin[Consumer] = RoundRobin()
@@ -111,7 +114,7 @@ class InTurns(Receivers):
 
 
 class ByKey(Receivers):
-    """Key_Shared: each entry goes to the consumer that owns its key."""
+    """The receivers of a Key_Shared subscription: each entry goes to the consumer that owns the entry's key."""
 
     def __init__(self, policy: KeySharedPolicy, settings: TopicSettings) -> None:
         self.policy = policy

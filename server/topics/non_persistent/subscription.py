@@ -1,5 +1,5 @@
-"""A subscription of a non-persistent topic: its consumers, and how many messages were dropped because no consumer took
-them.
+"""A subscription of a non-persistent topic: the consumers, and the number of messages that were dropped because no
+consumer took them.
 
 No message is stored, so acknowledging and redelivery have no effect.
 
@@ -24,25 +24,25 @@ log = logging.getLogger(__name__)
 
 
 class NoCursor:
-    """Takes the place of the cursor that a persistent subscription has."""
+    """Stands in for the cursor, because the subscription of a non-persistent topic has no cursor."""
 
     mark_delete: Position = EARLIEST
     backlog = 0
     durable = False
 
     async def persisted(self) -> None:
-        """Returns at once: nothing has to be stored."""
+        """Returns at once, because nothing has to be stored."""
 
 
 class NonPersistentSubscriptionTopic(SubscriptionTopic, Protocol):
-    """A non-persistent topic as its subscriptions see it."""
+    """The interface of a non-persistent topic that its subscriptions use."""
 
     def forget(self, subscription: "NonPersistentSubscription") -> None:
         """Removes a subscription that has ended from the topic."""
 
 
 class NonPersistentSubscription(BaseSubscription):
-    """A subscription of a non-persistent topic, which creates it."""
+    """A subscription of a non-persistent topic. `NonPersistentTopic.add_subscription` creates it."""
 
     topic: NonPersistentSubscriptionTopic
 
@@ -76,7 +76,7 @@ class NonPersistentSubscription(BaseSubscription):
         self.drop_rate.roll(self.dropped, elapsed_s)
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
-        """Has no effect: a subscription of a non-persistent topic keeps nothing that depends on policies."""
+        """Has no effect, because a subscription of a non-persistent topic keeps nothing that depends on policies."""
 
     # --- consumers ---------------------------------------------------------------------------------------------------
 
@@ -126,14 +126,15 @@ class NonPersistentSubscription(BaseSubscription):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def send(self, messages: OutgoingMessages) -> None:
-        """Gives messages to the consumers that take them now."""
+        """Gives messages to the consumers that can take messages now, and counts the messages that no consumer took as
+        dropped."""
         if self._receivers is None or not self.consumers:
             self.dropped += messages.total
         else:
             self.dropped += self._receivers.send(messages)
 
     def consumer_may_take(self, consumer: Consumer) -> None:
-        """Has no effect: no messages wait for a consumer."""
+        """Has no effect, because no messages wait for a consumer."""
 
     def ack_cumulative(self, consumer: Consumer, message_id: pb.MessageIdData) -> None:
         """Has no effect: nothing can be acknowledged."""
@@ -142,10 +143,10 @@ class NonPersistentSubscription(BaseSubscription):
         """Has no effect: nothing can be acknowledged."""
 
     def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
-        """Has no effect: nothing can be delivered again."""
+        """Has no effect, because no message is kept that could be delivered again."""
 
     async def seek(self, command: pb.CommandSeek) -> None:
-        """Succeeds and changes nothing, as in Apache (NonPersistentSubscription.resetCursor)."""
+        """Returns without changing anything, as Apache's NonPersistentSubscription.resetCursor does."""
 
     # --- the whole subscription --------------------------------------------------------------------------------------
 

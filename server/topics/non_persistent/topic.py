@@ -1,8 +1,9 @@
 """A non-persistent topic: producers at one end, subscriptions at the other, and nothing in between.
 
-A group of SENDs is given to every subscription and then answered, in the same turn of the loop. So nothing is ever
-pending, and the broker's limit of messages in flight on a connection (`maxConcurrentNonPersistentMessagePerConnection`)
-is never reached. All messages have the id 0:0, as in Apache.
+A group of SENDs is given to every subscription and then answered, in the same turn of the event loop. No SEND is
+therefore ever pending, and the broker's limit of messages in flight on a connection
+(`maxConcurrentNonPersistentMessagePerConnection`) is never reached. All messages have the id 0:0, as in Apache's
+broker.
 
 Source: NonPersistentTopic.
 """
@@ -34,14 +35,14 @@ NO_POSITION = Position(0, 0)
 
 
 class NoLog:
-    """Takes the place of the log that the producers of a persistent topic have. It keeps the epoch of exclusive
-    producers as long as the topic is loaded."""
+    """Stands in for the log that the producers of a persistent topic append to. Keeps the epoch of exclusive producers
+    as long as the topic is loaded."""
 
     def __init__(self) -> None:
         self.properties: Mapping[str, str] = {}
 
     def add_entries(self, payloads: list[bytes], done: AddDone) -> None:
-        """Never called: `NonPersistentProducers` gives its groups to the subscriptions."""
+        """Never called, because `NonPersistentProducers` gives its messages to the subscriptions."""
         done(AddResult([], None))
 
     async def set_properties(self, updates: Mapping[str, str | None]) -> None:
@@ -49,11 +50,11 @@ class NoLog:
         self.properties = {key: value for key, value in merged.items() if value is not None}
 
     async def open_ledger(self) -> None:
-        """Always succeeds: there is no storage that could be down."""
+        """Always succeeds, because there is no storage that could be down."""
 
 
 class NonPersistentProducers(TopicProducers):
-    """The producers of a non-persistent topic: a group goes to the subscriptions instead of a log."""
+    """The producers of a non-persistent topic: each group of SENDs goes to the subscriptions instead of a log."""
 
     def __init__(self, topic: "NonPersistentTopic", log: PublishLog, new_name: Callable[[], str]) -> None:
         super().__init__(topic.name.full, topic, log, new_name)
@@ -66,7 +67,7 @@ class NonPersistentProducers(TopicProducers):
 
 
 class NonPersistentTopic(BaseTopic):
-    """A non-persistent topic. `NonPersistentTopics` creates it; it exists in this process's memory only."""
+    """A non-persistent topic, which exists only in this process's memory. `NonPersistentTopics` creates the topic."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class NonPersistentTopic(BaseTopic):
         self.subscriptions: dict[str, NonPersistentSubscription] = {}
         self.publishing = NonPersistentProducers(self, NoLog(), new_producer_name)
         self.dropped = 0
-        """How many messages came while there was no subscription."""
+        """How many messages were dropped because the topic had no subscription."""
         self.apply_send_policies()
 
     @property
@@ -88,8 +89,9 @@ class NonPersistentTopic(BaseTopic):
         return False
 
     def use(self) -> TopicUse:
-        """Returns how the topic is used. A subscription without consumers holds no messages, so it does not keep its
-        topic loaded. (In Apache it ends with its last consumer: NonPersistentSubscription.removeConsumer.)"""
+        """Returns how the topic is used. A subscription without consumers holds no messages, so such a subscription
+        does not keep its topic loaded. (In Apache's broker the subscription ends when its last consumer leaves:
+        NonPersistentSubscription.removeConsumer.)"""
         used = sum(1 for each in self.subscriptions.values() if each.consumers)
         return super().use()._replace(subscriptions=used)
 
@@ -113,7 +115,8 @@ class NonPersistentTopic(BaseTopic):
     def add_subscription(
         self, name: str, *, durable: bool = True, properties: dict[str, str] | None = None
     ) -> NonPersistentSubscription:
-        """Returns the subscription of that name. Creates it if it is missing. Raises NotAllowed."""
+        """Returns the subscription of that name, and creates a missing subscription. Raises NotAllowed when the topic
+        has as many subscriptions as policies allow."""
         existing = self.subscriptions.get(name)
         if existing is not None:
             return existing
@@ -155,11 +158,15 @@ class NonPersistentTopic(BaseTopic):
     async def terminate(self) -> Position:
         raise NotAllowed("Termination of a non-persistent topic is not allowed")
 
+    def detach(self) -> None:
+        if self.is_open:
+            self.state = TopicState.CLOSING
+            self.publishing.close()
+            for subscription in list(self.subscriptions.values()):
+                subscription.disconnect_all()
+
     async def close(self) -> None:
-        self.state = TopicState.CLOSING
-        self.publishing.close()
-        for subscription in list(self.subscriptions.values()):
-            subscription.disconnect_all()
+        self.detach()
         self.state = TopicState.CLOSED
         log.info("%s: closed", self)
 

@@ -1,4 +1,4 @@
-"""Decides when a topic is over a backlog quota, and how much of a backlog is cut then.
+"""Decides when a topic exceeds a backlog quota, and how much of the backlog is then skipped.
 
 Sources: PersistentTopic.isSizeBacklogExceeded, isTimeBacklogExceeded, checkBacklogQuotaExceeded;
 BacklogQuotaManager.dropBacklogForSizeLimit.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from magnetar.server.policies.policy_values import BacklogAction, BacklogQuotas
 
 KEPT_SHARE = 0.9
-"""When a backlog exceeds its size limit, it is cut to this share of the limit."""
+"""When a backlog exceeds its size limit, the broker skips messages until the backlog has this share of the limit."""
 
 
 class BacklogQuotaType(Enum):
@@ -47,9 +47,9 @@ def excesses(quotas: BacklogQuotas, backlog_bytes: int, oldest_age_seconds: floa
 
 
 def entries_to_cut(entries: int, limit_bytes: int, bytes_behind: Callable[[int], int]) -> int:
-    """Returns how many of the log's `entries` entries every subscription has to skip, so that the rest is within
-    KEPT_SHARE of the limit. `bytes_behind(n)` estimates how many bytes follow the first n entries. The estimate falls
-    as n grows, so a binary search finds the smallest n."""
+    """Returns how many of the log's `entries` entries every subscription has to skip, so that the remaining backlog is
+    at most KEPT_SHARE of the limit. `bytes_behind(n)` estimates how many bytes follow the first n entries. The estimate
+    falls as n grows, so a binary search finds the smallest n."""
     target = int(limit_bytes * KEPT_SHARE)
     low, high = 0, entries
     while low < high:

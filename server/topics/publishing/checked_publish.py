@@ -1,10 +1,10 @@
 """Publishes for producers whose SENDs must be checked one by one, for deduplication or for policies that refuse some
 messages.
 
-Only producers of topics with such a policy use this module. Messages still go to the log in groups: a group ends at the
-next SEND that is a duplicate or refused. All answers leave in the order of the SENDs, so the answer to a SEND that is
-not stored waits for the receipts of those before it: the C++ client drops the connection when a receipt is not for the
-message at the head of its queue (ProducerImpl::ackReceived).
+Only producers of topics with deduplication or such policies use this module. Messages still go to the log in groups: a
+group ends at the next SEND that is a duplicate or refused. All answers leave in the order of the SENDs, so the answer
+to a SEND that is not stored waits until the receipts of all earlier SENDs are written: the C++ client drops the
+connection when a receipt is not for the message at the head of its queue (ProducerImpl::ackReceived).
 
 Sources: PersistentTopic.publishMessage, MessageDeduplication.isDuplicate.
 """
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NOTHING_THAT_COUNTS = -1
-"""Stands for the sequence id of a chunk that is not the last one of its message: deduplication does not count it."""
+"""Stands for the sequence id of a chunk that is not the last chunk of its message, because deduplication does not count
+such a chunk."""
 
 
 class _UnstoredSend(NamedTuple):
@@ -36,12 +37,14 @@ class _UnstoredSend(NamedTuple):
 
     receipt: Receipt
     refusal: PulsarError | None
-    """Why the SEND is refused. None for a duplicate: its answer depends on whether the first copy was stored."""
+    """Why the SEND is refused. None for a duplicate; the answer to a duplicate depends on whether the first copy was
+    stored."""
 
 
 class _CheckedGroup(PublishGroup):
-    """A group of SENDs of a checked producer, and the answers that follow its receipts. `highests[k]` is the highest
-    sequence id among the first k + 1 SENDs; `answers` are written once the whole group is answered."""
+    """A group of checked SENDs of one producer, and the answers that are written after the group's receipts.
+    `highests[k]` is the highest sequence id among the first k + 1 SENDs. `answers` are for later SENDs that are not
+    stored; they are written once the whole group is answered."""
 
     __slots__ = ("answers", "highests", "is_answered", "publisher")
 
@@ -72,7 +75,7 @@ class _CheckedGroup(PublishGroup):
 
 
 class CheckedPublisher:
-    """Publishes for one producer."""
+    """Publishes the SENDs of one producer, and checks each SEND first."""
 
     __slots__ = ("_last", "_producer", "registry")
 
@@ -82,7 +85,7 @@ class CheckedPublisher:
         self._last: _CheckedGroup | None = None
 
     def publish(self, sends: list[tuple[pb.CommandSend, bytes]]) -> None:
-        """Takes the SENDs of one socket read, in their order."""
+        """Publishes the SENDs of one socket read, in their order."""
         checks, dedup = self.registry.checks, self.registry.dedup
         run: list[tuple[pb.CommandSend, bytes, int]] = []
         for send, payload in sends:
@@ -98,7 +101,7 @@ class CheckedPublisher:
             run = []
             self._answer_in_turn(_UnstoredSend(receipt_of(send), refusal))
             if self._producer.is_closed:
-                return  # the answer overflowed and closed the connection: the other SENDs must not count as pushed
+                return  # the answer overflowed and closed the connection: the remaining SENDs must not count as pushed
         self._append(run)
 
     def _judge(self, dedup: Deduplication, send: pb.CommandSend, payload: bytes) -> tuple[DedupVerdict, int]:
@@ -146,7 +149,8 @@ class CheckedPublisher:
 
 
 def receipt_of(send: pb.CommandSend) -> Receipt:
-    """Returns the sequence ids that the receipt of a SEND repeats. A highest sequence id below the first one counts as
-    absent, which includes 0, the default of the field (ServerCnx.handleSend)."""
+    """Returns the sequence ids that the receipt of a SEND repeats: (sequence_id, highest_sequence_id or None). A
+    highest sequence id that is smaller than the sequence id counts as absent; this includes 0, the default of the field
+    (ServerCnx.handleSend)."""
     highest = send.highest_sequence_id
     return send.sequence_id, highest if highest and highest >= send.sequence_id else None

@@ -1,15 +1,16 @@
 """Decides which messages were stored before, by the highest sequence id of each producer name.
 
 A message is identified by its producer's name and its sequence id; a producer's sequence ids grow. Two ids are kept for
-each name: the highest one that was handed to the log (`pushed`), and the highest one that the log has confirmed
+each name: the highest id that was handed to the log (`pushed`), and the highest id that the log has confirmed
 (`persisted`).
 
     sequence id:  ───── persisted ───────────── pushed ─────▶
                   duplicate  │     unknown        │   new
 
-A message between the two cannot be judged yet: its first copy may still fail, so the client has to send it again later.
+A message between these two ids cannot be judged yet. The first copy of the message may still fail, so the client has to
+send the message again later.
 
-All chunks of a message carry the sequence id of the message, so only its last chunk counts.
+All chunks of a message carry the sequence id of the message, so deduplication counts only the last chunk.
 
 Source: MessageDeduplication.
 """
@@ -22,12 +23,13 @@ class DedupVerdict(Enum):
     NEW = "new"
     DUPLICATE = "duplicate"
     UNKNOWN = "unknown"
-    """The same message is on its way to the log, and it is not known yet whether that copy will be stored."""
+    """Another copy of the message is on its way to the log, and the broker does not know yet whether that copy will be
+    stored."""
 
 
 class DedupTable:
-    """The table of one topic's producer names and sequence ids. A snapshot of the table holds the `producers_max` names
-    that were active last; all other names are lost when this process ends. Times are seconds of a clock that does not
+    """The table of one topic's producer names and sequence ids. A snapshot of the table holds the `producers_max` most
+    recently active names; all other names are lost when this process ends. Times are seconds of a clock that does not
     go back."""
 
     __slots__ = ("_inactive_since", "_persisted", "_producers_max", "_pushed")
@@ -47,8 +49,8 @@ class DedupTable:
         return self._pushed.get(name, -1)
 
     def judge(self, name: str, sequence_id: int, highest: int) -> DedupVerdict:
-        """Judges a message, or a batch that reaches from `sequence_id` to `highest`. A message that is NEW counts as
-        pushed from now on."""
+        """Returns whether a message is new, a duplicate or not yet known; a batch reaches from `sequence_id` to
+        `highest`. A message that is NEW counts as pushed from now on."""
         pushed = self._pushed.get(name)
         if pushed is not None and sequence_id <= pushed:
             return DedupVerdict.DUPLICATE if self.is_persisted(name, sequence_id) else DedupVerdict.UNKNOWN
@@ -56,9 +58,9 @@ class DedupTable:
         return DedupVerdict.NEW
 
     def stored(self, name: str, highest: int) -> None:
-        """Called when the log has confirmed the messages of a name up to `highest`. The log confirms messages in the
-        order in which they were pushed."""
-        # The name is taken out and put in again at the end, so that the dictionary's order is that of last activity.
+        """Called when the log has confirmed the messages of a name up to `highest`, which count as persisted from now
+        on. The log confirms messages in the order in which they were pushed."""
+        # The name is removed and added again at the end, so that the dictionary's order is the order of last activity.
         self._persisted[name] = max(highest, self._persisted.pop(name, -1))
 
     def is_persisted(self, name: str, sequence_id: int) -> bool:
@@ -67,7 +69,7 @@ class DedupTable:
 
     def forget_unconfirmed(self) -> None:
         """Called after an append failed, once all appends have been answered. Clients will send unconfirmed messages
-        again, so these no longer count as pushed."""
+        again, so unconfirmed messages no longer count as pushed."""
         self._pushed = dict(self._persisted)
 
     # --- producers that connect and leave ----------------------------------------------------------------------------
@@ -86,7 +88,7 @@ class DedupTable:
                 self._forget(next(iter(self._inactive_since)))
 
     def forget_inactive(self, before_s: float) -> int:
-        """Forgets the names whose producers left before `before_s`. Returns how many names it forgot."""
+        """Forgets the names whose producers left before `before_s`. Returns how many names were forgotten."""
         gone = [name for name, since_s in self._inactive_since.items() if since_s < before_s]
         for name in gone:
             self._forget(name)
@@ -106,8 +108,9 @@ class DedupTable:
         return {name: self._persisted[name] for name in names}
 
     def replay(self, stored: Iterable[tuple[str, int]], now_s: float) -> None:
-        """Adds the content of a snapshot, or of the log after the snapshot, to the table: pairs of (name, highest
-        sequence id), oldest first. All these producers count as having left at `now_s`."""
+        """Adds the content of a snapshot, or of the log after the snapshot, to the table. `stored` holds pairs of
+        (producer name, highest sequence id), oldest first. All producers in `stored` count as having left at
+        `now_s`."""
         for name, highest in stored:
             if highest > self._pushed.get(name, -1):
                 self._pushed[name] = highest

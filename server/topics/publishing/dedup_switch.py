@@ -1,13 +1,13 @@
 """Turns a topic's deduplication on and off while the topic is in use, as its policy says.
 
-To turn deduplication on, the switch opens a cursor and reads a part of the log; to turn it off, the switch deletes the
-cursor. Both take time and may fail. So one task at a time works until deduplication is as the policy wants it, and
-upkeep starts that task again after a failure.
+To turn deduplication on, the switch opens a cursor and reads a part of the log; to turn deduplication off, the switch
+deletes the cursor. Both steps take time and may fail. Therefore one task at a time works until deduplication is as the
+policy wants it. After a failure the periodic `tick` starts that task again.
 
-When deduplication is turned on, some messages are already on their way to the log and no sequence ids were noted for
-them. So the table of sequence ids is filled in two steps. Messages that are sent from now on are judged and counted at
-once. For the messages that were sent before, the switch waits until they are answered; then it reads them back from the
-log, together with all older messages after the snapshot. Producers that connect meanwhile are told to try again.
+When deduplication is turned on, some messages are already on their way to the log, and their sequence ids were not
+noted. So the table of sequence ids is filled in two steps. Messages that are sent from now on are judged and counted at
+once. The switch then waits until all earlier messages are answered, and reads them back from the log, together with all
+older messages after the snapshot. Producers that connect while the switch works are told to try again.
 
 Source: MessageDeduplication.checkStatus.
 """
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class DedupSwitch:
-    """The switch of one topic. `wanted` is the state that the policy asks for."""
+    """Turns the deduplication of one topic on and off. `wanted` is the state that the policy asks for."""
 
     def __init__(
         self, topic_name: str, ledger: ManagedLedger, settings: TopicSettings, publishing: TopicProducers
@@ -40,7 +40,7 @@ class DedupSwitch:
 
     @property
     def status(self) -> str:
-        """The status as the topic's stats name it (MessageDeduplication.Status)."""
+        """The status of deduplication by its name in the topic's stats (MessageDeduplication.Status)."""
         dedup = self._publishing.dedup
         if dedup is None or not dedup.is_complete:
             return "Recovering" if self.wanted else "Disabled"
@@ -48,8 +48,8 @@ class DedupSwitch:
 
     async def begin(self, wanted: bool) -> None:
         """Brings deduplication to the state `wanted`. Called once, before the first producer connects. Raises
-        ManagedLedgerError when the log cannot be read, because duplicates of its messages could not be recognised
-        then."""
+        ManagedLedgerError when the log cannot be read; the topic is then not opened, because the broker could not
+        recognise duplicates of stored messages."""
         self.wanted = wanted
         if wanted:
             await self._turn_on()
@@ -64,14 +64,14 @@ class DedupSwitch:
             self._working = asyncio.get_running_loop().create_task(self._work())
 
     def tick(self, now_s: float, snapshot_interval_seconds: int) -> None:
-        """Called by upkeep: retries a failed change, takes a snapshot that is due, and forgets producers that left long
-        ago."""
+        """Called by the periodic job: retries a failed change, takes a snapshot that is due, and forgets producers that
+        left long ago."""
         self.follow(self.wanted)
         if self._publishing.dedup is not None:
             self._publishing.dedup.tick(now_s, snapshot_interval_seconds)
 
     def close(self) -> None:
-        """Called when the topic closes. Puts a snapshot into the cursor, which the managed ledger stores as it
+        """Called when the topic closes. Puts a snapshot into the cursor. The managed ledger stores the cursor when it
         closes."""
         if self._working is not None:
             self._working.cancel()
@@ -111,5 +111,5 @@ class DedupSwitch:
         except BaseException:
             publishing.check(None, publishing.checks)
             raise
-        # After the replay all names count as having left; `check` notes the connected producers as present again.
+        # After the replay all names count as having left; `check` marks the names of connected producers as present.
         publishing.check(dedup, publishing.checks)

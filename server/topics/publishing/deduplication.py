@@ -1,10 +1,10 @@
-"""Deduplication of one topic: the table of stored sequence ids, and the cursor `pulsar.dedup` that keeps it over
-restarts.
+"""Deduplication of one topic: the table of stored sequence ids, and the cursor `pulsar.dedup`, in which the table
+survives restarts.
 
-The cursor's properties (producer name -> sequence id) sum up the log up to the cursor's mark-delete position. When the
-topic is loaded, only the entries after that position are read. A snapshot writes the properties and moves the position.
-Snapshots are taken after a number of entries, after a time, and when the topic closes; after a proper close the next
-load has nothing to read.
+The cursor's properties (producer name -> highest sequence id) sum up the log up to the cursor's mark-delete position.
+When the topic is loaded, only the entries after that position are read. A snapshot writes the properties and moves the
+position. Snapshots are taken after a number of entries, after a time, and when the topic closes; after a proper close
+the next load has nothing to read.
 
 Sources: MessageDeduplication (recoverSequenceIdsMap, replayCursor, takeSnapshot, purgeInactiveProducers).
 """
@@ -30,7 +30,7 @@ DEDUP_CURSOR = "pulsar.dedup"
 
 SNAPSHOT_PAUSE_SECONDS = 1.0
 """The least time between two snapshots that are taken because of the number of entries. A snapshot writes a record of
-all producers, so a fast topic must not take one after the other."""
+all producers, so snapshots of a fast topic must not follow each other at once."""
 
 REPLAY_ENTRIES = 1_000
 REPLAY_BYTES = 5 * 1024 * 1024
@@ -40,8 +40,8 @@ CANNOT_TELL = "Cannot determine whether the message is a duplicate at this time"
 
 
 class Deduplication:
-    """The deduplication of one topic. It is created by `open`; every method is called on the loop's thread. Times are
-    seconds of the monotonic clock."""
+    """The deduplication of one topic. Use `open` to create the object. Every method is called on the loop's thread.
+    Times are seconds of the monotonic clock."""
 
     def __init__(self, topic_name: str, ledger: ManagedLedger, cursor: Cursor, settings: TopicSettings) -> None:
         self.table = DedupTable(settings.broker_deduplication_max_number_of_producers)
@@ -51,7 +51,7 @@ class Deduplication:
         self._entries_interval = settings.broker_deduplication_entries_interval
         self._inactivity_s = settings.broker_deduplication_producer_inactivity_timeout_minutes * 60
         self._known_upto = cursor.mark_delete
-        """The last position that the table takes into account, provided that the table is complete."""
+        """Once `is_complete` is set: the last position of the log that the table takes into account."""
         self.is_complete = False
         """Whether `replay` has read the log after the snapshot into the table. Until then no snapshot is taken."""
         self._entries_since_snapshot = 0
@@ -59,8 +59,8 @@ class Deduplication:
         self._counted_s = -SNAPSHOT_PAUSE_SECONDS
         """When the last snapshot was taken because of the number of entries."""
         self._release: Callable[[], None] | None = None
-        """Ends the hold on the log after the last stored snapshot. The function is set while a newer snapshot is being
-        stored: if that fails, a restart has to replay the part of the log that is held."""
+        """A function that lets the log after the last stored snapshot be trimmed again. It is set while a newer
+        snapshot is being stored: if storing the newer snapshot fails, a restart has to replay that part of the log."""
 
     @classmethod
     async def open(
@@ -68,7 +68,7 @@ class Deduplication:
     ) -> "Deduplication":
         """Returns the deduplication with the content of the last snapshot; the caller calls `replay` next. If
         deduplication was off, there is no cursor yet, and only messages that are stored from now on will be known.
-        Raises ManagedLedgerError."""
+        Raises ManagedLedgerError when the cursor cannot be opened."""
         cursor = await ledger.open_cursor(DEDUP_CURSOR, LATEST)
         self = cls(topic_name, ledger, cursor, settings)
         self._snapshot_s = now_s
@@ -82,13 +82,14 @@ class Deduplication:
 
     @staticmethod
     async def remove(ledger: ManagedLedger) -> None:
-        """Deletes the cursor, if there is one: while deduplication is off, the cursor would not move, and would keep
-        the log from being trimmed. Raises ManagedLedgerError."""
+        """Deletes the cursor, if there is one. While deduplication is off, the cursor would not move, and would keep
+        the log from being trimmed. Raises ManagedLedgerError when the cursor cannot be deleted."""
         if Deduplication.is_stored(ledger):
             await ledger.delete_cursor(DEDUP_CURSOR)
 
     async def replay(self, now_s: float) -> None:
-        """Reads the log from the last snapshot to the end into the table. Raises ManagedLedgerError."""
+        """Reads the log from the last snapshot to the end, and adds its sequence ids to the table. Raises
+        ManagedLedgerError when the log cannot be read."""
         ledger = self._ledger
         known_upto = self._cursor.mark_delete
         at = ledger.next_position(known_upto)
@@ -110,8 +111,9 @@ class Deduplication:
     # --- confirmed messages ------------------------------------------------------------------------------------------
 
     def confirmed(self, name: str, highest: int, last: Position, entries: int) -> None:
-        """Called when the log has stored `entries` entries of a producer. `highest` is their highest sequence id, or
-        negative when none of them has one that counts; `last` is the position of the last one."""
+        """Called when the log has stored `entries` entries of the producer `name`: updates the table, and takes a
+        snapshot after a number of entries. `highest` is the highest sequence id of these entries, or negative when no
+        entry has a sequence id that counts. `last` is the position of the last entry."""
         if highest >= 0:
             self.table.stored(name, highest)
         self._known_upto = max(self._known_upto, last)
@@ -128,8 +130,8 @@ class Deduplication:
     # --- upkeep ------------------------------------------------------------------------------------------------------
 
     def tick(self, now_s: float, snapshot_interval_seconds: int) -> None:
-        """Called by upkeep. Forgets producers that left long ago, and takes a snapshot when the last one is older than
-        `snapshot_interval_seconds`."""
+        """Called by the periodic job. Forgets producers that left long ago, and takes a snapshot when the last snapshot
+        is older than `snapshot_interval_seconds`."""
         forgotten = self.table.forget_inactive(now_s - self._inactivity_s)
         if forgotten:
             log.info("%s: forgot %d inactive producers", self._topic_name, forgotten)
@@ -140,8 +142,8 @@ class Deduplication:
             self._cursor.when_persisted(self._snapshot_stored)
 
     def take_snapshot(self) -> None:
-        """Hands a snapshot to the cursor, which stores it in the background. Until it is stored, the log after the
-        previous snapshot is held, because a restart would read it."""
+        """Hands a snapshot to the cursor, which stores the snapshot in the background. Until the snapshot is stored,
+        the log after the previous snapshot is not trimmed, because a restart would read that part of the log."""
         if not self.is_complete:
             return
         self._entries_since_snapshot = 0
@@ -154,21 +156,22 @@ class Deduplication:
         cursor.when_persisted(self._snapshot_stored)
 
     def _snapshot_stored(self, error: ManagedLedgerError | None) -> None:
-        """Called when the cursor was stored, or when storing it failed; after a failure a later `tick` tries again."""
+        """Called when the cursor was stored, or when storing the cursor failed. After a failure, a later `tick` tries
+        again."""
         if error is None and not self._cursor.is_dirty:
             self.let_go()
 
     def let_go(self) -> None:
-        """Lets the log delete again the entries that a snapshot made it keep (`ManagedLedger.hold`). Called when the
-        snapshot is stored or deduplication is turned off."""
+        """Allows the log to delete the entries that `take_snapshot` made it keep (`ManagedLedger.hold`). Called when
+        the snapshot is stored or deduplication is turned off."""
         if self._release is not None:
             release, self._release = self._release, None
             release()
 
 
 def chunk_counts(payload: bytes) -> bool:
-    """Whether a chunk's sequence id counts. Only the last chunk of a message counts; `payload` is that of a SEND that
-    is marked as a chunk."""
+    """Whether the sequence id of a chunk counts, which is so only for the last chunk of a message. `payload` belongs to
+    a SEND that is marked as a chunk."""
     try:
         return _counts(parse_metadata(payload))
     except MalformedFrame:
@@ -176,7 +179,8 @@ def chunk_counts(payload: bytes) -> bool:
 
 
 def _counts(metadata: pb.MessageMetadata) -> bool:
-    """Whether the message's sequence id counts. A chunk's counts only if the chunk is the last one of its message."""
+    """Whether the message's sequence id counts. The sequence id of a chunk counts only if the chunk is the last chunk
+    of its message."""
     chunks = metadata.num_chunks_from_msg
     return not metadata.HasField("chunk_id") or chunks <= 0 or metadata.chunk_id == chunks - 1
 
@@ -187,7 +191,7 @@ def _sequence_ids(run: EntryRun) -> Iterator[tuple[str, int]]:
         try:
             metadata = parse_metadata(entry, run.payload_offset)
         except MalformedFrame:
-            continue  # the metadata does not decode, so the producer is unknown
+            continue  # the metadata cannot be decoded, so the producer is unknown
         name = metadata.producer_name
         if isinstance(name, bytes):
             continue  # the name is not UTF-8, so no producer can have it

@@ -1,7 +1,7 @@
 """One producer: its SENDs go to the topic's log in groups, and the receipts of a group are written at once.
 
-A group is all SENDs of this producer in one socket read. The connection has verified checksums and sizes before, so the
-only object that this module creates for each message is a tuple of the message's sequence ids.
+A group consists of all SENDs of this producer in one socket read. The connection has verified checksums and sizes
+before, so the only object that this module creates for each message is a tuple of the message's sequence ids.
 
 Sources: Producer.publishMessage, MessagePublishContext.
 """
@@ -29,7 +29,7 @@ REFUSALS_MAX = 1_000
 
 
 class Producer:
-    """One producer. It is created by `Topic.add_producer`; every method is called on the loop's thread."""
+    """One producer of a topic. `BaseTopic.add_producer` creates it. Every method is called on the loop's thread."""
 
     __slots__ = (
         "_answered",
@@ -67,20 +67,20 @@ class Producer:
         self.producer_id: int = command.producer_id
         self.name = name
         self.has_own_name: bool = command.user_provided_producer_name
-        """Whether the application chose the name. If not, the broker made it, and only one producer object of one
-        client has it."""
+        """Whether the application chose the producer's name. If not, the broker generated the name, and only one
+        producer object of one client has that name."""
         self.epoch: int = command.epoch
         """How often the client has reconnected this producer."""
         self.access_mode = command.producer_access_mode
         self.metadata = {pair.key: pair.value for pair in command.metadata}
         self.connected_ms = connected_ms
         self.last_sequence_id = -1
-        """The highest sequence id that was published under this name before; -1 when it is unknown, as it always is
-        without deduplication."""
+        """The highest sequence id that was published under this name before, or -1 when that is unknown. Without
+        deduplication the id is always unknown."""
         self.schema_version = b""
         self.topic_epoch: int | None = None
         self.pending = 0
-        """How many SENDs were accepted and are not answered yet."""
+        """The number of SENDs that were accepted and are not answered yet."""
         self.counters = ProducerCounters()
         self.is_closed = False
         """Whether the producer takes no more SENDs. SENDs that are under way are still answered, unless
@@ -91,11 +91,12 @@ class Producer:
         self._registry = registry
         self._receipts = ReceiptEncoder(self.producer_id)
         self._answered = 0
-        """How many SENDs were answered since the producer was made."""
+        """The number of SENDs that were answered since this object was created."""
         self._refusals: deque[tuple[int, bytes]] = deque()
-        """SEND_ERRORs that wait for receipts: each frame with the value of `_answered` at which it is written."""
+        """SEND_ERROR frames that wait until earlier receipts are written: (the value of `_answered` at which the frame
+        is written, the frame)."""
         self._drained: Future[None] | None = None
-        """The future that `close` returns. It is done when no SEND is pending."""
+        """The future that `close` returns. The future is done when no SEND is pending."""
         self._checked: CheckedPublisher | None = None
         """Publishes SENDs that must be checked. Created at the first such SEND."""
 
@@ -103,8 +104,8 @@ class Producer:
         return f"producer {self.producer_id} ({self.name}) of {self._registry}"
 
     def publish(self, sends: Sends) -> None:
-        """Takes the SENDs of one socket read, at least one, in their order. They are answered later, with receipts or
-        by closing this producer."""
+        """Publishes the SENDs of one socket read, in their order; `sends` is not empty. The SENDs are answered later,
+        with receipts or by closing this producer."""
         if self.is_closed:
             return
         if self._registry.is_checked:
@@ -116,14 +117,14 @@ class Producer:
         for send, payload in sends:
             sequence_id = send.sequence_id
             highest = send.highest_sequence_id
-            # 0 is the field's default. A highest id below the first one counts as absent (ServerCnx.handleSend).
+            # 0 is the field's default. A highest id below the sequence id counts as absent (ServerCnx.handleSend).
             receipts.append((sequence_id, highest if highest and highest >= sequence_id else None))
             payloads.append(payload)
             messages += send.num_messages
         self.append(PublishGroup(self, receipts, messages, sum(map(len, payloads))), payloads)
 
     def _publish_checked(self, sends: Sends) -> None:
-        """Publishes SENDs that must be checked one by one."""
+        """Publishes SENDs that must be checked one by one, through `CheckedPublisher`."""
         if self._checked is None:
             self._checked = self._registry.checked_publisher(self)
         self._checked.publish(sends)
@@ -134,23 +135,23 @@ class Producer:
         self._registry.publish(group, payloads)
 
     def answer_unstored(self, receipt: Receipt) -> None:
-        """Writes the receipt of a message that was stored before. Its position is (-1, -1), as in Java
+        """Writes the receipt of a message that was stored before. The receipt's position is (-1, -1), as in Java
         (PersistentTopic.publishMessage)."""
         self.cnx.write(self._receipts.encode(*receipt, -1, -1))
 
     def refuse(self, frame: bytes) -> None:
-        """Writes a SEND_ERROR after the receipts of all SENDs that came before the refused one, because clients fail
-        only the message at the head of their queue: Java's compares its sequence id with that of the error
-        (ProducerImpl.recoverNotAllowedError), and the C++ client does likewise."""
+        """Writes a SEND_ERROR after the receipts of all SENDs that came before the refused SEND, because clients fail
+        only the message at the head of their queue: the Java client (ProducerImpl.recoverNotAllowedError) and the C++
+        client compare that message's sequence id with the sequence id in the error."""
         if self.pending and len(self._refusals) < REFUSALS_MAX:
             self._refusals.append((self._answered + self.pending, frame))
         else:
             self.cnx.write(frame)
 
     def close(self) -> Awaitable[None] | None:
-        """Called when the client closes the producer or has disconnected; may be called again. The producer's name is
-        free at once. Returns an awaitable that ends when all SENDs under way are answered, or None when no SEND is
-        under way."""
+        """Called when the client closes the producer or has disconnected. Idempotent. The producer's name is free at
+        once. Returns an awaitable that ends when all SENDs under way are answered, or None when no SEND is under
+        way."""
         if not self.is_closed:
             self.is_closed = True
             self._registry.remove(self)
@@ -169,9 +170,9 @@ class Producer:
             self.cnx.close_producer(self.producer_id)
 
     def is_successor_of(self, other: "Producer") -> bool:
-        """Whether this is the same producer of the same client as `other`, after a reconnect (Producer.isSuccessorTo).
-        A producer with a generated name may reconnect over a new connection before the broker knows that the old
-        connection is dead."""
+        """Whether this producer replaces `other`: both belong to one producer object of a client, which has reconnected
+        (Producer.isSuccessorTo). A producer with a generated name may reconnect over a new connection before the broker
+        knows that the old connection is dead."""
         if self.epoch <= other.epoch:
             return False
         if not self.has_own_name and not other.has_own_name:
@@ -180,7 +181,7 @@ class Producer:
 
     def answered(self, count: int) -> None:
         """Called after the receipts of `count` SENDs were written, or dropped. Writes the refusals that waited for
-        them."""
+        these receipts."""
         self.pending -= count
         self._answered += count
         refusals = self._refusals
@@ -193,8 +194,8 @@ class Producer:
 
 
 class PublishGroup:
-    """SENDs that were appended to the log together. `receipts` are the sequence ids that their receipts repeat, and
-    `messages` counts the messages in their batches."""
+    """SENDs of one producer that are appended to the log together. `receipts` holds the sequence ids that the receipts
+    of these SENDs repeat. `messages` is the number of messages in the SENDs, including the messages in batches."""
 
     __slots__ = ("messages", "producer", "receipts", "size_bytes")
 
@@ -205,7 +206,8 @@ class PublishGroup:
         self.size_bytes = size_bytes
 
     def stored(self, result: AddResult) -> None:
-        """Called by the log once. The SENDs in `result.runs` are durable; if there is an error, the others failed."""
+        """Called once by the log: writes the receipts. The SENDs in `result.runs` are durable; if `result` has an
+        error, all other SENDs failed."""
         producer = self.producer
         receipts = self.receipts
         registry = producer._registry
@@ -224,8 +226,8 @@ class PublishGroup:
         producer.answered(len(receipts))
 
     def delivered(self, place: Position) -> None:
-        """Called in place of `stored` by a non-persistent topic, once the messages were handed to the consumers. The
-        messages are not stored, so all receipts carry the same position."""
+        """Called in place of `stored` by a non-persistent topic, once the messages were handed to the consumers: writes
+        the receipts. The messages are not stored, so all receipts carry the position `place`."""
         producer = self.producer
         if not producer.is_disconnected:
             encode, (ledger_id, entry_id) = producer._receipts.encode, place

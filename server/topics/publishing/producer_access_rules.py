@@ -5,10 +5,11 @@
 | Shared | no producer is exclusive and none waits | refused as ProducerBusy |
 | Exclusive | no producer is connected or waits | refused as ProducerFenced |
 | ExclusiveWithFencing | always; waiting producers are refused as fenced, all others are closed | |
-| WaitForExclusive | no producer is connected | it waits for its turn |
+| WaitForExclusive | no producer is connected | the producer waits for its turn |
 
 A topic has an epoch, which grows by one with each exclusive producer that does not bring an epoch itself. If a producer
-brings an epoch that is older than the topic's, another producer has replaced it meanwhile, and it is refused as fenced.
+brings an epoch that is older than the topic's, another producer has replaced this producer meanwhile, and this producer
+is refused as fenced.
 
 Source: AbstractTopic.incrementTopicEpochIfNeeded.
 """
@@ -20,7 +21,7 @@ from pulsar_proto.errors import ProducerBusy, ProducerFenced
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 WAITING_MAX = 10_000
-"""How many producers may wait for exclusive access to a topic; the next one is refused as ProducerBusy."""
+"""How many producers may wait for exclusive access to a topic; further producers are refused as ProducerBusy."""
 
 T = TypeVar("T")
 
@@ -33,8 +34,9 @@ class AccessVerdict(Enum):
 
 
 class ProducerAccess(Generic[T]):
-    """The access to one topic. `T` is the type that stands for a waiting producer. This class keeps no list of
-    connected producers: it knows the name of the exclusive one, and callers pass their number."""
+    """Decides about the access to one topic. `T` is the type that stands for a waiting producer. This class knows the
+    name of the exclusive producer but keeps no list of the connected producers; callers pass the number of connected
+    producers."""
 
     __slots__ = ("epoch", "exclusive_name", "waiting")
 
@@ -44,11 +46,12 @@ class ProducerAccess(Generic[T]):
         self.exclusive_name: str | None = None
         """The name of the exclusive producer, if there is one."""
         self.waiting: list[T] = []
-        """Producers that wait for exclusive access, in the order in which they will get it."""
+        """Producers that wait for exclusive access, in the order in which they will get access."""
 
     def judge(self, mode: int, connected: int, epoch: int | None) -> AccessVerdict:
-        """Judges a producer that asks for access. Changes nothing. `connected` is how many producers the topic has,
-        and `epoch` is the topic's epoch as the producer knows it. Raises ProducerBusy, ProducerFenced."""
+        """Returns how a producer that asks for access is treated. Changes nothing. `connected` is how many producers
+        the topic has, and `epoch` is the topic's epoch as the producer knows it. Raises ProducerBusy or ProducerFenced
+        when the producer is refused."""
         held = f"Topic has an existing exclusive producer: {self.exclusive_name}"
         if mode == pb.Shared:
             if self.exclusive_name is not None or self.waiting:

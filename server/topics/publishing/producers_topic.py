@@ -1,4 +1,5 @@
-"""The interface of the topic that its producers use. The topic's own module may not be imported here."""
+"""The interface of the topic that its producers use. Producers cannot import the module of topics, because that module
+imports producers."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -9,7 +10,7 @@ from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 
 
 class ProducersTopic(Protocol):
-    """The topic, as its producers see it."""
+    """The interface of a topic that its producers use."""
 
     @property
     def is_open(self) -> bool: ...
@@ -21,12 +22,13 @@ class ProducersTopic(Protocol):
     def policies(self) -> EffectivePolicies: ...
 
     def lost_ledger(self, error: ManagedLedgerError) -> None:
-        """Called when the topic cannot use its log any more, because another broker owns it or it is closed."""
+        """Called when the topic cannot use its log any more, because another broker owns the log or the log is closed.
+        The topic then closes itself."""
 
 
 class PublishLog(Protocol):
-    """The log that a topic's producers append to: a managed ledger, or for a non-persistent topic an object that passes
-    messages on to the consumers."""
+    """The log that a topic's producers append to: a managed ledger, or the stand-in `NoLog` of a non-persistent
+    topic."""
 
     @property
     def properties(self) -> Mapping[str, str]: ...
@@ -34,7 +36,8 @@ class PublishLog(Protocol):
     def add_entries(self, payloads: list[bytes], done: AddDone) -> None: ...
 
     async def set_properties(self, updates: Mapping[str, str | None]) -> None:
-        """Stores properties of the log. Raises ManagedLedgerError."""
+        """Stores properties of the log; a value of None removes the property. Raises ManagedLedgerError when storing
+        fails."""
 
     async def open_ledger(self) -> None:
-        """Opens a ledger for new entries after a failure. Raises ManagedLedgerError."""
+        """Opens a ledger for new entries after a failure. Raises ManagedLedgerError when no ledger can be opened."""

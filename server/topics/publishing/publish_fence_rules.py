@@ -6,10 +6,10 @@
                                                               HOLDING
 
 After a failed append the topic closes all producers. Their clients reconnect by themselves and send again all messages
-that were not answered, so applications notice no error if a new ledger can be opened at once. If none can be opened, or
-the next append fails too, the storage counts as down, for instance because the disk is full. Then producers are refused
-with an error that their clients pass on to the application. Between two tries to open a ledger the topic stays in
-HOLDING, for a time that doubles up to HOLD_MAX_SECONDS."""
+that were not answered, so applications notice no error if a new ledger can be opened at once. If no ledger can be
+opened, or the next append fails too, the storage counts as down, for instance because the disk is full. While the
+storage is down, producers are refused with an error that their clients pass on to the application. Between two tries to
+open a ledger the topic stays in HOLDING, for a time that doubles up to HOLD_MAX_SECONDS."""
 
 from enum import Enum
 
@@ -28,8 +28,8 @@ class FenceState(Enum):
 
 
 class PublishFence:
-    """The fence of one topic. TopicProducers acts as the state requires, and reports the outcomes with the methods of
-    this class."""
+    """Knows whether one topic takes messages: only while the fence is OPEN. TopicProducers does what the state
+    requires, and reports the outcomes with the methods of this class."""
 
     __slots__ = ("_failures", "_tries", "reason", "state")
 
@@ -38,10 +38,10 @@ class PublishFence:
         self.reason = ""
         """The text of the last failure."""
         self._failures = 0
-        """How often the fence has closed since the last confirmed append. Appends that fail while it is closed do not
-        count."""
+        """How often the fence has closed since the last confirmed append. Appends that fail while the fence is closed
+        do not count."""
         self._tries = 0
-        """How many tries in a row to open a ledger have failed."""
+        """How many consecutive tries to open a ledger have failed."""
 
     @property
     def is_storage_down(self) -> bool:
@@ -50,19 +50,19 @@ class PublishFence:
 
     @property
     def hold_seconds(self) -> float:
-        """How long the topic stays in HOLDING."""
+        """How long the topic stays in HOLDING, in seconds."""
         doublings = max(self._failures - 2, 0) + max(self._tries - 1, 0)
         return backoff(doublings + 1, HOLD_FIRST_SECONDS, HOLD_MAX_SECONDS)
 
     def succeeded(self) -> None:
-        """Called when an append was confirmed. While the fence is closed this changes nothing: the append was on its
-        way when another one failed, so it does not prove that the storage works again."""
+        """Called when an append was confirmed. Changes nothing while the fence is closed: the confirmed append began
+        before another append failed, so the confirmation does not prove that the storage works again."""
         if self.state is FenceState.OPEN:
             self._failures = 0
 
     def failed(self, reason: str) -> bool:
-        """Called when an append failed. Returns True for the first of the appends that were on their way: the caller
-        then closes all producers."""
+        """Called when an append failed. Returns True if this failure closes the fence; the caller then closes all
+        producers. Returns False for further failures while the fence is closed."""
         self.reason = reason
         if self.state is not FenceState.OPEN:
             return False
@@ -71,17 +71,18 @@ class PublishFence:
         return True
 
     def drained(self) -> None:
-        """Called when all appends have been answered."""
+        """Called when all appends have been answered: ends the state DRAINING."""
         if self.state is FenceState.DRAINING:
             self.state = FenceState.HOLDING if self._failures > 1 else FenceState.TRYING
 
     def held(self) -> None:
-        """Called when the topic has been in HOLDING for `hold_seconds`."""
+        """Called when the topic has been in HOLDING for `hold_seconds`: the next state is TRYING."""
         if self.state is FenceState.HOLDING:
             self.state = FenceState.TRYING
 
     def tried(self, failure: str | None) -> None:
-        """Called after a try to open a ledger. `failure` is the reason why it failed, or None when it succeeded."""
+        """Called after a try to open a ledger: the next state is OPEN after a success, HOLDING after a failure.
+        `failure` is the reason why the try failed, or None when the try succeeded."""
         if self.state is not FenceState.TRYING:
             return
         if failure is None:

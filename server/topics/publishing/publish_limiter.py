@@ -1,9 +1,9 @@
-"""Publish rates: the broker stops reading a connection that publishes too fast until the rate allows more, so no
-message is refused or lost.
+"""Enforces publish rates: the broker stops reading a connection that publishes too fast, until the rate allows more
+messages. No message is refused or lost.
 
-Each topic whose policy sets a publish rate has a limiter, and the whole broker has one. A limiter throttles
-connections, not producers: a connection is one stream of commands, so its other producers and consumers wait too, as
-with Apache's broker.
+Each topic whose policy sets a publish rate has a limiter, and the broker has a limiter for all topics together. A
+limiter throttles connections, not producers: a connection is one stream of commands, so all other producers and
+consumers of that connection wait too, as with Apache's broker.
 
 Sources: PublishRateLimiterImpl, Producer.incrementThrottleCount.
 """
@@ -16,7 +16,7 @@ from magnetar.server.topics.token_bucket import TokenBucket
 
 
 class PublishLimiter:
-    """Holds publishers to `rate`, which must have a limit of messages or of bytes."""
+    """Limits publishers to `rate`, which must limit messages or bytes."""
 
     def __init__(self, rate: PublishRate) -> None:
         self.rate = rate
@@ -31,7 +31,8 @@ class PublishLimiter:
 
     def wait_seconds(self) -> float:
         """Returns how many seconds a publisher should wait before it publishes, or 0 while the rate is not exceeded.
-        HTTP publishers use it, because the limiter cannot stop reading their messages."""
+        Only publishing over HTTP uses this method, because the limiter cannot stop the broker from reading an HTTP
+        connection."""
         return self._wait_seconds(self._loop.time())
 
     def took(self, cnx: ClientConnection, messages: int, size_bytes: int) -> None:

@@ -1,7 +1,7 @@
 """Refuses producers of a topic that is over a backlog quota.
 
-The size of the backlog is known at any time. The age of its oldest message has to be read from the log, so upkeep
-computes it from time to time, and the gate keeps the result.
+The size of the backlog is known at any time. The age of the oldest message has to be read from the log. So the periodic
+job `check_quotas` (`server/upkeep`) computes the age, and the gate keeps the result.
 
 Source: PersistentTopic.checkBacklogQuotaExceeded.
 """
@@ -29,7 +29,7 @@ class TopicWithBacklog(Protocol):
 
 
 class QuotaGate:
-    """The gate of one topic."""
+    """Refuses the producers of one topic while the topic is over a backlog quota."""
 
     __slots__ = ("_topic", "excess", "oldest")
 
@@ -37,11 +37,12 @@ class QuotaGate:
         self._topic = topic
         self.oldest = oldest
         self.excess: Excess | None = None
-        """The age quota, if upkeep last found the topic over it and the quota stops producers; else None."""
+        """The age quota, if the last periodic check found the topic over this quota and the quota stops producers;
+        otherwise None."""
 
     async def oldest_age_seconds(self, time_ms: int) -> float:
-        """Returns the age of the oldest message that some durable subscription has not acknowledged, or 0 when there is
-        none. Raises ManagedLedgerError."""
+        """Returns the age of the oldest message that some durable subscription has not acknowledged, or 0 when all
+        messages are acknowledged. Raises ManagedLedgerError when the log cannot be read."""
         published_ms = await self.oldest.published_ms()
         return 0.0 if published_ms is None else (time_ms - published_ms) / 1000
 

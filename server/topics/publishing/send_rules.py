@@ -1,5 +1,4 @@
-"""Decides which SENDs a topic's policies refuse. The checks that apply to every SEND were made by the connection
-before.
+"""Decides which SENDs a topic's policies refuse. The connection has made the checks that apply to every SEND before.
 
 Sources: Producer.checkAndStartPublish, PersistentTopic.publishMessage (isExceedMaximumMessageSize,
 isExceedMaximumDeliveryDelay).
@@ -15,7 +14,7 @@ from pulsar_proto.records.payload import parse_metadata
 
 @dataclass(frozen=True, slots=True)
 class SendChecks:
-    """The checks that a topic's policies ask for. For each limit 0 means that there is none."""
+    """The checks that a topic's policies ask for. A limit of 0 means that there is no limit."""
 
     encryption_required: bool = False
     max_message_size: int = 0
@@ -24,8 +23,7 @@ class SendChecks:
 
     @classmethod
     def of(cls, policies: EffectivePolicies) -> Self | None:
-        """Returns the checks of a topic. Returns None when its policies ask for no check; producers then skip the
-        checks."""
+        """Returns the checks of a topic, or None when the topic's policies ask for no check."""
         checks = cls(
             policies.encryption_required,
             max(0, policies.max_message_size),
@@ -34,7 +32,7 @@ class SendChecks:
         return None if checks == cls() else checks
 
     def refusal(self, payload: bytes) -> PulsarError | None:
-        """Returns why a SEND with this payload is refused, or None when it is accepted."""
+        """Returns the error with which a SEND with this payload is refused, or None when the SEND is accepted."""
         if self.max_message_size and len(payload) > self.max_message_size:
             return NotAllowed(f"Exceed maximum message size: {len(payload)} of {self.max_message_size} bytes")
         if not self.encryption_required and not self.max_delay_ms:

@@ -1,7 +1,7 @@
 """The producers of one topic: their names, who may produce, and what happens when storing fails.
 
 After a failed append all producers are closed; their clients reconnect and send again all messages that were not
-answered. `PublishFence` says when they may connect again. While the storage stays down they are refused with
+answered. `PublishFence` says when producers may connect again. While the storage stays down, producers are refused with
 ProducerBlockedQuotaExceededException: on that error the C++ and the Java client fail their pending messages and still
 try again later (ProducerImpl.connectionOpened), while any other error leaves applications with a timeout that does not
 name the cause.
@@ -55,16 +55,16 @@ class _WaitingProducer(NamedTuple):
 
 
 class _Drain(NamedTuple):
-    """A caller of `answered_so_far`, who waits until `groups` groups are answered. Groups are answered in the order in
-    which they began, so a count is enough."""
+    """A caller of `answered_so_far` that waits until `groups` groups of SENDs are answered. Groups are answered in the
+    order in which they began, so a count is enough."""
 
     groups: int
     done: "asyncio.Future[None]"
 
 
 class TopicProducers:
-    """The producers of one topic. `by_name` holds the connected producers; those that wait for exclusive access are in
-    `access`."""
+    """The producers of one topic. `by_name` holds the connected producers, and `access` the producers that wait for
+    exclusive access."""
 
     def __init__(
         self,
@@ -78,11 +78,12 @@ class TopicProducers:
         self.last_publish_ms = 0
         self.fence = PublishFence()
         self.is_checked = False
-        """Whether each SEND must be checked, because `dedup` or `checks` is set. The method `check` sets all three."""
+        """Whether each SEND must be checked, because `dedup` or `checks` is set. The method `check` sets `is_checked`,
+        `dedup` and `checks`."""
         self.dedup: Deduplication | None = None
         self.checks: SendChecks | None = None
         self.limiters: tuple[PublishLimiter, ...] = ()
-        """The limiters of the topic's publish rate and of the broker's, without those that are not set."""
+        """The limiters of the topic's publish rate and of the broker's publish rate, as far as these rates are set."""
         self.access: ProducerAccess[_WaitingProducer] = ProducerAccess(_stored_epoch(ledger))
         self._topic_name = topic_name
         self._owner = owner
@@ -102,8 +103,8 @@ class TopicProducers:
 
     async def add(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
         """Connects the producer that a client asks for. With the access mode WaitForExclusive the client is told to
-        wait, and this returns when it is the producer's turn. Raises PulsarError: TopicTerminated, ServiceNotReady,
-        QuotaExceeded (the storage is down), NotAllowed, ProducerBusy, ProducerFenced."""
+        wait, and this call returns when it is the producer's turn. Raises PulsarError: TopicTerminated,
+        ServiceNotReady, QuotaExceeded (the storage is down), NotAllowed, ProducerBusy, ProducerFenced."""
         name = command.producer_name or self._new_name()
         if self.dedup is not None and len(name) > DEDUP_NAME_MAX:
             raise NotAllowed(f"Producer name of {len(name)} characters: deduplication takes at most {DEDUP_NAME_MAX}")
@@ -135,8 +136,8 @@ class TopicProducers:
 
     async def _free_name(self, producer: Producer) -> None:
         """Waits until the producer's name is free. Replaces an older connection of the same producer, and closes a
-        producer whose client is dead. Makes all checks again after each await. Raises PulsarError, among them
-        ProducerBusy."""
+        producer whose client is dead. Makes all checks again after each await. Raises ProducerBusy when a live producer
+        has the name, and another PulsarError when a check fails."""
         while True:
             self._check_open()
             existing = self.by_name.get(producer.name)
@@ -162,12 +163,13 @@ class TopicProducers:
         if self.fence.state is not FenceState.OPEN:
             raise ServiceNotReady("Topic is temporarily unavailable")
         if self.dedup is not None and not self.dedup.is_complete:
-            # A client that reconnects sends unanswered messages again, and it is not known yet whether they are stored.
+            # A client that reconnects sends unanswered messages again. Until the table is complete, the broker cannot
+            # tell whether these messages are stored.
             raise ServiceNotReady("Deduplication is being turned on")
 
     def remove(self, producer: Producer) -> None:
-        """Called when a producer is closed. Its name is free from now on, and if it was the last producer, the next one
-        that waits for exclusive access gets access."""
+        """Called when a producer is closed. The producer's name is free from now on. If no producer is left, the first
+        producer that waits for exclusive access gets access."""
         if self.by_name.get(producer.name) is not producer:
             return
         del self.by_name[producer.name]
@@ -180,7 +182,8 @@ class TopicProducers:
             self._granting = self._loop.create_task(self._grant_next())
 
     def disconnect_all(self) -> None:
-        """Sends CLOSE_PRODUCER to every connected producer, and tells those that wait to try again."""
+        """Sends CLOSE_PRODUCER to every connected producer, and tells the producers that wait for exclusive access to
+        try again."""
         self._refuse_waiting(ServiceNotReady("Topic is temporarily unavailable"))
         for producer in list(self.by_name.values()):
             producer.disconnect()
@@ -188,8 +191,9 @@ class TopicProducers:
     # --- exclusive access --------------------------------------------------------------------------------------------
 
     async def _become_exclusive(self, producer: Producer, epoch: int) -> None:
-        """Makes the producer the exclusive one and stores the epoch. It counts as exclusive before the epoch is stored,
-        so that no other producer gets access meanwhile. Raises PulsarError."""
+        """Makes the producer the exclusive producer and stores the epoch. The producer counts as exclusive before the
+        epoch is stored, so that no other producer gets access meanwhile. Raises PulsarError when the epoch cannot be
+        stored, or the producer was closed meanwhile."""
         access = self.access
         access.exclusive_name = producer.name
         self.by_name[producer.name] = producer
@@ -233,7 +237,7 @@ class TopicProducers:
                     if not waiter.granted.done():
                         waiter.granted.set_exception(error)
                 else:
-                    if not waiter.granted.done():  # else `add` was cancelled, and closes the producer itself
+                    if not waiter.granted.done():  # if `add` was cancelled, `add` closes the producer itself
                         waiter.granted.set_result(None)
         finally:
             self._granting = None
@@ -251,7 +255,7 @@ class TopicProducers:
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def check(self, dedup: Deduplication | None, checks: SendChecks | None) -> None:
-        """Sets the checks that SENDs must pass from now on; if both are None, SENDs are not checked."""
+        """Sets the checks that SENDs must pass from now on. If `dedup` and `checks` are None, SENDs are not checked."""
         self.dedup, self.checks = dedup, checks
         self.is_checked = dedup is not None or checks is not None
         if dedup is not None:
@@ -268,7 +272,8 @@ class TopicProducers:
         self._ledger.add_entries(payloads, group.stored)
 
     def began(self, group: PublishGroup) -> None:
-        """Counts a group that does not go to the log; the caller ends it with `stored` or `failed`."""
+        """Counts a group that does not go to the log. When the group is answered, the caller calls `stored` or
+        `failed`."""
         self._groups_begun += 1
         self._spend(group)
 
@@ -285,13 +290,17 @@ class TopicProducers:
             own = [PublishLimiter(rate)] if rate.is_limited else []
         self.limiters = (*own,) if of_broker is None else (*own, of_broker)
 
+    def forget(self, of_broker: PublishLimiter) -> None:
+        """Removes the broker's limiter from this topic, before `limit` sets another limiter."""
+        self.limiters = tuple(limiter for limiter in self.limiters if limiter is not of_broker)
+
     @property
     def rate_limited_times(self) -> int:
-        """How often a connection was throttled for publishing too fast; shown in stats."""
+        """How often a connection was throttled for publishing too fast, as stats show it."""
         return sum(limiter.times for limiter in self.limiters)
 
     def stored(self, messages: int, size_bytes: int) -> None:
-        """Called when a group of SENDs was confirmed."""
+        """Called when the log has confirmed a group of SENDs: counts its messages."""
         self.counters.messages_in += messages
         self.counters.bytes_in += size_bytes
         self.last_publish_ms = now_ms()
@@ -299,7 +308,8 @@ class TopicProducers:
         self._answered()
 
     def failed(self, error: ManagedLedgerError) -> None:
-        """Called when a group of SENDs was not stored, or was stored only in part."""
+        """Called when a group of SENDs was not stored, or was stored only in part. Closes all producers, or gives the
+        topic up if its log cannot be used any more."""
         if isinstance(error, ManagedLedgerTerminated):
             self.disconnect_all()
         elif not error.retriable:
@@ -333,7 +343,7 @@ class TopicProducers:
                 done.set_result(None)
 
     async def _recover(self) -> None:
-        """Tries to open a ledger until that works, with the pauses that the fence asks for."""
+        """Tries to open a ledger until a ledger can be opened, with the pauses that the fence asks for."""
         fence = self.fence
         while self._owner.is_open:
             if fence.state is FenceState.HOLDING:
@@ -358,7 +368,7 @@ class TopicProducers:
             producer.counters.roll(elapsed_s)
 
     def close(self) -> None:
-        """Called when the topic closes. From then on the topic admits no producer."""
+        """Called when the topic closes: disconnects all producers. The topic admits no producer any more."""
         self.limit(PublishRate(), None)
         if self._recovering is not None:
             self._recovering.cancel()

@@ -1,5 +1,5 @@
-"""The base of the subscriptions of both domains: their consumers, the rules for admitting a consumer, and the counters
-of all consumers together."""
+"""The base of the subscriptions of persistent and non-persistent topics: their consumers, the rules for admitting a
+consumer, and the sums of the consumers' counters."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class SubscriptionTopic(ConsumerTopic, Protocol):
-    """A topic of either domain as its subscriptions see it."""
+    """The interface of a persistent or non-persistent topic that its subscriptions use."""
 
     @property
     def is_open(self) -> bool: ...
@@ -31,11 +31,11 @@ class SubscriptionTopic(ConsumerTopic, Protocol):
 
     @property
     def subscriptions(self) -> Mapping[str, object]:
-        """The subscriptions that exist, by name. A deleted subscription is not among them."""
+        """Name -> subscription, for the subscriptions that exist. A deleted subscription is not in the mapping."""
 
 
 class BaseSubscription(ABC):
-    """The base of all subscriptions. A subscription is created by its topic. Every method is called on the loop's
+    """The base of all subscriptions. The topic creates its subscriptions. Every method is called on the loop's
     thread."""
 
     def __init__(self, topic: SubscriptionTopic, name: str, cursor: SubscriptionCursor) -> None:
@@ -44,7 +44,8 @@ class BaseSubscription(ABC):
         self.cursor = cursor
         self.consumers: list[Consumer] = []
         self.sub_type: SubType.ValueType | None = None
-        """The type of the consumers that are connected, or of those that were connected last."""
+        """The subscription type of the connected consumers or, while no consumer is connected, of the consumers that
+        were connected last."""
         self._counters_of_gone = ConsumerCounters()
 
     def __str__(self) -> str:
@@ -52,14 +53,14 @@ class BaseSubscription(ABC):
 
     @property
     def type_name(self) -> str:
-        """The subscription's type, as stats name it."""
+        """The name of the subscription's type in stats."""
         return "None" if self.sub_type is None else SubType.Name(self.sub_type)
 
     @property
     @abstractmethod
     def active_consumer(self) -> Consumer | None:
-        """Returns the consumer that gets all messages; None for the types that share messages among several
-        consumers."""
+        """Returns the consumer that gets all messages, or None for the subscription types that share messages among
+        several consumers."""
 
     @property
     @abstractmethod
@@ -73,7 +74,7 @@ class BaseSubscription(ABC):
 
     @property
     def _is_fenced(self) -> bool:
-        """Whether the subscription has ended: no consumer is attached to it, and nothing in it changes any more."""
+        """Whether the subscription has ended. An ended subscription admits no consumer and does not change any more."""
         return self.topic.subscriptions.get(self.name) is not self
 
     def counters_out(self) -> ConsumerCounters:
@@ -91,18 +92,20 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
-        """Updates the parts that were built from the old policies."""
+        """Called after the topic's policies changed: updates the parts of the subscription that were built from the old
+        policies."""
 
     # --- consumers ---------------------------------------------------------------------------------------------------
 
     @abstractmethod
     async def add_consumer(self, consumer: Consumer) -> None:
-        """Attaches a consumer. If an Exclusive consumer is connected already, waits until its connection has been
-        probed. Raises ConsumerBusy, ConsumerAssignFault, ServiceNotReady."""
+        """Attaches a consumer. If an Exclusive consumer is connected already, first waits until the broker has probed
+        that consumer's connection. Raises ConsumerBusy, ConsumerAssignFault or ServiceNotReady when the consumer is
+        refused."""
 
     def _check_admits(self, consumer: Consumer) -> None:
         """Raises ServiceNotReady when the subscription has ended, and ConsumerBusy when the consumer's type conflicts
-        with that of the connected consumers, or when these are as many as the policies allow."""
+        with the type of the connected consumers, or when as many consumers are connected as the policies allow."""
         if self._is_fenced or not self.topic.is_open:
             raise ServiceNotReady("Subscription is fenced")
         if not self.consumers:
@@ -116,12 +119,12 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     def _difference_from(self, consumer: Consumer) -> str | None:
-        """Returns why the consumer's type conflicts with that of the connected consumers; None when it does not
-        conflict."""
+        """Returns the reason why the consumer's type conflicts with the type of the connected consumers, or None when
+        there is no conflict."""
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """Detaches a consumer. The messages that it held go to the other consumers. A subscription that is not durable
-        ends with its last consumer. Idempotent."""
+        """Detaches a consumer. The unacknowledged messages of the consumer go to the remaining consumers. A
+        subscription that is not durable ends when its last consumer leaves. Idempotent."""
         if consumer.is_closed:
             return
         consumer.is_closed = True
@@ -135,18 +138,19 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     def _detach(self, consumer: Consumer) -> None:
-        """Removes a consumer from the part that sends to it, and notes the time."""
+        """Removes a consumer from the dispatcher (or from the receivers of a non-persistent subscription), and notes
+        the time."""
 
     def _last_consumer_left(self) -> None:
-        """Called right after the last consumer was detached."""
+        """Called right after the last consumer was detached. Ends a subscription that is not durable."""
         self.forget_if_left()
 
     @abstractmethod
     def forget_if_left(self) -> None:
-        """Ends the subscription if it exists only as long as it has consumers, and has none now."""
+        """Ends a subscription that is not durable and has no consumers."""
 
     def disconnect_all(self, but: Consumer | None = None) -> None:
-        """Detaches every consumer except `but`, and sends CLOSE_CONSUMER to each detached one."""
+        """Detaches every consumer except `but`, and sends CLOSE_CONSUMER to each detached consumer."""
         for consumer in self.consumers.copy():
             if consumer is not but:
                 self.remove_consumer(consumer)
@@ -154,7 +158,8 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     def consumer_may_take(self, consumer: Consumer) -> None:
-        """Called when a consumer got permits or its connection became writable again."""
+        """Called when a consumer got permits, or when the consumer's connection became writable again: sends messages
+        that wait."""
 
     # --- clients' commands -------------------------------------------------------------------------------------------
 
@@ -172,11 +177,13 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     async def seek(self, command: pb.CommandSeek) -> None:
-        """Moves the subscription to the position that the command asks for. Raises PulsarError."""
+        """Moves the subscription to the position that the command asks for. Raises PulsarError when the subscription
+        cannot be moved."""
 
     async def unsubscribe(self, consumer: Consumer, force: bool) -> None:
-        """Deletes the subscription because one of its consumers asks. Raises MetadataFault when the subscription has
-        other consumers, unless `force` disconnects them. Also raises the errors of `delete`."""
+        """Deletes the subscription because one of its consumers asks for the deletion. With `force`, disconnects all
+        other consumers first. Raises MetadataFault without `force` when the subscription has other consumers. Also
+        raises the errors of `delete`."""
         if not force and (len(self.consumers) > 1 or self.active_consumer not in (None, consumer)):
             raise MetadataFault("Unconnected or shared consumer attempting to unsubscribe")
         await self.delete(but=consumer)
@@ -184,4 +191,4 @@ class BaseSubscription(ABC):
     @abstractmethod
     async def delete(self, but: Consumer | None = None) -> None:
         """Disconnects all consumers and deletes the subscription. The consumer `but` is not told, because its client
-        asked for the deletion. Raises PulsarError."""
+        asked for the deletion. Raises PulsarError when the subscription cannot be deleted."""

@@ -1,5 +1,5 @@
-"""Shared subscriptions: all chunks of a message go to the consumer that got the first chunk, because a consumer needs
-all of them to assemble the message.
+"""Remembers, for a Shared subscription, which consumer gets the chunks of a message: all chunks go to the consumer that
+got the first chunk, because a consumer needs all chunks to assemble the message.
 
 Plain data, no I/O. Source: SharedConsumerAssignor (PIP-37 on Shared subscriptions).
 """
@@ -11,8 +11,8 @@ from magnetar.server.topics.subscriptions.redelivery import ReplayQueue
 from pulsar_proto.records.payload import MessageChunk
 
 MESSAGES_MAX = 1_000
-"""How many incomplete messages are remembered. Beyond that the oldest one is forgotten, and its remaining chunks go to
-any consumer."""
+"""How many incomplete messages are remembered. Beyond this number the oldest message is forgotten, and the remaining
+chunks of that message go to any consumer."""
 
 
 class ChunkOwners:
@@ -23,10 +23,12 @@ class ChunkOwners:
     def __init__(self) -> None:
         self._owners: dict[bytes, Consumer] = {}
         self.waiting: dict[Consumer, ReplayQueue] = {}
-        """Owner -> its chunks that wait, because the owner could take nothing when they were due to be sent."""
+        """Owner -> the chunks that wait for this owner, because the owner could take nothing when the chunks were due
+        to be sent."""
 
     def owner(self, chunk: MessageChunk) -> Consumer | None:
-        """Returns the consumer that got the first chunk of the message; None when the first chunk was not sent."""
+        """Returns the consumer that got the first chunk of the message, or None when the first chunk was not sent or is
+        forgotten."""
         return self._owners.get(chunk.uuid)
 
     def sent(self, chunk: MessageChunk, consumer: Consumer) -> None:
@@ -40,11 +42,12 @@ class ChunkOwners:
             self._owners[chunk.uuid] = consumer
 
     def wait(self, consumer: Consumer, ledger_id: int, entry_id: int) -> None:
-        """Called when the owner of a chunk can take nothing now: the chunk waits until it can."""
+        """Called when the owner of a chunk can take nothing now: the chunk waits until the owner takes messages
+        again."""
         self.waiting.setdefault(consumer, ReplayQueue()).add(ledger_id, (entry_id,))
 
     def ready(self) -> Iterator[tuple[int, Sequence[int]]]:
-        """Yields, as (ledger, entries), the chunks that need not wait any more because their owner takes messages
+        """Yields (ledger, entries) for the chunks that need not wait any more because their owner takes messages
         again."""
         for consumer in list(self.waiting):
             if consumer.can_take:
@@ -53,8 +56,9 @@ class ChunkOwners:
                 consumer.watch_writable()
 
     def gone(self, consumer: Consumer) -> Iterator[tuple[int, Sequence[int]]]:
-        """Called when a consumer has left: its messages have no owner any more. Yields the chunks that waited for the
-        consumer; they go to any consumer."""
+        """Called when a consumer has left: the messages of which the consumer got the first chunks have no owner any
+        more. Yields (ledger, entries) for the chunks that waited for the consumer; the caller sends these chunks to any
+        consumer."""
         self._owners = {uuid: owner for uuid, owner in self._owners.items() if owner is not consumer}
         queue = self.waiting.pop(consumer, None)
         if queue is not None:

@@ -1,8 +1,8 @@
-"""A topic's log as a consumer with `read_compacted` sees it: first the compacted ledger, then the later messages as
-they were written.
+"""A topic's log as a consumer with `read_compacted` sees the log: first the compacted ledger, then the later messages
+as they were written.
 
-For the dispatcher this view takes the place of the managed ledger. Messages that were trimmed from the log are still in
-the compacted ledger: a consumer that asks for the earliest message, or for one that was trimmed, begins in the
+The dispatcher reads from this view in place of the managed ledger. The compacted ledger still holds messages that were
+trimmed from the log. So a consumer that asks for the earliest message, or for a trimmed message, begins in the
 compacted ledger.
 
 Sources: CompactedTopicUtils.asyncReadCompactedEntries, PersistentDispatcherSingleActiveConsumer.readMoreEntries.
@@ -27,7 +27,7 @@ from pulsar_proto.ids import Position
 
 
 class SparseRun(EntryRun):
-    """Entries of one ledger of the log, not necessarily consecutive. `entries` holds their payloads."""
+    """Some entries of one ledger of the log, not necessarily consecutive entries. `entries` holds the payloads."""
 
     __slots__ = ("entry_ids", "remaining")
 
@@ -46,8 +46,8 @@ class SparseRun(EntryRun):
 
 
 class CompactedView:
-    """The view of one subscription. The dispatcher uses it in place of the `ManagedLedger` and the `Cursor`, so its
-    methods have the names that theirs have."""
+    """The view of one subscription. The dispatcher uses this view in place of the `ManagedLedger` and the `Cursor`, so
+    the methods of the view have the names of the methods of these two classes."""
 
     def __init__(
         self,
@@ -84,7 +84,8 @@ class CompactedView:
         return self._ledger.cached(position, max_entries, max_bytes)
 
     async def read(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun:
-        """Returns entries from `position` on. Raises EntryReadFault, LedgerGone."""
+        """Returns entries from `position` on. Raises EntryReadFault when a ledger cannot be read, and LedgerGone when
+        the ledger was deleted."""
         while True:
             in_use = self._compaction.ledger_id
             if self._is_compacted(position):
@@ -98,7 +99,7 @@ class CompactedView:
             is_whole = bool(found.entries) and (found.ledger_id, found.first_entry_id) == position
             if is_whole or self._compaction.ledger_id == in_use:
                 return found
-            # The message at `position` may have been compacted and trimmed meanwhile: look again.
+            # The message at `position` may have been compacted and trimmed meanwhile, so the loop looks again.
 
     def _after_horizon(self, position: Position) -> Position:
         """Returns the first position after the part of the log that compaction has processed."""
@@ -106,8 +107,8 @@ class CompactedView:
         return position if horizon is None else Position(horizon.ledger_id, horizon.entry_id + 1)
 
     async def _read_kept(self, position: Position, max_entries: int, max_bytes: int) -> SparseRun | None:
-        """Reads from the compacted ledger. Returns None when it has nothing at or after the position, or when another
-        compacted ledger has replaced it meanwhile."""
+        """Reads from the compacted ledger. Returns None when the compacted ledger has no entry at or after the
+        position, or when another compacted ledger has replaced this ledger meanwhile."""
         compacted = await self._compaction.compacted()
         if compacted is None:
             return None
@@ -139,7 +140,8 @@ class CompactedView:
         return run
 
     async def _masks(self, kept: Sequence[KeptMessage]) -> dict[tuple[int, int], int]:
-        """Returns, for each batch from which compaction removed messages, the remaining batch indexes."""
+        """Returns (ledger, entry) -> the remaining batch indexes, as bits, for each batch from which compaction removed
+        messages."""
         turns = Turns()
         masks = {}
         for position, payload in kept:
@@ -168,15 +170,14 @@ class CompactedView:
 
     def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]:
         """Returns the runs of unacknowledged entries. Before the mark-delete position every entry counts as
-        unacknowledged, because a read that begins there wants trimmed messages, whether they were acknowledged or
-        not."""
+        unacknowledged, because a consumer that begins to read there asks for trimmed messages, acknowledged or not."""
         if Position(ledger_id, first) <= self._cursor.mark_delete:
             return [(first, count)]
         return self._cursor.unacked_runs(ledger_id, first, count)
 
     def ack_set_of(self, ledger_id: int, entry_id: int) -> Sequence[int] | None:
         """Returns the entry's ack set. Messages that compaction removed from a batch count as acknowledged: Java
-        clients skip them anyway, but C++ clients would deliver them as empty messages."""
+        clients skip such messages anyway, but C++ clients would deliver them to the application as empty messages."""
         words = self._cursor.ack_set_of(ledger_id, entry_id)
         mask = self._remaining.get((ledger_id, entry_id))
         if mask is None:
@@ -184,8 +185,8 @@ class CompactedView:
         return words_of_mask(mask if words is None else mask & mask_of_words(words)) or [0]
 
     def start(self, asked: Position | None) -> Position:
-        """Returns the position where reading begins for a consumer that asked for messages from `asked` on; None asks
-        for new messages only."""
+        """Returns the position where reading begins for a consumer that asked for messages from `asked` on. An `asked`
+        of None stands for new messages only."""
         mark_delete = self._cursor.mark_delete
         asked = asked if self._sought is None else self._sought
         if asked is not None and begins_in_the_past(

@@ -1,4 +1,5 @@
-"""One consumer: its permits, the messages that it holds unacknowledged, and the MESSAGE frames that go to it.
+"""One consumer: its permits, the messages that the consumer holds unacknowledged, and the MESSAGE frames that the
+broker sends to the consumer.
 
 Permits count messages, not entries. A dispatcher asks `can_take`, then calls `take` and `write`. Work that concerns
 several consumers is the task of the subscription.
@@ -34,7 +35,7 @@ FIRST_VERSION_WITH_ACTIVE_CONSUMER_CHANGE = 12
 FIRST_VERSION_WITH_END_OF_TOPIC = 9
 
 LISTENS_AFTER_S = 1.0
-"""If a client sends no FLOW, it learns which consumer is active this many seconds after its SUBSCRIBE. Apache's broker
+"""A client that sends no FLOW is told which consumer is active this many seconds after its SUBSCRIBE. Apache's broker
 takes at least as long."""
 
 SubType = pb.CommandSubscribe.SubType
@@ -50,7 +51,7 @@ def start_asked_by(command: pb.CommandSubscribe) -> Position | None:
 
 
 class Consumer:
-    """One consumer. It is created by `BaseTopic.subscribe`. Every method is called on the loop's thread."""
+    """One consumer of a subscription. `BaseTopic.subscribe` creates it. Every method is called on the loop's thread."""
 
     __slots__ = (
         "_active_untold",
@@ -107,20 +108,22 @@ class Consumer:
             command.consumer_epoch if single_active and command.HasField("consumer_epoch") else None
         )
         self.key_shared = AUTO_SPLIT
-        """How a Key_Shared subscription shares out its keys. All consumers of the subscription must agree."""
+        """How the Key_Shared subscription shares out its keys. All consumers of a subscription must have the same
+        policy."""
         self.hash_ranges: Sequence[SlotRange] = ()
         if command.HasField("keySharedMeta"):
             meta = command.keySharedMeta
             self.key_shared = KeySharedPolicy(meta.keySharedMode == pb.STICKY, meta.allowOutOfOrderDelivery)
             self.hash_ranges = [(each.start, each.end) for each in meta.hashRanges[: SLOTS + 1]]
         self.permits = 0
-        """How many messages the client still allows. It is negative after a batch that held more messages than permits
-        were left."""
+        """How many messages the broker may still send to the client. The number is negative after a batch that held
+        more messages than permits were left."""
         self.pending: PendingAcks | None = None if single_active else PendingAcks()
-        """The entries that the consumer holds unacknowledged. None for the types where one consumer gets all messages:
-        there the cursor is enough."""
+        """The entries that the consumer holds unacknowledged. None for Exclusive and Failover, where one consumer gets
+        all messages and the cursor alone is enough."""
         self.blocked = False
-        """Whether the consumer holds too many unacknowledged messages. Permits that arrive meanwhile are kept aside."""
+        """Whether the consumer holds too many unacknowledged messages and gets no more. Permits that arrive meanwhile
+        are kept aside."""
         self.average = EntryAverage()
         self.counters = ConsumerCounters()
         self.is_closed = False
@@ -133,8 +136,8 @@ class Consumer:
         self._framer = MessageFramer(self.consumer_id, partition)
         self._unacked_max = unacked_max
         self._listens = False
-        """Whether the client has read the answer to SUBSCRIBE, which its first permits show. The Go client drops
-        commands that arrive before that."""
+        """Whether the client has read the answer to SUBSCRIBE; the client's first FLOW proves that. The Go client drops
+        commands that arrive before it has read the answer."""
         self._active_untold: bool | None = None
         self._blocked_permits = 0
         self._watches_writable = False
@@ -146,7 +149,7 @@ class Consumer:
 
     def set_unacked_max(self, unacked_max: int) -> None:
         """Sets how many messages the consumer may hold unacknowledged; 0 means no limit. The new limit holds at once,
-        also for messages that were sent before."""
+        and also counts messages that were sent before."""
         self._unacked_max = unacked_max
         if self.pending is None:
             return
@@ -156,7 +159,7 @@ class Consumer:
             self.blocked = True
 
     def flow(self, permits: int) -> None:
-        """Called when the client sends FLOW: it allows `permits` > 0 more messages."""
+        """Called when the client sends FLOW: adds `permits` (> 0) to the consumer's permits."""
         if self.is_closed:
             return
         self.counters.flowed()
@@ -170,7 +173,7 @@ class Consumer:
 
     def ack(self, command: pb.CommandAck) -> Awaitable[None] | None:
         """Applies an ACK. If the ACK has a request id, returns an awaitable that ends when the acknowledgements are
-        durable; the caller then answers with ACK_RESPONSE. Raises NotAllowed."""
+        durable; the caller then answers with ACK_RESPONSE. Raises NotAllowed for an ACK of a transaction."""
         if self.is_closed:
             return None
         if command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
@@ -178,7 +181,8 @@ class Consumer:
         self.counters.acked(len(command.message_id))
         if command.ack_type == pb.CommandAck.Cumulative:
             if len(command.message_id) != 1 or self.pending is not None:
-                # Such an ack is ignored, as PersistentSubscription.acknowledgeMessage and Consumer.messageAcked do.
+                # Apache's broker ignores such an ACK too (PersistentSubscription.acknowledgeMessage,
+                # Consumer.messageAcked).
                 log.warning("%s: cumulative ack of %d ids ignored", self, len(command.message_id))
             else:
                 self.subscription.ack_cumulative(self, command.message_id[0])
@@ -191,8 +195,9 @@ class Consumer:
             await self.subscription.cursor.persisted()
 
     def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
-        """Delivers all unacknowledged messages again, or only the listed ones. For the types that keep the order, a
-        list also means all messages (PersistentDispatcherSingleActiveConsumer.redeliverUnacknowledgedMessages)."""
+        """Delivers all unacknowledged messages again, or only the listed messages if the command lists some. For
+        Exclusive and Failover, which keep the order, a list also means all messages
+        (PersistentDispatcherSingleActiveConsumer.redeliverUnacknowledgedMessages)."""
         if self.is_closed:
             return
         if self.epoch is not None and command.HasField("consumer_epoch"):
@@ -200,20 +205,21 @@ class Consumer:
         self.subscription.redeliver(self, command.message_ids)
 
     async def unsubscribe(self, force: bool = False) -> None:
-        """Deletes the subscription. Raises MetadataFault when it has other consumers, unless `force` disconnects
-        them."""
+        """Deletes the subscription. With `force`, disconnects all other consumers first. Raises MetadataFault without
+        `force` when the subscription has other consumers."""
         if self.is_closed:
             raise MetadataFault("Consumer not found")
         await self.subscription.unsubscribe(self, force)
 
     async def seek(self, command: pb.CommandSeek) -> None:
-        """Disconnects all consumers, then moves the subscription. The caller answers with SUCCESS when this returns.
-        Raises PulsarError."""
+        """Disconnects all consumers, then moves the subscription. The caller answers with SUCCESS when this call
+        returns. Raises PulsarError when the subscription cannot be moved."""
         await self.subscription.seek(command)
 
     async def last_message_id(self) -> tuple[Position, int, int, Position]:
-        """Returns (the last message, the partition, its last batch index, the mark-delete). A missing message is (-1,
-        -1); an entry that is no batch has the batch index -1."""
+        """Returns (position of the last message, index of the partition, batch index of the last message, mark-delete
+        position). The position is (-1, -1) when there is no message, and the batch index is -1 when the entry is no
+        batch."""
         topic, cursor = self.subscription.topic, self.subscription.cursor
         mark_delete = cursor.mark_delete
         if self.read_compacted:
@@ -223,8 +229,8 @@ class Consumer:
         return position, topic.name.partition_index, batch_index, mark_delete
 
     def close(self) -> None:
-        """Called when the client closed the consumer or has disconnected. The messages that it holds go to other
-        consumers. Idempotent."""
+        """Called when the client closed the consumer or has disconnected: detaches the consumer from its subscription.
+        The unacknowledged messages of this consumer go to other consumers. Idempotent."""
         self.subscription.remove_consumer(self)
 
     # --- for dispatchers ---------------------------------------------------------------------------------------------
@@ -236,7 +242,7 @@ class Consumer:
 
     @property
     def entries(self) -> float:
-        """Estimates how many entries use up the consumer's permits, provided that it can take any."""
+        """Estimates how many entries use up the consumer's permits. Only meaningful while `can_take` is True."""
         return self.permits / self.average.value
 
     @property
@@ -261,8 +267,8 @@ class Consumer:
             self.cnx.when_writable(self._writable_again)
 
     def take(self, messages: OutgoingMessages, start: int, stop: int) -> int:
-        """Charges the consumer for the entries [start, stop), which `write` sends next. Returns how many messages they
-        hold."""
+        """Charges the consumer for the entries [start, stop), which `write` sends next. Returns how many messages these
+        entries hold."""
         entry_ids, payloads, counts, total = messages.entry_ids, messages.payloads, messages.counts, messages.total
         if start or stop != len(payloads):
             entry_ids, payloads, counts = entry_ids[start:stop], payloads[start:stop], counts[start:stop]
@@ -280,8 +286,8 @@ class Consumer:
     def write(
         self, messages: OutgoingMessages, start: int, stop: int, redelivery_counts: Mapping[int, int] | None = None
     ) -> None:
-        """Sends the entries [start, stop) in one write. Callers call this last, because the connection may close, which
-        removes the consumer."""
+        """Sends the entries [start, stop) in one write. Callers call `write` last, because the connection may close,
+        and closing removes the consumer."""
         ledger_id = messages.ledger_id
         entry_ids, payloads = messages.entry_ids, messages.payloads
         if start or stop != len(payloads):
@@ -305,7 +311,7 @@ class Consumer:
 
     def unblock(self, *, at_half: bool = True) -> bool:
         """Unblocks the consumer if it holds few enough unacknowledged messages: at most half of the limit (`at_half`),
-        or less than the limit. Returns True when it was blocked before and is not any more."""
+        or less than the limit. Returns True when this call unblocked the consumer."""
         if not self.blocked or self.pending is None:
             return False
         limit = self._unacked_max // 2 if at_half else self._unacked_max - 1
@@ -321,8 +327,8 @@ class Consumer:
         log.info("%s: unblocked at %d unacknowledged messages", self, self.unacked_messages)
 
     def tell_active(self, is_active: bool) -> None:
-        """Tells a Failover consumer whether it is the one that gets messages. A new consumer is told once it
-        listens."""
+        """Tells a Failover consumer whether it is the active consumer, which gets all messages. A new consumer is told
+        only after it has read the answer to SUBSCRIBE."""
         if self.cnx.protocol_version < FIRST_VERSION_WITH_ACTIVE_CONSUMER_CHANGE:
             return
         if self._listens:
@@ -339,8 +345,9 @@ class Consumer:
             self.tell_active(untold)
 
     def tell_end(self) -> None:
-        """Tells the client that the topic is terminated and all messages are acknowledged. Tells it only once, because
-        on each such message the C++ client reconnects all of its producers and consumers."""
+        """Tells the client that the topic is terminated and all messages are acknowledged. Sends this command to a
+        consumer only once, because on each REACHED_END_OF_TOPIC the C++ client reconnects all of its producers and
+        consumers."""
         if not self.told_end and self.cnx.protocol_version >= FIRST_VERSION_WITH_END_OF_TOPIC:
             self.told_end = True
             self.cnx.write(reached_end_of_topic_frame(self.consumer_id))
@@ -351,8 +358,9 @@ class Consumer:
             self.subscription.consumer_may_take(self)
 
     def _for_old_client(self, payloads: list[bytes], messages: int) -> list[bytes]:
-        """Adapts messages to an old client: clients below protocol version 11 know no checksums. Clients below version
-        4 know no batches; a batch closes their connection."""
+        """Returns the payloads without checksums, because clients below protocol version 11 know no checksums. Clients
+        below version 4 know no batches either; when the entries hold a batch, this method closes the connection of such
+        a client."""
         if self.cnx.protocol_version < FIRST_VERSION_WITH_BATCHES and messages > len(payloads):
             self.cnx.close("the client is too old for batched messages")
         return [payload[skip_checksum(payload) :] for payload in payloads]

@@ -1,4 +1,4 @@
-"""A subscription as its consumers see it, in either domain."""
+"""The interfaces that consumers use: their subscription, its cursor and its topic, persistent or non-persistent."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SubscriptionCursor(Protocol):
-    """The position of a subscription in the log. A managed ledger's `Cursor` implements this."""
+    """The interface of the cursor of a subscription. A managed ledger's `Cursor` implements it."""
 
     @property
     def mark_delete(self) -> Position: ...
@@ -27,23 +27,24 @@ class SubscriptionCursor(Protocol):
 
 
 class ConsumerTopic(Protocol):
-    """A topic as the consumers of its subscriptions see it."""
+    """The interface of a topic that the consumers of its subscriptions use."""
 
     @property
     def name(self) -> TopicName: ...
 
     async def last_message_id(self) -> tuple[Position, int]:
-        """Returns the last message and its last batch index; see `BaseTopic`."""
+        """Returns (position of the last message, batch index of the last message); see `BaseTopic.last_message_id`."""
 
     async def last_message_id_compacted(
         self, asked: Position | None, cursor: SubscriptionCursor
     ) -> tuple[Position, int, Position]:
-        """Does the work of `last_message_id` for a consumer with `read_compacted`. Also returns the mark-delete
-        position as that consumer sees it."""
+        """Returns the result of `last_message_id` as a consumer with `read_compacted` sees the topic, followed by the
+        mark-delete position as that consumer sees the cursor."""
 
 
 class ConsumerOwner(Protocol):
-    """A subscription as its consumers see it. Consumers pass on the commands of their clients through these methods."""
+    """The interface of a subscription that its consumers use. Through these methods consumers pass on the commands of
+    their clients."""
 
     @property
     def topic(self) -> ConsumerTopic: ...
@@ -55,7 +56,8 @@ class ConsumerOwner(Protocol):
     def type_name(self) -> str: ...
 
     def consumer_may_take(self, consumer: "Consumer") -> None:
-        """Called when the consumer got permits or its connection became writable again."""
+        """Called when the consumer got permits, or when the consumer's connection became writable again: sends messages
+        that wait."""
 
     def ack_cumulative(self, consumer: "Consumer", message_id: pb.MessageIdData) -> None: ...
 
@@ -64,10 +66,11 @@ class ConsumerOwner(Protocol):
     def redeliver(self, consumer: "Consumer", message_ids: Sequence[pb.MessageIdData]) -> None: ...
 
     def remove_consumer(self, consumer: "Consumer") -> None:
-        """Called when the consumer is closed. Idempotent."""
+        """Called when the consumer is closed: detaches the consumer. Idempotent."""
 
     async def unsubscribe(self, consumer: "Consumer", force: bool) -> None:
-        """Deletes the subscription. Raises PulsarError."""
+        """Deletes the subscription. Raises PulsarError when the subscription cannot be deleted."""
 
     async def seek(self, command: pb.CommandSeek) -> None:
-        """Moves the subscription to the position that the command asks for. Raises PulsarError."""
+        """Moves the subscription to the position that the command asks for. Raises PulsarError when the subscription
+        cannot be moved."""

@@ -1,10 +1,11 @@
 """Knows when the delayed messages of one topic are due. One index serves all subscriptions of the topic.
 
-A message costs about sixteen bytes: two parallel arrays hold its time and its position, sorted by time. The arrays are
-cut into segments, so that adding a message moves at most one segment. One bitmap per ledger says which entries are in
-the index: adding an entry again has no effect, and dispatchers pass over runs of delayed entries at once.
+A message costs about sixteen bytes: two parallel arrays hold the times and the positions of the messages, sorted by
+time. The arrays are cut into segments, so that adding a message moves at most one segment. One bitmap per ledger says
+which entries are in the index: adding an entry again has no effect, and dispatchers pass over runs of delayed entries
+at once.
 
-The index holds nothing that is not in the log: after a restart it is filled again by reading.
+The index holds nothing that is not in the log: after a restart, dispatchers fill the index again as they read the log.
 
 Does no I/O. Apache's InMemoryDelayedDeliveryTracker and BucketDelayedDeliveryTracker keep one index per subscription
 and round the times to ticks."""
@@ -51,7 +52,7 @@ class DelayIndex:
         self._ledger_ids: list[int] = []
         self._numbers: dict[int, int] = {}
         self.bitmaps: dict[int, BitMap] = {}
-        """Ledger -> entries that are not due yet. Callers must not change them."""
+        """Ledger -> entries that are not due yet. Callers must not change the bitmaps."""
 
     def __len__(self) -> int:
         return sum(map(len, self.bitmaps.values()))
@@ -65,7 +66,7 @@ class DelayIndex:
 
     @property
     def size_bytes(self) -> int:
-        """Estimates the memory that the index takes."""
+        """Returns an estimate of the memory that the index takes, in bytes."""
         segments = sum(segment.times.itemsize * len(segment.times) * 2 + 256 for segment in self._segments)
         return segments + sum(64 + 2 * min(len(bitmap), 4_096) for bitmap in self.bitmaps.values())
 
@@ -74,8 +75,8 @@ class DelayIndex:
         return bitmap is not None and entry_id in bitmap
 
     def add(self, ledger_id: int, entry_id: int, due_ms: int) -> bool:
-        """Adds an entry (its id is below 2^32) that is due at `due_ms` (below 2^63). Returns False when the index is
-        full and the entry was not added. Adding an entry again has no effect."""
+        """Adds an entry that is due at `due_ms`. Entry ids must be below 2^32, and `due_ms` below 2^63. Returns False
+        when the index is full and the entry was not added. Adding an entry again has no effect."""
         bitmap = self.bitmaps.get(ledger_id)
         if bitmap is None:
             if self.is_full:
@@ -93,8 +94,8 @@ class DelayIndex:
         return self._segments[0].times[0] if self._segments else None
 
     def pop_due(self, now_ms: int, entries_max: int) -> dict[int, list[int]]:
-        """Removes the entries that are due, the earliest first and at most `entries_max` of them. Returns ledger ->
-        sorted entries."""
+        """Removes at most `entries_max` of the entries that are due, the earliest entries first. Returns ledger ->
+        sorted entry ids."""
         due: dict[int, list[int]] = {}
         while self._segments and entries_max > 0:
             segment = self._segments[0]
@@ -125,7 +126,7 @@ class DelayIndex:
         return due
 
     def forget_before(self, ledger_id: int) -> None:
-        """Called when the ledgers before `ledger_id` were deleted: forgets their entries."""
+        """Called when the ledgers before `ledger_id` were deleted: forgets the entries of these ledgers."""
         gone = [known for known in self.bitmaps if known < ledger_id]
         for known in gone:
             del self.bitmaps[known]
@@ -133,15 +134,15 @@ class DelayIndex:
             self._drop_unknown()
 
     def pass_over(self, position: Position) -> Position:
-        """Returns the first position at or after `position`, in the same ledger, that is not in the index. The log need
-        not have an entry there."""
+        """Returns the first position at or after `position`, in the same ledger, that is not in the index. The log may
+        have no entry at the returned position."""
         bitmap = self.bitmaps.get(position.ledger_id)
         if bitmap is None or position.entry_id not in bitmap:
             return position
         return Position(position.ledger_id, first_missing(bitmap, position.entry_id))
 
     def before(self, position: Position) -> Iterator[tuple[int, BitMap]]:
-        """Yields each ledger with those of its entries in the index that stand before `position`."""
+        """Yields (ledger, entries) for all entries in the index that stand before `position`."""
         for ledger_id, bitmap in self.bitmaps.items():
             if ledger_id < position.ledger_id:
                 yield ledger_id, bitmap
@@ -169,7 +170,8 @@ class DelayIndex:
         index = bisect_left(last_times, due_ms)
         if index == len(last_times):
             if not last_times or len(self._segments[-1].times) >= SEGMENT_ENTRIES_MAX:
-                # A new time is mostly the largest so far. It then begins a new segment instead of splitting a full one.
+                # Mostly a new time is the largest time so far. Such a time begins a new segment instead of splitting a
+                # full segment.
                 self._segments.append(_Segment(array("q", (due_ms,)), array("Q", (place,))))
                 last_times.append(due_ms)
                 return

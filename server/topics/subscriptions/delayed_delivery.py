@@ -1,10 +1,11 @@
-"""Delayed delivery of one topic: Shared and Key_Shared subscriptions pass over messages that are not due, and send them
-when they are.
+"""Delayed delivery of one topic: Shared and Key_Shared subscriptions pass over messages that are not due yet, and send
+each message when it is due.
 
-The dispatcher that reads a message before its time adds it to the topic's index (`delay_index`) and reads on. When the
-message is due, it leaves the index, and every dispatcher that has passed over it (whose read position is after the
-message) sends it before any new message. A subscription without consumers needs no index: when a consumer connects, the
-new dispatcher reads again from the first unacknowledged message, as after a restart.
+A dispatcher that reads a message before its delivery time adds the message to the topic's index (`delay_index`) and
+reads on. When the message is due, the message leaves the index. Every dispatcher whose read position is after the
+message has passed over it, and now sends the message before any new message. A subscription without consumers needs no
+index: when a consumer connects, the new dispatcher reads again from the first unacknowledged message, as after a
+restart.
 
 Messages are due to the millisecond, by this machine's clock; Apache's `delayedDeliveryTickTimeMillis`, which makes
 delays coarser, has no effect. Exclusive and Failover ignore delays, as in Apache
@@ -29,16 +30,16 @@ have been set meanwhile."""
 
 
 class DelayingDispatcher(Protocol):
-    """A dispatcher that obeys delays, as `DelayedDelivery` sees it."""
+    """The interface of a dispatcher that obeys delays. `DelayedDelivery` uses it."""
 
     def due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """Called when the time of these entries has come. The dispatcher sends those that it has passed over."""
+        """Called when these entries are due. The dispatcher sends the entries that it has passed over."""
 
     def kick(self) -> None: ...
 
 
 class DelayedDelivery:
-    """Knows which messages of one topic are delayed, and wakes the dispatchers when they are due."""
+    """Knows which messages of one topic are delayed, and wakes the dispatchers when messages are due."""
 
     __slots__ = (
         "_dispatchers",
@@ -60,7 +61,7 @@ class DelayedDelivery:
         enabled: bool,
     ) -> None:
         """`dispatchers()` returns the dispatchers of the topic's subscriptions that have consumers. `first_ledger()`
-        returns the oldest ledger that was not deleted."""
+        returns the id of the oldest ledger that was not deleted."""
         self.index = DelayIndex()
         self.is_enabled = enabled
         self.clock_ms = now_ms
@@ -72,8 +73,8 @@ class DelayedDelivery:
         self._warned_full = False
 
     def delay(self, ledger_id: int, entry_id: int, due_ms: int) -> bool:
-        """Remembers that the message is not due before `due_ms`. Returns False when the index is full; the caller tries
-        again after an entry was due."""
+        """Remembers that the message is not due before `due_ms` (ms since the epoch). Returns False when the index is
+        full; the caller tries again after some entry has become due."""
         if not self.index.add(ledger_id, entry_id, due_ms):
             if not self._warned_full:
                 self._warned_full = True

@@ -11,12 +11,13 @@ from magnetar.server.topics.subscriptions.dispatch_throttle_rules import PerSeco
 
 
 class DispatchLimits:
-    """The throttles of one topic."""
+    """The throttles, which enforce the dispatch rates, of one topic and of its subscriptions."""
 
     __slots__ = ("_policies", "_published", "_throttles")
 
     def __init__(self, policies: EffectivePolicies, published: Callable[[], PerSecond]) -> None:
-        """`published()` returns how much is published to the topic now, for rates that are relative to that."""
+        """`published()` returns the topic's present publish rate, for dispatch rates that are relative to the publish
+        rate."""
         self._policies = policies
         self._published = published
         self._throttles: dict[str | None, tuple[DispatchRate, Throttle]] = {}
@@ -29,15 +30,15 @@ class DispatchLimits:
         self._policies = policies
 
     def of(self, subscription: str) -> tuple[Throttle, ...]:
-        """Returns all throttles that hold for a subscription; most have none. The topic's throttle is shared by all of
-        its subscriptions."""
+        """Returns all throttles that hold for a subscription; most subscriptions have no throttle. The topic's throttle
+        is shared by all of its subscriptions."""
         policies = self._policies
         rates = ((None, policies.dispatch_rate), (subscription, policies.dispatch_rate_of(subscription)))
         return tuple(self._throttle(name, rate) for name, rate in rates if rate.is_limited)
 
     def forget(self, subscription: str) -> None:
-        """Called when a subscription has ended: removes its throttle. Without this call readers, whose subscriptions
-        have a new name each time, would fill the table."""
+        """Called when a subscription has ended: removes the subscription's throttle. Without this call readers would
+        fill the table, because each reader's subscription has a new name."""
         self._throttles.pop(subscription, None)
 
     def _throttle(self, name: str | None, rate: DispatchRate) -> Throttle:

@@ -1,4 +1,5 @@
-"""`DispatchSource`, from which a dispatcher gets a subscription's entries, and `PlannedRead`, its next read."""
+"""`DispatchSource`, from which a dispatcher gets a subscription's entries, and `PlannedRead`, which describes a
+dispatcher's next read."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -20,12 +21,12 @@ class PlannedRead(NamedTuple):
     position: Position
     entries_max: int
     again: bool
-    """Whether the read returns entries that were sent before or that wait out of order. Otherwise the read returns the
+    """True if the read returns entries that were sent before or that wait out of order, False if the read returns the
     next new entries."""
 
 
 class DispatchSource(NamedTuple):
-    """The parts of a subscription that its dispatcher uses."""
+    """The parts of a subscription that the subscription's dispatcher uses."""
 
     name: str
     """The subscription's name, for logs."""
@@ -36,6 +37,7 @@ class DispatchSource(NamedTuple):
     delayed: DelayedDelivery
     """The topic's delayed delivery."""
     limits: Callable[[], tuple[Throttle, ...]]
-    """Returns the throttles for the dispatch rates that hold now."""
+    """A function that returns the throttles for the dispatch rates that hold now."""
     compacted: Callable[[], CompactedView | None] = lambda: None
-    """Returns the log as consumers with `read_compacted` see it; None for a topic that is never compacted."""
+    """A function that returns the log as consumers with `read_compacted` see the log, or None for a topic that is never
+    compacted."""

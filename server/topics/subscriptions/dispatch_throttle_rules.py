@@ -13,20 +13,21 @@ from magnetar.server.topics.token_bucket import TokenBucket
 
 
 class PerSecond(NamedTuple):
-    """Rates; 0 or less means unlimited."""
+    """A rate of messages and a rate of bytes, per second; 0 or less means unlimited."""
 
     messages: float
     bytes: float
 
 
 class Throttle:
-    """The rate of one topic or subscription. Times are seconds of any clock that does not go back."""
+    """Limits how fast the messages of one topic or subscription are sent. Times are seconds of any clock that does not
+    go back."""
 
     __slots__ = ("_bytes", "_messages", "_more", "_rate")
 
     def __init__(self, rate: PerSecond, now_s: float, more: Callable[[], PerSecond] | None = None) -> None:
-        """A new throttle is full, as after a second of silence. `messages_now` calls `more()` and adds what it returns
-        to `rate`: for a limit that is relative to the publish rate, `more()` returns the publish rate."""
+        """A new throttle allows as many messages as after a second of silence. `messages_now` adds the result of
+        `more()` to `rate`; for a limit that is relative to the publish rate, `more()` returns the publish rate."""
         self._rate = rate
         self._more = more
         self._messages = TokenBucket(rate.messages, now_s) if rate.messages > 0 else None
@@ -52,6 +53,6 @@ class Throttle:
             self._bytes.take(size_bytes, now_s)
 
     def wait_seconds(self, now_s: float) -> float:
-        """Returns how long it takes until something may be sent; 0 when something may be sent now."""
+        """Returns how many seconds pass until a message may be sent, or 0 when a message may be sent now."""
         buckets = (self._messages, self._bytes)
         return max((each.wait_seconds(now_s) for each in buckets if each is not None), default=0.0)

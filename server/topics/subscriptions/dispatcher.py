@@ -1,15 +1,16 @@
-"""Sends a subscription's backlog to its consumers as fast as they take it: the part that all types share.
+"""Sends a subscription's backlog to its consumers as fast as the consumers take messages: the code that all
+subscription types share.
 
-One invariant holds: while a consumer can take messages and there are messages for it, data is being sent or a read is
+One invariant holds: while there are messages for a consumer that can take messages, data is being sent or a read is
 pending. Everything that may make that condition true calls `kick`: a confirmed append, permits, a connection that takes
 bytes again, a consumer that comes or leaves, a redelivery.
 
 `kick` sends entries that are in memory at once, without a task. For entries that must be read first, `kick` starts one
-task, which reads, sends and reads again until consumers or data run out; so a subscription has at most one read in
-flight. When permits run out in the middle of a read, the entries that were read and not sent are held. They come from
-one read at most, and are sent first next time.
+task, which reads, sends and reads again until consumers or data run out. A subscription therefore has at most one read
+in flight. When permits run out in the middle of a read, the dispatcher holds the entries that were read and not sent.
+Held entries come from one read at most, and are sent before any other new entries.
 
-The dispatcher asks whether an entry is acknowledged when it sends the entry, not when it reads it.
+The dispatcher asks whether an entry is acknowledged when it sends the entry, not when it reads the entry.
 
 Sources: PersistentDispatcherSingleActiveConsumer and PersistentDispatcherMultipleConsumers (readMoreEntries,
 readEntriesComplete, readEntriesFailed).
@@ -60,27 +61,28 @@ class Dispatcher(ABC):
         self._messages_of = source.messages_of
         self._loop = asyncio.get_running_loop()
         self._held: OutgoingMessages | None = None
-        """Entries that were read and not sent; the first one to send has the index `_held_at`. They are sent before new
-        entries."""
+        """Entries that were read and not sent, or None. The first entry to send has the index `_held_at`. Held entries
+        are sent before new entries."""
         self._held_at = 0
         self._reading: asyncio.Task[None] | None = None
         self._generation = 0
         """A number that grows whenever the read position is set anew. Entries that were read under an older generation
-        are neither sent as new nor held, because they are read again."""
+        are not sent as new entries and not held, because the dispatcher reads these entries again."""
         self.rewinds = 0
         self._failures = 0
         self._failure = ""
-        """Why the last read failed; empty once a read succeeded."""
+        """The reason why the last read failed; empty after a read that succeeded."""
         self._retry: asyncio.TimerHandle | None = None
         self._limits = source.limits
         self._throttles: tuple[Throttle, ...] = ()
         self._throttled: asyncio.TimerHandle | None = None
         self._messages_per_entry = 1.0
-        """The average of the entries that were sent last; computed only while there are throttles."""
+        """The average number of messages in the entries that were sent last; computed only while there are
+        throttles."""
         self._sending = False
-        """Whether this object is sending at the moment. While it sends, a connection may close or a consumer may be
-        unblocked, and each of these calls `kick`. Such a call only sets `_kicked_while_sending`, because sending must
-        not be entered twice."""
+        """Whether this object is sending at the moment. During sending a connection may close or a consumer may be
+        unblocked, and both events call `kick`. Such a call only sets `_kicked_while_sending`, because sending is not
+        reentrant."""
         self._progress = False
         self._kicked_while_sending = False
         self._is_closed = False
@@ -100,22 +102,23 @@ class Dispatcher(ABC):
         self.kick()
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:
-        """Delivers again those of `entries` that consumers hold. Returns how many messages these have."""
+        """Delivers those of `entries` again that consumers hold unacknowledged. Returns how many messages these entries
+        hold."""
         return 0
 
     @abstractmethod
     def _room(self) -> int:
-        """Returns how many entries can be sent now, 0 when no consumer can take any. If it returns 0, the dispatcher is
-        woken when the connection of a consumer that could otherwise take messages is writable again."""
+        """Returns how many entries can be sent now, or 0 when no consumer can take an entry. After a result of 0 the
+        dispatcher is woken when the connection of a consumer with permits is writable again."""
 
     @abstractmethod
     def _send(self, messages: OutgoingMessages) -> int:
-        """Sends as many of the first entries of `messages` as consumers take. Returns how many entries it sent: at
-        least one if `_room()` was not 0 just before."""
+        """Sends as many of the first entries of `messages` as consumers take. Returns how many entries were sent: at
+        least one if `_room()` was positive just before."""
 
     @property
     def _has_replays(self) -> bool:
-        """Whether entries wait to be sent again. They are sent before new entries."""
+        """Whether entries wait to be sent again. Such entries are sent before new entries."""
         return False
 
     def _next_replay(self, room: int) -> PlannedRead:
@@ -123,7 +126,7 @@ class Dispatcher(ABC):
         raise AssertionError("this type never replays")
 
     def _send_again(self, read: PlannedRead, run: EntryRun) -> None:
-        """Sends the entries of `run`, which was read for the replay `read`."""
+        """Sends the entries of `run`, which is the result of `read`, a read of entries that wait to be sent again."""
         raise AssertionError("this type never replays")
 
     @abstractmethod
@@ -133,7 +136,7 @@ class Dispatcher(ABC):
     # --- for subscriptions -------------------------------------------------------------------------------------------
 
     def kick(self) -> None:
-        """Sends the entries that can be sent, and begins a read if one is needed. Never raises."""
+        """Sends the entries that can be sent, and begins a read if a read is needed. Never raises."""
         if self._sending:
             self._kicked_while_sending = True
             return
@@ -144,7 +147,7 @@ class Dispatcher(ABC):
             self._reading = self._loop.create_task(self._read_on(read, self._generation))
 
     def rewind(self) -> None:
-        """Begins again at the first entry that is not acknowledged. Entries that were read and not sent are
+        """Moves the read position back to the first unacknowledged entry. Entries that were read and not sent are
         forgotten."""
         self._generation += 1
         self._failure = ""
@@ -161,7 +164,7 @@ class Dispatcher(ABC):
 
     def backlog_shrank(self) -> None:
         """Called when the broker itself has acknowledged entries, because they expired or were skipped. The dispatcher
-        does not read them any more; consumers keep the entries that they hold."""
+        does not read these entries any more; consumers keep the entries that they hold."""
         start = self.waiting_from
         self._generation += 1
         self._held = None
@@ -177,8 +180,8 @@ class Dispatcher(ABC):
 
     @property
     def waiting_from(self) -> Position:
-        """Returns the first entry that was not sent since the last rewind. All entries from this one on wait to be
-        sent."""
+        """Returns the position of the first entry that was not sent since the last rewind. All entries from this
+        position on wait to be sent."""
         if self._held is None:
             return self.read_position
         return min(self.read_position, Position(self._held.ledger_id, self._held.entry_ids[self._held_at]))
@@ -193,7 +196,7 @@ class Dispatcher(ABC):
         return self._held is None and self.read_position > self._ledger.last_confirmed
 
     def why_idle(self) -> str:
-        """Returns one phrase for stats that says why the subscription's consumers get no messages now."""
+        """Returns a phrase for stats that says why the subscription's consumers get no messages now."""
         if self._is_closed:
             return "closed"
         if self._failure:
@@ -230,8 +233,8 @@ class Dispatcher(ABC):
         return None
 
     def _send_once(self) -> PlannedRead | None:
-        """Sends one run if it is in memory, else returns the read that will bring it. `_progress` then says whether to
-        try another round."""
+        """Sends one run if the run is in memory, otherwise returns the read that will bring the run. Sets `_progress`
+        to whether another round may send more."""
         self._progress = False
         held = self._held
         replays = self._has_replays
@@ -261,7 +264,7 @@ class Dispatcher(ABC):
         return None
 
     def _within_rates(self, room: int) -> int:
-        """Returns how many of `room` entries the dispatch rates allow now. If it returns 0, a timer will kick the
+        """Returns how many of `room` entries the dispatch rates allow now. After a result of 0 a timer kicks the
         dispatcher when the rates allow entries again."""
         now_s = self._loop.time()
         allowed = min(throttle.messages_now(now_s) for throttle in self._throttles)
@@ -279,7 +282,8 @@ class Dispatcher(ABC):
             self.kick()
 
     def _sent(self, messages: OutgoingMessages) -> None:
-        """Charges the throttles. The subclasses call it after they sent something while there are `_throttles`."""
+        """Charges the throttles for `messages`. While there are `_throttles`, subclasses call this method after each
+        send."""
         now_s = self._loop.time()
         size = sum(map(len, messages.payloads))
         self._messages_per_entry = max(1.0, messages.total / max(1, len(messages)))
@@ -288,7 +292,7 @@ class Dispatcher(ABC):
 
     def _take(self, run: EntryRun) -> None:
         """Moves `read_position` to the first entry after the run that was read, and sends the run. An empty run means
-        that the log has no entry from there on."""
+        that the log has no entry at or after the read position."""
         if run.entries:
             messages = unacknowledged(self._messages_of(run), 0, self._acks)
             self.read_position = Position(run.ledger_id, run.end_entry_id)
@@ -296,12 +300,13 @@ class Dispatcher(ABC):
                 messages = self._ordinary(messages, messages.specials)
             self._send_new(messages)
         else:
-            # The position is not after the last entry, and still the run is empty: the entries there were deleted.
+            # The position is not after the last entry, but the run is empty, so the entries from this position on were
+            # deleted.
             self.read_position = self._ledger.next_position(self._ledger.last_confirmed)
 
     def _ordinary(self, messages: OutgoingMessages, specials: Mapping[int, Special]) -> OutgoingMessages:
-        """Returns those of `messages` that are to be sent now. Markers, which brokers wrote for brokers, are not sent
-        but acknowledged (AbstractBaseDispatcher.filterEntriesForConsumer)."""
+        """Returns those of `messages` that are to be sent now. Does not send markers, which brokers write for brokers,
+        but acknowledges them (AbstractBaseDispatcher.filterEntriesForConsumer)."""
         entry_ids = messages.entry_ids
         markers = [each for each in entry_ids if each in specials and specials[each].is_marker]
         if not markers:
@@ -322,8 +327,8 @@ class Dispatcher(ABC):
             self._held_at = sent
 
     async def _read_on(self, first: PlannedRead, generation: int) -> None:
-        """Reads and sends until nothing more can be done. `generation` is the value at the moment when `first` was
-        planned. If a rewind came since then, the entries of that read are not sent."""
+        """Reads and sends until nothing more can be done. `generation` is the value of `_generation` when `first` was
+        planned. If a rewind came after that moment, the entries of the read `first` are not sent."""
         read: PlannedRead | None = first
         turns = Turns()
         try:

@@ -1,7 +1,7 @@
-"""Fills holes without any client's help. A hole is an unacknowledged entry with an acknowledged entry after it. Holes
-that are older than the policy's interval are delivered again to the consumers that are connected
-(`fill_ack_holes_interval_seconds`, off by default). Without this, a message that a client lost holds back the
-mark-delete position, and keeps the backlog from shrinking, until somebody notices.
+"""Delivers entries in holes again without any client's help. A hole is an unacknowledged entry with an acknowledged
+entry after it. Holes that are older than the policy's interval are delivered again to the consumers that are connected
+(`fill_ack_holes_interval_seconds`, off by default). Without this feature, a message that a client has lost holds back
+the mark-delete position, and keeps the backlog from shrinking, until an operator notices.
 
 Apache's broker has no such feature. `hole_rules` decides which entries have waited long enough.
 """
@@ -22,7 +22,7 @@ AT_ONCE_MAX = 5_000
 
 
 class HoleFiller:
-    """Looks after all subscriptions of one topic."""
+    """Delivers entries again that have been in holes for too long, for all subscriptions of one topic."""
 
     __slots__ = ("_interval", "_subscriptions", "_timer", "_watches")
 
@@ -34,7 +34,7 @@ class HoleFiller:
         self._watches: dict[Subscription, tuple[tuple[int, int], HoleWatch]] = {}
 
     def follow(self, interval_seconds: float) -> None:
-        """Sets the interval that the policy names; 0 turns the filler off."""
+        """Applies the interval that the policy names; 0 turns the filling of holes off."""
         if interval_seconds == self._interval:
             return
         self.close()
@@ -57,7 +57,7 @@ class HoleFiller:
         self._watches = {}
         for subscription in self._subscriptions():
             if subscription.dispatcher is not None and subscription.consumers:
-                # After a rewind everything is sent again, so the entries in holes were sent only recently.
+                # After a rewind the dispatcher sends all entries again, so entries in holes were sent only recently.
                 moved = subscription.cursor.resets, subscription.dispatcher.rewinds
                 before, watch = watches.get(subscription, (moved, HoleWatch()))
                 if before != moved:

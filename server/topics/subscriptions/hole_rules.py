@@ -1,10 +1,10 @@
 """Finds the entries that have been in a hole for too long: unacknowledged, although a later entry is acknowledged.
 
-An entry stays in a hole until it is acknowledged. So an entry that was in a hole `interval` ago and is in one now has
-been there for the whole time. It is therefore enough to look a few times per interval and to remember what each look
-found, as bitmaps.
+An entry stays in a hole until it is acknowledged. So an entry that was in a hole `interval` ago and is in a hole now
+has been in that hole for the whole time. It is therefore enough to look a few times per interval and to remember the
+holes that each look found, as bitmaps.
 
-Does no I/O. Apache's broker has no such rule: its holes stay until a client asks for redelivery or leaves.
+Does no I/O. Apache's broker has no such rule; there, holes stay until a client asks for redelivery or leaves.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pyroaring import BitMap
 
 LOOKS = 4
-"""How many times per interval `look` is called. So a hole is found too late by at most a fourth of the interval."""
+"""How many times per interval `look` is called. A hole is therefore found at most a fourth of the interval too late."""
 
 Holes = Mapping[int, BitMap]
 """Maps a ledger's id to the entries of that ledger that are in holes."""
@@ -28,8 +28,9 @@ class HoleWatch:
         self._looks: deque[tuple[float, Holes]] = deque()
 
     def look(self, now: float, holes: Holes, interval: float) -> dict[int, BitMap]:
-        """Notes the holes that exist now. Returns those that have existed for `interval`. These count as new from now
-        on, so they are returned again if they still exist after another interval."""
+        """Notes the holes that exist now. Returns the entries that have been in holes for `interval`. The returned
+        entries count as new from now on, so they are returned again if they are still in holes after another
+        interval."""
         looks = self._looks
         while len(looks) > 1 and looks[1][0] <= now - interval:
             looks.popleft()

@@ -1,11 +1,12 @@
 """Keeps each key's messages in order on a Key_Shared subscription while consumers come and leave.
 
-This module deals with the slots of keys, not with keys (`key_shared_rules`). An entry is *out* when it was sent and is
-not acknowledged. One rule is enough for the order: **an entry may be sent to its slot's owner only while nobody else
-holds entries of that slot, and no earlier entry of the slot waits.** An entry that may not be sent yet waits in its
-slot's queue, in order of positions. A slot is draining while one consumer holds entries of it and another one owns it;
-that ends when the last of these entries is acknowledged, or when the holder leaves. So each entry waits either for a
-consumer that holds entries of its slot (stats can name it), or for permits of its owner.
+This module deals with hash slots, not with keys: `key_shared_rules` hashes each key to a slot and gives each slot to a
+consumer, its owner. An entry is *out* when it was sent and is not acknowledged. One rule is enough for the order: **an
+entry may be sent to its slot's owner only while no other consumer holds entries of that slot, and no earlier entry of
+the slot waits.** An entry that may not be sent yet waits in its slot's queue, in order of positions. A slot is
+*draining* while one consumer, the holder, has entries of the slot that are out, and another consumer owns the slot. The
+draining ends when the last of these entries is acknowledged, or when the holder leaves. So each entry waits either for
+the holder of its slot (stats name that consumer), or for permits of the slot's owner.
 
 Without order (allowOutOfOrderDelivery) the rule does not hold, and the queues only hold the entries that could not be
 sent at once.
@@ -26,11 +27,11 @@ T = TypeVar("T", bound=Hashable)
 
 
 class DrainingSlot(NamedTuple):
-    """A slot whose entries are held by a consumer that does not own the slot, or no longer does."""
+    """A slot with entries that were sent to a consumer which does not own the slot, or no longer owns the slot."""
 
     slot: int
     entries: int
-    """How many entries of the slot its holder has not acknowledged."""
+    """How many entries of the slot the holder has not acknowledged."""
     blocked: int
     """How often an entry had to wait because the slot was draining."""
 
@@ -47,21 +48,22 @@ class _Hold(Generic[T]):
 
 
 class KeyOrder(Generic[T]):
-    """Knows the slot of each entry that is out (sent and not acknowledged) or waits; `waiting` counts the latter."""
+    """Knows the slot of each entry that is out (sent and not acknowledged) or waits. `waiting` counts the entries that
+    wait. A member is a consumer of the subscription."""
 
     def __init__(self, selector: Selector[T], *, ordered: bool = True) -> None:
         self.selector = selector
         self.ordered = ordered
         self.waiting = 0
         self.cleared: dict[T, int] = {}
-        """How many draining slots each member has released."""
+        """Member -> how many draining slots the member has released."""
         self.cleared_total = 0
         self._slots: dict[int, dict[int, int]] = {}
         """Ledger id -> entry id -> slot, for all entries that are out or wait."""
         self._queues: dict[int, list[tuple[int, int]]] = {}
         """Slot -> positions of the entries that wait, in order."""
         self._holds: dict[int, _Hold[T]] = {}
-        """Slot -> its holder, for all slots that have entries out."""
+        """Slot -> the consumer that holds the slot's entries, for all slots that have entries out."""
         self._draining: set[int] = set()
         self._heads: dict[T, list[tuple[int, int, int]]] = {}
         """Member -> a heap of (ledger, entry, slot). The heap holds the first entry of each slot's queue, provided that
@@ -70,7 +72,7 @@ class KeyOrder(Generic[T]):
     # ---- members
 
     def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
-        """Adds a member. Raises ConsumerAssignFault when the selector has no slots for it."""
+        """Adds a member. Raises ConsumerAssignFault when the selector has no slots for the member."""
         self.selector.add(member, name, ranges)
         self.cleared[member] = 0
         self._reassign()
@@ -82,7 +84,7 @@ class KeyOrder(Generic[T]):
         self._reassign()
 
     def clear(self) -> None:
-        """Forgets all entries, those that are out and those that wait."""
+        """Forgets all entries that are out and all entries that wait."""
         self.waiting = 0
         self._slots.clear()
         self._queues.clear()
@@ -93,8 +95,8 @@ class KeyOrder(Generic[T]):
     # ---- entries
 
     def route(self, slot: int) -> T | None:
-        """Returns the member that may get a new entry of the slot, one that was never sent or queued. Returns None when
-        such an entry has to wait."""
+        """Returns the member that may get a new entry of the slot, or None when the new entry has to wait. An entry is
+        new if it was never sent or queued."""
         if self.ordered:
             if slot in self._draining:
                 self._holds[slot].blocked += 1
@@ -104,7 +106,8 @@ class KeyOrder(Generic[T]):
         return self.selector.owner(slot)
 
     def sent(self, member: T, ledger_id: int, entry_ids: Iterable[int], slots: Iterable[int]) -> None:
-        """Called when entries are sent to the member that `route` or `may_take` returned."""
+        """Called when entries are sent to the member that `route` or `may_take` returned. The entries are out from now
+        on."""
         ledger = self._slots.get(ledger_id)
         if ledger is None:
             ledger = self._slots[ledger_id] = {}
@@ -117,12 +120,12 @@ class KeyOrder(Generic[T]):
             hold.entries += 1
 
     def wait(self, ledger_id: int, entry_id: int, slot: int) -> None:
-        """Called when an entry could not be sent: adds it to the queue of its slot."""
+        """Called when an entry could not be sent: adds the entry to the queue of its slot."""
         self._slots.setdefault(ledger_id, {})[entry_id] = slot
         self._enqueue(slot, (ledger_id, entry_id))
 
     def given_back(self, ledger_id: int, entry_ids: Iterable[int]) -> None:
-        """Called when entries that were out are to be sent again: adds them to the queues of their slots."""
+        """Called when entries that were out are to be sent again: adds the entries to the queues of their slots."""
         ledger = self._slots[ledger_id]
         for entry_id in entry_ids:
             slot = ledger[entry_id]
@@ -130,8 +133,8 @@ class KeyOrder(Generic[T]):
             self._enqueue(slot, (ledger_id, entry_id))
 
     def forget(self, ledger_id: int, entry_id: int) -> bool:
-        """Called when an entry was acknowledged or does not exist. Returns True if a waiting entry may now be sent, or
-        if there is room for one more waiting entry."""
+        """Called when an entry was acknowledged or does not exist: forgets the entry. Returns True if a waiting entry
+        may now be sent, or if there is room for one more waiting entry."""
         ledger = self._slots.get(ledger_id)
         slot = None if ledger is None else ledger.pop(entry_id, None)
         if ledger is None or slot is None:
@@ -146,7 +149,8 @@ class KeyOrder(Generic[T]):
     # ---- waiting entries
 
     def first(self, able: Iterable[T]) -> Position | None:
-        """Returns the first waiting entry that may be sent to one of the members `able`."""
+        """Returns the position of the first waiting entry that may be sent to one of the members `able`, or None when
+        there is no such entry."""
         best: tuple[int, int, int] | None = None
         for member in able:
             heap = self._heads.get(member)
@@ -160,8 +164,8 @@ class KeyOrder(Generic[T]):
         return None if best is None else Position(best[0], best[1])
 
     def sendable(self, ledger_id: int, entry_ids: Iterable[int], room: Mapping[T, int]) -> list[int]:
-        """Chooses among `entry_ids`, which are waiting entries in order. Returns those that may be sent, provided that
-        all chosen entries before them are sent; at most as many for each member as it has `room` for."""
+        """Chooses among `entry_ids`, which are waiting entries in order. Returns the entries that may be sent if all
+        earlier chosen entries are sent too. For each member, chooses at most as many entries as `room` says."""
         slots = self._slots.get(ledger_id, {})
         left = dict(room)
         taken: dict[int, int] = {}
@@ -179,7 +183,7 @@ class KeyOrder(Generic[T]):
         return found
 
     def may_take(self, ledger_id: int, entry_id: int) -> tuple[T, int] | None:
-        """Returns (the member that may get an entry, the entry's slot); None when the entry does not wait, or must go
+        """Returns (the member that may get an entry, the entry's slot), or None when the entry does not wait or must go
         on waiting."""
         slot = self._slots.get(ledger_id, {}).get(entry_id)
         if slot is None or not self._is_next(slot, (ledger_id, entry_id)):
@@ -188,14 +192,16 @@ class KeyOrder(Generic[T]):
         return None if owner is None else (owner, slot)
 
     def taken(self, ledger_id: int, entry_id: int, slot: int) -> None:
-        """Called when a waiting entry is being sent: removes it from its queue. The caller calls `sent` next."""
+        """Called when a waiting entry is being sent: removes the entry from the queue of its slot. The caller calls
+        `sent` next."""
         self._dequeue(slot, (ledger_id, entry_id))
         self._offer(slot)
 
     # ---- for stats
 
     def draining(self) -> dict[T, list[DrainingSlot]]:
-        """Returns, for each member, the slots that it holds and other members own, in order."""
+        """Returns member -> the slots, in order, whose entries the member holds although another member owns the
+        slot."""
         found: dict[T, list[DrainingSlot]] = {}
         for slot in sorted(self._draining):
             hold = self._holds[slot]
@@ -215,7 +221,7 @@ class KeyOrder(Generic[T]):
     # ---- helpers
 
     def _free_owner(self, slot: int) -> T | None:
-        """Returns the owner of a slot, None while the slot is draining."""
+        """Returns the owner of a slot, or None while the slot is draining."""
         return None if slot in self._draining else self.selector.owner(slot)
 
     def _is_next(self, slot: int, position: tuple[int, int]) -> bool:
@@ -256,8 +262,8 @@ class KeyOrder(Generic[T]):
             heappush(self._heads.setdefault(owner, []), (*queue[0], slot))
 
     def _release(self, slot: int) -> bool:
-        """Called when one entry of the slot is no longer out. Returns True if that ended the draining of the slot and
-        entries wait for it."""
+        """Called when one entry of the slot is no longer out. Returns True if the draining of the slot has ended and
+        entries of the slot wait."""
         hold = self._holds[slot]
         hold.entries -= 1
         if hold.entries:

@@ -1,11 +1,11 @@
-"""Key_Shared: each key's messages go to one consumer, in order.
+"""The dispatcher of a Key_Shared subscription: each key's messages go to one consumer, in order.
 
 Every entry that is read goes to the consumer that owns its key, or waits in the replay queue. An entry waits because
-that consumer takes nothing now, because an earlier entry of the key waits, or because another consumer still holds
-entries of the key (`key_order_rules` decides). Reading goes on past the entries that wait, for consumers of other keys,
-until as many wait as the look-ahead limits allow.
+its owner takes nothing now, because an earlier entry of the key waits, or because another consumer still holds entries
+of the key (`key_order_rules` decides). Reading goes on past the entries that wait, for consumers of other keys, until
+as many entries wait as the look-ahead limits allow.
 
-Entries that wait and may be sent go out first, in order of positions.
+Waiting entries that may be sent now are sent before new entries, in order of positions.
 
 Sources: PersistentStickyKeyDispatcherMultipleConsumers, PIP-379.
 """
@@ -23,12 +23,12 @@ from magnetar.storage.managed.entry_run import EntryRun
 from pulsar_proto.ids import Position
 
 SHARED_OUT_MAX = 4
-"""The number of consumers for which one read brings entries: up to dispatcherMaxReadBatchSize entries for each of
-them."""
+"""The number of consumers for which one read brings entries at most. A read brings up to dispatcherMaxReadBatchSize
+entries for each of these consumers."""
 
 GAP_MAX = 16
-"""When two waiting entries are at most this far apart, one read brings both of them, together with the entries in
-between, which are not needed. That is cheaper than two reads."""
+"""When two waiting entries are at most this far apart, one read brings both of them, together with the unneeded entries
+in between, because one read is cheaper than two."""
 
 
 class KeySharedDispatcher(SharedDispatcher):
@@ -49,16 +49,18 @@ class KeySharedDispatcher(SharedDispatcher):
         self._may_go_on = False
         """Whether an acknowledgement freed a slot that entries wait for."""
         self._ranges: dict[Consumer, list[SlotRange]] | None = None
-        """The slots of each consumer, for stats. They are computed when stats ask for them."""
+        """Consumer -> the slots that it owns. Computed when stats ask for the slots; None until then, and after a
+        change of consumers."""
         self._due = ReplayQueue()
-        """Delayed entries whose time has come. Their keys are unknown until the entries have been read."""
+        """Delayed entries whose time has come. The keys of these entries are unknown until the entries have been
+        read."""
 
     def add(self, consumer: Consumer) -> None:
-        """Adds a consumer. Raises ConsumerAssignFault."""
+        """Adds a consumer. Raises ConsumerAssignFault when there are no slots for the consumer."""
         self.order.add(consumer, consumer.name, consumer.hash_ranges)
         self._ranges = None
         super().add(consumer)
-        self._loop.call_soon(self.kick)  # entries of slots that no consumer owned may wait for the newcomer
+        self._loop.call_soon(self.kick)  # entries of slots that had no owner may wait for the newcomer
 
     def remove(self, consumer: Consumer) -> None:
         super().remove(consumer)
@@ -69,7 +71,8 @@ class KeySharedDispatcher(SharedDispatcher):
         self._ranges = None
 
     def rival_of(self, consumer: Consumer) -> Consumer | None:
-        """Returns a consumer that has chosen some of the slots that `consumer` chooses."""
+        """Returns a consumer that has chosen some of the slots that `consumer` chooses, or None when there is no such
+        consumer."""
         selector = self.order.selector
         return selector.rival(consumer.hash_ranges) if isinstance(selector, Sticky) else None
 
@@ -126,7 +129,8 @@ class KeySharedDispatcher(SharedDispatcher):
         return bool(self.replay) and self._first_replay() is not None
 
     def _first_replay(self) -> Position | None:
-        """Returns the first waiting entry that may be sent to a consumer which can take it."""
+        """Returns the position of the first waiting entry that may be sent to a consumer which can take messages now,
+        or None when there is no such entry."""
         able = []
         for consumer in self._consumers:
             if consumer.can_take:
@@ -171,7 +175,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self._carry_out(plan, messages)
 
     def _send_due(self, read: PlannedRead, run: EntryRun) -> None:
-        """Sends delayed entries whose time has come. They were never sent before, so they are treated like new
+        """Sends delayed entries whose time has come. Such entries were never sent before, so they are treated like new
         entries."""
         ledger_id, first = read.position
         end = first + read.entries_max
@@ -186,7 +190,8 @@ class KeySharedDispatcher(SharedDispatcher):
             self._send(messages)
 
     def _send(self, messages: OutgoingMessages, again: bool = False) -> int:
-        """Sends new entries. Entries that cannot be sent wait in the replay queue, so all entries count as taken."""
+        """Sends new entries. Entries that cannot be sent now wait in the replay queue, so this method always takes all
+        entries."""
         ledger_id, entry_ids, counts = messages.ledger_id, messages.entry_ids, messages.counts
         plan = _Plan(self.unacked_messages, self._unacked_max)
         order, slot_of = self.order, self._slot_of
@@ -240,7 +245,8 @@ class KeySharedDispatcher(SharedDispatcher):
 
 
 class _Plan:
-    """A plan of which consumer gets which entries of one run, within the consumers' permits and limits."""
+    """Plans which consumer gets which entries of one run (a group of consecutive entries), within the consumers'
+    permits and limits."""
 
     __slots__ = ("_left", "_room", "sent", "shares")
 

@@ -2,8 +2,8 @@
 
 A key is hashed to a slot. The slots are given to consumers in one of three ways: by consistent hashing (a ring of
 points), as auto-split ranges (a newcomer takes half of the biggest range), or as sticky ranges, which consumers choose
-themselves. A selector only tells the owner of each slot; `key_order_rules.KeyOrder` keeps a key's messages in order
-while owners change.
+themselves. A selector only says which consumer owns each slot; `key_order_rules.KeyOrder` keeps a key's messages in
+order while owners change.
 
 Does no I/O. Sources: StickyKeyConsumerSelector, ConsistentHashingStickyKeyConsumerSelector,
 HashRangeAutoSplitStickyKeyConsumerSelector, HashRangeExclusiveStickyKeyConsumerSelector.
@@ -23,13 +23,13 @@ SLOTS = 65_536
 """Slots are numbered 1 to SLOTS - 1."""
 
 NONE_KEY = b"NONE_KEY"
-"""Stands for the key of an entry that has neither a key nor a producer's name, or does not decode."""
+"""Stands for the key of an entry that has neither a key nor a producer's name, or whose metadata cannot be decoded."""
 
 _NON_NEGATIVE = 0x7FFF_FFFF
 _SEPARATOR = "\0"
 
 SlotRange = tuple[int, int]
-"""(first slot, last slot)."""
+"""A range of slots: (first slot, last slot), both included."""
 
 T = TypeVar("T", bound=Hashable)
 
@@ -40,7 +40,7 @@ class KeySharedPolicy(NamedTuple):
     is_sticky: bool = False
     """Whether consumers choose their ranges themselves."""
     allows_disorder: bool = False
-    """The client's allowOutOfOrderDelivery."""
+    """Whether messages of a key may be delivered out of order (the client's allowOutOfOrderDelivery)."""
 
 
 AUTO_SPLIT = KeySharedPolicy()
@@ -64,7 +64,7 @@ def range_slot(key_hash: int) -> int:
 
 
 class Selector(ABC, Generic[T]):
-    """Says which member owns a slot. Members are compared by identity."""
+    """Says which member (a consumer of the subscription) owns a slot. Members are compared by identity."""
 
     @staticmethod
     @abstractmethod
@@ -73,18 +73,19 @@ class Selector(ABC, Generic[T]):
 
     @abstractmethod
     def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
-        """Gives slots to a new member. If it raises ConsumerAssignFault, nothing has changed."""
+        """Gives slots to a new member. Raises ConsumerAssignFault when the member cannot get slots; nothing has changed
+        then."""
 
     @abstractmethod
     def remove(self, member: T) -> None: ...
 
     @abstractmethod
     def owner(self, slot: int) -> T | None:
-        """Returns the member that owns the slot; None when no member does."""
+        """Returns the member that owns the slot, or None when no member owns the slot."""
 
     @abstractmethod
     def ranges(self) -> dict[T, list[SlotRange]]:
-        """Returns the slots of each member, in order, for stats."""
+        """Returns member -> the ranges of slots that the member owns, in order, for stats."""
 
 
 class _Boundaries(Selector[T]):
@@ -111,8 +112,8 @@ class _Boundaries(Selector[T]):
 
 
 class AutoSplit(_Boundaries[T]):
-    """A new member takes the lower half of the biggest range. A member that leaves gives its range to the neighbour
-    above; the member of the highest range gives it to the neighbour below. Used with
+    """The auto-split selector: a new member takes the lower half of the biggest range. A member that leaves gives its
+    range to the neighbour above; the member of the highest range gives it to the neighbour below. Used with
     `subscriptionKeySharedUseConsistentHashing=false`."""
 
     slot_of = staticmethod(range_slot)
@@ -145,9 +146,10 @@ class AutoSplit(_Boundaries[T]):
 
 
 class ConsistentHashing(_Boundaries[T]):
-    """Each member has `points` on a ring of slots. The owner of a point owns the slots up to and including it, back to
-    the previous point. When several members have the same point, it belongs to the member that came first; when that
-    member leaves, the next one gets it."""
+    """The selector that puts each member on a ring of slots, at as many points as `points` says. The owner of a point
+    owns the slots after the previous point, up to and including the point itself. When several members have the same
+    point, the point belongs to the member that came first; when that member leaves, the member that came next gets the
+    point."""
 
     slot_of = staticmethod(ring_slot)
 
@@ -157,7 +159,7 @@ class ConsistentHashing(_Boundaries[T]):
         self._points = points
         self._queues: dict[int, list[T]] = {}
         self._places: list[tuple[T, str, int]] = []
-        """(member, name, the member's number among the members of that name)."""
+        """For each member: (member, name, the member's number among the members of that name)."""
 
     def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
         taken = {number for _, other, number in self._places if other == name}
@@ -202,14 +204,14 @@ class ConsistentHashing(_Boundaries[T]):
 
 
 class Sticky(Selector[T]):
-    """Each member chooses its ranges; ranges must not overlap. Messages of a slot that no member has chosen wait until
-    one chooses it."""
+    """The selector in which each member chooses its own ranges, which must not overlap. Messages of a slot that no
+    member has chosen wait until a member chooses the slot."""
 
     slot_of = staticmethod(range_slot)
 
     def __init__(self) -> None:
         self._ranges: list[tuple[int, int, int]] = []
-        """(first slot, last slot, number of the member), in order."""
+        """For each chosen range, in order: (first slot, last slot, number of the member)."""
         self._members: dict[int, T] = {}
         self._next = 0
 
@@ -236,7 +238,7 @@ class Sticky(Selector[T]):
         self._next += 1
 
     def rival(self, ranges: Sequence[SlotRange]) -> T | None:
-        """Returns a member that owns any part of `ranges`."""
+        """Returns a member that owns any part of `ranges`, or None when no member does."""
         for first, last in ranges[:SLOTS]:
             number = self._overlapping(first, last)
             if number is not None:
@@ -268,7 +270,7 @@ def _text(each: tuple[int, int, int]) -> str:
 
 
 def selector_for(policy: KeySharedPolicy, *, consistent_hashing: bool, points: int) -> Selector[T]:
-    """Returns the selector of a new subscription; `points` is how many each member has on the ring."""
+    """Returns the selector of a new subscription; `points` is how many points each member has on the ring."""
     if policy.is_sticky:
         return Sticky()
     return ConsistentHashing(points) if consistent_hashing else AutoSplit()

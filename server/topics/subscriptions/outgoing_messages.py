@@ -1,7 +1,8 @@
-"""Entries on their way to consumers: their payloads without the broker's metadata, and how many of their messages are
-unacknowledged.
+"""Entries on their way to consumers: the payloads without the broker's metadata, and how many messages of each entry
+are unacknowledged.
 
-The entries of a run are prepared only once, even if many subscriptions of a topic send the run (`MessagesMemo`).
+A run is a group of consecutive entries. The entries of a run are prepared only once, even if many subscriptions of a
+topic send the run (`MessagesMemo`).
 """
 
 from bisect import bisect_left
@@ -23,13 +24,14 @@ _BROKER_ENTRY_METADATA = b"\x0e\x02"
 _WORD = 2**64 - 1
 
 ENTRY_MESSAGES_MAX = 65_536
-"""An entry that claims to hold more messages than this counts as having this many, because a consumer would need as
-many permits to get past it. An ack set cannot describe more messages, either (`subscription.ACK_SET_WORDS_MAX`)."""
+"""An entry that claims to hold more messages than this number counts as holding this number, because a consumer needs
+as many permits as an entry holds messages. An ack set cannot describe more messages, either
+(`subscription.ACK_SET_WORDS_MAX`)."""
 
 
 class AckView(Protocol):
-    """The methods of a cursor that dispatchers use when they send entries. `magnetar.storage.managed.cursor.Cursor` has
-    them."""
+    """The interface of a cursor that dispatchers use when they send entries. `magnetar.storage.managed.cursor.Cursor`
+    implements it."""
 
     def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]: ...
 
@@ -67,19 +69,20 @@ class OutgoingMessages:
         self.payloads = payloads
         """The payloads as the client sent them, from 0x0e01 (or metadataSize) on."""
         self.sizes = sizes
-        """How many messages each entry holds."""
+        """The number of messages in each entry."""
         self.counts = sizes if counts is None else counts
-        """How many messages of each entry are not acknowledged."""
+        """The number of unacknowledged messages in each entry."""
         self.total = sum(self.counts)
         self.ack_sets = ack_sets
         """Entry id -> the words of MESSAGE.ack_set, for batches that are acknowledged in part."""
         self.specials = specials
-        """Entry id -> the entry's special traits. The table may name entries that this object does not hold."""
+        """Entry id -> whether the entry is delayed, a marker or a chunk (`Special`). The table may name entries that
+        this object does not hold."""
         self._key_hashes: list[int] | None = None
 
     @property
     def key_hashes(self) -> list[int]:
-        """The hash of each entry's key, for Key_Shared (`key_shared_rules.hash_of`); computed when first asked for."""
+        """The hash of each entry's key (`key_shared_rules.hash_of`), for Key_Shared. Computed at the first use."""
         if self._key_hashes is None:
             self._key_hashes = [_key_hash(payload) for payload in self.payloads]
         return self._key_hashes
@@ -88,8 +91,8 @@ class OutgoingMessages:
         return len(self.payloads)
 
     def pick(self, indexes: Sequence[int]) -> "OutgoingMessages":
-        """Returns the entries at `indexes`, which ascend. All of their messages count as unacknowledged; the caller
-        applies `unacknowledged` later."""
+        """Returns the entries at `indexes`, which ascend. All messages of these entries count as unacknowledged; the
+        caller applies `unacknowledged` later."""
         entry_ids = self.entry_ids
         if isinstance(indexes, range):
             part = slice(indexes.start, indexes.stop)
@@ -105,8 +108,8 @@ class OutgoingMessages:
         )
 
     def part(self, indexes: Sequence[int]) -> "OutgoingMessages":
-        """Returns the entries at `indexes`, which ascend, and keeps the information about which of their messages are
-        acknowledged."""
+        """Returns the entries at `indexes`, which ascend, and keeps the information about which messages of these
+        entries are acknowledged."""
         if len(indexes) == len(self.payloads):
             return self
         part = self.pick(indexes)
@@ -127,8 +130,8 @@ def _key_hash(payload: bytes) -> int:
 
 def messages_of(run: EntryRun, wanted: Sequence[int] | None = None) -> OutgoingMessages:
     """Extracts the payloads of a run's entries and counts their messages. If `wanted` (ascending entry ids) is given,
-    only these entries are returned. An entry whose metadata does not decode counts as one message: the client has to
-    see it, because only the client can say that it is damaged (ACK.validation_error)."""
+    only these entries are returned. An entry whose metadata cannot be decoded counts as one message. Such an entry is
+    sent too, because only the client can report that the message is damaged (ACK.validation_error)."""
     offset = run.payload_offset
     first = run.first_entry_id
     if wanted is None:
@@ -143,14 +146,14 @@ def messages_of(run: EntryRun, wanted: Sequence[int] | None = None) -> OutgoingM
             counts.append(1)
             continue
         if payload[:2] == _BROKER_ENTRY_METADATA:
-            # The broker's metadata is cut off: clients get it only with `exposingBrokerEntryMetadataToClientEnabled`,
-            # which is not supported.
+            # The broker's metadata is cut off: clients get that metadata only with
+            # `exposingBrokerEntryMetadataToClientEnabled`, which is not supported.
             payload = payloads[index] = payload[_client_bytes_at(payload) :]
         try:
             count, special = count_and_special(payload)
         except MalformedFrame:
             count, special = 1, None
-        # The number comes from a client. A number below 1 would give permits back and make the sums of
+        # The number of messages comes from a client. A number below 1 would give permits back and make the sums of
         # unacknowledged messages wrong.
         counts.append(min(max(1, count), ENTRY_MESSAGES_MAX))
         if special is not None:
@@ -178,7 +181,7 @@ class MessagesMemo:
         self._messages: OutgoingMessages | None = None
 
     def messages_of(self, run: EntryRun) -> OutgoingMessages:
-        # For the same run the tail cache returns the same list, so it is enough to compare identities. The memo keeps
+        # For one run the tail cache always returns one list, so it is enough to compare identities. The memo keeps
         # that list alive, so no other list can get the same identity meanwhile.
         if self._entries is run.entries and self._first == run.first_entry_id:
             assert self._messages is not None
@@ -195,10 +198,9 @@ def unacknowledged(messages: OutgoingMessages, start: int, acks: AckView) -> Out
     """Returns the entries of `messages` from index `start` on that are unacknowledged at this moment, with the ack sets
     of batches that are acknowledged in part.
 
-    The cursor is asked once for the whole stretch, and answers with runs of unacknowledged entries. One run that covers
-    the stretch is the common case: then the same object is returned, which several subscriptions may share. Ack sets
-    are looked up only where some entry holds more than one message, that is, where `total` exceeds the number of
-    entries.
+    The cursor is asked once for all these entries, and answers with runs of unacknowledged entries. In the common case
+    one run covers all entries; then `messages` itself is returned, which several subscriptions may share. Ack sets are
+    looked up only if some entry holds more than one message, that is, if `total` exceeds the number of entries.
     """
     entry_ids = messages.entry_ids
     total = len(entry_ids)
@@ -251,6 +253,6 @@ def _with_ack_sets(messages: OutgoingMessages, acks: AckView) -> OutgoingMessage
 
 
 def bits_set(words: Sequence[int]) -> int:
-    """Returns how many messages of a batch are unacknowledged according to its ack set. Words may be signed, as
-    protobuf and Java have them."""
+    """Returns how many messages of a batch are unacknowledged according to the batch's ack set. The words of the ack
+    set may be signed, as in protobuf and in Java."""
     return sum((word & _WORD).bit_count() for word in words)

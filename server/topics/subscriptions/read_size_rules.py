@@ -1,8 +1,8 @@
 """Decides how much a dispatcher reads and sends at once.
 
-Permits count messages, reads count entries, and an entry may be a batch. So the permits are divided by the average
-number of messages in the entries that were sent lately. This estimate only decides the size of reads; sent messages are
-counted exactly.
+Permits count messages, reads count entries, and an entry may be a batch. Therefore the permits are divided by the
+average number of messages in the entries that were sent lately. This estimate only decides the size of reads; sent
+messages are counted exactly.
 
 Does no I/O. Sources: AbstractPersistentDispatcherMultipleConsumers.calculateToRead, Consumer.avgMessagesPerEntry.
 """
@@ -15,8 +15,8 @@ SMOOTHING = 0.9
 
 
 class EntryAverage:
-    """Messages per entry, as an exponential moving average over the groups of entries that were sent; at least 1. The
-    first group sets the average, as in Consumer.sendMessages."""
+    """Estimates the number of messages per entry, as an exponential moving average over the groups of entries that were
+    sent; at least 1. The first group sets the average, as in Consumer.sendMessages."""
 
     __slots__ = ("is_new", "value")
 
@@ -46,8 +46,9 @@ def entries_to_read(permits: int, messages_per_entry: float, entries_max: int) -
 
 
 def entries_within(counts: Sequence[int], total: int, start: int, permits: int) -> int:
-    """Returns how many entries, beginning with the one at `start`, may be sent for `permits`; 0 without permits. The
-    entry that uses up the permits is the last one, even if it holds more messages than permits are left.
+    """Returns how many entries, beginning with the entry at index `start`, may be sent for `permits`; 0 without
+    permits. The last entry is the entry that uses up the permits, even if this entry holds more messages than permits
+    are left.
 
     `counts` are the messages of each entry, at least 1; `total` is their sum.
     """

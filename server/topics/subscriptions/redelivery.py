@@ -1,5 +1,5 @@
-"""The memory of a Shared subscription for messages that were sent and are not acknowledged: which consumer holds
-them, which of them are to be sent again, and how often each was requested again.
+"""Remembers the messages of a Shared subscription that were sent and are not acknowledged: which consumer holds a
+message, which messages are to be sent again, and how often clients requested a message again.
 
 Plain data, no I/O. Ids are kept per ledger, because a run of entries then costs one call into C instead of an object
 per message. Sources: Consumer.pendingAcks, MessageRedeliveryController, InMemoryRedeliveryTracker.
@@ -16,8 +16,8 @@ class PendingAcks:
     """The entries that one consumer holds unacknowledged: (ledger, entry) -> how many messages of the entry are not
     acknowledged.
 
-    Entries of one message are bits in a bitmap, others are in dictionaries. The consumer's limit of unacknowledged
-    messages bounds both.
+    Entries with one message are bits in a bitmap, all other entries are in dictionaries. The consumer's limit of
+    unacknowledged messages bounds the bitmaps and the dictionaries.
     """
 
     __slots__ = ("_batches", "_singles", "messages")
@@ -32,7 +32,8 @@ class PendingAcks:
         return sum(map(len, self._singles.values())) + sum(map(len, self._batches.values()))
 
     def add(self, ledger_id: int, entry_ids: Sequence[int], counts: Sequence[int], messages: int) -> None:
-        """Adds the entries of a run that was sent. None of them is held yet; `messages` is the sum of `counts`."""
+        """Adds the entries of a run that was sent. None of these entries may be held yet; `messages` is the sum of
+        `counts`."""
         self.messages += messages
         if messages == len(entry_ids):
             self._add_singles(ledger_id, entry_ids)
@@ -72,7 +73,7 @@ class PendingAcks:
 
     def reduce(self, ledger_id: int, entry_id: int, count: int) -> None:
         """Lowers the count of a held entry to `count`, which is at least one. Has no effect when the entry's count is
-        not higher."""
+        `count` or less."""
         batches = self._batches.get(ledger_id)
         if batches is not None and count < batches.get(entry_id, 0):
             self.messages += count - batches[entry_id]
@@ -97,8 +98,8 @@ class PendingAcks:
         return count
 
     def drain(self) -> Iterator[tuple[int, list[int]]]:
-        """Yields all held entries, as (ledger, sorted entries) in order. Once the iteration has begun, the object holds
-        no entry."""
+        """Yields (ledger, sorted entry ids) for all held entries, in order. Once the iteration has begun, this object
+        holds no entry."""
         singles, self._singles = self._singles, {}
         batches, self._batches = self._batches, {}
         self.messages = 0
@@ -144,14 +145,14 @@ class ReplayQueue:
         self._ledgers.clear()
 
     def drain(self) -> Iterator[tuple[int, list[int]]]:
-        """Yields all entries, as (ledger, entries) in order. Once the iteration has begun, the queue is empty."""
+        """Yields (ledger, entry ids) for all entries, in order. Once the iteration has begun, the queue is empty."""
         ledgers, self._ledgers = self._ledgers, {}
         for ledger_id in sorted(ledgers):
             yield ledger_id, list(ledgers[ledger_id])
 
     def first_run(self, entries_max: int) -> tuple[Position, int]:
-        """Returns the first position, and the number of consecutive entries in the queue that begin there, at most
-        `entries_max`. The queue must not be empty."""
+        """Returns the first position in the queue, and the number of consecutive entries in the queue from that
+        position on, at most `entries_max`. The queue must not be empty."""
         ledger_id = min(self._ledgers)
         bitmap = self._ledgers[ledger_id]
         first = bitmap.min()
@@ -180,11 +181,11 @@ class ReplayQueue:
 
 
 class RedeliveryCounts:
-    """How often each entry was requested again. The counts are kept in memory only, and erased when the entry is
-    acknowledged.
+    """Counts how often each entry was requested again. The counts are kept in memory only; the count of an entry is
+    erased when the entry is acknowledged.
 
-    The subscription's limit of unacknowledged messages bounds the table, because clients can only request entries again
-    that were sent to them."""
+    The subscription's limit of unacknowledged messages bounds the number of counts, because a client can only request
+    an entry again that was sent to this client."""
 
     __slots__ = ("_ledgers",)
 
@@ -202,8 +203,8 @@ class RedeliveryCounts:
             del self._ledgers[ledger_id]
 
     def of_ledger(self, ledger_id: int) -> dict[int, int] | None:
-        """Returns entry id -> count for the ledger's entries that have a count, or None. Callers must not change the
-        dictionary."""
+        """Returns entry id -> count for the ledger's entries that have a count, or None when no entry of the ledger has
+        a count. Callers must not change the dictionary."""
         return self._ledgers.get(ledger_id)
 
     def forget(self, ledger_id: int, entry_id: int) -> None:

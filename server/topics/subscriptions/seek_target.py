@@ -1,4 +1,4 @@
-"""Determines the position that a SEEK asks for, or that a new consumer names as its start."""
+"""Determines the position that a SEEK asks for, or at which a new consumer asks to begin."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,8 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 def position_of(message_id: pb.MessageIdData) -> Position:
     """Returns the position that a message id of a client stands for. LATEST is recognised by the ledger id alone,
-    because the C++ client keeps only 48 bits of the entry id (NonDurableCursorImpl does the same)."""
+    because the C++ client keeps only 48 bits of the entry id (Apache's NonDurableCursorImpl also looks at the ledger id
+    alone)."""
     position = Position(signed64(message_id.ledgerId), signed64(message_id.entryId))
     if position.ledger_id == LATEST.ledger_id:
         return LATEST
@@ -17,8 +18,8 @@ def position_of(message_id: pb.MessageIdData) -> Position:
 
 
 class SeekTarget(NamedTuple):
-    """A position, or, if the position is None, a publish time in ms. `ack_set` holds the batch indexes that stay
-    unacknowledged if the position is that of a batch."""
+    """A position, or, if the position is None, a publish time in ms. If the entry at the position is a batch, `ack_set`
+    holds the batch indexes that stay unacknowledged."""
 
     position: Position | None
     publish_time_ms: int = 0
@@ -26,7 +27,7 @@ class SeekTarget(NamedTuple):
 
 
 def target_of(command: pb.CommandSeek) -> SeekTarget:
-    """Returns the target of a SEEK."""
+    """Returns the position or the publish time that a SEEK asks for."""
     if command.HasField("message_id"):
         return SeekTarget(position_of(command.message_id), ack_set=command.message_id.ack_set)
     return SeekTarget(None, command.message_publish_time)

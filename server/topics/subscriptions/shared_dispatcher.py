@@ -1,8 +1,10 @@
-"""Shared: consumers take turns, and messages that one consumer does not acknowledge go to another.
+"""The dispatcher of a Shared subscription: consumers take turns, and messages that a consumer gives back unacknowledged
+go to other consumers.
 
-Entries in the replay queue go out first, in order of positions. An entry leaves the queue when it is sent or
-acknowledged. When the last consumer leaves, the dispatcher forgets everything, and only the cursor stays: the next
-consumer starts at the first entry that is not acknowledged.
+The replay queue holds the entries that are to be sent again. Entries in the replay queue are sent before new entries,
+in order of positions. An entry leaves the queue when it is sent or acknowledged. When the last consumer leaves, the
+dispatcher forgets all entries, and only the cursor stays: the next consumer starts at the first entry that is not
+acknowledged.
 
 Invariant: every entry before `read_position` that was not acknowledged is pending at exactly one consumer, or in the
 replay queue, or held, or delayed, or a chunk that waits for the consumer which has the other chunks of its message.
@@ -33,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class SharedDispatcher(Dispatcher):
-    """Sends to the consumers in turns; `replay` holds the entries that wait to be sent again."""
+    """Sends to the consumers in turns. `replay` is the replay queue."""
 
     def __init__(self, source: DispatchSource) -> None:
         super().__init__(source)
@@ -42,8 +44,8 @@ class SharedDispatcher(Dispatcher):
         self.unacked_messages = 0
         """How many messages all consumers together hold unacknowledged."""
         self.blocked = False
-        """Whether the consumers together hold as many messages as policies allow: while it is True, no message is
-        sent."""
+        """Whether the consumers together hold as many unacknowledged messages as policies allow. While this is True, no
+        message is sent."""
         self._some_are_blocked = False
         """Whether some consumer may be blocked. While this is False, an acknowledgement does not require a look at all
         consumers."""
@@ -91,8 +93,8 @@ class SharedDispatcher(Dispatcher):
 
     def settle(self, consumer: Consumer, ledger_id: int, entry_id: int, remaining: int) -> None:
         """Accounts for an acknowledgement that the cursor has applied and that left `remaining` messages of the entry
-        unacknowledged. Any consumer may acknowledge an entry, but the entry is pending at the consumer that it was sent
-        to. The caller calls `settled` after a group of such calls."""
+        unacknowledged. Any consumer may acknowledge an entry, but only the consumer to which the entry was sent holds
+        the entry. The caller calls `settled` after a group of such calls."""
         owner: Consumer | None = consumer
         assert consumer.pending is not None
         if consumer.pending.get(ledger_id, entry_id) is None:
@@ -123,8 +125,9 @@ class SharedDispatcher(Dispatcher):
             self.kick()
 
     def redeliver(self, consumer: Consumer, positions: Iterable[tuple[int, int]] | None) -> int:
-        """Takes entries back from `consumer` and sends them again, with a higher redelivery count: those in
-        `positions`, or all that it holds when that is None. Returns how many messages these entries have."""
+        """Takes entries back from `consumer` and sends them again, with a higher redelivery count: the entries in
+        `positions`, or all entries that the consumer holds when `positions` is None. Returns how many messages these
+        entries hold."""
         pending = consumer.pending
         assert pending is not None
         before = pending.messages
@@ -144,7 +147,7 @@ class SharedDispatcher(Dispatcher):
         return count
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:
-        # Look at all consumers first, because entries that one consumer gives back may be sent to another one at once.
+        # Look at all consumers first: entries that one consumer gives back may be sent to another consumer at once.
         held = [(each, each.pending.among(ledger_id, entries)) for each in self._consumers if each.pending is not None]
         return sum(
             self.redeliver(consumer, [(ledger_id, entry_id) for entry_id in entry_ids])
@@ -162,7 +165,7 @@ class SharedDispatcher(Dispatcher):
         self.replay.add(ledger_id, entry_ids)
 
     def _holder_of(self, ledger_id: int, entry_id: int) -> Consumer | None:
-        """Returns the consumer at which the entry is pending."""
+        """Returns the consumer that holds the entry unacknowledged, or None when no consumer holds the entry."""
         for consumer in self._consumers:
             if consumer.pending is not None and consumer.pending.get(ledger_id, entry_id) is not None:
                 return consumer
@@ -178,8 +181,8 @@ class SharedDispatcher(Dispatcher):
     # --- delays ------------------------------------------------------------------------------------------------------
 
     def due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """Called when the time of delayed entries has come (see `DelayedDelivery`). Sends those that the dispatcher
-        passed over, unless a consumer holds them or they are acknowledged."""
+        """Called when delayed entries are due (see `DelayedDelivery`). Sends the entries that the dispatcher passed
+        over, except entries that a consumer holds or that are acknowledged."""
         if ledger_id > self.read_position.ledger_id:
             return
         if ledger_id == self.read_position.ledger_id:
@@ -243,7 +246,7 @@ class SharedDispatcher(Dispatcher):
             if self._delays_full and not self._has_replays and self._held is None:
                 self._delays_full = self._delayed.index.is_full
                 return 0 if self._delays_full else entries_max
-            return entries_max  # most of the entries that are read may not be due
+            return entries_max  # most of the entries that a read brings may not be due yet
         return entries
 
     def _entries_max(self) -> int:
@@ -259,8 +262,8 @@ class SharedDispatcher(Dispatcher):
         return PlannedRead(position, count, True)
 
     def _send_again(self, read: PlannedRead, run: EntryRun) -> None:
-        """Sends the entries that were read for the replay queue. Requested entries that do not exist or are
-        acknowledged leave the queue. Entries that left the queue during the read are not sent."""
+        """Sends the entries that were read for the replay queue. Entries of the queue that do not exist or are
+        acknowledged are removed from the queue. Entries that left the queue during the read are not sent."""
         ledger_id, first = read.position
         end = first + read.entries_max
         if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
@@ -313,8 +316,8 @@ class SharedDispatcher(Dispatcher):
         return at
 
     def _send_chunks(self, messages: OutgoingMessages, specials: Mapping[int, Special], again: bool) -> int:
-        """Sends a run that contains chunks, one entry after the other, because each chunk may have to go to another
-        consumer or to wait for its owner."""
+        """Sends a run (a group of consecutive entries) that contains chunks, one entry after the other, because each
+        chunk may have to go to another consumer or to wait for its owner."""
         ledger_id = messages.ledger_id
         redelivery_counts = self.redelivery_counts.of_ledger(ledger_id)
         for index, entry_id in enumerate(messages.entry_ids):

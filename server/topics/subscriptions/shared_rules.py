@@ -1,8 +1,8 @@
 """Decides whose turn it is on a Shared subscription.
 
 Consumers take turns within the best priority level (0 is best) that has a consumer which can take messages; a lower
-level gets messages only while no better consumer can take any. Each level remembers whose turn is next, so a consumer
-that could not take its turn does not shift the turns of the others.
+level gets messages only while no consumer of a better level can take messages. Each level remembers which consumer is
+next, so a consumer that could not take its turn does not shift the turns of the other consumers.
 
 Does no I/O. Source: AbstractDispatcherMultipleConsumers.getNextConsumer.
 """
@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Taker(Protocol):
-    """The interface of a consumer that the round uses."""
+    """The interface of a consumer that `RoundRobin` uses."""
 
     @property
     def can_take(self) -> bool:
@@ -21,8 +21,8 @@ class Taker(Protocol):
 
     @property
     def entries(self) -> float:
-        """Estimates how many entries the consumer takes, provided that it can take any: its permits divided by the
-        messages in an entry. Positive."""
+        """Estimates how many entries the consumer takes: its permits divided by the average number of messages in an
+        entry. Only meaningful while `can_take` is True, and then positive."""
 
 
 T = TypeVar("T", bound=Taker)
@@ -39,7 +39,8 @@ class _Level(Generic[T]):
 
 
 class RoundRobin(Generic[T]):
-    """The consumers of one subscription. Within a priority they take turns in the order in which they came."""
+    """Chooses the consumer of one Shared subscription whose turn it is. Within a priority level, consumers take turns
+    in the order in which they connected."""
 
     __slots__ = ("_levels", "_priorities")
 
@@ -78,7 +79,7 @@ class RoundRobin(Generic[T]):
 
     def pick(self) -> T | None:
         """Returns the consumer whose turn it is, and gives the next turn to the consumer after it. Returns None when no
-        consumer can take anything."""
+        consumer can take messages."""
         for level in self._levels:
             members = level.members
             size = len(members)
@@ -91,8 +92,9 @@ class RoundRobin(Generic[T]):
         return None
 
     def entries(self, entries_max: int) -> int:
-        """Returns how many entries the consumers of one level take: the best level that has a consumer able to take
-        some. The result is at most `entries_max`, and 0 only when no consumer can take any."""
+        """Returns how many entries the consumers of one priority level take, at most `entries_max`. The level is the
+        best level that has a consumer able to take messages. The result is 0 only when no consumer of any level can
+        take messages."""
         for level in self._levels:
             total = 0.0
             for member in level.members:

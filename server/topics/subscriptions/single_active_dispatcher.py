@@ -1,8 +1,9 @@
-"""Exclusive and Failover: one active consumer gets all messages, in order.
+"""The dispatcher of Exclusive and Failover subscriptions: one active consumer gets all messages, in order.
 
-When another consumer of a Failover subscription becomes active, the old one's acknowledgements may still be on their
-way. So sending starts `active_consumer_failover_delay_time_millis` later, at the first entry that is not acknowledged.
-The first consumer of an idle subscription need not wait, because there was no other one.
+When another consumer of a Failover subscription becomes active, acknowledgements of the previous active consumer may
+still be on their way. Therefore sending starts `active_consumer_failover_delay_time_millis` later, at the first entry
+that is not acknowledged. The first consumer of an idle subscription need not wait, because there was no previous active
+consumer.
 
 Sources: AbstractDispatcherSingleActiveConsumer, PersistentDispatcherSingleActiveConsumer.
 """
@@ -47,7 +48,8 @@ class SingleActiveDispatcher(Dispatcher):
         assert self._is_failover or not self._consumers, "an Exclusive subscription has one consumer"
         self._consumers.append(consumer)
         if not self._choose() and self._is_failover:
-            # A newcomer that is not active is told at once, but after the answer to SUBSCRIBE, which is being written.
+            # A newcomer that is not active is told so at once, but after the answer to SUBSCRIBE, which is being
+            # written.
             self._loop.call_soon(self._tell, consumer)
 
     def remove(self, consumer: Consumer) -> None:
@@ -60,8 +62,8 @@ class SingleActiveDispatcher(Dispatcher):
             self.rewind()
 
     def rewind_for(self, consumer: Consumer) -> None:
-        """Handles REDELIVER_UNACKNOWLEDGED_MESSAGES: if the active consumer sent it, all unacknowledged entries are
-        sent again."""
+        """Handles REDELIVER_UNACKNOWLEDGED_MESSAGES: if `consumer` is the active consumer, sends all unacknowledged
+        entries again."""
         if consumer is self.active and self._switching is None:
             self.rewind()
             self.kick()
@@ -71,8 +73,8 @@ class SingleActiveDispatcher(Dispatcher):
         self._holes.clear()
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:
-        """Delivers entries in holes again. Leaves out the entries that will be sent anyway: those from `waiting_from`
-        on, and those in `_holes`."""
+        """Delivers entries in holes again. Leaves out the entries that will be sent anyway: entries from `waiting_from`
+        on, and entries in `_holes`. Returns how many messages the entries hold."""
         waiting = self.waiting_from
         if ledger_id > waiting.ledger_id:
             return 0
@@ -103,7 +105,8 @@ class SingleActiveDispatcher(Dispatcher):
         active = self.active
         assert active is not None
         if self._switching is not None:
-            return 0  # entries read before the switch; the new consumer begins at the first unacknowledged entry
+            # These entries were read before the switch; the new consumer begins at the first unacknowledged entry.
+            return 0
         count = entries_within(messages.counts, messages.total, 0, active.permits)
         if count:
             active.take(messages, 0, count)
@@ -153,8 +156,8 @@ class SingleActiveDispatcher(Dispatcher):
         return super()._start()
 
     def _read_as_asked(self, active: Consumer) -> None:
-        """Makes the next reads return the compacted log or the whole log, whichever the active consumer asked for. The
-        caller rewinds afterwards."""
+        """Makes the next reads return the compacted log or the whole log, as the active consumer asked with
+        `read_compacted`. The caller rewinds afterwards."""
         source = self._source
         view = source.compacted() if active.read_compacted else None
         if view is None:
@@ -166,7 +169,7 @@ class SingleActiveDispatcher(Dispatcher):
 
     def _choose(self) -> bool:
         """Chooses the active consumer. Returns whether the active consumer has changed. A Failover consumer that
-        replaces another gets its first messages after the delay."""
+        replaces another consumer gets its first messages only after the delay."""
         index = choose_active(
             [Candidate(consumer.name, consumer.priority) for consumer in self._consumers],
             self._topic,

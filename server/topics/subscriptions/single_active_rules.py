@@ -1,9 +1,9 @@
 """Decides which consumer of an Exclusive or Failover subscription gets the messages.
 
-The consumers with the best priority (0 is best) come first; within a priority they are sorted by name. On a partition
-the consumer at the partition's index is chosen, so that the partitions of a topic spread evenly over the consumers. On
-other topics a consistent-hash ring chooses, so that many topics spread evenly, and few of them move when a consumer
-comes or leaves.
+One of the consumers with the best priority (0 is best) is chosen; they are sorted by name. On a partition the consumer
+at the partition's index is chosen, so that the partitions of a topic spread evenly over the consumers. On other topics
+a consistent-hash ring chooses, so that many topics spread evenly, and few topics get another active consumer when a
+consumer comes or leaves.
 
 Does no I/O. Sources: AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer, makeHashRing.
 """
@@ -18,7 +18,7 @@ _NON_NEGATIVE = 0x7FFF_FFFF
 
 
 class Candidate(NamedTuple):
-    """A consumer that may become the active one."""
+    """A consumer that may become the active consumer."""
 
     name: str
     priority: int
@@ -28,7 +28,7 @@ class Candidate(NamedTuple):
 def choose_active(
     candidates: Sequence[Candidate], topic: str, partition_index: int, *, always_hash: bool = False
 ) -> int:
-    """Returns the index in `candidates` (not empty) of the consumer that is active.
+    """Returns the index in `candidates` (not empty) of the consumer that shall be active.
 
     `topic` is the full name; `partition_index` is -1 for a topic that is no partition; `always_hash` is
     `activeConsumerFailoverConsistentHashing`.
@@ -49,9 +49,9 @@ def _rank(candidate: Candidate) -> tuple[int, bytes]:
 
 
 def _owner_on_ring(names: Sequence[str], topic: str) -> int:
-    """Returns the index of the name whose point on the ring is the first at or after the topic's; if none is after it,
-    the index of the name with the first point of all. Of two names that have the same point, the later one counts, as
-    in a map that is filled in order."""
+    """Returns the index of the name whose point on the ring is the first point at or after the topic's point. If no
+    point is there, returns the index of the name with the first point of the ring. When two names have the same point,
+    the later name counts, because Apache's broker fills a map with the names in order."""
     key = ring_hash(topic)
     following: tuple[int, int] | None = None
     first: tuple[int, int] | None = None

@@ -1,5 +1,5 @@
-"""Decides how often one consumer may subscribe in a period. A consumer that is refused again and again must not keep
-the broker busy by coming back. Rules only.
+"""Decides how often one consumer may subscribe in a period. The limit keeps a consumer that is refused again and again
+from making the broker busy. Does no I/O.
 
 Sources: SubscribeRateLimiter.subscribeAvailable, ConsumerIdentifier.
 """
@@ -9,8 +9,8 @@ from typing import NamedTuple
 from magnetar.server.policies.policy_values import SubscribeRate
 
 CONSUMERS_MAX = 10_000
-"""How many consumers are remembered. Beyond that, the consumers whose period is over are forgotten; if that is not
-enough, all consumers are."""
+"""How many consumers are remembered. Beyond this number the consumers whose period is over are forgotten, and if still
+too many are remembered, all consumers are forgotten."""
 
 CONSUMER_NAME_MAX = 256
 """How many characters of a consumer's name identify the consumer."""
@@ -32,10 +32,10 @@ class SubscribeLimiter:
     def __init__(self, rate: SubscribeRate) -> None:
         """The caller makes sure that `rate.subscribes` is positive."""
         self.rate = rate
-        self._periods: dict[ConsumerIdentity, tuple[float, int]] = {}  # (end of the period, subscribes in that period)
+        self._periods: dict[ConsumerIdentity, tuple[float, int]] = {}  # (end of the period, subscribes in it)
 
     def admit(self, consumer: ConsumerIdentity, now_s: float) -> bool:
-        """Counts an attempt, and returns whether the consumer may subscribe now."""
+        """Counts an attempt to subscribe, and returns whether the consumer may subscribe now."""
         end_s, count = self._periods.get(consumer, (0.0, 0))
         if now_s >= end_s:
             if len(self._periods) >= CONSUMERS_MAX:

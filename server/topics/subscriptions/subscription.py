@@ -38,16 +38,16 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 log = logging.getLogger(__name__)
 
 ACK_SET_WORDS_MAX = 1024
-"""The longest ack set, in words of 64 messages each. An ack with a longer ack set is ignored, because it would only
-cost the broker memory. The whole batch is then delivered again, as without acknowledgement at batch index level.
-Clients put a thousand messages in a batch."""
+"""The longest ack set, in words of 64 messages each. An ack with a longer ack set is ignored, because such an ack set
+would only cost the broker memory. The whole batch is then delivered again, as happens without acknowledgement at batch
+index level. Clients put a thousand messages in a batch."""
 
 RECONNECT_SECONDS = 60.0
 """After a seek, the cursor of a reader is kept for this time, so that the reader can reconnect."""
 
 
 class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
-    """A persistent topic as its subscriptions see it."""
+    """The interface of a persistent topic that its subscriptions use."""
 
     @property
     def ledger(self) -> ManagedLedger: ...
@@ -65,26 +65,27 @@ class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
     def is_terminated(self) -> bool: ...
 
     def messages_of(self, run: EntryRun) -> OutgoingMessages:
-        """Returns the entries of a run, ready to be sent. The work is done once for all subscriptions."""
+        """Returns the entries of a run, ready to be sent. A run (a group of consecutive entries) is prepared only once
+        for all subscriptions."""
 
     async def delete_cursor(self, subscription: "Subscription") -> None:
-        """Deletes the subscription's cursor, then removes the subscription from the topic. If it raises
-        ManagedLedgerError, nothing has changed."""
+        """Deletes the subscription's cursor, then removes the subscription from the topic. Raises ManagedLedgerError
+        when the cursor cannot be deleted; nothing has changed then."""
 
     def forget(self, subscription: "Subscription") -> None:
         """Removes a subscription that has ended from the topic."""
 
     async def first_published_at(self, publish_time_ms: int) -> Position:
-        """Returns the position of the first message that was published at that time or later. Raises
-        ManagedLedgerError."""
+        """Returns the position of the first message that was published at that time or later. Raises ManagedLedgerError
+        when the log cannot be read."""
 
     async def sought(self, position: Position, publish_time_ms: int | None) -> Position:
         """Returns where a consumer with `read_compacted` reads on after a seek that moves the cursor to `position`.
-        Raises ManagedLedgerError."""
+        Raises ManagedLedgerError when the log cannot be read."""
 
 
 class Subscription(BaseSubscription):
-    """A subscription of a persistent topic, which creates it."""
+    """A subscription of a persistent topic. The topic creates it."""
 
     topic: PersistentSubscriptionTopic
     cursor: Cursor
@@ -128,12 +129,14 @@ class Subscription(BaseSubscription):
 
     @property
     def unacked_messages(self) -> int:
-        """How many messages the consumers hold unacknowledged; 0 for types that do not count them."""
+        """How many messages the consumers hold unacknowledged; 0 for Exclusive and Failover, which do not count
+        them."""
         return self.dispatcher.unacked_messages if isinstance(self.dispatcher, SharedDispatcher) else 0
 
     @property
     def is_blocked(self) -> bool:
-        """Whether consumers hold more unacknowledged messages than policies allow the subscription."""
+        """Whether no message is sent because the consumers together hold as many unacknowledged messages as policies
+        allow."""
         return isinstance(self.dispatcher, SharedDispatcher) and self.dispatcher.blocked
 
     @property
@@ -165,8 +168,9 @@ class Subscription(BaseSubscription):
     # --- consumers ---------------------------------------------------------------------------------------------------
 
     async def add_consumer(self, consumer: Consumer) -> None:
-        """Attaches a consumer. Waits for a seek that is under way. If a rival is connected already, waits until its
-        connection has been probed. Raises ConsumerBusy, ConsumerAssignFault, ServiceNotReady."""
+        """Attaches a consumer. Waits for a seek that is under way. If a connected consumer stands in the way (see
+        `_rival_of`), waits until its connection has been probed. Raises ConsumerBusy, ConsumerAssignFault or
+        ServiceNotReady when the consumer is refused."""
         while True:
             if self._seeking is not None:
                 await asyncio.shield(self._seeking)
@@ -184,8 +188,8 @@ class Subscription(BaseSubscription):
         self._attach(consumer)
 
     def _rival_of(self, consumer: Consumer) -> Consumer | None:
-        """Returns the connected consumer that must leave before `consumer` can be attached. Often it belongs to the
-        same client, on a connection that is dead."""
+        """Returns the connected consumer that must leave before `consumer` can be attached, or None. Often the rival
+        belongs to the same client, on a connection that is dead."""
         if self.consumers and consumer.sub_type == SubType.Exclusive:
             return self.consumers[0]
         if isinstance(self.dispatcher, KeySharedDispatcher) and consumer.sub_type == SubType.Key_Shared:
@@ -216,8 +220,8 @@ class Subscription(BaseSubscription):
         asyncio.get_running_loop().call_soon(self.tell_end_if_reached)
 
     def _dispatcher_for(self, consumer: Consumer) -> Dispatcher:
-        """Returns the present dispatcher if it is of the consumer's type, else a new one. A dispatcher is replaced only
-        while no consumer is connected: `_check_admits` sees to that."""
+        """Returns the present dispatcher if it is of the consumer's type, otherwise a new dispatcher. `_check_admits`
+        makes sure that a dispatcher is replaced only while no consumer is connected."""
         dispatcher = self.dispatcher
         if dispatcher is not None:
             same_policy = not isinstance(dispatcher, KeySharedDispatcher) or dispatcher.policy == consumer.key_shared
@@ -246,12 +250,12 @@ class Subscription(BaseSubscription):
     # --- acknowledgements --------------------------------------------------------------------------------------------
 
     def ack_cumulative(self, consumer: Consumer, message_id: pb.MessageIdData) -> None:
-        """Acknowledges all messages up to and including `message_id`; if `message_id` names a batch with an ack set,
-        only the batch indexes that the set clears."""
+        """Acknowledges all messages up to and including `message_id`. If `message_id` has an ack set, acknowledges of
+        that batch only the messages whose bits in the ack set are 0."""
         ledger_id, entry_id = signed64(message_id.ledgerId), signed64(message_id.entryId)
         ack_set: Sequence[int] | None = message_id.ack_set or None
         if ack_set is not None and bits_set(ack_set) and not self._keeps(ack_set):
-            # The whole batch must be delivered again, so only the entries before it are acknowledged.
+            # The whole batch must be delivered again, so only the entries before the batch are acknowledged.
             ledger_id, entry_id = self.topic.ledger.previous_position(Position(ledger_id, entry_id))
             ack_set = None
         self.cursor.ack_cumulative(ledger_id, entry_id, ack_set)
@@ -301,7 +305,7 @@ class Subscription(BaseSubscription):
             consumer.counters.redelivered += dispatcher.redeliver(consumer, positions)
 
     def fill(self, ledger_id: int, entries: BitMap) -> None:
-        """Called by the hole filler: delivers again those of `entries` that consumers hold."""
+        """Called by `HoleFiller`: delivers those of `entries` again that consumers hold unacknowledged."""
         if self.dispatcher is not None:
             self.messages_filled += self.dispatcher.fill(ledger_id, entries)
 
@@ -312,7 +316,7 @@ class Subscription(BaseSubscription):
                 consumer.tell_end()
 
     def backlog_shrank(self) -> None:
-        """Called when the broker itself has acknowledged entries, because they expired or were skipped."""
+        """Called after the broker itself acknowledged entries that expired or were skipped; tells the dispatcher."""
         if self.dispatcher is not None:
             self.dispatcher.backlog_shrank()
         self.tell_end_if_reached()
@@ -321,7 +325,7 @@ class Subscription(BaseSubscription):
 
     async def delete(self, but: Consumer | None = None) -> None:
         """Disconnects all consumers and deletes the cursor. The consumer `but` is not told, because its client asked
-        for the deletion. Raises ServiceNotReady when the subscription is being deleted or moved already, and
+        for the deletion. Raises ServiceNotReady when the subscription is already being deleted or moved, and
         PulsarError when the cursor cannot be deleted. The subscription stays after an error."""
         if self._is_fenced or self._seeking is not None:
             raise ServiceNotReady("Subscription is fenced")
@@ -341,18 +345,18 @@ class Subscription(BaseSubscription):
         log.info("%s: deleted", self)
 
     async def seek(self, command: pb.CommandSeek) -> None:
-        """Disconnects all consumers, then moves the cursor. Consumers that come back meanwhile wait. Raises
-        ConsumerBusy when another seek is under way, PulsarError when the cursor cannot be moved. The cursor stays where
-        it is after an error."""
+        """Disconnects all consumers, then moves the cursor. Consumers that reconnect meanwhile wait. Raises
+        ConsumerBusy when another seek is under way, and PulsarError when the cursor cannot be moved. The cursor stays
+        where it is after an error."""
         await self._reset(target_of(command))
 
     async def reset(self, position: Position) -> None:
-        """Moves the cursor so that the next message is the one at `position`, or the next one that exists. EARLIEST and
-        LATEST stand for the ends of the log."""
+        """Moves the cursor so that the next message is the message at `position` or, if no message is there, the first
+        message after `position`. EARLIEST and LATEST stand for the beginning and the end of the log."""
         await self._reset(SeekTarget(position))
 
     async def reset_to_time(self, publish_time_ms: int) -> None:
-        """Moves the cursor so that the next message is the first one that was published at `publish_time_ms` or
+        """Moves the cursor so that the next message is the first message that was published at `publish_time_ms` or
         later."""
         await self._reset(SeekTarget(None, publish_time_ms))
 

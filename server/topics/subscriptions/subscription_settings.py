@@ -11,8 +11,8 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 
 def properties_of(command: pb.CommandSubscribe) -> dict[str, str]:
-    """Returns the properties that the command asks for if the subscription is new. Raises NotAllowed when they are too
-    many or too large."""
+    """Returns the properties that a new subscription gets from the command. Raises NotAllowed when the properties are
+    too many or too large."""
     properties = {pair.key: pair.value for pair in command.subscription_properties}
     fault = fault_of_properties("subscription", properties)
     if fault is not None:
@@ -21,8 +21,9 @@ def properties_of(command: pb.CommandSubscribe) -> dict[str, str]:
 
 
 async def follow(cursor: Cursor, command: pb.CommandSubscribe) -> None:
-    """Changes an existing subscription as the command asks. Sets its properties if it has none, and stores whether its
-    state is to be replicated; that flag is only stored and has no other effect. Raises PulsarError."""
+    """Changes an existing subscription as the command asks. Sets the properties of a subscription that has none, and
+    stores whether the subscription's state is to be replicated; this flag is only stored and has no other effect.
+    Raises PulsarError when the changes cannot be stored."""
     if not cursor.durable:
         return
     if command.HasField("replicate_subscription_state"):

@@ -1,0 +1,179 @@
+"""The parts that a standalone server and a broker of a cluster build in the same way: topics, security, ports.
+
+The functions put the parts that they open onto the caller's exit stack, which closes the parts in the reverse order.
+"""
+
+import errno
+import gc
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from magnetar.metadata.errors import MetadataError
+from magnetar.metadata.store import MetadataStore
+from magnetar.server.broker.broker import Broker
+from magnetar.server.broker.changing_settings import hold_settings
+from magnetar.server.config.broker_config import ConfigError, ServerConfig
+from magnetar.server.config.bundle_settings import BundleSettings
+from magnetar.server.config.connection_settings import ConnectionSettings
+from magnetar.server.config.http_settings import WebSettings
+from magnetar.server.config.security_settings import SecuritySettings
+from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.config.upkeep_settings import UpkeepSettings
+from magnetar.server.config.websocket_settings import WebSocketSettings
+from magnetar.server.namespaces.bundles import BundleCache
+from magnetar.server.namespaces.ownership import Ownership
+from magnetar.server.namespaces.placement import Placement
+from magnetar.server.network.port_reservation import port_in_use
+from magnetar.server.network.ports import ReservedPorts
+from magnetar.server.process.data_folder_lock import AlreadyInUseError
+from magnetar.server.protocol.broker_listener import BrokerListener
+from magnetar.server.protocol.client_traffic import ClientTraffic
+from magnetar.server.protocol.handlers.command_table import commands_of
+from magnetar.server.security.security_errors import SecurityConfigError
+from magnetar.server.topics.broker_service import BrokerService
+from magnetar.server.upkeep.jobs import INACTIVE_TOPICS, jobs_of
+from magnetar.server.upkeep.scheduler import Scheduler
+from magnetar.server.web.http_listener import WebListener
+from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import LedgerError
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
+from pulsar_proto.errors import PulsarError
+
+if TYPE_CHECKING:
+    from magnetar.server.security.security import Security
+    from magnetar.server.web.calls import Route
+    from magnetar.server.web.upgrades import Upgrades
+
+START_FAULTS = (AlreadyInUseError, ConfigError, SecurityConfigError, MetadataError, LedgerError, PulsarError, OSError)
+"""Errors that stop a broker's start for a reason outside of this program. The user gets such an error as one
+sentence."""
+
+
+async def open_topics(
+    config: ServerConfig,
+    store: MetadataStore,
+    bookkeeper: BookKeeper,
+    managed: ManagedLedgerConfig,
+    make_ownership: Callable[[BundleCache], Ownership],
+    closing: AsyncExitStack,
+) -> BrokerService:
+    """Returns the service that loads topics, with its periodic work running. `make_ownership` makes the object that
+    knows which bundles this broker owns. Raises PulsarError when the metadata store fails, and ConfigError for an
+    invalid configuration."""
+    factory = ManagedLedgerFactory(store, bookkeeper, managed, clock_ms=wall_clock_ms)
+    closing.push_async_callback(factory.close)
+    service = BrokerService(factory, store, config.fill(TopicSettings), make_ownership, config.fill(BundleSettings))
+    closing.push_async_callback(service.close)
+    await service.warm_up()
+    upkeep = Scheduler(
+        lambda: service.all_topics, jobs_of(config.fill(UpkeepSettings), service), clock_ms=wall_clock_ms
+    )
+    closing.push_async_callback(upkeep.close)
+    upkeep.start()
+
+    def intervals_follow() -> None:
+        seconds = service.settings.broker_delete_inactive_topics_frequency_seconds
+        if upkeep.jobs[INACTIVE_TOPICS].interval_seconds != seconds:
+            upkeep.set_interval(INACTIVE_TOPICS, seconds)
+
+    service.settings_listeners.append(intervals_follow)
+    return service
+
+
+def make_broker(
+    config: ServerConfig,
+    store: MetadataStore,
+    service: BrokerService,
+    ask_to_stop: Callable[[], None],
+    placement: Placement | None = None,
+) -> Broker:
+    """Returns the broker object that the ports use. Without a `placement` the broker is a standalone server. Raises
+    ConfigError or SecurityConfigError for an invalid configuration."""
+    broker = Broker(
+        service,
+        config.fill(ConnectionSettings),
+        cluster=config.broker.cluster_name,
+        security=make_security(config, store, service),
+        placement=placement,
+        ask_to_stop=ask_to_stop,
+    )
+    watch_permissions(broker)
+    hold_settings(broker)
+    return broker
+
+
+def make_security(config: ServerConfig, store: MetadataStore, service: BrokerService) -> "Security | None":
+    """Returns the broker's security, or None when authentication is off; the modules of security are not imported then.
+    Raises SecurityConfigError for an invalid configuration."""
+    settings = config.fill(SecuritySettings)
+    if not settings.authentication_enabled:
+        return None
+    from magnetar.server.security.security import Security, tenant_reader
+
+    return Security(settings, tenant_reader(store), service.policies.namespaces.get)
+
+
+def watch_permissions(broker: Broker) -> None:
+    """Has clients disconnected after each change of permissions that forbids their producers or consumers."""
+    if broker.security is None or broker.security.authorizer is None:
+        return
+    from magnetar.server.upkeep.permission_recheck import PermissionRecheck
+
+    recheck = PermissionRecheck(broker.security.authorizer, broker.service, broker.spawn)
+    broker.service.namespace_listeners.append(recheck.namespace_changed)
+
+
+async def listen(broker: Broker, ports: ReservedPorts, config: ServerConfig, closing: AsyncExitStack) -> None:
+    """Applies the configuration that administrators have changed at run time, and listens on all ports. Raises
+    MetadataError or PulsarError when the metadata store fails, and AlreadyInUseError, which names the port, when
+    another server began to listen on a port after it was reserved."""
+    await broker.configuration.start()
+    closing.callback(broker.configuration.close)
+    settings = config.fill(WebSettings)
+    web = WebListener(broker, admin_routes, settings, websockets(config.fill(WebSocketSettings), settings))
+    clients = BrokerListener(ClientTraffic(broker), commands_of(broker.security))
+    for listener, listening in ((web, ports.web), (clients, ports.broker)):
+        closing.push_async_callback(listener.close)
+        for sock, tls in listening:
+            try:
+                await listener.start(sock=sock, tls=tls)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    raise port_in_use(sock.getsockname()[1]) from None
+                raise
+
+
+def admin_routes() -> "tuple[Route, ...]":
+    """Returns the routes of the web port. The listener calls this function on a thread when the first HTTP client
+    connects, because the import of the routes takes time and memory."""
+    from magnetar.server.admin.routes import ROUTES
+
+    return ROUTES
+
+
+def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broker], Upgrades] | None":
+    """Returns the function that makes the WebSocket service, or None when the service is switched off. The modules of
+    the service are imported when the first HTTP client connects."""
+    if not sockets.web_socket_service_enabled:
+        return None
+
+    def load(broker: Broker) -> "Upgrades":
+        from magnetar.server.websocket.sessions import SESSIONS
+        from magnetar.server.websocket.upgrade import WebSocketService
+
+        return WebSocketService(broker, sockets, web.max_http_server_connections, SESSIONS)
+
+    return load
+
+
+def freeze_start() -> None:
+    """Exempts all objects that exist now from Python's garbage collection, because they live as long as the process."""
+    gc.collect()
+    gc.freeze()
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,60 @@
+"""The log of a cluster on one machine: all lines that the children write to their outputs, each with the child's name.
+
+The lines go through `server/process/log_lines.py` like the supervisor's own log lines, because a library of a child may
+write anything.
+"""
+
+import asyncio
+import contextlib
+import sys
+
+from magnetar.server.process.log_lines import one_line
+
+CHUNK_BYTES = 1 << 16
+LINE_BYTES_MAX = 1 << 16
+"""The longest line in bytes. A longer line is written in pieces."""
+NAME_WIDTH = 9
+FAULT_MARK = "magnetar: "
+"""The beginning of the sentence that a child prints when it cannot start or continue."""
+
+
+class ChildLog:
+    """Writes the lines of one child, and remembers the child's last lines."""
+
+    def __init__(self, name: str) -> None:
+        self._prefix = f"{name:<{NAME_WIDTH}} | "
+        self._last = ""
+        self._fault = ""
+
+    @property
+    def last_words(self) -> str:
+        """The sentence in which the child gave the reason for its end, or else the last line that it wrote."""
+        return self._fault or self._last
+
+    def forget(self) -> None:
+        """Forgets the lines of the child's former process."""
+        self._last = self._fault = ""
+
+    async def pump(self, stream: asyncio.StreamReader) -> None:
+        """Writes the lines of the stream until the stream ends."""
+        rest = b""
+        while chunk := await stream.read(CHUNK_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > LINE_BYTES_MAX:
+                lines.append(rest)
+                rest = b""
+            self.write(lines)
+        if rest:
+            self.write([rest])
+
+    def write(self, lines: list[bytes]) -> None:
+        """Writes lines, which have no line ends, to the standard error."""
+        texts = [one_line(line.decode("utf-8", "replace")) for line in lines]
+        for text in texts:
+            if text.startswith(FAULT_MARK):
+                self._fault = text.removeprefix(FAULT_MARK)
+            elif text.strip():
+                self._last = text
+        with contextlib.suppress(OSError, ValueError):  # Nobody reads the log any more. The cluster continues.
+            sys.stderr.write("".join(f"{self._prefix}{text}\n" for text in texts))
+            sys.stderr.flush()

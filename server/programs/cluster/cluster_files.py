@@ -1,0 +1,84 @@
+"""The two files of the supervisor in the data folder: the layout of the cluster, and the list of running processes.
+
+`cluster.json` has the layout, so that later starts use the same ports. `processes.json` has the name and pid of each
+process while the cluster runs, for programs and people.
+"""
+
+import json
+import os
+import random
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from magnetar.server.programs.cluster.cluster_rules import LOOPBACK, ClusterLayout, ClusterLayoutError
+
+LAYOUT_FILE = "cluster.json"
+PROCESSES_FILE = "processes.json"
+FIRST_PORT, END_OF_PORTS = 10_000, 65_536
+PORT_TRIES_MAX = 1_000
+EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+DEFAULT_EPHEMERAL_FIRST = 32_768
+
+
+def read_layout(data_dir: Path) -> ClusterLayout | None:
+    """Returns the layout of the folder's cluster, or None when the folder has no cluster. Raises ClusterLayoutError
+    when the file cannot be parsed, and OSError when it cannot be read."""
+    path = data_dir / LAYOUT_FILE
+    try:
+        return ClusterLayout.from_json(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ClusterLayoutError(f"{path} cannot be understood ({error!r}): put it back from a copy") from error
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Replaces the file as a whole, so that no reader sees half of it. Raises OSError when the file cannot be
+    written."""
+    temporary = path.with_suffix(".new")
+    with temporary.open("w") as file:
+        json.dump(document, file, indent=2)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+
+
+def free_ports(rng: random.Random) -> Iterator[int]:
+    """Yields ports that no process uses at the moment, each of them once.
+
+    The ports are below the range from which the system takes the ports of outgoing connections. So no connection can
+    take the port of a child while the child is down. Raises OSError when no port is found.
+    """
+    last = ephemeral_first()
+    if last - FIRST_PORT < PORT_TRIES_MAX:
+        last = END_OF_PORTS
+    given: set[int] = set()
+    while True:
+        for _ in range(PORT_TRIES_MAX):
+            port = rng.randrange(FIRST_PORT, last)
+            if port not in given and _is_free(port):
+                given.add(port)
+                break
+        else:
+            raise OSError("no free port was found")
+        yield port
+
+
+def ephemeral_first() -> int:
+    """Returns the first port that the system uses for outgoing connections."""
+    try:
+        return int(EPHEMERAL_RANGE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return DEFAULT_EPHEMERAL_FIRST
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as sock:
+        try:
+            sock.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
