@@ -9,13 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from magnetar.metadata.store import MetadataStore
-from magnetar.server.config.broker_config import ServerConfig
 from magnetar.server.programs.standalone import Standalone, StandaloneOptions
-from magnetar.server.topics.broker_service import BrokerService
-from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.managed.append_queue import AddResult
 from magnetar.storage.managed.managed_ledger import ManagedLedger
@@ -27,25 +22,11 @@ STEP_SECONDS = 30.0
 _HEAD = re.compile(rb"<(persistent:[^ ]+) (\d+)>")
 
 
-class Server(Standalone):
-    """A server whose parts the tests may reach."""
-
-    service: BrokerService
-    bookkeeper: BookKeeper
-
-    async def _open_broker(
-        self, config: ServerConfig, store: MetadataStore, bookkeeper: BookKeeper, *more: Any
-    ) -> BrokerService:
-        self.bookkeeper = bookkeeper
-        self.service = await super()._open_broker(config, store, bookkeeper, *more)
-        return self.service
-
-
 @asynccontextmanager
-async def running(folder: Path, **settings: str) -> AsyncIterator[Server]:
+async def running(folder: Path, **settings: str) -> AsyncIterator[Standalone]:
     """Runs a server on the folder. Raises StartError with the message that the user would see."""
     options = StandaloneOptions(folder, host="127.0.0.1", broker_port=0, web_port=0, overrides={**SETTINGS, **settings})
-    server = Server(options)
+    server = Standalone(options)
     try:
         async with asyncio.timeout(STEP_SECONDS):
             await server.start()
@@ -70,7 +51,7 @@ class Found:
     """Complaints about what must never happen, whatever was damaged."""
 
 
-async def look(server: Server, receipts: Receipts) -> Found:
+async def look(server: Standalone, receipts: Receipts) -> Found:
     found = Found()
     for topic in receipts.positions:
         try:
@@ -94,7 +75,7 @@ async def look(server: Server, receipts: Receipts) -> Found:
     return found
 
 
-async def _walk(server: Server, topic: str, ledger: ManagedLedger, found: Found) -> None:
+async def _walk(server: Standalone, topic: str, ledger: ManagedLedger, found: Found) -> None:
     messages = found.messages.setdefault(topic, {})
     last_number = -1
     for info in ledger.stats().ledgers:
@@ -129,7 +110,7 @@ def _number(topic: str, stored: bytes, found: Found) -> int:
     return number
 
 
-async def write(server: Server, receipts: Receipts, count: int = 5) -> dict[str, str]:
+async def write(server: Standalone, receipts: Receipts, count: int = 5) -> dict[str, str]:
     """Adds messages to each topic and keeps their receipts. Returns the topics that did not take them, each with the
     reason."""
     refused: dict[str, str] = {}

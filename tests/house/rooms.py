@@ -1,7 +1,7 @@
 """The rooms of the house: which folder may import which. `test_rooms.py` holds the code to this table."""
 
 FOUNDATION = ("pulsar_proto", "pulsar_proto/wire", "pulsar_proto/records", "pulsar_proto/pb")
-METADATA = ("metadata", "metadata/embedded", "metadata/zookeeper")
+METADATA = ("metadata", "metadata/coordination", "metadata/embedded", "metadata/zookeeper")
 LOG = (*FOUNDATION, *METADATA, "storage/ledger", "storage/managed")
 """What the broker's rooms stand on."""
 TOPICS = (
@@ -17,15 +17,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pulsar_proto/records": ("pulsar_proto", "pulsar_proto/pb"),
     "pulsar_proto/wire": ("pulsar_proto", "pulsar_proto/pb", "pulsar_proto/records"),
     "metadata": FOUNDATION,
+    "metadata/coordination": ("metadata", *FOUNDATION),
     "metadata/embedded": ("metadata", *FOUNDATION),
     "metadata/zookeeper": ("metadata", *FOUNDATION),
+    "metadata/zookeeper_server": ("metadata", "metadata/embedded", *FOUNDATION),
     "storage/ledger": (*FOUNDATION, *METADATA),
     "storage/bookie": FOUNDATION,
     "storage/managed": (*FOUNDATION, *METADATA, "storage/ledger"),
     "storage/repair": (*FOUNDATION, *METADATA, "storage/ledger"),
     "server/process": LOG,
     "server/schema": LOG,
-    "server/config": (*LOG, "storage/bookie", "storage/repair", "server/schema"),
+    "server/config": (*LOG, "metadata/zookeeper_server", "storage/bookie", "storage/repair", "server/schema"),
     "server/security": (
         *LOG,
         "server/config",
@@ -33,7 +35,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server/network": (*LOG, "server/config", "server/process", "server/security"),
     "server/compaction": (*LOG, "server/process"),
     "server/policies": (*LOG, "server/config", "server/schema"),
-    "server/namespaces": (*LOG, "server/config", "server/process", "server/policies"),
+    "server/namespaces": (*LOG, "server/config", "server/network", "server/process", "server/policies"),
+    "server/load": (
+        *LOG,
+        "server/config",
+        "server/namespaces",
+        "server/network",
+        "server/process",
+        *TOPICS,
+    ),
     "server/topics": (
         *LOG,
         "server/topics/publishing",
@@ -64,18 +74,29 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/namespaces",
         "server/policies",
     ),
-    "server/upkeep": (*LOG, "server/config", "server/process", "server/security", *TOPICS),
-    "server/broker": (
+    "server/peers": (
         *LOG,
         "server/config",
         "server/namespaces",
-        "server/network",
+        "server/policies",
+        "server/schema",
+        "server/security",
+    ),
+    "server/upkeep": (*LOG, "server/config", "server/process", "server/security", *TOPICS),
+    "server/broker": (
+        *LOG,
+        "server/load",
+        "server/config",
+        "server/namespaces",
+        "server/peers",
+        "server/policies",
         "server/process",
         "server/security",
         *TOPICS,
     ),
     "server/stats": (
         *LOG,
+        "server/load",
         "server/security",
         "server/broker",
         "server/compaction",
@@ -106,6 +127,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *LOG,
         "server/broker",
         "server/config",
+        "server/namespaces",
         "server/network",
         "server/process",
         "server/security",
@@ -127,6 +149,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/compaction",
         "server/config",
         "server/namespaces",
+        "server/peers",
         "server/policies",
         "server/process",
         "server/schema",
@@ -136,13 +159,18 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "server/programs": (
         *LOG,
+        "metadata/zookeeper_server",
         "storage/bookie",
         "storage/repair",
+        "server/load",
         "server/programs/bookie",
         "server/admin",
         "server/broker",
         "server/config",
+        "server/load",
+        "server/namespaces",
         "server/network",
+        "server/peers",
         "server/process",
         "server/protocol",
         "server/protocol/handlers",
@@ -170,6 +198,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/config",
         "server/process",
     ),
+    "server/programs/cluster": (
+        "pulsar_proto",
+        "metadata",
+        "metadata/zookeeper",
+        "server/config",
+        "server/process",
+    ),
     "server/commands": (
         *FOUNDATION,
         "server/config",
@@ -177,6 +212,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/programs",
         "server/programs/bk",
         "server/programs/bookie",
+        "server/programs/cluster",
         "server/security",
     ),
     "server": (),

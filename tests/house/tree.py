@@ -21,6 +21,11 @@ def sources() -> tuple[Path, ...]:
     return tuple(sorted(path for path in found if not GENERATED.search(path.name)))
 
 
+def pages() -> list[Path]:
+    """Returns the pages of the project: Markdown files at the top, in docs/ and in compat_tests/."""
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "compat_tests").glob("*.md")])
+
+
 @cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))

@@ -5,11 +5,14 @@ import asyncio
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 from magnetar.server.broker.broker import Broker
 from magnetar.server.config.connection_settings import ConnectionSettings
 from magnetar.server.config.topic_settings import TopicSettings
-from magnetar.server.network.advertised_listeners import AdvertisedListeners
+from magnetar.server.namespaces.broker_addresses import addresses_of
+from magnetar.server.namespaces.bundles import BundleCache
+from magnetar.server.namespaces.ownership import SoleOwner
 from magnetar.server.network.ports import Urls
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.protocol.client_traffic import ClientTraffic
@@ -324,6 +327,8 @@ class FakeService:
         self.schemas = TopicSchemas(
             SchemaRegistry(SchemaStorage(stored.metadata(), stored.as_client(), (1, 1, 1)), int)
         )
+        urls = Urls("pulsar://127.0.0.1:6650", web="http://127.0.0.1:8080")
+        self.ownership = SoleOwner(BundleCache(self.metadata, AsyncMock(return_value=None)), addresses_of(urls))
         self.topics: dict[str, FakeTopic] = {}
         self.stored: set[str] = set()
         self.partitions: dict[str, int] = {}
@@ -384,9 +389,7 @@ class FakeService:
 
 def make_broker(service: FakeService | None = None, **limits: Any) -> Any:
     """Makes a Broker around a FakeService; `limits` are fields of ConnectionSettings."""
-    broker = Broker(cast(Any, service or FakeService()), ConnectionSettings(**limits))
-    broker.listeners = AdvertisedListeners(Urls("pulsar://127.0.0.1:6650", web="http://127.0.0.1:8080"))
-    return broker
+    return Broker(cast(Any, service or FakeService()), ConnectionSettings(**limits))
 
 
 def make_traffic(service: FakeService | None = None, clock: Callable[[], float] | None = None, **limits: Any) -> Any:

@@ -16,8 +16,8 @@ SETTINGS = {"backlogQuotaDefaultLimitGB": "10", "managedLedgerDefaultMarkDeleteR
 """The settings of the captured broker."""
 
 NOT_THERE = re.compile(
-    r"\S+ /admin/v2/brokers/(version|internal-configuration|configuration/\S*)"
-    r"|GET /admin/v2/brokers/configuration/values"
+    r"\S+ /admin/v2/brokers/(version|internal-configuration|configuration/runtime)"
+    r"|POST /admin/v2/brokers/configuration/\S+/(notabool|abc)"
     r"|GET /admin/v2/brokers/\S+/ownedNamespaces"
     r"|\S+ /admin/v2/bookies/all"
     r"|GET /(admin|admin/v2|status\.html|admin/persistent/public/standalone/default)"

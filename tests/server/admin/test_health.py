@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from magnetar.server.admin import health as health_module
 from magnetar.server.admin.health import HEALTH_TOPIC, check_health
-from magnetar.server.topics.broker_service import BrokerService
+from magnetar.server.broker.broker import Broker
 from magnetar.storage.managed.append_queue import AddResult
 from magnetar.storage.managed.managed_ledger_errors import (
     AppendFault,
@@ -62,7 +63,8 @@ class FakeService:
 
 
 async def check(service: FakeService) -> str | None:
-    return await check_health(cast(BrokerService, service))
+    sole = SimpleNamespace(is_sole=True, owns=lambda name: True)
+    return await check_health(cast(Broker, SimpleNamespace(service=service, ownership=sole, peer_client=None)))
 
 
 async def test_a_message_is_stored_and_read_back() -> None:

@@ -41,7 +41,12 @@ async def compacted_on(broker: Process) -> TopicCompaction:
 
 async def delete_cursor(broker: Process) -> Any:
     found = Router(ROUTES).find(CURSOR_PATH)[0]
-    call = Call(cast(Any, SimpleNamespace(service=broker.service)), found.parts, MultiDict(), {})
+    call = Call(
+        cast(Any, SimpleNamespace(service=broker.service, ownership=broker.service.ownership)),
+        found.parts,
+        MultiDict(),
+        {},
+    )
     return await found.routes["DELETE"].handler(call)
 
 

@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from magnetar.server.config.broker_config import BrokerConfig, ConfigError, load_config
+from magnetar.server.config.bundle_settings import BundleSettings
 from magnetar.server.config.connection_settings import ConnectionSettings
-from magnetar.server.config.honoured_keys import KEYS, PORT_OFF, UNSAFE_TO_IGNORE, snake_case
+from magnetar.server.config.honoured_keys import KEYS, UNSAFE_TO_IGNORE
 from magnetar.server.config.http_settings import WebSettings
+from magnetar.server.config.key_kinds import PORT_OFF, snake_case
 from magnetar.server.config.known_keys import KNOWN
+from magnetar.server.config.load_settings import LoadSettings
 from magnetar.server.config.missed_keys import NOT_HERE
+from magnetar.server.config.peer_settings import PeerSettings
 from magnetar.server.config.properties_file import parse_properties
 from magnetar.server.config.security_settings import SecuritySettings, TlsSettings
 from magnetar.server.config.topic_settings import TopicSettings
@@ -25,6 +29,7 @@ from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 
 SETTINGS = (
     BrokerConfig,
+    BundleSettings,
     ConnectionSettings,
     SecuritySettings,
     TlsSettings,
@@ -35,6 +40,8 @@ SETTINGS = (
     BookieConfig,
     LedgerConfig,
     ListenerSettings,
+    LoadSettings,
+    PeerSettings,
     WebSettings,
     WebSocketSettings,
 )
@@ -317,7 +324,13 @@ def test_every_field_named_like_a_java_key_can_be_set() -> None:
         "recovery_adds_max",
         "skip_given_up_entries",
         # Settings of the ledger client that only other programs set, and of topics that policies set:
+        "bookie_errors_interval_sec",
         "bookie_errors_max",
+        "bookie_health_check",
+        "isolation_groups",
+        "rack_aware",
+        "region_aware",
+        "secondary_isolation_groups",
         "bookie_quarantine_time_sec",
         "enforce_min_num_racks_per_write_quorum",
         "explicit_lac_interval_sec",

@@ -8,7 +8,6 @@ import pytest
 from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import to_json
 from magnetar.metadata.embedded.memory_store import MemoryStore
-from magnetar.server.namespaces import partitioned_topics as partitioned_module
 from magnetar.server.namespaces.partitioned_topics import PartitionedTopic, PartitionedTopics
 from magnetar.server.topics.broker_service import TopicBusy
 from magnetar.server.topics.partitioned_deletion import delete_partitioned
@@ -169,16 +168,6 @@ class TestRecords:
         await store.create(PATH, value, make_parents=True)
         with pytest.raises(MetadataFault, match="not the record of a partitioned topic"):
             await PartitionedTopics(store).get(NAME)
-
-    async def test_what_is_kept_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(partitioned_module, "CACHED_MAX", 3)
-        store = MemoryStore()
-        await store.create(paths.PARTITIONED_TOPICS, make_parents=True)
-        topics = PartitionedTopics(store)
-        topics.start()
-        for number in range(10):
-            await topics.get(TopicName.parse(f"persistent://public/default/t{number}"))
-        assert len(topics._cached) == 3
 
 
 async def until_async(look: Any, condition: Any) -> None:

@@ -16,15 +16,15 @@ def listeners(text: str, internal: str = "") -> AdvertisedListeners:
 
 def test_without_listeners_there_is_one_without_name() -> None:
     only = AdvertisedListeners(OWN)
-    assert only.of("") == OWN
-    assert only.of("outside") is None
+    assert only.internal == OWN
+    assert "outside" not in only.named
 
 
 def test_each_name_has_its_addresses_and_the_first_one_is_internal() -> None:
     both = listeners("inside:pulsar://broker:6650, outside:pulsar://example.org:30650,outside:pulsar+ssl://[::1]:30651")
-    assert both.of("outside") == Urls("pulsar://example.org:30650", "pulsar+ssl://[::1]:30651")
-    assert both.of("inside") == Urls("pulsar://broker:6650")
-    assert both.of("") == Urls("pulsar://broker:6650", OWN.broker_tls, OWN.web)
+    assert both.named["outside"] == Urls("pulsar://example.org:30650", "pulsar+ssl://[::1]:30651")
+    assert both.named["inside"] == Urls("pulsar://broker:6650")
+    assert both.internal == Urls("pulsar://broker:6650", OWN.broker_tls, OWN.web)
 
 
 def test_the_internal_listener_may_be_any() -> None:

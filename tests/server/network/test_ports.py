@@ -7,7 +7,7 @@ import pytest
 
 from compat_tests.certificates import Authority
 from magnetar.server.config.broker_config import ConfigError, load_config
-from magnetar.server.config.honoured_keys import PORT_OFF
+from magnetar.server.config.key_kinds import PORT_OFF
 from magnetar.server.network.ports import PortChoice, chosen_ports, reserve_ports
 from magnetar.server.process.data_folder_lock import AlreadyInUseError
 from magnetar.server.security.security_errors import SecurityConfigError

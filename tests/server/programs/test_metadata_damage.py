@@ -17,6 +17,7 @@ import pytest
 from compat_tests.harness import Server
 from magnetar.metadata.embedded.embedded_store import EmbeddedStore
 from magnetar.metadata.embedded.record_file import RecordFile
+from magnetar.metadata.embedded.record_rows import RECORDS
 from magnetar.metadata.embedded.stored_metadata import PAGE_BYTES, read_stored
 from magnetar.metadata.embedded.write_ahead_log import read_log
 from magnetar.server.process.running import StartError
@@ -113,7 +114,7 @@ def old_file_without_its_log(folder: Path, images: Path) -> None:
 def file_without_a_record(folder: Path, images: Path) -> None:
     file_of(folder).unlink()
     log_of(folder).unlink()
-    RecordFile.open(read_stored(str(file_of(folder)))).close()
+    RecordFile.open(read_stored(str(file_of(folder)), None, None, RECORDS)).close()
 
 
 def old_log(folder: Path, images: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.namespaces.broker_addresses import addresses_of
 from magnetar.server.network.advertised_listeners import AdvertisedListeners, ListenerSettings
 from magnetar.server.network.ports import Urls
 from magnetar.server.protocol.handlers.schema import ANSWER_DELAY_S, FIRST_VERSION_THAT_KEEPS_ANSWERS
@@ -176,7 +177,8 @@ class TestTopicsOfNamespace:
 async def test_a_listener_that_is_named_has_an_address_of_its_own() -> None:
     traffic = make_traffic()
     settings = ListenerSettings(("inside:pulsar://broker:6650", "outside:pulsar+ssl://example.org:30651"))
-    traffic.broker.listeners = AdvertisedListeners(Urls("pulsar://127.0.0.1:6650"), settings)
+    listeners = AdvertisedListeners(Urls("pulsar://127.0.0.1:6650"), settings)
+    traffic.broker.ownership.addresses = addresses_of(listeners.internal, listeners.named)
     peer = Peer(traffic).connect()
     await peer.answers()
     given = []

@@ -34,13 +34,13 @@ class TestPortions:
     async def test_commands_keep_their_order(self) -> None:
         peer = Peer(make_traffic()).connect()
         await peer.answers()
-        lookups = [command("LOOKUP", "lookupTopic", topic="t", request_id=at) for at in range(50)]
-        peer.say(*lookups[:30])
+        asked = [command("PARTITIONED_METADATA", "partitionMetadata", topic="t", request_id=at) for at in range(50)]
+        peer.say(*asked[:30])
         assert not peer.transport.reading
-        peer.say(*lookups[30:])
-        ids = [each.lookupTopicResponse.request_id for each in await peer.answers()]
+        peer.say(*asked[30:])
+        ids = [each.partitionMetadataResponse.request_id for each in await peer.answers()]
         while len(ids) < 50:
-            ids += [each.lookupTopicResponse.request_id for each in await peer.answers()]
+            ids += [each.partitionMetadataResponse.request_id for each in await peer.answers()]
         assert ids == list(range(50))
         assert peer.transport.reading
 

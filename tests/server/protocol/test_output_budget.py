@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from magnetar.server.programs import standalone as app
+from magnetar.server.programs import broker_parts as app
 from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from magnetar.server.protocol.client_traffic import ClientTraffic
 from magnetar.server.protocol.output_budget import SHARES, OutputBudget

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from magnetar.server.config.broker_config import load_config
 from magnetar.server.network.ports import PortChoice, reserve_ports
-from magnetar.server.programs.standalone import make_security
+from magnetar.server.programs.broker_parts import make_security
 
 LOADED = """
 import sys

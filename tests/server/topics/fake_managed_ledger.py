@@ -303,6 +303,9 @@ class FakeManagedLedger:
     def configure(self, config: ManagedLedgerConfig) -> None:
         self.config = config
 
+    def place_on(self, groups: object) -> None:
+        """Has no effect: there are no bookies."""
+
     async def close(self) -> None:
         await self._pause()
         self.closed = True

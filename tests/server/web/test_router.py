@@ -9,6 +9,7 @@ import pytest
 from magnetar.server.admin.routes import ROUTES
 from magnetar.server.web.calls import Call, Route
 from magnetar.server.web.needs import EVERYBODY
+from magnetar.server.web.places import Place
 from magnetar.server.web.router import Router
 from tests.server.web.web_scene import running
 
@@ -59,7 +60,7 @@ def test_what_is_not_there_is_not_found(path: str) -> None:
 def plain(method: str, path: str) -> Route:
     async def handler(call: Call) -> None: ...
 
-    return Route(method, path, handler, EVERYBODY)
+    return Route(method, path, handler, EVERYBODY, Place.ANY_BROKER)
 
 
 def test_more_literal_characters_win_then_the_earlier_literal_and_the_rest_stay_reachable() -> None:

@@ -15,12 +15,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from compat_tests.certificates import Authority
-from magnetar.server.programs.standalone import Standalone, admin_routes
+from magnetar.server.programs.broker_parts import admin_routes
+from magnetar.server.programs.standalone import Standalone
 from magnetar.server.web import http_app as web_app
 from magnetar.server.web import http_listener as listener_module
 from magnetar.server.web.calls import Call, Route
 from magnetar.server.web.http_listener import WebListener
 from magnetar.server.web.needs import EVERYBODY
+from magnetar.server.web.places import Place
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import command, make_broker, until
 from tests.server.web.web_scene import TOPIC, running
@@ -183,7 +185,10 @@ class TestDeadline:
             raise ZeroDivisionError
 
         monkeypatch.setattr(web_app, "CALL_SECONDS_MAX", 0.01)
-        routes = Route("GET", "/hang", hang, EVERYBODY), Route("GET", "/fail", fail, EVERYBODY)
+        routes = (
+            Route("GET", "/hang", hang, EVERYBODY, Place.ANY_BROKER),
+            Route("GET", "/fail", fail, EVERYBODY, Place.ANY_BROKER),
+        )
         listener = WebListener(make_broker(), lambda: routes)
         url = f"http://127.0.0.1:{await listener.start('127.0.0.1', 0)}"
         async with aiohttp.ClientSession() as session:

@@ -27,6 +27,7 @@ from magnetar.server.web.http_listener import WebListener
 from magnetar.server.web.json_encoding import PART_VALUES_MAX, encoded
 from magnetar.server.web.loop_share import LoopShare
 from magnetar.server.web.needs import EVERYBODY
+from magnetar.server.web.places import Place
 from tests.server.fakes import make_broker, until
 from tests.server.web.web_scene import Web, running
 
@@ -132,8 +133,8 @@ class Gated:
         self.go_on = asyncio.Event()
         self.waiting = 0
         self.routes = (
-            Route("GET", "/slow", self.wait, EVERYBODY),
-            Route("GET", "/urgent", self.at_once, EVERYBODY, True),
+            Route("GET", "/slow", self.wait, EVERYBODY, Place.ANY_BROKER),
+            Route("GET", "/urgent", self.at_once, EVERYBODY, Place.ANY_BROKER, is_urgent=True),
         )
 
     async def wait(self, call: Call) -> str:

@@ -16,8 +16,8 @@ from magnetar.metadata.store import DeleteOp
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.server.process.running import StartError
 from magnetar.server.programs.bookie.bookie_program import BookieApp, BookieOptions
-from magnetar.server.programs.bookie.cluster_records import ClusterError
 from magnetar.storage.bookie.disks import BookieMode
+from magnetar.storage.ledger.cluster_layout import ClusterError
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.records.ledger_record import ledger_path
 from pulsar_proto.wire.bookie_wire import BookieRc
@@ -243,10 +243,18 @@ async def test_a_ledger_directory_that_is_not_mounted_stops_the_start(cluster: C
 
 
 async def test_a_place_that_is_no_cluster_is_named(cluster: Cluster) -> None:
-    await cluster.store.delete(paths.LAYOUT)
-    assert "no /ledgers/LAYOUT; make one with: magnetar bk initnewcluster" in await cluster.refusal()
-    await cluster.store.create(paths.LAYOUT, b"2\norg.apache.bookkeeper.meta.FlatLedgerManagerFactory:1")
+    await cluster.store.put(paths.LAYOUT, b"2\norg.apache.bookkeeper.meta.FlatLedgerManagerFactory:1")
     assert "the cluster keeps its ledgers by org.apache.bookkeeper.meta.FlatLedger" in await cluster.refusal()
+    await cluster.store.delete(paths.INSTANCE_ID)
+    assert "no /ledgers/INSTANCEID; make one with: magnetar bk initnewcluster" in await cluster.refusal()
+
+
+async def test_the_first_bookie_writes_the_layout_that_pulsars_initialisation_leaves_out(cluster: Cluster) -> None:
+    await cluster.store.delete(paths.LAYOUT)
+    async with cluster.started():
+        record = await cluster.store.get(paths.LAYOUT)
+        assert record is not None
+        assert record.value == LAYOUT_VALUE
 
 
 async def test_a_failed_journal_ends_the_bookie_with_the_reason(
