@@ -13,7 +13,9 @@ from pathlib import Path
 import pulsar
 import pytest
 
+from compat_tests import redirects
 from compat_tests.harness import Server, default_product
+from compat_tests.products import MagnetarCluster
 
 OPERATION_TIMEOUT_SECONDS = 30
 
@@ -21,6 +23,9 @@ SETTINGS = {"acknowledgmentAtBatchIndexLevelEnabled": "true"}
 
 ServerFactory = Callable[..., Server]
 ClientFactory = Callable[..., pulsar.Client]
+
+
+redirects.install()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -115,6 +120,12 @@ def topic(request: pytest.FixtureRequest) -> str:
 def is_peer() -> bool:
     """Returns whether the tests run against Apache Pulsar."""
     return default_product().is_peer
+
+
+@pytest.fixture
+def is_cluster() -> bool:
+    """Returns whether the tests run against brokers, bookies and metadata as processes of their own."""
+    return isinstance(default_product(), MagnetarCluster)
 
 
 @pytest.fixture

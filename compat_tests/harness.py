@@ -3,7 +3,8 @@
 A `Server` owns one data folder and at most one child process. It keeps the ports of its first start for every later
 one, so that clients find a restarted server where it was. Nothing here knows the server's code: it sees a command line,
 one ready line, files of output and signals. `MAGNETAR_PEER_LIB` (a folder with Apache Pulsar's jars) makes every server
-an Apache standalone instead, by which the tests themselves are checked.
+an Apache standalone instead, by which the tests themselves are checked; `MAGNETAR_CLUSTER=1` makes every server a
+cluster of three brokers and three bookies, on which the same tests have to pass.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from compat_tests.apache import ApachePulsar
-from compat_tests.products import Address, Magnetar, Product
+from compat_tests.products import CLUSTER_VARIABLE, Address, Magnetar, MagnetarCluster, Product
 
 PEER_LIB_VARIABLE = "MAGNETAR_PEER_LIB"
 START_TIMEOUT_SECONDS = 120.0
@@ -42,11 +43,10 @@ class ServerFailedError(AssertionError):
 
 
 def default_product() -> Product:
-    """Returns Magnetar, or Apache Pulsar when the environment names its jars."""
-    lib = os.environ.get(PEER_LIB_VARIABLE)
-    if not lib:
-        return Magnetar()
-    return ApachePulsar(Path(lib))
+    """Returns Magnetar, or Apache Pulsar when the environment names its jars, or a cluster when it asks for one."""
+    if lib := os.environ.get(PEER_LIB_VARIABLE):
+        return ApachePulsar(Path(lib))
+    return MagnetarCluster() if os.environ.get(CLUSTER_VARIABLE) else Magnetar()
 
 
 class Server:

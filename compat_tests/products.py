@@ -1,6 +1,7 @@
 """The servers that the tests and the bench can start: what each must be able to do for the harness, and Magnetar
 itself."""
 
+import hashlib
 import json
 import os
 import selectors
@@ -14,6 +15,20 @@ from pathlib import Path
 from typing import IO, Protocol
 
 INTERPRETER_VARIABLE = "MAGNETAR_INTERPRETER"
+CLUSTER_VARIABLE = "MAGNETAR_CLUSTER"
+"""When it is set, every server of the tests is a cluster of three brokers and three bookies."""
+CLUSTER_METADATA_VARIABLE = "MAGNETAR_CLUSTER_METADATA"
+"""A ZooKeeper's host:port for those clusters; each has a chroot of its own there. Without it each has its own
+metadata server."""
+BOOKIE_KEYS = (
+    "diskUsageThreshold",
+    "journalMaxSizeMB",
+    "flushInterval",
+    "gcWaitTime",
+    "dbStorage_writeCacheMaxSizeMb",
+    "dbStorage_readAheadCacheMaxSizeMb",
+)
+"""The keys by which tests set up a standalone server's bookie. In a cluster they belong to the bookies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +41,14 @@ class Address:
     broker_url_tls: str = ""
     """Empty when the server has no such port."""
     web_url_tls: str = ""
+    broker_pid: int = 0
+    """The pid of the process that listens on these ports, if it is not the server's own."""
+    others: tuple[str, ...] = ()
+    """The URLs of further brokers of the same cluster."""
+
+    @property
+    def broker_urls(self) -> tuple[str, ...]:
+        return (self.broker_url, *self.others)
 
     @property
     def broker_port(self) -> int:
@@ -89,6 +112,47 @@ class Magnetar:
             ready["pid"],
             ready.get("brokerServiceUrlTls", ""),
             ready.get("webServiceUrlTls", ""),
+        )
+
+
+class MagnetarCluster:
+    """Runs `python -m magnetar cluster`: brokers, bookies and their metadata below one supervisor. Clients are given
+    the first broker's address, and are led on to the other brokers by lookups."""
+
+    name = "magnetar cluster"
+    is_peer = False
+
+    def __init__(self, brokers: int = 3, bookies: int = 3, program: Sequence[str] = ()) -> None:
+        self.brokers = brokers
+        self.bookies = bookies
+        self._program = list(program) or interpreter()
+
+    def command(self, folder: Path, ports: tuple[int, int], settings: Mapping[str, str]) -> list[str]:
+        command = [*self._program, "-m", "magnetar", "cluster", "--data-dir", str(folder), "--ready-json"]
+        command += ["--brokers", str(self.brokers), "--bookies", str(self.bookies), "--cluster", "standalone"]
+        if metadata := os.environ.get(CLUSTER_METADATA_VARIABLE):
+            command += ["--metadata", f"{metadata}/{hashlib.sha1(str(folder).encode()).hexdigest()}"]
+        if 0 not in ports and not (folder / "cluster.json").exists():  # Later starts find the ports of the first one.
+            command += ["--broker-port", str(ports[0]), "--web-port", str(ports[1])]
+        for key, value in settings.items():
+            option = "--bookie-set" if key in BOOKIE_KEYS else "--set"
+            command += [option, f"{key}={value}"]
+        return command
+
+    def wait_ready(self, process: subprocess.Popen[bytes], ports: tuple[int, int], deadline: float) -> Address | None:
+        assert process.stdout is not None
+        line = read_line(process.stdout, deadline)
+        if not line.endswith(b"\n"):
+            return None
+        first, *others = json.loads(line)["brokers"]
+        return Address(
+            first["brokerServiceUrl"],
+            first["webServiceUrl"],
+            process.pid,
+            first.get("brokerServiceUrlTls", ""),
+            first.get("webServiceUrlTls", ""),
+            first["pid"],
+            tuple(each["brokerServiceUrl"] for each in others),
         )
 
 

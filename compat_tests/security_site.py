@@ -19,6 +19,7 @@ import pulsar
 from compat_tests.certificates import Authority, Certificate
 from compat_tests.harness import Server
 from compat_tests.products import interpreter
+from compat_tests.redirects import FollowRedirects
 
 PACKAGE = "org.apache.pulsar.broker.authentication.AuthenticationProvider"
 TENANT = "secured"
@@ -69,7 +70,8 @@ def tokens(*arguments: str) -> str:
 
 def answer_of(request: urllib.request.Request, context: ssl.SSLContext | None = None) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(request, timeout=60, context=context) as answer:
+        opener = urllib.request.build_opener(FollowRedirects, urllib.request.HTTPSHandler(context=context))
+        with opener.open(request, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -93,6 +95,7 @@ def running_site(folder: Path) -> Iterator[Site]:
     broker = authority.issue("broker")
     key = folder / "secret.key"
     tokens("create-secret-key", "--output", str(key))
+    brokers_token = tokens("create", "--secret-key", str(key), "--subject", "admin")
     passwords = folder / ".htpasswd"
     passwords.write_text(f"dave:{bcrypt.hashpw(b'pass:word', bcrypt.gensalt(5)).decode()}\n")
     settings = {
@@ -109,6 +112,8 @@ def running_site(folder: Path) -> Iterator[Site]:
         "anonymousUserRole": "anonymous",
         "tokenSecretKey": f"file://{key}",
         "basicAuthConf": str(passwords),
+        "brokerClientAuthenticationPlugin": "org.apache.pulsar.client.impl.auth.AuthenticationToken",
+        "brokerClientAuthenticationParameters": f"token:{brokers_token}",
     }
     with Server(folder, settings=settings) as server:
         made = Site(server, authority, authority.issue("admin"), key)

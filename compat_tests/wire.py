@@ -37,6 +37,9 @@ UNSUBSCRIBE, SUCCESS, ERROR, CLOSE_PRODUCER, CLOSE_CONSUMER, PRODUCER_SUCCESS, P
     19,
 )
 LOOKUP, LOOKUP_RESPONSE, SEEK, GET_LAST_MESSAGE_ID, ACK_RESPONSE = 23, 24, 28, 29, 38
+REDIRECT, FAILED = 0, 2
+"""Kinds of a LOOKUP_RESPONSE: one that names a broker to ask instead of the owner, and one that holds an error."""
+LOOKUPS_MAX = 20
 
 MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 FRAME_PADDING_BYTES = 10 * 1024
@@ -167,12 +170,16 @@ class WireClient:
     """One blocking connection, used as a context manager. `connect()` also shakes hands, unless it is told not to."""
 
     def __init__(self, port: int, *, handshake: bool = True) -> None:
+        self.port = port
         self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
         self._buffer = bytearray()
         self.answers_pings = True
         if handshake:
-            self.send(CONNECT, [(1, "wire"), (4, PROTOCOL_VERSION)])
-            self.expect(CONNECTED)
+            self._shake_hands()
+
+    def _shake_hands(self) -> None:
+        self.send(CONNECT, [(1, "wire"), (4, PROTOCOL_VERSION)])
+        self.expect(CONNECTED)
 
     def send(self, kind: int, fields: list[Field], data: bytes = b"") -> None:
         self.socket.sendall(frame(kind, fields, data))
@@ -233,17 +240,32 @@ class WireClient:
         del self._buffer[:size]
         return data
 
+    def go_to_owner(self, topic: str, request_id: int = 1) -> None:
+        """Looks the topic up. When another broker owns it, this becomes a connection to that broker."""
+        authoritative = 0
+        for _ in range(LOOKUPS_MAX):
+            self.send(LOOKUP, [(1, topic), (2, request_id), (3, authoritative)])
+            answer = self.expect(LOOKUP_RESPONSE)
+            port, kind = int(text(answer, 1).rpartition(":")[2] or self.port), number(answer, 3)
+            if port != self.port:
+                self.socket.close()
+                self.port = port
+                self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
+                self._shake_hands()
+            if kind != REDIRECT:
+                return
+            authoritative = number(answer, 5)
+        raise AssertionError(f"{LOOKUPS_MAX} lookups led nowhere")
+
     def open_producer(self, topic: str, producer_id: int = 1, request_id: int = 1) -> str:
         """Creates a producer and returns its name."""
-        self.send(LOOKUP, [(1, topic), (2, request_id + 1000)])
-        self.expect(LOOKUP_RESPONSE)
+        self.go_to_owner(topic, request_id + 1000)
         self.send(PRODUCER, [(1, topic), (2, producer_id), (3, request_id)])
         return text(self.expect(PRODUCER_SUCCESS), 2)
 
     def subscribe(self, topic: str, subscription: str, consumer_id: int = 1, request_id: int = 1) -> None:
         """Makes an exclusive durable subscription from the earliest message on."""
-        self.send(LOOKUP, [(1, topic), (2, request_id + 1000)])
-        self.expect(LOOKUP_RESPONSE)
+        self.go_to_owner(topic, request_id + 1000)
         fields: list[Field] = [(1, topic), (2, subscription), (3, 0), (4, consumer_id), (5, request_id), (13, 1)]
         self.send(SUBSCRIBE, fields)
         self.expect(SUCCESS)
@@ -258,3 +280,10 @@ class WireClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def owner_port(port: int, topic: str) -> int:
+    """Returns the port of the broker that owns the topic, as the broker at `port` and those that it names say."""
+    with WireClient(port) as client:
+        client.go_to_owner(topic)
+        return client.port

@@ -186,6 +186,9 @@ public class Walk {
     /** Before a call: restores what an earlier call may have deleted, and deletes what this one will make. */
     static void prepare(String name) {
         quietly(() -> admin.topics().createSubscription(TOPIC, SUBSCRIPTION, MessageId.earliest));
+        if (name.equals("unload")) {
+            quietly(() -> admin.topics().createNonPartitionedTopic(NON_PERSISTENT)); // It ends with its bundle's unload.
+        }
         if (name.matches("(create|split).*")) {
             quietly(() -> admin.tenants().deleteTenant(NEW_TENANT));
             quietly(() -> admin.namespaces().deleteNamespace(NEW_NAMESPACE));

@@ -25,7 +25,6 @@ REFUSED = (
     (r"(Functions|Sinks?|Sources?|Worker)\.\w+", 409),
     (r"(Packages|Transactions)\.\w+", 503),
     (r"Topics\.(createShadowTopic|setShadowTopics|triggerOffload)", 503),
-    (r"Brokers\.(update|delete)DynamicConfiguration", 412),
     (r"BrokerStats\.(getAllocatorStats|getMBeans|getPendingBookieOpsStats)|ProxyStats\.\w+", 404),
     (r"(Namespaces|TopicPolicies)\.set(NamespaceEntryFilters|EntryFiltersPerTopic)", 400),
     (r"Namespaces\.getReplicationConfigVersion", 405),

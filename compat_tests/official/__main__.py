@@ -14,9 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from compat_tests.harness import Server, ServerFailedError
+from compat_tests import redirects
+from compat_tests.harness import Server, ServerFailedError, default_product
+from compat_tests.official.cluster_limits import NOT_ON_A_CLUSTER
 from compat_tests.official.runs import TEST_SECONDS_MAX, FileRun, Outcome, copy_suite
 from compat_tests.official.suite_server import TOKEN_SUBJECT, prepare, settings, tokens, upstream_urls
+from compat_tests.products import MagnetarCluster
 
 SUITE_VARIABLE = "PULSAR_CLIENT_SUITE"
 PYTHON_VARIABLE = "PULSAR_CLIENT_PYTHON"
@@ -56,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=float, default=TEST_SECONDS_MAX, metavar="S", help="seconds for one test")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the server's and the tests' logs there")
     arguments = parser.parse_args(argv)
+    redirects.install()
     tests = find_tests(os.environ.get(SUITE_VARIABLE, ""))
     python = Path(os.environ.get(PYTHON_VARIABLE, sys.executable))
     if tests is None:
@@ -65,6 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not chosen:
         print(f"no test of the suite has '{arguments.k}' in its name", file=sys.stderr)
         return 2
+    if isinstance(default_product(), MagnetarCluster):
+        for (file, name), reason in NOT_ON_A_CLUSTER.items():
+            print(f"left out: {file} {name}: {reason}")
+        chosen = [each for each in chosen if (each.file, each.name) not in NOT_ON_A_CLUSTER]
     failed = 0
     for number in range(1, arguments.runs + 1):
         with tempfile.TemporaryDirectory(prefix="magnetar-compat-") as temporary:

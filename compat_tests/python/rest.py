@@ -10,6 +10,15 @@ from compat_tests.harness import Server
 TIMEOUT_SECONDS = 30
 
 
+def owner_web_url(server: Server, topic: str) -> str:
+    """Returns the HTTP address of the broker that owns the topic: in a cluster it may be any, else it is the server's
+    own."""
+    url = f"{server.web_url}/lookup/v2/topic/{topic.replace('://', '/')}"
+    with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:
+        found: str = json.load(answer)["httpUrl"]
+        return found
+
+
 class Refused(Exception):
     """A status of 400 or more, with the reason in the answer."""
 

@@ -13,6 +13,7 @@ import pytest
 from compat_tests.conftest import ClientFactory, ServerFactory
 from compat_tests.harness import Server, wait_until
 from compat_tests.python.compaction import compact, status, url_of
+from compat_tests.python.rest import owner_web_url
 
 
 def read_all(client: pulsar.Client, topic: str, compacted: bool = True) -> list[tuple[str, bytes, str]]:
@@ -244,7 +245,7 @@ def test_stats_tell_of_it(server: Server, client: pulsar.Client, topic: str, pro
     assert internal["cursors"]["__compaction"]["properties"] == {
         "CompactedTopicLedger": internal["compactedLedger"]["ledgerId"]
     }
-    with urllib.request.urlopen(f"{server.web_url}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"{owner_web_url(server, topic)}/metrics", timeout=60) as answer:
         lines = [line for line in answer.read().decode().splitlines() if topic in line]
     samples = {line.partition("{")[0]: line.rpartition(" ")[2] for line in lines}
     assert samples["pulsar_compaction_succeed_count"] == "1"

@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.conftest import ClientFactory
 from compat_tests.harness import Server
-from compat_tests.python.support import assert_silent, receive, receive_bodies
+from compat_tests.python.support import SILENCE_MS, assert_silent, receive, receive_bodies
 
 KINDS = pytest.mark.parametrize(
     "kind", [pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared], ids=lambda kind: kind.name
@@ -95,4 +95,8 @@ def test_delays_outlive_a_kill(
             got.add(message.data())
         consumer.acknowledge(message)
     assert got == {b"%d" % number for number in range(10)}
+    with contextlib.suppress(pulsar.Timeout):  # A start that took long enough makes it the last one.
+        message = consumer.receive(SILENCE_MS)
+        assert message.data() == b"now"
+        consumer.acknowledge(message)
     assert_silent(consumer)

@@ -11,8 +11,12 @@ from compat_tests.conftest import ClientFactory, ServerFactory
 SETTINGS = {"advertisedListeners": "inside:pulsar://127.0.0.1:1,outside:pulsar://localhost:2"}
 
 
-def test_a_client_names_its_listener(make_server: ServerFactory, make_client: ClientFactory, topic: str) -> None:
+def test_a_client_names_its_listener(
+    make_server: ServerFactory, make_client: ClientFactory, topic: str, is_cluster: bool
+) -> None:
     """The addresses are loopback ones, and clients of a standalone server stay on the port to which they connected."""
+    if is_cluster:
+        pytest.skip("the brokers of a cluster send their clients to the address of the listener, which nobody serves")
     server = make_server(settings=SETTINGS)
     server.start()
     place = topic.replace("://", "/")

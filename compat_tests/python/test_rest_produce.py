@@ -102,8 +102,8 @@ def test_a_file_with_curl(server: Server, topic: str, tmp_path: Any, make_client
     web, path = server.address.web_url, topic.replace("://", "/")
     file = tmp_path / "message.json"
     file.write_text('{"messages": [{"payload": "hello", "key": "greeting", "properties": {"lang": "en"}}]}')
-    subprocess.run([curl, "-sf", "-X", "PUT", f"{web}/admin/v2/{path}"], check=True)
-    command = [curl, "-sf", "-d", f"@{file}", "-H", "Content-Type: application/json", f"{web}/topics/{path}"]
+    subprocess.run([curl, "-sfL", "-X", "PUT", f"{web}/admin/v2/{path}"], check=True)
+    command = [curl, "-sfL", "-d", f"@{file}", "-H", "Content-Type: application/json", f"{web}/topics/{path}"]
     answer = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     assert [each["errorCode"] for each in answer["messagePublishResults"]] == [0]
     reader = make_client(server.broker_url).create_reader(topic, pulsar.MessageId.earliest)

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from compat_tests import redirects
 from compat_tests.soak.runner import Soak
 
 
@@ -18,6 +19,7 @@ def main() -> int:
         "--folder", type=Path, default=None, help="keeps data and logs there (default: a temporary one)"
     )
     options = parser.parse_args()
+    redirects.install()
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
     print(f"soak of {options.minutes:g} minutes, seed {seed}", flush=True)
     if options.folder is not None:

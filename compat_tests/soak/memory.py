@@ -4,6 +4,11 @@ import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
+from compat_tests.harness import default_product
+from compat_tests.products import MagnetarCluster
+
 CACHES_MB = {
     "managedLedgerCacheSizeMB": 8,
     "dbStorage_writeCacheMaxSizeMb": 8,
@@ -13,7 +18,9 @@ CACHES_MB = {
 ends."""
 INDEX_CACHE_MB = 2
 """The block cache of the bookie's index (`storage/bookie/entry_index.py`), for which there is no key."""
-GROWTH_MAX_MB = sum(CACHES_MB.values()) + INDEX_CACHE_MB
+MEMBERS = 3 if isinstance(default_product(), MagnetarCluster) else 1
+"""How many processes have these caches: three brokers and three bookies, or one server that is both."""
+GROWTH_MAX_MB = MEMBERS * (sum(CACHES_MB.values()) + INDEX_CACHE_MB)
 WARM_UP_SECONDS = 15.0
 TREND_MAX_MB = GROWTH_MAX_MB
 AT_END = 4
@@ -73,8 +80,16 @@ def _late(samples: list[Sample]) -> float:
 
 
 def pss_mb(pid: int) -> float:
-    """Returns the proportional set size (PSS) of one process in MB (10^6 bytes). Raises OSError when the process is
-    gone."""
+    """Returns the proportional set size (PSS) of a process and its descendants in MB (10^6 bytes). Raises OSError when
+    the process is gone."""
+    try:
+        pids = [pid, *(each.pid for each in psutil.Process(pid).children(recursive=True))]
+    except psutil.NoSuchProcess:
+        raise ProcessLookupError(pid) from None
+    return sum(map(_own_pss_mb, pids))
+
+
+def _own_pss_mb(pid: int) -> float:
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024 / 1e6

@@ -1,0 +1,1 @@
+"""kazoo's own test-suite against `magnetar zookeeper`."""
