@@ -67,6 +67,8 @@ class Connection:
         self._view = memoryview(self._buffer)
 
     def go(self) -> None:
+        """Begins the load, at the broker that owns the topic."""
+        self.socket = self.client.socket
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
 

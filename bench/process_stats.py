@@ -29,18 +29,19 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-def cpu_seconds(pid: int) -> float:
-    """Returns the user and system time of the process tree so far, including children that have ended."""
+def cpu_seconds(pid: int, *, with_descendants: bool = True) -> float:
+    """Returns the user and system time of the process tree so far, including children that have ended, or of the one
+    process."""
     ticks = 0
-    for each in tree(pid):
-        ticks += sum(map(int, stat_fields(each)[UTIME_FIELD : UTIME_FIELD + 4]))
+    for each in tree(pid) if with_descendants else [pid]:
+        ticks += sum(map(int, stat_fields(each)[UTIME_FIELD : UTIME_FIELD + (4 if with_descendants else 2)]))
     return ticks / TICKS_PER_SECOND
 
 
-def memory_mb(pid: int) -> float:
-    """Returns the proportional set size (PSS) of the process tree in MB (10^6 bytes)."""
+def memory_mb(pid: int, *, with_descendants: bool = True) -> float:
+    """Returns the proportional set size (PSS) of the process tree, or of the one process, in MB (10^6 bytes)."""
     kilobytes = 0
-    for each in tree(pid):
+    for each in tree(pid) if with_descendants else [pid]:
         for line in Path(f"/proc/{each}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
                 kilobytes += int(line.split()[1])

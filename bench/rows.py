@@ -43,7 +43,9 @@ ADMIN = "admin"
 SPARK = "spark"
 FEATURES = "features"
 WEBSOCKETS = "websockets"
+CLUSTER = "cluster"
 OVER = "Spark batch read over the published connector's,"
+MANY = "publish through a broker, 3 bookies E3/Qw3/Qa2"
 THREE = "three bookies E3/Qw3/Qa2"
 OURS = "our client to three bookies"
 
@@ -147,6 +149,21 @@ ROWS = (
         more_is_better=True,
     ),
     Row("ws_busy_ratio", WEBSOCKETS, "the same over that without them", "times", 0.9, None, more_is_better=True),
+    Row("cluster_start", CLUSTER, "magnetar cluster, 2 brokers and 3 bookies, command to ready", "s", 10, None),
+    Row("cluster_memory", CLUSTER, "2 brokers, 3 bookies and metadata, idle (PSS)", "MB", 400, 1286),
+    Row("cluster_idle_cpu", CLUSTER, "the same, idle CPU", "% of a core", None, None),
+    Row("cluster_rate", CLUSTER, f"{MANY}, unbatched", "k msg/s", None, 2.3, more_is_better=True, goal_ratio=1.5),
+    Row("cluster_cpu", CLUSTER, f"{MANY}, unbatched, all processes", "CPU s/million", None, 254, goal_ratio=2.0),
+    Row("cluster_batch_rate", CLUSTER, f"{MANY}, batches", "k msg/s", None, 36, more_is_better=True, goal_ratio=1.5),
+    Row("cluster_batch_cpu", CLUSTER, f"{MANY}, batches, all processes", "CPU s/million", None, 18.2, goal_ratio=2.0),
+    Row("cluster_kill_gap", CLUSTER, "SIGKILL of the owner, longest gap between receipts", "s", 1.5, 28.1),
+    Row("cluster_term_gap", CLUSTER, "SIGTERM of the owner, the same", "s", 0.5, 6.4),
+    Row("cluster_unload_gap", CLUSTER, "unload of the namespace, the same", "s", 0.5, 0.95),
+    Row("cluster_moved", CLUSTER, "unload until 1,000 topics have receipts again", "s", 5, None),
+    Row("cluster_frozen_gap", CLUSTER, "metadata stopped for 30 s, longest gap between receipts", "s", 1.0, 0.95),
+    Row("cluster_refused", CLUSTER, "publishes refused in all of this", "messages", 0, 0),
+    Row("cluster_lookup_loaded", CLUSTER, "lookup with 100,000 topics in the metadata, loaded, p99", "ms", 5, None),
+    Row("cluster_lookup", CLUSTER, "the same, a topic that is not loaded, p99", "ms", 50, None),
     Row("sigkill", SIGKILL, "SIGKILL rounds with nothing lost", "% of rounds", 100, None, more_is_better=True),
 )
 

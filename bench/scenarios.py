@@ -6,11 +6,12 @@ import urllib.request
 
 from bench.admin import admin
 from bench.bookies import bookies
+from bench.cluster import cluster
 from bench.driver import Outcome
 from bench.features import features
 from bench.loads import BATCH, NAMESPACE, cost, latency_at, load, median_of, new_server, publish, rate, subscribe
 from bench.process_stats import cpu_seconds, memory_mb
-from bench.rows import ADMIN, BATCHES, BOOKIES, CATCH_UP, FEATURES, LATENCY, LIFECYCLE, SPARK, TAIL, WEBSOCKETS
+from bench.rows import ADMIN, BATCHES, BOOKIES, CATCH_UP, CLUSTER, FEATURES, LATENCY, LIFECYCLE, SPARK, TAIL, WEBSOCKETS
 from bench.sizes import Figures, Scenario, Sizes
 from bench.websockets import websockets
 from compat_tests import wire
@@ -149,4 +150,5 @@ SCENARIOS: dict[str, Scenario] = {
     SPARK: spark,
     FEATURES: features,
     WEBSOCKETS: websockets,
+    CLUSTER: cluster,
 }

@@ -28,6 +28,11 @@ class Sizes:
     delayed: int = 500_000
     websocket: int = 100_000
     sockets: int = 1000
+    rounds: int = 3
+    frozen_seconds: float = 30.0
+    moved_topics: int = 1000
+    listed_topics: int = 100_000
+    lookups: int = 3000
 
 
 QUICK = Sizes(
@@ -49,6 +54,11 @@ QUICK = Sizes(
     delayed=100_000,
     websocket=20_000,
     sockets=1000,
+    rounds=1,
+    frozen_seconds=8.0,
+    moved_topics=200,
+    listed_topics=5000,
+    lookups=500,
 )
 
 Figures = dict[str, float]

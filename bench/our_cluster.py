@@ -1,0 +1,66 @@
+"""`magnetar cluster` for the bench, with the same calls as Apache's cluster."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from compat_tests.cluster.supervised import SupervisedCluster
+
+THREE_COPIES = {
+    "managedLedgerDefaultEnsembleSize": "3",
+    "managedLedgerDefaultWriteQuorum": "3",
+    "managedLedgerDefaultAckQuorum": "2",
+}
+"""The copies of an entry in this scenario: E3/Qw3/Qa2."""
+
+
+class OurCluster:
+    """The cluster as a context manager's content: `start` is called once, then `close` once."""
+
+    def __init__(self, folder: Path, *, brokers: int, bookies: int) -> None:
+        self._cluster = SupervisedCluster(folder, brokers=brokers, bookies=bookies, settings=THREE_COPIES)
+
+    def start(self) -> float:
+        """Starts all and returns the seconds that this took."""
+        return self._cluster.start()
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    @property
+    def service_url(self) -> str:
+        return self._cluster.service_url
+
+    @property
+    def broker_port(self) -> int:
+        return self._cluster.broker_port
+
+    def pids(self) -> list[int]:
+        return self._cluster.pids()
+
+    def owner(self, topic: str) -> int:
+        """Returns the number of the broker that owns the topic."""
+        return self._cluster.owner(topic)
+
+    def end(self, broker: int, number: signal.Signals) -> None:
+        """Ends a broker, and returns when the supervisor has started it again."""
+        former = self._cluster.brokers[broker]["pid"]
+        os.kill(former, number)
+        self._cluster.await_return("brokers", former, broker)
+
+    def call(self, method: str, path: str, body: object = None) -> None:
+        """Makes an admin call and follows its redirects. Raises HTTPError."""
+        self._cluster.call(0, method, path, body)
+
+    def freeze(self, seconds: float) -> None:
+        """Stops the metadata for so long, which then goes on."""
+        pid = self._cluster.processes["metadata"]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(seconds)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def assert_no_errors(self) -> None:
+        self._cluster.assert_no_errors()
