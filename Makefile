@@ -9,10 +9,11 @@ ARGS ?=
 SPARK := tests/spark compat_tests/spark
 CLIENTS := compat_tests/go compat_tests/node compat_tests/rust compat_tests/java/test_versions.py \
 	compat_tests/websocket/test_java_tools.py compat_tests/websocket/test_other_clients.py
+MIXED := $(wildcard compat_tests/cluster/test_mixed_*.py)
 BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check lint types unit test compat bench proto clean sim damage mutants soak spark spark-rounds clients
+.PHONY: help install run check lint types unit test compat bench proto clean sim damage mutants soak spark spark-rounds clients cluster mixed kazoo
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -47,12 +48,18 @@ unit: $(STAMP)
 test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's software, the official client, Spark
 	@$(MAKE) --no-print-directory lint types
 	@failed=0; set -x; \
-	$(BIN)/pytest -q $(SPARK:%=--ignore=%) $(CLIENTS:%=--ignore=%) || failed=1; \
+	$(BIN)/pytest -q $(SPARK:%=--ignore=%) $(CLIENTS:%=--ignore=%) $(MIXED:%=--ignore=%) || failed=1; \
 	$(BIN)/pytest -q -m "not long" $(BESIDE) $(SPARK) || failed=1; \
 	exit $$failed
 
 spark: $(STAMP)  ## all tests of Spark, the long ones too (ten minutes)
 	$(BIN)/pytest -q $(BESIDE) $(SPARK) $(ARGS)
+
+cluster: $(STAMP)  ## the tests of compat_tests/python on clusters of three brokers and three bookies (fifteen minutes)
+	MAGNETAR_CLUSTER=1 $(BIN)/pytest -q compat_tests/python $(ARGS)
+
+mixed: $(STAMP)  ## clusters of Apache's brokers and ours side by side; needs Java, minutes for each test
+	$(BIN)/pytest -q $(MIXED) $(ARGS)
 
 clients: $(STAMP)  ## the clients of other languages: Go, Node, Rust, older Java; needs their tools, minutes to compile at first
 	$(BIN)/pytest -q $(CLIENTS) $(ARGS)
@@ -62,8 +69,17 @@ $(CLIENT_STAMP):
 	.venv-client/bin/python -m pip install --quiet --disable-pip-version-check 'pulsar-client[all]==3.13.0' requests
 	@touch $@
 
-compat: $(STAMP) $(CLIENT_STAMP)  ## the official Python client's own suite (PULSAR_CLIENT_SUITE=its folder, ARGS="-k text --runs 3")
-	PULSAR_CLIENT_PYTHON=$(abspath .venv-client/bin/python) $(BIN)/python -m compat_tests.official $(ARGS)
+compat: $(STAMP) $(CLIENT_STAMP)  ## the official Python client's own suite (PULSAR_CLIENT_SUITE=its folder, CLUSTER=1: on a cluster, ARGS="-k text")
+	MAGNETAR_CLUSTER=$(CLUSTER) PULSAR_CLIENT_PYTHON=$(abspath .venv-client/bin/python) $(BIN)/python -m compat_tests.official $(ARGS)
+
+KAZOO_STAMP := .venv-kazoo/.installed
+$(KAZOO_STAMP):
+	$(PYTHON) -m venv .venv-kazoo
+	.venv-kazoo/bin/python -m pip install --quiet --disable-pip-version-check 'kazoo==2.11.0' pytest pytest-timeout objgraph gevent eventlet pyjks pyopenssl
+	@touch $@
+
+kazoo: $(STAMP) $(KAZOO_STAMP)  ## kazoo's own test-suite against `magnetar zookeeper`, from PyPI (two minutes; ARGS="-k text")
+	KAZOO_PYTHON=$(abspath .venv-kazoo/bin/python) $(BIN)/python -m compat_tests.kazoo_suite $(ARGS)
 
 bench: $(STAMP)  ## measure (PEER=folder of Apache Pulsar's jars measures both side by side)
 	$(BIN)/python -m bench $(if $(PEER),--peer $(PEER)) $(ARGS)
@@ -90,4 +106,4 @@ proto: $(STAMP)  ## make pulsar_proto/pb/*_pb2.py anew from our .proto files
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pulsar_proto.pb.generate
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) .venv-client build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-client .venv-kazoo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
