@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from magnetar.metadata.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError
 from magnetar.metadata.store import MetadataStore, Record
+from pulsar_proto.backoff import backoff
 
 ATTEMPTS_MAX = 20
 """How many rounds in a row a change may lose to other writers before it fails: ten seconds."""
@@ -69,7 +70,7 @@ async def update_record(
     async with _turn(store, path):
         for attempt in range(attempts_max):
             if attempt >= AT_ONCE:
-                await asyncio.sleep(min(PAUSE_SECONDS_FIRST * 2 ** (attempt - AT_ONCE), PAUSE_SECONDS_MAX))
+                await asyncio.sleep(backoff(attempt - AT_ONCE + 1, PAUSE_SECONDS_FIRST, PAUSE_SECONDS_MAX))
             record = await store.get(path)
             value = change(None if record is None else record.value)
             if value is None:

@@ -13,8 +13,9 @@ from magnetar.metadata.errors import (
     StoreWriteError,
 )
 from magnetar.metadata.store import CreateOp, Stat
-from magnetar.metadata.zookeeper.jute_codec import Code, ZkStat
+from magnetar.metadata.zookeeper.jute_codec import ZkStat
 from magnetar.metadata.zookeeper.lost_answer_rules import Write
+from magnetar.metadata.zookeeper_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -39,19 +40,19 @@ def error_of(rejection: Rejection) -> MetadataError:
     """
     code, path = rejection
     match code:
-        case Code.NO_NODE:
+        case ErrorCode.NO_NODE:
             return NoNodeError(path)
-        case Code.NODE_EXISTS:
+        case ErrorCode.NODE_EXISTS:
             return NodeExistsError(path)
-        case Code.NOT_EMPTY:
+        case ErrorCode.NOT_EMPTY:
             return NotEmptyError(path)
-        case Code.NO_CHILDREN_FOR_EPHEMERALS:
+        case ErrorCode.NO_CHILDREN_FOR_EPHEMERALS:
             return EphemeralParentError(path)
-        case Code.THROTTLED:
+        case ErrorCode.THROTTLED:
             return StoreOverloadedError(path, "ZooKeeper has too much to do")
-        case Code.QUOTA_EXCEEDED:
+        case ErrorCode.QUOTA_EXCEEDED:
             return StoreWriteError(path, "over its ZooKeeper quota")
-        case Code.NO_AUTH:
+        case ErrorCode.NO_AUTH:
             return StoreWriteError(path, "its ACL does not allow that")
     return MetadataError(path, f"ZooKeeper answers with error {code}")
 

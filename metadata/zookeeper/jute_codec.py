@@ -9,7 +9,6 @@ KeeperException.Code of ZooKeeper 3.9.
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 from aiozk import protocol as zk  # type: ignore[import-untyped]
@@ -17,6 +16,7 @@ from aiozk.protocol.primitives import Int, Long, UString, Vector  # type: ignore
 from aiozk.protocol.request import Request  # type: ignore[import-untyped]
 
 from magnetar.metadata.store import CheckOp, CreateOp, DeleteOp, EventType, Op, PutOp
+from magnetar.metadata.zookeeper_codes import ErrorCode
 
 WATCH_XID: int = zk.WATCH_XID
 PING_XID: int = zk.PING_XID
@@ -45,26 +45,7 @@ _HEADER = struct.Struct(">iqi")
 _STAT = struct.Struct(">qqqqiiiqiiq")
 
 
-class Code(IntEnum):
-    """The codes of KeeperException.Code that the store distinguishes."""
-
-    OK = 0
-    RUNTIME_INCONSISTENCY = -2
-    CONNECTION_LOSS = -4
-    NO_NODE = -101
-    NO_AUTH = -102
-    BAD_VERSION = -103
-    NO_CHILDREN_FOR_EPHEMERALS = -108
-    NODE_EXISTS = -110
-    NOT_EMPTY = -111
-    SESSION_EXPIRED = -112
-    AUTH_FAILED = -115
-    SESSION_MOVED = -118
-    QUOTA_EXCEEDED = -125
-    THROTTLED = -127
-
-
-SESSION_GONE = frozenset((Code.CONNECTION_LOSS, Code.SESSION_EXPIRED, Code.SESSION_MOVED))
+SESSION_GONE = frozenset((ErrorCode.CONNECTION_LOSS, ErrorCode.SESSION_EXPIRED, ErrorCode.SESSION_MOVED))
 """The codes with which a server refuses a request because the session is over, or was moved to another server."""
 
 EVENT_TYPES = {
@@ -316,11 +297,11 @@ def parse_multi(payload: bytes) -> tuple[int, int, list[Any]]:
         code = getattr(reply, "error_code", None)
         if code is None:
             results.append(_multi_result(reply))
-        elif code not in (Code.OK, Code.RUNTIME_INCONSISTENCY):
+        elif code not in (ErrorCode.OK, ErrorCode.RUNTIME_INCONSISTENCY):
             return position, code, []
         else:
             results.append(None)
-    return -1, Code.OK, results
+    return -1, ErrorCode.OK, results
 
 
 def _multi_result(reply: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar.metadata.store import CreateOp, DeleteOp, Op, PutOp
 from magnetar.metadata.zookeeper import jute_codec as zk_codec
-from magnetar.metadata.zookeeper.jute_codec import Code, ZkStat
+from magnetar.metadata.zookeeper.jute_codec import ZkStat
 from magnetar.metadata.zookeeper.lost_answer_rules import (
     FoundRecord,
     Write,
@@ -24,6 +24,7 @@ from magnetar.metadata.zookeeper.lost_answer_rules import (
     telling_op,
 )
 from magnetar.metadata.zookeeper.pending_request import LinkLostError, PendingRequest, Reply, Settled, read_children
+from magnetar.metadata.zookeeper_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ class LostAnswerRecovery:
 
     async def _get(self, path: str) -> FoundRecord | None:
         reply = await self._probe(zk_codec.get_body(path))
-        if reply.error == Code.NO_NODE:
+        if reply.error == ErrorCode.NO_NODE:
             return None
         if reply.error:
             raise LinkLostError(f"reading {path} failed with {reply.error}")

@@ -48,13 +48,14 @@ from magnetar.metadata.zookeeper import jute_codec as zk_codec
 from magnetar.metadata.zookeeper.answer_rules import Rejection, error_of, multi_outcome, store_stat
 from magnetar.metadata.zookeeper.client_config import ClientConfig, SessionHooks
 from magnetar.metadata.zookeeper.connect_string import ConnectString
-from magnetar.metadata.zookeeper.jute_codec import Code, ZkStat
+from magnetar.metadata.zookeeper.jute_codec import ZkStat
 from magnetar.metadata.zookeeper.lost_answer_rules import Write
 from magnetar.metadata.zookeeper.parent_rules import is_container
 from magnetar.metadata.zookeeper.pending_request import Reply, RequestOutcome, Settled, read_children, stat_or_none
 from magnetar.metadata.zookeeper.server_watches import ServerWatches
 from magnetar.metadata.zookeeper.session_client import ZkClient
 from magnetar.metadata.zookeeper.session_rules import Notification
+from magnetar.metadata.zookeeper_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -217,7 +218,7 @@ class ZooKeeperStore(MetadataStore):
         """Sends a read. Returns the reply, or None when the record does not exist."""
         outcome = await self._client.submit(body, path)
         assert isinstance(outcome, Reply)
-        if outcome.error == Code.NO_NODE:
+        if outcome.error == ErrorCode.NO_NODE:
             return None
         if outcome.error:
             raise error_of(Rejection(outcome.error, path))
@@ -266,9 +267,9 @@ class ZooKeeperStore(MetadataStore):
 
     async def _refused(self, code: int, op: Op) -> Exception:
         path = self._connect.user_path(op.path)
-        if code == Code.NO_NODE and isinstance(op, CreateOp):
+        if code == ErrorCode.NO_NODE and isinstance(op, CreateOp):
             return NoNodeError(self._connect.user_path(parent_of(op.path)))
-        if code == Code.BAD_VERSION:
+        if code == ErrorCode.BAD_VERSION:
             expected = None if isinstance(op, CreateOp) else op.expected_version
             try:
                 stat = await self._stat(path)

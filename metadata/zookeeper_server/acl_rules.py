@@ -10,9 +10,10 @@ import hashlib
 import ipaddress
 from collections.abc import Iterable
 
+from magnetar.metadata.zookeeper_codes import ErrorCode
 from magnetar.metadata.zookeeper_server import answers
 from magnetar.metadata.zookeeper_server.node_rules import ACL_IDS_MAX, OPEN_ACL
-from magnetar.metadata.zookeeper_server.protocol import ErrorCode, Perms, RequestError
+from magnetar.metadata.zookeeper_server.protocol import Perms, RequestError
 
 Entry = tuple[int, bytes, bytes]
 Acl = tuple[Entry, ...]

@@ -10,13 +10,13 @@ import struct
 import time
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from magnetar.metadata.zookeeper_codes import ErrorCode
 from magnetar.metadata.zookeeper_server import acl_rules, answers
 from magnetar.metadata.zookeeper_server.acl_rules import Identity
 from magnetar.metadata.zookeeper_server.jute_reader import JuteReader
 from magnetar.metadata.zookeeper_server.processor import monotonic_ms
 from magnetar.metadata.zookeeper_server.protocol import (
     PASSWORD_BYTES,
-    ErrorCode,
     MalformedRequestError,
     OpCode,
 )

@@ -2,7 +2,8 @@
 
 import re
 
-from magnetar.metadata.zookeeper_server.protocol import ErrorCode, RequestError
+from magnetar.metadata.zookeeper_codes import ErrorCode
+from magnetar.metadata.zookeeper_server.protocol import RequestError
 
 ROOT = b"/"
 SPECIAL_PATHS = frozenset((b"/", b"/zookeeper", b"/zookeeper/quota", b"/zookeeper/config"))

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from magnetar.metadata.zookeeper_codes import ErrorCode
 from magnetar.metadata.zookeeper_server import answers
 from magnetar.metadata.zookeeper_server.acl_rules import AclTable, Identity
 from magnetar.metadata.zookeeper_server.batches import Batch, Client, Entry, Latency
@@ -23,7 +24,6 @@ from magnetar.metadata.zookeeper_server.node_rules import child_count_of, creati
 from magnetar.metadata.zookeeper_server.node_tree_rules import NodeTree
 from magnetar.metadata.zookeeper_server.protocol import (
     PASSWORD_BYTES,
-    ErrorCode,
     MalformedRequestError,
     NodeEvent,
     OpCode,

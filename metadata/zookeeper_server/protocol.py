@@ -5,6 +5,8 @@ Source: zookeeper.jute, ZooDefs.OpCode, ZooDefs.Perms, KeeperException.Code and 
 
 from enum import IntEnum, IntFlag
 
+from magnetar.metadata.zookeeper_codes import ErrorCode
+
 
 class OpCode(IntEnum):
     """The codes of ZooDefs.OpCode that clients send."""
@@ -40,28 +42,6 @@ class OpCode(IntEnum):
     WHO_AM_I = 107
     CLOSE_SESSION = -11
     ERROR = -1
-
-
-class ErrorCode(IntEnum):
-    """The codes of KeeperException.Code that this server answers."""
-
-    OK = 0
-    RUNTIME_INCONSISTENCY = -2
-    MARSHALLING_ERROR = -5
-    UNIMPLEMENTED = -6
-    BAD_ARGUMENTS = -8
-    UNKNOWN_SESSION = -12
-    NO_NODE = -101
-    NO_AUTH = -102
-    BAD_VERSION = -103
-    NO_CHILDREN_FOR_EPHEMERALS = -108
-    NODE_EXISTS = -110
-    NOT_EMPTY = -111
-    SESSION_EXPIRED = -112
-    INVALID_ACL = -114
-    AUTH_FAILED = -115
-    NO_WATCHER = -121
-    RECONFIG_DISABLED = -123
 
 
 class NodeEvent(IntEnum):

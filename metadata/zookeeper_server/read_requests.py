@@ -7,6 +7,7 @@ watch is set.
 from collections.abc import Callable, Generator, Sequence
 from typing import Protocol
 
+from magnetar.metadata.zookeeper_codes import ErrorCode
 from magnetar.metadata.zookeeper_server import answers, node_rules
 from magnetar.metadata.zookeeper_server.acl_rules import (
     AclTable,
@@ -18,7 +19,6 @@ from magnetar.metadata.zookeeper_server.acl_rules import (
 from magnetar.metadata.zookeeper_server.jute_reader import JuteReader
 from magnetar.metadata.zookeeper_server.node_tree_rules import NodeTree
 from magnetar.metadata.zookeeper_server.protocol import (
-    ErrorCode,
     MalformedRequestError,
     NodeEvent,
     OpCode,

@@ -8,6 +8,7 @@ the changes only after that. The errors, and the order of the checks, are taken 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from magnetar.metadata.zookeeper_codes import ErrorCode
 from magnetar.metadata.zookeeper_server import answers, node_rules
 from magnetar.metadata.zookeeper_server.acl_rules import Acl, AclTable, Identity, effective_acl, is_allowed
 from magnetar.metadata.zookeeper_server.node_tree_rules import NodeTree
@@ -19,7 +20,6 @@ from magnetar.metadata.zookeeper_server.path_rules import (
 )
 from magnetar.metadata.zookeeper_server.protocol import (
     ANY_VERSION,
-    ErrorCode,
     NodeEvent,
     OpCode,
     Perms,

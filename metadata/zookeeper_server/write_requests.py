@@ -4,9 +4,10 @@ MultiOperationRecord."""
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from magnetar.metadata.zookeeper_codes import ErrorCode
 from magnetar.metadata.zookeeper_server.acl_rules import Acl
 from magnetar.metadata.zookeeper_server.jute_reader import JuteReader
-from magnetar.metadata.zookeeper_server.protocol import ErrorCode, MalformedRequestError, OpCode, RequestError
+from magnetar.metadata.zookeeper_server.protocol import MalformedRequestError, OpCode, RequestError
 
 NO_TTL = -1
 

@@ -25,6 +25,7 @@ from magnetar.server.namespaces.broker_addresses import addresses_of
 from magnetar.server.namespaces.ownership import SoleOwner
 from magnetar.server.network.advertised_listeners import AdvertisedListeners, ListenerSettings
 from magnetar.server.network.ports import PortChoice, Urls, reserve_ports
+from magnetar.server.process.closing import close_within
 from magnetar.server.process.data_folder_lock import DataFolderLock
 from magnetar.server.process.private_files import keep_from_others
 from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
@@ -88,10 +89,7 @@ class Standalone:
 
     async def stop(self) -> None:
         """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS."""
-        try:
-            async with asyncio.timeout(STOP_DEADLINE_SECONDS):
-                await self._closing.aclose()
-        except TimeoutError:
+        if not await close_within(self._closing, STOP_DEADLINE_SECONDS):
             log.warning("cut off a stop of more than %s s; nothing acknowledged is lost", STOP_DEADLINE_SECONDS)
 
     @property

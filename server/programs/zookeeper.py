@@ -16,6 +16,7 @@ from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.zookeeper_server.zookeeper_server import ZooKeeperServer
 from magnetar.server.config.zookeeper_settings import ZooKeeperConfigError, load_zookeeper_config
 from magnetar.server.network.port_reservation import port_in_use, reserve_port
+from magnetar.server.process.closing import close_within
 from magnetar.server.process.data_folder_lock import AlreadyInUseError, DataFolderLock
 from magnetar.server.process.descriptors import DESCRIPTORS
 from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
@@ -58,10 +59,7 @@ class ZooKeeperApp:
     async def stop(self) -> None:
         """Answers the requests that are under way and closes the file, within STOP_DEADLINE_SECONDS. Sessions
         survive."""
-        try:
-            async with asyncio.timeout(STOP_DEADLINE_SECONDS):
-                await self._closing.aclose()
-        except TimeoutError:
+        if not await close_within(self._closing, STOP_DEADLINE_SECONDS):
             log.warning("cut off a stop of more than %s s; nothing acknowledged is lost", STOP_DEADLINE_SECONDS)
 
     async def failed(self) -> str:

@@ -18,6 +18,7 @@ from magnetar.server.security.operations import TopicOperation
 from magnetar.server.websocket.answer_queue import Answer
 from magnetar.server.websocket.json_message_rules import message_id_text
 from magnetar.server.websocket.producer_options_rules import ProducerOptions
+from pulsar_proto.backoff import backoff
 from pulsar_proto.errors import (
     AuthenticationFault,
     AuthorizationFault,
@@ -199,7 +200,7 @@ class PartitionProducer:
             self._client.broker.spawn(self._return())
 
     async def _return(self) -> None:
-        pause_s = FIRST_PAUSE_SECONDS
+        failures = 0
         while self._client.is_open and self._state is ProducerState.RETURNING:
             self._epoch += 1
             try:
@@ -217,8 +218,8 @@ class PartitionProducer:
             else:
                 self._is_back(producer)
                 return
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, PAUSE_SECONDS_MAX)
+            failures += 1
+            await asyncio.sleep(backoff(failures, FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX))
 
     def _is_back(self, producer: "Producer") -> None:
         if not self._client.is_open or self._state is not ProducerState.RETURNING:

@@ -67,7 +67,7 @@ class MetadataAccess:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await self._store.exists("/")
         except (MetadataError, TimeoutError) as error:
-            self._silent_until_s = self._monotonic_s() + RETRY_SECONDS
+            self._ask_later()
             if not self._is_away:
                 logger.warning("the metadata store is away, so ledgers are kept as they are: %r", error)
             self._is_away = True
@@ -77,7 +77,7 @@ class MetadataAccess:
                 # Bookies whose sessions expired register again first, so ledgers are kept for a moment more.
                 logger.info("the metadata store answers again")
                 self._is_away = False
-                self._silent_until_s = self._monotonic_s() + RETRY_SECONDS
+                self._ask_later()
                 return False
             return self._has_bookies()
         finally:
@@ -86,9 +86,12 @@ class MetadataAccess:
     def _has_bookies(self) -> bool:
         if self._bookies_suffice():
             return True
-        self._silent_until_s = self._monotonic_s() + RETRY_SECONDS
+        self._ask_later()
         logger.warning("too few bookies are registered for a new ledger, so ledgers are kept as they are")
         return False
+
+    def _ask_later(self) -> None:
+        self._silent_until_s = self._monotonic_s() + RETRY_SECONDS
 
 
 class LedgerGate:

@@ -29,6 +29,7 @@ from magnetar.server.config.bookie_process_config import BookieServerConfig
 from magnetar.server.config.bookie_settings import DAMAGE_ADVICE, service_uri, storage_config
 from magnetar.server.config.broker_config import ConfigError, load_config
 from magnetar.server.network.port_reservation import port_in_use, reserve_port
+from magnetar.server.process.closing import close_within
 from magnetar.server.process.data_folder_lock import AlreadyInUseError
 from magnetar.server.process.descriptors import DESCRIPTORS
 from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
@@ -111,12 +112,9 @@ class BookieApp:
     async def stop(self) -> None:
         """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS. The record in ZooKeeper is deleted
         first."""
-        try:
-            async with asyncio.timeout(STOP_DEADLINE_SECONDS):
-                if self._registration is not None:
-                    await self._registration.close()
-                await self._closing.aclose()
-        except TimeoutError:
+        if self._registration is not None:
+            self._closing.push_async_callback(self._registration.close)
+        if not await close_within(self._closing, STOP_DEADLINE_SECONDS):
             log.warning("cut off a stop of more than %s s; nothing acknowledged is lost", STOP_DEADLINE_SECONDS)
 
     async def failed(self) -> str:

@@ -9,6 +9,7 @@ from aiozk import protocol as zk  # type: ignore[import-untyped]
 from magnetar.metadata.store import CheckOp, CreateOp, DeleteOp, EventType, Op, PutOp
 from magnetar.metadata.zookeeper import jute_codec as zk_codec
 from magnetar.metadata.zookeeper.connect_string import ConnectString
+from magnetar.metadata.zookeeper_codes import ErrorCode
 
 STAT = zk_codec.ZkStat(1 << 40, 2 << 40, 3 << 40, 4 << 40, 5, 6, 7, -(1 << 60), 8, 9, 10 << 40)
 STAT_BYTES = struct.pack(">qqqqiiiqiiq", *STAT)
@@ -124,10 +125,14 @@ def test_paths_move_below_the_chroot_and_back() -> None:
 
 def test_codes_are_those_of_keeper_exception() -> None:
     """The numbers are those of org.apache.zookeeper.KeeperException.Code."""
-    assert {code.name: code.value for code in zk_codec.Code} == {
+    assert {code.name: code.value for code in ErrorCode} == {
         "OK": 0,
         "RUNTIME_INCONSISTENCY": -2,
         "CONNECTION_LOSS": -4,
+        "MARSHALLING_ERROR": -5,
+        "UNIMPLEMENTED": -6,
+        "BAD_ARGUMENTS": -8,
+        "UNKNOWN_SESSION": -12,
         "NO_NODE": -101,
         "NO_AUTH": -102,
         "BAD_VERSION": -103,
@@ -135,8 +140,11 @@ def test_codes_are_those_of_keeper_exception() -> None:
         "NODE_EXISTS": -110,
         "NOT_EMPTY": -111,
         "SESSION_EXPIRED": -112,
+        "INVALID_ACL": -114,
         "AUTH_FAILED": -115,
         "SESSION_MOVED": -118,
+        "NO_WATCHER": -121,
+        "RECONFIG_DISABLED": -123,
         "QUOTA_EXCEEDED": -125,
         "THROTTLED": -127,
     }

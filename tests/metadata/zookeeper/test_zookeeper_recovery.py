@@ -12,10 +12,11 @@ import pytest
 
 from magnetar.metadata.store import CheckOp, CreateOp, DeleteOp, Op, PutOp
 from magnetar.metadata.tree_rules import parent_of
-from magnetar.metadata.zookeeper.jute_codec import Code, ZkStat
+from magnetar.metadata.zookeeper.jute_codec import ZkStat
 from magnetar.metadata.zookeeper.lost_answer_rules import Write, WriteVerdict
 from magnetar.metadata.zookeeper.lost_answers import Finding, LostAnswerRecovery
 from magnetar.metadata.zookeeper.pending_request import PendingRequest, Reply, Settled
+from magnetar.metadata.zookeeper_codes import ErrorCode
 
 PATHS = ["/a", "/b", "/p", "/p/a", "/p/b"]
 OURS, OTHERS = 7, 8
@@ -86,7 +87,7 @@ class Model:
         if opcode == 9:
             return Reply(0, self.zxid, b"")
         if path not in self.records:
-            return Reply(Code.NO_NODE, self.zxid, b"")
+            return Reply(ErrorCode.NO_NODE, self.zxid, b"")
         value, stat = self.records[path]
         if opcode == 8:
             names = [other.rpartition("/")[2].encode() for other in self.records if other != "/"]
