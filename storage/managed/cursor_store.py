@@ -1,6 +1,7 @@
 """Stores the position of a durable cursor: in a node of the metadata store and, once the cursor is in use, in a ledger.
 
-    NO LEDGER   the node holds everything: cursorsLedgerId -1, mark-delete, ranges, batches
+    NO LEDGER   the node holds everything: cursorsLedgerId -1, mark-delete, ranges, batches. `close` says why batches that
+                are half acknowledged rather stay in a ledger.
     LEDGER      the node names the ledger, whose last entry holds everything. The position in the node is an old one,
                 for the case that the ledger is lost.
 
@@ -183,10 +184,10 @@ class CursorStore:
 
     async def close(self, acks: AckState, properties: Mapping[str, int], *, changed: bool) -> None:
         """Stores the last changes where the next owner reads them most cheaply: in the node, without a cursor ledger. A
-        state with too many ranges for a node becomes the last entry of a cursor ledger, which is then closed. Raises
-        CursorFault, ManagedLedgerFenced."""
-        if not self._fits_node(acks):
-            if changed:
+        state that belongs in a ledger (`_belongs_in_ledger`) becomes the last entry of a cursor ledger, which is then
+        closed. Raises CursorFault, ManagedLedgerFenced."""
+        if self._belongs_in_ledger(acks):
+            if changed or self._ledger_id == NO_LEDGER:
                 await self.persist(acks, properties)
             async with self._lock:
                 if self._handle is not None:
@@ -224,6 +225,12 @@ class CursorStore:
         """Returns whether the cursor ledger must be replaced now. A ledger that is due stays in use while the metadata
         store does not answer (ManagedCursorImpl.shouldCloseLedger)."""
         return self._is_due(handle) and await self._access.answers()
+
+    def _belongs_in_ledger(self, acks: AckState) -> bool:
+        """Returns whether the next owner has to find the state in a cursor ledger: when it is too large for the node,
+        or has half-acknowledged batches, which Apache's broker writes to the node but reads back from a ledger only
+        (ManagedCursorImpl.recover, recoverFromLedger)."""
+        return bool(acks.partial) or not self._fits_node(acks)
 
     def _fits_node(self, acks: AckState) -> bool:
         ranges_max = self._config.managed_ledger_max_unacked_ranges_to_persist_in_metadata_store

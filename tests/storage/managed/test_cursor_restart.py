@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magnetar.metadata.paths import cursor_path
-from magnetar.storage.ledger.ledger_errors import ReadFault
+from magnetar.storage.ledger.ledger_errors import NotEnoughBookies, ReadFault, WriteFault
 from magnetar.storage.managed.managed_ledger_errors import CursorFault
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
@@ -86,17 +86,79 @@ async def test_a_clean_close_puts_everything_into_the_node_and_deletes_the_ledge
     ledger = await factory.open(NAME)
     await fill(ledger, 5)
     cursor = await ledger.open_cursor("s", EARLIEST, {"k": "v"})
-    cursor.ack([(1, 0, None), (1, 3, [1])])
+    cursor.ack([(1, 0, None), (1, 3, None)])
     await cursor.persisted()
     cursor.ack([(1, 2, None)])
     await factory.close()
     stored = await node(world)
     assert (stored.cursorsLedgerId, stored.markDeleteEntryId) == (-1, 0)
-    assert len(stored.individualDeletedMessages) == len(stored.batchedEntryDeletionIndexInfo) == 1
+    assert len(stored.individualDeletedMessages) == 1
     assert list(world.ledgers) == [1]
     again = (await open_one(world)).cursors["s"]
-    assert (again.mark_delete, again.ack_set_of(1, 3), again.properties) == ((1, 0), [1], {"k": "v"})
+    assert (again.mark_delete, again.properties) == ((1, 0), {"k": "v"})
     assert again.is_acked(1, 2)
+    assert again.is_acked(1, 3)
+
+
+@pytest.mark.parametrize("stored_before", [True, False])
+async def test_a_clean_close_leaves_half_acknowledged_batches_where_apaches_broker_reads_them(
+    stored_before: bool,
+) -> None:
+    """Apache's broker reads them from the last entry of a cursor ledger, and passes over those in the node."""
+    world = World()
+    factory = factory_of(world.session())
+    ledger = await factory.open(NAME)
+    await fill(ledger, 5)
+    cursor = await ledger.open_cursor("s", EARLIEST, {"k": "v"})
+    cursor.ack([(1, 0, None), (1, 3, [1])])
+    if stored_before:
+        await cursor.persisted()
+    await factory.close()
+    stored = await node(world)
+    assert stored.cursorsLedgerId == 2
+    assert world.ledgers[2].closed
+    last = cursor_ledger(world)[-1]
+    assert last.entryId == 0
+    (batch,) = last.batchedEntryDeletionIndexInfo
+    assert (batch.position.entryId, list(batch.deleteSet)) == (3, [1])
+    again = (await open_one(world)).cursors["s"]
+    assert (again.mark_delete, again.ack_set_of(1, 3), again.properties) == ((1, 0), [1], {"k": "v"})
+
+
+async def test_half_acknowledged_batches_that_apaches_broker_left_in_the_node_move_to_a_ledger() -> None:
+    world = World()
+    factory = factory_of(world.session())
+    ledger = await factory.open(NAME)
+    await fill(ledger, 5)
+    await ledger.open_cursor("s", EARLIEST)
+    await factory.close()
+    left = await node(world)
+    half = left.batchedEntryDeletionIndexInfo.add(deleteSet=[0b100])
+    half.position.ledgerId, half.position.entryId = 1, 2
+    await world.store.put(cursor_path(NAME, "s"), left.SerializeToString())
+    for _ in range(2):
+        factory = factory_of(world.session())
+        cursor = (await factory.open(NAME)).cursors["s"]
+        assert cursor.ack_set_of(1, 2) == [0b100]
+        await factory.close()
+        stored = await node(world)
+        assert stored.cursorsLedgerId != -1
+        assert len(cursor_ledger(world)[-1].batchedEntryDeletionIndexInfo) == 1
+
+
+async def test_half_acknowledged_batches_stay_in_the_node_when_no_ledger_takes_them() -> None:
+    world = World()
+    factory = factory_of(world.session())
+    ledger = await factory.open(NAME)
+    await fill(ledger, 5)
+    cursor = await ledger.open_cursor("s", EARLIEST)
+    cursor.ack([(1, 3, [1])])
+    world.append_error, world.create_error = WriteFault("full"), NotEnoughBookies("full")
+    await factory.close()
+    world.append_error = world.create_error = None
+    assert (await node(world)).cursorsLedgerId == -1
+    again = (await open_one(world)).cursors["s"]
+    assert again.ack_set_of(1, 3) == [1]
 
 
 async def test_when_a_cursor_was_used_last_is_known_after_a_restart() -> None:
