@@ -13,7 +13,7 @@ MIXED := $(wildcard compat_tests/cluster/test_mixed_*.py)
 BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check lint types unit test compat bench proto clean sim damage mutants soak spark spark-rounds clients cluster mixed kazoo
+.PHONY: help install run check lint types unit test compat bench proto clean sim damage mutants soak chaos spark spark-rounds clients cluster mixed kazoo
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -94,6 +94,9 @@ damage: $(STAMP)  ## damage every kind of file in every way, ROUNDS times (defau
 MINUTES ?= 10
 soak: $(STAMP)  ## every feature at once for MINUTES (default 10) with kills; then everything is judged (ARGS="--seed N")
 	$(BIN)/python -m compat_tests.soak --minutes $(MINUTES) $(ARGS)
+
+chaos: $(STAMP)  ## faults on a cluster of real processes and its network, ROUNDS times (default 20, half a minute each; SEED=N)
+	$(BIN)/python -m compat_tests.chaos --rounds $(or $(ROUNDS),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 MUTANTS ?= 300
 mutants: $(STAMP)  ## plant MUTANTS small bugs (default 300) and see whether the nearest tests notice (ARGS="--seed N --area storage")

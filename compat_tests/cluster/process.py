@@ -62,6 +62,7 @@ class ClusterProcess(ABC):
     def spawn(self) -> None:
         """Starts the process without waiting for it."""
         assert not self.is_running, f"{self.name} runs already"
+        self._forget_pipe()
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self.program, *self.command()],
@@ -130,8 +131,11 @@ class ClusterProcess(ABC):
                 self.stop()
         finally:
             self.kill()
-            if self._process is not None and self._process.stdout is not None:
-                self._process.stdout.close()
+            self._forget_pipe()
+
+    def _forget_pipe(self) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
 
     def log_text(self, offset: int = 0) -> str:
         """Returns the log from a byte offset on, which may be the `log_size()` of an earlier moment."""

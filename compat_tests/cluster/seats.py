@@ -35,13 +35,16 @@ a kill does not take the half minute of Apache's default."""
 class MetadataSeat(ClusterProcess):
     """A server of the metadata store."""
 
-    def __init__(self, name: str, folder: Path, *, program: Sequence[str] = (), port: int = 0) -> None:
+    def __init__(
+        self, name: str, folder: Path, *, program: Sequence[str] = (), host: str = HOST, port: int = 0
+    ) -> None:
         super().__init__(name, folder, program=program)
+        self.host = host
         self.port = port or free_port()
 
     @property
     def address(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
@@ -58,7 +61,7 @@ class MetadataSeat(ClusterProcess):
     def four_letter_word(self, word: str) -> str:
         """Returns the server's answer, or "" when it gives none."""
         try:
-            with socket.create_connection((HOST, self.port), 5) as sock:
+            with socket.create_connection((self.host, self.port), 5) as sock:
                 sock.sendall(word.encode())
                 return b"".join(iter(lambda: sock.recv(65536), b"")).decode()
         except OSError:
@@ -76,7 +79,7 @@ class JavaZooKeeper(MetadataSeat):
         data.mkdir(exist_ok=True)
         conf = self.folder / "zoo.cfg"
         conf.write_text(
-            f"tickTime={TICK_MS}\ndataDir={data}\nclientPort={self.port}\nclientPortAddress={HOST}\n"
+            f"tickTime={TICK_MS}\ndataDir={data}\nclientPort={self.port}\nclientPortAddress={self.host}\n"
             f"admin.enableServer=false\nmaxClientCnxns=0\nminSessionTimeout={2 * TICK_MS}\nmaxSessionTimeout=60000\n"
             "4lw.commands.whitelist=*\n"
         )

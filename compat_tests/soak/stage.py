@@ -57,6 +57,8 @@ class Stage:
         self.is_up = threading.Event()
         self.is_up.set()
         self.kills: list[Outage] = []
+        self.more_rewinds = 0
+        """How often a producer may begin again besides once in each outage."""
         self.counts: Counter[str] = Counter()
         self.complaints: list[str] = []
         self.chunking = threading.Lock()

@@ -62,12 +62,12 @@ class Judge:
         self.logs[spec.name] = whole
         self._stage.counts["stored"] += len(whole)
         outages = [*self._stage.kills, *topic.unloads]
-        kills_of_starts = self._stage.counts["kills during a start"]
+        rewinds = len(outages) + self._stage.counts["kills during a start"] + self._stage.more_rewinds
         found = []
         for partition, log in logs.items():
             of_log = {each.producer for each in log}
             producers = {name: each for name, each in topic.producers.items() if len(logs) == 1 or name in of_log}
-            found += log_complaints(log, producers, len(outages) + kills_of_starts, deduplicated=spec.is_deduplicated)
+            found += log_complaints(log, producers, rewinds, deduplicated=spec.is_deduplicated)
             for subscription in spec.subscriptions:
                 record = topic.subscription(subscription, partition)
                 found += subscription_complaints(record, log, self._drained[spec.name, subscription.name], outages)
