@@ -29,10 +29,11 @@ WAIT_SECONDS = 60.0
 seconds."""
 LOG_TAIL_LINES = 40
 POLL_SECONDS = 0.01
-LOOP_CPU_LIMIT_MS = 20
+LOOP_CPU_LIMIT_MS = 40
 LOOP_WATCH = {"MAGNETAR_LOOP_CPU_LIMIT_MS": str(LOOP_CPU_LIMIT_MS)}
 """Environment variables for our processes: a callback that holds the event loop for longer than this is logged as an
-ERROR line. Only CPU time counts, so that a busy machine does not fail a test."""
+ERROR line. Only CPU time counts, but a busy machine's cold caches double it: callbacks of at most 15 ms on a quiet
+machine were seen to take 30 ms of CPU."""
 LOOP_HELD = "held the event loop"
 KNOWN_STALLS: tuple[str, ...] = ()
 """The places that are allowed to hold the loop for longer, as the log lines name them."""

@@ -1,9 +1,10 @@
 """Finds callbacks that hold the event loop for long: reports how long each callback held the loop, and where in the
 code the callback was.
 
-The watch has a thread that takes samples of the loop's thread. Two samples in a row show the same callback when the
-outermost frame above the loop is the same object in both, and the timer of the watch did not run on the loop in
-between. In this case all of the time between the two samples was spent in that callback:
+The watch has a thread that takes samples of the loop's thread while the timer of the watch is late. Two samples in a
+row show the same callback when the outermost frame above the loop is the same object in both, and the timer of the
+watch did not run on the loop in between. In this case all of the time between the two samples was spent in that
+callback:
 
     loop     |--- callback A -----------------------------|--- B ---|-- the timer --|
     samples  ^first A        ^A        ^A        ^A            ^B: A held the loop from the first A to the last A
@@ -39,7 +40,11 @@ log = logging.getLogger(__name__)
 WALL_LIMIT_SECONDS = 1.0
 CPU_LIMIT_VARIABLE = "MAGNETAR_LOOP_CPU_LIMIT_MS"
 """The environment variable that tests set, in milliseconds: callbacks that take more CPU time are logged as errors."""
-SAMPLES_PER_LIMIT = 4
+SAMPLES_PER_LIMIT = 8
+LATE_SAMPLES = 2
+"""No sample of the loop's thread is taken until the timer is late by this many samples. CPython 3.11 may crash when one
+thread walks over the frames of another thread that runs meanwhile (python/cpython issue 111363), so a healthy loop must
+never be looked at."""
 GAP_LIMITS = 5
 """If the last sample or run of the timer was this many limits ago, a callback that is seen for the first time counts
 from that moment. A shorter gap may as well mean that the watching thread was kept from the processor while the loop ran
@@ -143,7 +148,8 @@ class LoopWatch:
         while not is_over:
             is_over = self._closing.wait(self._period_seconds)
             now = self._clock()
-            frame = sys._current_frames().get(self._ident)
+            is_late = now - self._turned_at >= LATE_SAMPLES * self._period_seconds
+            frame = sys._current_frames().get(self._ident) if is_late else None
             callback = self._callback_of(frame)
             if callback is None or callback is not seen or turns != self._turns or is_over:
                 self._judge(last - began, seen, place)

@@ -69,6 +69,20 @@ def test_a_long_callback_is_named_once_with_its_time_and_place(stalls_of: Callab
     assert " burn" in stall.place
 
 
+def test_a_loop_that_turns_in_time_is_never_looked_at(
+    stalls_of: Callable[..., list[Stall]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[None] = []
+    monkeypatch.setattr(sys, "_current_frames", lambda: looks.append(None) or {})
+
+    async def body() -> None:
+        for _ in range(10):
+            await timer_ran(asyncio.get_running_loop())
+
+    assert stalls_of(body) == []
+    assert looks == []
+
+
 def test_a_call_that_never_gives_up_the_interpreter_is_found(stalls_of: Callable[..., list[Stall]]) -> None:
     rows = [{"number": number} for number in range(100_000)]
     began = time.thread_time()

@@ -3,6 +3,7 @@ paused for so long that they lose their session."""
 
 import asyncio
 import signal
+import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -49,14 +50,16 @@ def bookies(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[list[OurBook
     finally:
         for bookie in made:
             bookie.process.send_signal(signal.SIGCONT)
-            bookie.kill()
+        for bookie in made:
+            if bookie.process.poll() is None:
+                bookie.stop()  # If it were killed, it would stay registered, and the next test would write to it.
 
 
 async def moment() -> None:
     """Waits a moment before the next look at what other processes do."""
-    done = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(0.05, done.set_result, None)
-    await done
+    passed = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.05, passed.set)
+    await passed.wait()
 
 
 class Cluster:
@@ -84,13 +87,15 @@ class Cluster:
 
     async def healed(self, lost: str) -> None:
         """Waits until no ledger names the lost bookie and none is marked, and checks every copy of every entry."""
-        async with asyncio.timeout(SECONDS):
-            while True:
-                records = [(await self.client.driver.read(ledger_id)).metadata for ledger_id in self.ledgers]
-                named = any(lost in bookies_of(metadata) for metadata in records)
-                if not named and not [ledger_id async for ledger_id in self.book.marked()]:
-                    break
-                await moment()
+        ends = time.monotonic() + SECONDS
+        while True:
+            records = [(await self.client.driver.read(ledger_id)).metadata for ledger_id in self.ledgers]
+            named = [metadata for metadata in records if lost in bookies_of(metadata)]
+            marked = [ledger_id async for ledger_id in self.book.marked()]
+            if not named and not marked:
+                break
+            assert time.monotonic() < ends, f"not healed: marked {marked}, {lost} stands in {named}"
+            await moment()
         checker = LedgerChecker(self.client, percentage=100)
         for ledger_id in self.ledgers:
             reader = await self.client.bookkeeper.open_ledger(ledger_id)
