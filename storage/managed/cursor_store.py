@@ -1,7 +1,7 @@
 """Stores the position of a durable cursor: in a node of the metadata store and, once the cursor is in use, in a ledger.
 
-    NO LEDGER   the node holds everything: cursorsLedgerId -1, mark-delete, ranges, batches. `close` says why batches that
-                are half acknowledged rather stay in a ledger.
+    NO LEDGER   the node holds everything: cursorsLedgerId -1, mark-delete, ranges, batches. `close` says why batches
+                that are half acknowledged rather stay in a ledger.
     LEDGER      the node names the ledger, whose last entry holds everything. The position in the node is an old one,
                 for the case that the ledger is lost.
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 import uvloop
@@ -72,8 +73,13 @@ def test_a_long_callback_is_named_once_with_its_time_and_place(stalls_of: Callab
 def test_a_loop_that_turns_in_time_is_never_looked_at(
     stalls_of: Callable[..., list[Stall]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[None] = []
-    monkeypatch.setattr(sys, "_current_frames", lambda: looks.append(None) or {})
+    looks: list[str] = []
+
+    def look() -> dict[int, FrameType]:
+        looks.append("at the frames of all threads")
+        return {}
+
+    monkeypatch.setattr(sys, "_current_frames", look)
 
     async def body() -> None:
         for _ in range(10):
