@@ -183,4 +183,6 @@ def broker_settings(cluster: str, zookeeper: MetadataSeat, ensemble: int) -> dic
         "managedLedgerDefaultWriteQuorum": str(ensemble),
         "managedLedgerDefaultAckQuorum": str(max(1, ensemble - 1) if ensemble > 2 else ensemble),
         "acknowledgmentAtBatchIndexLevelEnabled": "true",
+        # The machine's other work must not decide where a test's bundles go.
+        "loadBalancerCPUResourceWeight": "0",
     }
