@@ -13,7 +13,7 @@ MIXED := $(wildcard compat_tests/cluster/test_mixed_*.py)
 BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check lint types unit test compat bench proto clean sim damage mutants soak chaos spark spark-rounds clients cluster mixed kazoo
+.PHONY: help install run check lint types unit test compat bench proto clean sim damage mutants soak chaos spark spark-rounds clients cluster mixed kazoo scale
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -83,6 +83,10 @@ kazoo: $(STAMP) $(KAZOO_STAMP)  ## kazoo's own test-suite against `magnetar zook
 
 bench: $(STAMP)  ## measure (PEER=folder of Apache Pulsar's jars measures both side by side)
 	$(BIN)/python -m bench $(if $(PEER),--peer $(PEER)) $(ARGS)
+
+TOPICS ?= 600000
+scale: $(STAMP)  ## measure a cluster with up to TOPICS topics in its metadata (default 600000; half an hour)
+	$(BIN)/python -m bench --only scale --topics $(TOPICS) $(ARGS)
 
 SEEDS ?= 10000
 sim: $(STAMP)  ## tell SEEDS random histories of the replicated log in virtual time (default 10000; about 0.1 s each)

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench.machine import describe
@@ -13,7 +14,7 @@ from bench.report import table, write_json
 from bench.rows import SIGKILL, Row, chosen_rows
 from bench.scenarios import SCENARIOS
 from bench.sigkill import run_rounds
-from bench.sizes import QUICK, Sizes
+from bench.sizes import QUICK, Sizes, up_to
 from compat_tests.apache import ApachePulsar
 from compat_tests.harness import PEER_LIB_VARIABLE
 from compat_tests.products import Magnetar, Product
@@ -47,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="smaller loads, one run each: about two minutes")
     parser.add_argument("--rounds", type=int, help=f"SIGKILL rounds (default {ROUNDS}, quick {QUICK_ROUNDS})")
     parser.add_argument("--seed", type=int, help="of the SIGKILL rounds' choices")
+    parser.add_argument("--topics", type=int, metavar="N", help="the largest number of topics of the scenario `scale`")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     parser.add_argument("--profile", choices=list(LOADS), help="print the server's ten hottest functions instead")
     return parser
@@ -63,6 +65,8 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     sizes = QUICK if arguments.quick else Sizes()
+    if arguments.topics:
+        sizes = replace(sizes, scale_topics=up_to(arguments.topics))
     if arguments.peer:
         os.environ[PEER_LIB_VARIABLE] = str(arguments.peer)  # the bookies' scenario finds Apache's client there
     machine = describe()

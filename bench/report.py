@@ -80,6 +80,7 @@ def write_json(path: Path, rows: Sequence[Row], ours: Figures, theirs: Figures |
             }
             for row in rows
         ],
+        "at_sizes": {key: figure for key, figure in ours.items() if "@" in key},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=2) + "\n")

@@ -44,6 +44,9 @@ SPARK = "spark"
 FEATURES = "features"
 WEBSOCKETS = "websockets"
 CLUSTER = "cluster"
+SCALE = "scale"
+ASKED_FOR = (SCALE,)
+"""Scenarios that run only when they are asked for by name, because they take many minutes."""
 OVER = "Spark batch read over the published connector's,"
 MANY = "publish through a broker, 3 bookies E3/Qw3/Qa2"
 THREE = "three bookies E3/Qw3/Qa2"
@@ -165,6 +168,49 @@ ROWS = (
     Row("cluster_lookup_loaded", CLUSTER, "lookup with 100,000 topics in the metadata, loaded, p99", "ms", 5, None),
     Row("cluster_lookup", CLUSTER, "the same, a topic that is not loaded, p99", "ms", 50, None),
     Row("sigkill", SIGKILL, "SIGKILL rounds with nothing lost", "% of rounds", 100, None, more_is_better=True),
+    Row("scale_rest_rate", SCALE, "partitions made through REST", "k/s", None, None, more_is_better=True),
+    Row(
+        "scale_single_rate",
+        SCALE,
+        "topics without partitions made through REST",
+        "k/s",
+        None,
+        None,
+        more_is_better=True,
+    ),
+    Row(
+        "scale_record_rate", SCALE, "records of topics written to the metadata", "k/s", None, None, more_is_better=True
+    ),
+    Row("scale_list", SCALE, "REST list of one namespace with all topics", "s", None, None),
+    Row("scale_partitioned_list", SCALE, "REST list of its partitioned topics", "s", None, None),
+    Row("scale_pattern", SCALE, "GET_TOPICS_OF_NAMESPACE with a pattern", "s", None, None),
+    Row("scale_whole", SCALE, "GET_TOPICS_OF_NAMESPACE of everything, or its refusal", "s", None, None),
+    Row("scale_lookup_loaded", SCALE, "lookup, loaded topic, p99", "ms", 5, None),
+    Row("scale_lookup", SCALE, "lookup, topic that is not loaded, p99", "ms", 50, None),
+    Row(
+        "scale_namespace_policy",
+        SCALE,
+        "change of a namespace's policy, until the other broker has it",
+        "s",
+        None,
+        None,
+    ),
+    Row("scale_topic_policy", SCALE, "change of a topic's policy", "s", None, None),
+    Row("scale_idle_cpu", SCALE, "idle CPU of all processes", "% of a core", None, None),
+    Row("scale_zookeeper_memory", SCALE, "metadata, memory (PSS)", "MB", None, None),
+    Row("scale_bookies_memory", SCALE, "three bookies, memory (PSS)", "MB", None, None),
+    Row("scale_broker_memory", SCALE, "the larger broker, memory (PSS)", "MB", None, None),
+    Row("scale_start", SCALE, "start of a third broker, command to ready", "s", None, None),
+    Row("scale_start_cpu", SCALE, "the same, until three seconds later", "CPU s", None, None),
+    Row("scale_new_broker_memory", SCALE, "the third broker, memory (PSS)", "MB", None, None),
+    Row("scale_kill_session", SCALE, "SIGKILL of a broker until its session has ended", "s", None, None),
+    Row("scale_takeover", SCALE, "from there until its topics have producers at the other broker", "s", None, None),
+    Row("scale_takeover_cpu", SCALE, "the same, at the other broker", "CPU s", None, None),
+    Row("scale_taken", SCALE, "how many topics these are", "topics", None, None, more_is_better=True),
+    Row("scale_zookeeper_start", SCALE, "metadata, SIGKILL and start, command to ready", "s", None, None),
+    Row("scale_zookeeper_start_cpu", SCALE, "the same", "CPU s", None, None),
+    Row("scale_zookeeper_peak", SCALE, "metadata, largest memory of the start (RSS)", "MB", None, None),
+    Row("scale_errors", SCALE, "errors and held event loops in all logs", "lines", 0, None),
 )
 
 SCENARIOS = tuple(dict.fromkeys(row.scenario for row in ROWS))
@@ -174,10 +220,11 @@ Figures = Mapping[str, float]
 
 
 def chosen_rows(names: str | None) -> tuple[Row, ...]:
-    """Returns the rows whose key or scenario is among the comma-separated names, or all rows for None. Raises
+    """Returns the rows whose key or scenario is among the comma-separated names, or all rows but
+    those of ASKED_FOR for None. Raises
     ValueError for an unknown name."""
     if names is None:
-        return ROWS
+        return tuple(row for row in ROWS if row.scenario not in ASKED_FOR)
     wanted = {name.strip() for name in names.split(",") if name.strip()}
     unknown = wanted - {row.key for row in ROWS} - set(SCENARIOS)
     if unknown:

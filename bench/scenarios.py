@@ -11,7 +11,21 @@ from bench.driver import Outcome
 from bench.features import features
 from bench.loads import BATCH, NAMESPACE, cost, latency_at, load, median_of, new_server, publish, rate, subscribe
 from bench.process_stats import cpu_seconds, memory_mb
-from bench.rows import ADMIN, BATCHES, BOOKIES, CATCH_UP, CLUSTER, FEATURES, LATENCY, LIFECYCLE, SPARK, TAIL, WEBSOCKETS
+from bench.rows import (
+    ADMIN,
+    BATCHES,
+    BOOKIES,
+    CATCH_UP,
+    CLUSTER,
+    FEATURES,
+    LATENCY,
+    LIFECYCLE,
+    SCALE,
+    SPARK,
+    TAIL,
+    WEBSOCKETS,
+)
+from bench.scale import scale
 from bench.sizes import Figures, Scenario, Sizes
 from bench.websockets import websockets
 from compat_tests import wire
@@ -151,4 +165,5 @@ SCENARIOS: dict[str, Scenario] = {
     FEATURES: features,
     WEBSOCKETS: websockets,
     CLUSTER: cluster,
+    SCALE: scale,
 }

@@ -33,6 +33,7 @@ class Sizes:
     moved_topics: int = 1000
     listed_topics: int = 100_000
     lookups: int = 3000
+    scale_topics: tuple[int, ...] = (1_000, 10_000, 100_000, 600_000)
 
 
 QUICK = Sizes(
@@ -59,7 +60,13 @@ QUICK = Sizes(
     moved_topics=200,
     listed_topics=5000,
     lookups=500,
+    scale_topics=(1_000, 10_000),
 )
 
 Figures = dict[str, float]
 Scenario = Callable[[Product, Sizes], Figures]
+
+
+def up_to(topics: int) -> tuple[int, ...]:
+    """Returns the numbers of topics that the scenario `scale` measures when `topics` is the largest of them."""
+    return (*(total for total in Sizes().scale_topics if total < topics), topics)
