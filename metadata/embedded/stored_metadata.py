@@ -8,7 +8,9 @@ file and the log as they were.
 """
 
 import contextlib
+import errno
 import fcntl
+import io
 import os
 import sqlite3
 import struct
@@ -82,14 +84,15 @@ def read_stored(
     A file of the `accepted_generation` is accepted even if it contradicts the witness or the end of its log. Raises
     StoreMismatchError, StoreDamagedError and the other subclasses of StoreFileError.
     """
-    with faults_named(path):
-        files = _read_files(path)
+    with faults_named(path), _open_files(path) as files:
         if files is None:
             tree, totals = file_format.load(path, file_format.first_rows)
             stored = StoredMetadata(path, tree, totals, 0, Seal(b"", 0), b"", format=file_format)
             fault, log_note = None, ""
         else:
-            stored, fault, log_note = _best_reading(path, *files, file_format)
+            stored, fault, log_note, log = _best_reading(path, files, file_format)
+            if stored.is_meant_by(accepted_generation):
+                stored = stored._replace(image=files.image(log))
     seen = None
     if witness is not None:
         try:
@@ -143,8 +146,36 @@ def advice(stored: StoredMetadata[Any]) -> str:
     return f"{files}; or start once with {ACCEPT_KEY}={stored.seal.generation}: {stored.format.acceptance}."
 
 
-def _read_files(path: str) -> tuple[bytes, bytes | None] | None:
-    """Returns the bytes of the database and of its log (None for a log that is missing); None when there is no file.
+class _Files:
+    """The database while it is open and locked, and the bytes of its log, which are None when the log is missing."""
+
+    def __init__(self, database: io.FileIO, wal: bytes | None) -> None:
+        self._database = database
+        self.wal = wal
+
+    def image(self, log: WriteAheadLog) -> bytearray:
+        """Returns the content that the database has after its log is copied into it. The database is read for each
+        call, so that a large one is in the memory only once. Raises OSError."""
+        length = os.fstat(self._database.fileno()).st_size
+        size = log.page_count * PAGE_BYTES if log.pages else length
+        image = bytearray(size)
+        with memoryview(image) as view:
+            self._database.seek(0)
+            done = 0
+            while done < min(size, length):
+                read = self._database.readinto(view[done : min(size, length)])
+                if not read:
+                    raise OSError(errno.EIO, "it became shorter")
+                done += read
+            for page, offset in log.pages.items():
+                view[(page - 1) * PAGE_BYTES : page * PAGE_BYTES] = (self.wal or b"")[offset : offset + PAGE_BYTES]
+        image[_FORMAT_VERSIONS] = b"\1\1"
+        return image
+
+
+@contextlib.contextmanager
+def _open_files(path: str) -> Iterator[_Files | None]:
+    """Opens the database and reads its log. Yields None when there is no file.
 
     SQLite's own lock keeps other processes from writing meanwhile. Raises StoreLockedError, StoreDamagedError,
     StoreForeignError, OSError.
@@ -157,59 +188,46 @@ def _read_files(path: str) -> tuple[bytes, bytes | None] | None:
     except FileNotFoundError:
         if os.path.exists(f"{path}-wal"):
             raise StoreDamagedError(path, f"is missing, and its log {path}-wal is there: put it back") from None
-        return None
-    with open(fd, "rb") as file:
+        yield None
+        return
+    with open(fd, "rb", buffering=0) as file:
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _LOCK_BYTES, _LOCK_OFFSET)
         except (BlockingIOError, PermissionError):  # some systems raise EAGAIN, others EACCES
             raise StoreLockedError(path, "is in use by another process") from None
-        database = file.read()
-        if not database:
+        if not os.fstat(fd).st_size:
             raise StoreForeignError(path, "is empty")
-        try:
-            with open(f"{path}-wal", "rb") as log_file:
-                return database, log_file.read()
-        except FileNotFoundError:
-            return database, None
+        wal = None
+        with contextlib.suppress(FileNotFoundError), open(f"{path}-wal", "rb") as log_file:
+            wal = log_file.read()
+        yield _Files(file, wal)
 
 
 def _best_reading(
-    path: str, database: bytes, wal: bytes | None, file_format: FileFormat[TreeT]
-) -> tuple[StoredMetadata[TreeT], StoreFileError | None, str]:
-    """Returns the newest sound state of the file, the reason why this state is not the last one, and a note about
-    anything odd in the log.
+    path: str, files: _Files, file_format: FileFormat[TreeT]
+) -> tuple[StoredMetadata[TreeT], StoreFileError | None, str, WriteAheadLog]:
+    """Returns the newest sound state of the file, the reason why this state is not the last one, a note about anything
+    odd in the log, and what of the log belongs to the state.
 
     The last state is the file with all whole transactions of its log; for this state the reason is None. When the last
     state is not sound, the file without its log is tried. Raises StoreFileError when no state is sound.
     """
-    log_path = f"{path}-wal"
+    log_path, wal = f"{path}-wal", files.wal
     log = read_log(wal or b"", PAGE_BYTES)
     fault: StoreFileError | None = None
     if log.damage is not None:
         fault = StoreDamagedError(log_path, f"is damaged at offset {log.damage}, before its last transaction")
     try:
         with faults_named(path):
-            return _load(path, _image(database, wal or b"", log), file_format), fault, _log_note(log_path, wal, log)
+            return _load(path, files.image(log), file_format), fault, _log_note(log_path, wal, log), log
     except StoreFileError as error:
         fault = fault or error
         if not log.pages:
             raise
+    nothing = read_log(b"", PAGE_BYTES)
     with contextlib.suppress(StoreFileError, sqlite3.Error, ValueError, TypeError):
-        return _load(path, _image(database, b"", read_log(b"", PAGE_BYTES)), file_format), fault, ""
+        return _load(path, files.image(nothing), file_format), fault, "", nothing
     raise fault
-
-
-def _image(database: bytes, wal: bytes, log: WriteAheadLog) -> bytearray:
-    """Returns the content that the database has after its log is copied into it."""
-    image = bytearray(database)
-    if log.pages:
-        size = log.page_count * PAGE_BYTES
-        image += bytes(max(0, size - len(image)))
-        for page, offset in log.pages.items():
-            image[(page - 1) * PAGE_BYTES : page * PAGE_BYTES] = wal[offset : offset + PAGE_BYTES]
-        del image[size:]
-    image[_FORMAT_VERSIONS] = b"\1\1"
-    return image
 
 
 def _log_note(log_path: str, wal: bytes | None, log: WriteAheadLog) -> str:
@@ -221,11 +239,12 @@ def _log_note(log_path: str, wal: bytes | None, log: WriteAheadLog) -> str:
 
 
 def _load(path: str, image: bytearray, file_format: FileFormat[TreeT]) -> StoredMetadata[TreeT]:
-    """Reads the records of a database. Raises StoreFileError, sqlite3.Error, ValueError or TypeError for a damaged
-    database."""
+    """Reads the records of a database. Empties `image` as soon as SQLite has a copy of it. Raises StoreFileError,
+    sqlite3.Error, ValueError or TypeError for a damaged database."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     with contextlib.closing(connection):
         connection.deserialize(image)
+        image.clear()
         connection.execute("PRAGMA cell_size_check = ON")
         layout = check_owner(path, connection, file_format)
         with contextlib.closing(connection.execute("SELECT * FROM record ORDER BY path")) as rows:
@@ -238,7 +257,7 @@ def _load(path: str, image: bytearray, file_format: FileFormat[TreeT]) -> Stored
         raise StoreDamagedError(path, f"is damaged: it holds {totals}, and {counted} was written")
     if finding != "ok":
         raise StoreDamagedError(path, f"is damaged: {finding}")
-    return StoredMetadata(path, tree, totals, layout, seal, image, format=file_format)
+    return StoredMetadata(path, tree, totals, layout, seal, b"", format=file_format)
 
 
 def check_owner(path: str, connection: sqlite3.Connection, file_format: FileFormat[Any]) -> int:

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -308,3 +309,17 @@ async def test_after_another_fault_nothing_more_is_promised(path: Path, monkeypa
     store = await EmbeddedStore.open(path)
     assert (await store.put("/a", b"new")).version == 1
     await store.close()
+
+
+async def test_a_start_has_the_file_in_its_memory_once_besides_the_records(path: Path) -> None:
+    store = await EmbeddedStore.open(path)
+    await asyncio.gather(*(store.create(f"/{number}", bytes(20_000)) for number in range(400)))
+    await store.close()
+    tracemalloc.start()  # which does not see SQLite's own memory
+    try:
+        stored = read_stored(str(path), None, None, RECORDS)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert stored.totals.records == 401
+    assert peak < 1.5 * path.stat().st_size
