@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from magnetar.metadata.errors import MetadataError, StoreClosedError, StoreOverloadedError, StoreWriteError
+from magnetar.metadata.long_lists import sorted_in_portions
 from magnetar.metadata.record_watches import Watches
 from magnetar.metadata.store import (
     CancelWatch,
@@ -75,7 +76,7 @@ class TreeStore(MetadataStore):
 
     async def children(self, path: str) -> list[str]:
         self._check(path)
-        return sorted(self._tree.get(path).children or ())
+        return await sorted_in_portions(list(self._tree.get(path).children or ()))
 
     async def put(self, path: str, value: bytes, expected_version: int | None = None) -> Stat:
         self._check(path)

@@ -36,7 +36,7 @@ ANY_WATCHER = 3
 
 SEQUENCE_DIGITS = 10
 
-CHILDREN_AT_ONCE = 10_000
+CHILDREN_AT_ONCE = 5_000
 """How many names are decoded in one turn of the loop; this takes a few milliseconds."""
 
 _INT = struct.Struct(">i")

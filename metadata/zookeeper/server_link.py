@@ -22,6 +22,7 @@ class ServerLink(asyncio.Protocol):
         self._received = received
         self._lost = lost
         self._transport: asyncio.Transport | None = None
+        self._is_reading = True
         loop = asyncio.get_running_loop()
         self.attached: asyncio.Future[bool] = loop.create_future()
         self.has_served = False
@@ -35,6 +36,15 @@ class ServerLink(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
+
+    def read_on(self, wanted: bool) -> None:
+        """Reads from the socket, or stops reading while there is enough to do. Has no effect when it is so already."""
+        if wanted != self._is_reading and self._transport is not None and not self._transport.is_closing():
+            self._is_reading = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
 
     def abort(self) -> None:
         """Closes the connection without waiting for anything. A second call has no effect."""

@@ -247,6 +247,9 @@ class ZkClient:
                 self._attached(link, one)
         if refused:
             self._drop(link, "the server says that the session is not its own", refused)
+        link.read_on(not self._session.has_more)
+        if self._session.has_more:
+            self._loop.call_soon(self._received, link, b"")
         self._pump()
 
     def _attached(self, link: ServerLink, attached: Attached) -> None:

@@ -21,6 +21,10 @@ REPLY_BYTES_MAX = 64 << 20
 """The longest reply. A longer reply counts as a damaged stream. The limit is far above the limit for requests, because
 lists of children are long."""
 
+FRAMES_AT_ONCE = 128
+"""How many answers and events one call of `receive` returns. One read of the socket may bring thousands of events, each
+of which takes tens of microseconds until all watches have heard of it."""
+
 PING_PART = 1 / 3
 SILENCE_PART = 2 / 3
 """Fractions of the session's time. After PING_PART without a request a ping is sent; after SILENCE_PART without input
@@ -122,6 +126,8 @@ class ZkSession(Generic[CallT]):
         self._buffer = bytearray()
         self._sent_at = 0.0
         self._heard_at = 0.0
+        self.has_more = False
+        """Whether `receive` has left complete frames for its next call."""
 
     @property
     def in_flight(self) -> int:
@@ -185,9 +191,11 @@ class ZkSession(Generic[CallT]):
         return b""
 
     def receive(self, data: bytes, now: float) -> list[Incoming[CallT]]:
-        """Takes bytes from the server. Returns the answers and events that are complete with these bytes, in order.
-        Raises ProtocolError when the bytes make no sense."""
+        """Takes bytes from the server. Returns the answers and events that are complete with these bytes, in order, but
+        at most FRAMES_AT_ONCE. If `has_more` is set afterwards, the caller calls again, with or without further bytes,
+        after other tasks had their turn. Raises ProtocolError when the bytes make no sense."""
         self._heard_at = now
+        self.has_more = False
         buffer = self._buffer
         source: bytes | bytearray = data
         if buffer:
@@ -195,7 +203,12 @@ class ZkSession(Generic[CallT]):
             source = buffer
         incoming: list[Incoming[CallT]] = []
         offset, end = 0, len(source)
+        taken = 0
         while end - offset >= _LENGTH.size:
+            if taken == FRAMES_AT_ONCE:
+                self.has_more = True
+                break
+            taken += 1
             (length,) = _LENGTH.unpack_from(source, offset)
             if length > REPLY_BYTES_MAX:
                 raise ProtocolError(f"a frame of {length} bytes")
@@ -204,7 +217,9 @@ class ZkSession(Generic[CallT]):
                 break
             offset = start + length
             try:
-                one = self._frame(bytes(source[start:offset]))
+                with memoryview(source) as view:  # a slice of a bytearray would be a copy, and `bytes` a second one
+                    frame = bytes(view[start:offset])
+                one = self._frame(frame)
             except (struct.error, ValueError, KeyError) as error:
                 raise ProtocolError(f"an undecodable frame: {error!r}") from error
             if one is not None:

@@ -29,6 +29,7 @@ from magnetar.metadata.errors import (
     StoreUnavailableError,
     StoreWriteError,
 )
+from magnetar.metadata.long_lists import sorted_in_portions
 from magnetar.metadata.store import (
     CancelWatch,
     Created,
@@ -150,7 +151,7 @@ class ZooKeeperStore(MetadataStore):
         reply = await self._read(zk_codec.children_body(self._full(path)), path)
         if reply is None:
             raise NoNodeError(path)
-        return sorted(await read_children(reply.payload))
+        return await sorted_in_portions(await read_children(reply.payload))
 
     async def put(self, path: str, value: bytes, expected_version: int | None = None) -> Stat:
         op = PutOp(self._full(path), value, expected_version)

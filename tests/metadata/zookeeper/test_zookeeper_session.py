@@ -9,6 +9,7 @@ from magnetar.metadata.store import EventType
 from magnetar.metadata.zookeeper import jute_codec as zk_codec
 from magnetar.metadata.zookeeper.server_link import ServerLink
 from magnetar.metadata.zookeeper.session_rules import (
+    FRAMES_AT_ONCE,
     REPLY_BYTES_MAX,
     Attached,
     Attachment,
@@ -169,3 +170,18 @@ async def test_a_connection_that_comes_after_it_was_given_up_is_closed() -> None
     link.abort()
     link.connection_made(transport)
     assert (link.is_gone, link.attached.result(), transport.aborted) == (True, False, 1)
+
+
+def test_a_read_with_many_events_is_taken_in_portions_and_in_order(session: ZkSession[str]) -> None:
+    session.send("a", zk_codec.get_body("/a"), 0.0)
+    paths = [f"/{number}" for number in range(3 * FRAMES_AT_ONCE)]
+    data = b"".join(event(1, path) for path in paths) + answer(1)
+    taken = session.receive(data, 0.0)
+    assert len(taken) == FRAMES_AT_ONCE
+    assert session.has_more
+    for more in (event(1, "/late")[:7], event(1, "/late")[7:], b"", b""):
+        taken += session.receive(more, 0.0)
+    assert not session.has_more
+    heard = [one.path for one in taken if isinstance(one, Notification)]
+    assert heard == [*paths, "/late"]
+    assert isinstance(taken[-2], ZkAnswer), "the answer comes behind the events that were sent before it"
