@@ -14,7 +14,7 @@ from magnetar.metadata.zookeeper_codes import ErrorCode
 from magnetar.metadata.zookeeper_server import acl_rules, answers
 from magnetar.metadata.zookeeper_server.acl_rules import Identity
 from magnetar.metadata.zookeeper_server.jute_reader import JuteReader
-from magnetar.metadata.zookeeper_server.processor import monotonic_ms
+from magnetar.metadata.zookeeper_server.processor import TURN_SECONDS, monotonic_ms
 from magnetar.metadata.zookeeper_server.protocol import (
     PASSWORD_BYTES,
     MalformedRequestError,
@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 REQUESTS_AT_ONCE = 256
 """How many requests of one connection are taken in one turn of the loop."""
+LOOKS_AT_CLOCK_EACH = 8
+"""After how many requests a turn looks whether it has taken longer than TURN_SECONDS. A multi may take some hundred
+times as long as another request."""
 REQUESTS_WAITING_MAX = 1_024
 """How many requests of one connection may be under way. No more requests are read until some are answered."""
 OUTPUT_PAUSE_BYTES = 1 << 20
@@ -206,11 +209,12 @@ class Connection(asyncio.Protocol):
     def _take_frames(self) -> None:
         """Takes the requests in the buffer, up to the number that one turn of the loop may take."""
         buffer, taken = self._buffer, 0
+        until = time.monotonic() + TURN_SECONDS
         frame_bytes_max = self._server.settings.frame_bytes_max
         while not self._is_ending and len(buffer) - self._offset >= _INT.size:
             if self._must_wait():
                 break
-            if taken == REQUESTS_AT_ONCE:
+            if taken == REQUESTS_AT_ONCE or (taken and not taken % LOOKS_AT_CLOCK_EACH and time.monotonic() > until):
                 self._continue_scheduled = True
                 asyncio.get_running_loop().call_soon(self._continue)
                 break

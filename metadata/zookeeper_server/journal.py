@@ -11,7 +11,6 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from magnetar.metadata.embedded.file_format import RowChange
 from magnetar.metadata.embedded.file_thread import FileThread
@@ -75,7 +74,7 @@ class Journal:
     def commit(self, rows: Mapping[bytes, bytes], done: Callable[[], None]) -> None:
         """Makes all of the rows durable, or none. Empty content deletes a row. The caller makes one commit at a time,
         and applies the changes to the tree only in `done`."""
-        self._write(self._rows.plan(rows), rows, done)
+        self._write(rows, done)
 
     async def close(self) -> None:
         if self._retry is not None:
@@ -83,9 +82,17 @@ class Journal:
         await self._thread.call(self._file.close)
         self._thread.stop()
 
-    def _write(self, change: RowChange, rows: Mapping[bytes, bytes], done: Callable[[], None]) -> None:
-        def written(_: None, error: Exception | None) -> None:
+    def _write(self, rows: Mapping[bytes, bytes], done: Callable[[], None]) -> None:
+        def plan_and_write() -> RowChange:
+            # Until `done` is called, nothing changes the tree or the rows, so the file's thread may read them. A large
+            # commit takes tens of milliseconds to plan.
+            change = self._rows.plan(rows)
+            self._file.write(change)
+            return change
+
+        def written(change: RowChange | None, error: Exception | None) -> None:
             if error is None:
+                assert change is not None
                 if self._waits_for_room:
                     self._waits_for_room = False
                     log.info("file %s: writes work again", self._file.path)
@@ -97,11 +104,11 @@ class Journal:
                     self._waits_for_room = True
                     log.warning("file %s: writes wait until there is room: %s", self._file.path, in_words(error))
                 loop = asyncio.get_running_loop()
-                self._retry = loop.call_later(ROOM_LOOK_SECONDS, self._write, change, rows, done)
+                self._retry = loop.call_later(ROOM_LOOK_SECONDS, self._write, rows, done)
             else:
                 self.on_fault(f"file {self._file.path}: writing failed: {in_words(error)}")
 
-        self._thread.run(partial(self._file.write, change), written)
+        self._thread.run(plan_and_write, written)
 
 
 def _open(
