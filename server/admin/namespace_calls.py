@@ -4,7 +4,7 @@ Sources: Namespaces, NamespacesBase; answers recorded from Pulsar 4.0.7.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from magnetar.metadata import paths
@@ -19,12 +19,12 @@ from magnetar.server.admin.non_persistent_lists import non_persistent_topics
 from magnetar.server.admin.permission_calls import ACTIONS
 from magnetar.server.admin.policy_rows import NAMESPACE_ROWS
 from magnetar.server.namespaces.bundle_ranges import bundle_of, fault_of_boundaries
-from magnetar.server.process.turns import in_portions
+from magnetar.server.process.turns import in_portions, in_slices
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import namespace, namespace_policy, tenant_operation
 from magnetar.server.web.places import Place
-from pulsar_proto.names import NON_PERSISTENT, PERSISTENT, TopicName
-from pulsar_proto.system_topics import is_system_topic
+from pulsar_proto.names import NON_PERSISTENT, PERSISTENT
+from pulsar_proto.system_topics import is_system_name
 
 if TYPE_CHECKING:
     pass
@@ -174,7 +174,7 @@ async def topics(call: Call) -> Answer:
     mode = call.query.get("mode", "PERSISTENT").upper()
     if mode not in MODES:
         raise Refusal(404, f"There is no mode {mode}")
-    listed = []
+    listed: list[str] = []
     if mode != "NON_PERSISTENT":
         listed += await _listed(call, PERSISTENT)
     if mode != "PERSISTENT":
@@ -217,15 +217,18 @@ async def _partitioned(call: Call, domain: str) -> Answer:
     return names if call.flag("includeSystemTopic") else await without_system_topics(names)
 
 
-async def _listed(call: Call, domain: str) -> list[str]:
+async def _listed(call: Call, domain: str) -> Sequence[str]:
     name, catalog = namespace_of(call), call.broker.service.catalog
     await check_exists(call, name)
     names = await catalog.topics_of(name) if domain == PERSISTENT else await non_persistent_topics(call.broker, name)
     return names if call.flag("includeSystemTopic") else await without_system_topics(names)
 
 
-async def without_system_topics(names: list[str]) -> list[str]:
-    return [name async for name in in_portions(names) if not is_system_topic(TopicName.parse(name))]
+async def without_system_topics(names: Sequence[str]) -> list[str]:
+    shown: list[str] = []
+    async for some in in_slices(names):
+        shown += [name for name in some if not is_system_name(name)]
+    return shown
 
 
 async def check_exists(call: Call, name: str) -> None:

@@ -5,7 +5,7 @@ Source: NamespacesBase (internalClearNamespaceBacklog, internalUnsubscribeNamesp
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -85,7 +85,7 @@ async def _unsubscribe(subscription: "Subscription") -> None:
     await subscription.delete()
 
 
-async def _of_all(call: Call, names: list[str], work: Callable[["Subscription"], Awaitable[None]]) -> None:
+async def _of_all(call: Call, names: Sequence[str], work: Callable[["Subscription"], Awaitable[None]]) -> None:
     """Does `work` on subscriptions of the users' persistent topics among `names`: on the subscription that the path
     names, or on all subscriptions. A fault on one topic does not stop the work on the others; the first fault is raised
     when all topics are done."""

@@ -17,7 +17,9 @@ from magnetar.metadata.cluster_init import partitioned_topic_value, to_json
 from magnetar.metadata.compare_and_set import update_record
 from magnetar.metadata.coordination.record_cache import RecordCache
 from magnetar.metadata.errors import NodeExistsError, NoNodeError
+from magnetar.metadata.long_lists import sorted_in_portions
 from magnetar.metadata.store import MetadataStore
+from magnetar.server.process.turns import in_slices
 from pulsar_proto.errors import MetadataFault
 from pulsar_proto.names import TopicName, decode_local, encode_local
 
@@ -124,7 +126,10 @@ class PartitionedTopics:
             children = await self._store.children(f"{paths.PARTITIONED_TOPICS}/{namespace}/{domain}")
         except NoNodeError:
             return []
-        return sorted(f"{domain}://{namespace}/{decode_local(child)}" for child in children)
+        names: list[str] = []
+        async for some in in_slices(children):
+            names += [f"{domain}://{namespace}/{decode_local(child)}" for child in some]
+        return await sorted_in_portions(names)
 
 
 def _merged(old: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

@@ -10,20 +10,22 @@ checkMaxTopicsPerNamespace, NamespaceService.checkTopicExists; PIP-414.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from magnetar.metadata import paths
 from magnetar.metadata.errors import NodeExistsError, NoNodeError
+from magnetar.metadata.long_lists import sorted_in_portions
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.namespaces.bundle_name import heartbeat_broker
 from magnetar.server.namespaces.partitioned_topics import PartitionedTopics
 from magnetar.server.policies.policies import Policies, is_exempt
+from magnetar.server.process.fresh_results import FreshResults
 from magnetar.server.process.storage_faults import storage_faults_told
-from magnetar.server.process.turns import in_portions
+from magnetar.server.process.turns import in_slices
 from pulsar_proto.errors import NotAllowed, TopicNotFound
 from pulsar_proto.names import PERSISTENT, TopicName, decode_local
-from pulsar_proto.system_topics import is_system_topic
+from pulsar_proto.system_topics import is_system_name, is_system_topic
 
 NAMESPACE_NOT_FOUND = "Namespace not found"
 
@@ -33,8 +35,9 @@ CREATED_AT_ONCE = 100
 NEVER_PARTITIONED = ("-DLQ", "-RETRY")
 """The ends of the names of dead letter and retry topics, which clients expect to be unpartitioned."""
 
-LoadedNames = Callable[[], Iterable[str]]
-"""Returns the full names of the topics that are loaded."""
+LoadedNames = Callable[[], Collection[str]]
+"""Returns the full names of the topics that are loaded. Whether a name is among them must not cost more when there are
+many."""
 
 
 class TopicCatalog:
@@ -49,6 +52,7 @@ class TopicCatalog:
         self._policies = policies
         self._settings = settings
         self._loaded = loaded
+        self._lists: FreshResults[Sequence[str]] = FreshResults(self._list)
 
     # --- existing namespaces and topics ------------------------------------------------------------------------------
 
@@ -79,14 +83,29 @@ class TopicCatalog:
         with storage_faults_told():
             return await self._metadata.exists(paths.managed_ledger_path(name.managed_ledger_name)) is not None
 
-    async def topics_of(self, namespace: str) -> list[str]:
-        """Returns the full names of the namespace's persistent topics, sorted; each partition is a topic."""
+    async def topics_of(self, namespace: str) -> Sequence[str]:
+        """Returns the full names of the namespace's persistent topics, sorted; each partition is a topic. Callers that
+        ask at the same time share one list, so they must not change it: a namespace may have so many topics that the
+        lists of a few callers would fill the memory."""
+        return await self._lists.get(namespace)
+
+    async def _list(self, namespace: str) -> list[str]:
         with storage_faults_told():
             try:
                 children = await self._metadata.children(paths.topics_path(namespace))
             except NoNodeError:
                 return []
-        return sorted([f"{PERSISTENT}://{namespace}/{decode_local(child)}" async for child in in_portions(children)])
+        prefix = f"{PERSISTENT}://{namespace}/"
+        names: list[str] = []
+        async for some in in_slices(children):
+            names += [prefix + decode_local(child) for child in some]
+        return await sorted_in_portions(names)
+
+    async def count_topics(self, namespace: str) -> int:
+        """Returns how many persistent topics the namespace has, system topics among them, without listing them."""
+        with storage_faults_told():
+            stat = await self._metadata.exists(paths.topics_path(namespace))
+        return 0 if stat is None else stat.child_count
 
     def non_persistent_topics_of(self, namespace: str) -> list[str]:
         """Returns the full names of the namespace's non-persistent topics that are loaded, sorted."""
@@ -185,7 +204,11 @@ class TopicCatalog:
             limit = self._settings.max_topics_per_namespace
         if limit <= 0:
             return
-        known = await self.topics_of(name.namespace)
-        existing = [each async for each in in_portions(known) if not is_system_topic(TopicName.parse(each))]
-        if len(existing) + len(self.non_persistent_topics_of(name.namespace)) + topics > limit:
+        topics += len(self.non_persistent_topics_of(name.namespace))
+        if await self.count_topics(name.namespace) + topics <= limit:
+            return  # system topics, which do not count, need not be told apart
+        existing = 0
+        async for some in in_slices(await self.topics_of(name.namespace)):
+            existing += sum(not is_system_name(each) for each in some)
+        if existing + topics > limit:
             raise NotAllowed("Exceed maximum number of topics in namespace.")

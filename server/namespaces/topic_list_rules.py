@@ -5,6 +5,7 @@ bounded. When a pattern would cost too much, the list is not filtered; that is a
 filters by itself. Source: TopicList (pulsar-common)."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,10 +14,19 @@ from pulsar_proto.checksum import crc32c
 from pulsar_proto.errors import InvalidTopicName
 
 MATCH_COST_MAX = 20_000_000
-"""The highest cost of matching one list. The cost of a name is an upper bound of the matcher's steps: the length of the
-name to the power of the pattern's repeats, times the number of ways through the pattern's alternatives."""
+"""The highest cost of matching one list, unless the list is so long that MEAN_COST_MAX allows more. The cost of a name
+is an upper bound of the matcher's steps: the length of the name to the power of the pattern's repeats, times the number
+of ways through the pattern's alternatives."""
 NAME_COST_MAX = 400_000
 """The highest cost of matching one name, which takes some milliseconds in which no other task can run."""
+NAME_COST_MIN = 100
+"""What a name costs besides the matching itself."""
+MEAN_COST_MAX = 2_000
+"""The highest mean cost of a name in a long list. Patterns with two repeats stay below it, as long as the names have no
+more than forty characters. The list of a namespace with hundreds of thousands of topics does not fit into a frame
+unless it is filtered."""
+NAMES_AT_ONCE = 2_000
+"""How many names are hashed or compared before other tasks may run; this takes less than a millisecond."""
 STEP_COST = 100_000
 """After matching names of this total cost, other work of the event loop may run."""
 
@@ -27,10 +37,37 @@ _BACK_REFERENCE = re.compile(r"\\[1-9]|\\k|\(\?")
 _JAVA_ONLY = re.compile(r"\\[pPQEGRhHvVXz]|&&")
 
 
+class TopicListDigest(NamedTuple):
+    """What an answer with a list of topics needs to know about the list."""
+
+    topics_hash: str
+    """The `hash_of` the list."""
+    name_bytes: int
+    """How many bytes the names have in UTF-8, without separators."""
+
+
 def hash_of(topics: Sequence[str]) -> str:
     """Returns the CRC32C of the sorted names joined with commas, as 8 hex digits with the least significant byte first
     (the toString of Guava's HashCode)."""
-    return crc32c(",".join(sorted(topics)).encode()).to_bytes(4, "little").hex()
+    return _as_hex(crc32c(",".join(sorted(topics)).encode()))
+
+
+def digest_of(topics: Sequence[str]) -> Steps[TopicListDigest]:
+    """Returns the digest of a list that is sorted. This is a generator, which yields where other work of the event loop
+    may run."""
+    checksum = size = 0
+    for start in range(0, len(topics), NAMES_AT_ONCE):
+        text = ",".join(topics[start : start + NAMES_AT_ONCE])
+        data = (text if start == 0 else f",{text}").encode()
+        checksum = crc32c(data, checksum)
+        size += len(data)
+        yield
+    separators = max(0, len(topics) - 1)
+    return TopicListDigest(_as_hex(checksum), size - separators)
+
+
+def _as_hex(checksum: int) -> str:
+    return checksum.to_bytes(4, "little").hex()
 
 
 class TopicListChange(NamedTuple):
@@ -42,12 +79,28 @@ class TopicListChange(NamedTuple):
     """The `hash_of` the new list."""
 
 
-def change_between(old: Sequence[str], new: Sequence[str]) -> TopicListChange | None:
-    """Returns the difference, with names sorted, or None when the lists do not differ."""
-    before, after = set(old), set(new)
-    if before == after:
-        return None
-    return TopicListChange(sorted(after - before), sorted(before - after), hash_of(new))
+def difference(old: Sequence[str], new: Sequence[str]) -> Steps[tuple[list[str], list[str]]]:
+    """Returns the names that only `new` has, and those that only `old` has. Both lists are sorted. This is a generator,
+    which yields where other work of the event loop may run."""
+    added: list[str] = []
+    removed: list[str] = []
+    at_old = at_new = 0
+    while at_old < len(old) or at_new < len(new):
+        # Both slices end at the same name, so that whatever is in one of them only is nowhere else in the other list.
+        some_old, some_new = old[at_old : at_old + NAMES_AT_ONCE], new[at_new : at_new + NAMES_AT_ONCE]
+        ends = [some[-1] for some in (some_old, some_new) if len(some) == NAMES_AT_ONCE]
+        if ends:
+            last = min(ends)
+            some_old = some_old[: bisect_right(some_old, last)]
+            some_new = some_new[: bisect_right(some_new, last)]
+        at_old += len(some_old)
+        at_new += len(some_new)
+        before, after = set(some_old), set(some_new)
+        if before != after:
+            added += sorted(after - before)
+            removed += sorted(before - after)
+        yield
+    return added, removed
 
 
 def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> Steps[list[str] | None]:
@@ -68,15 +121,17 @@ def filter_by_pattern(topics: Sequence[str], pattern: str, max_length: int) -> S
     bare = _ESCAPED.sub("e", expression)
     if _REPEATED_GROUP.search(bare) or _BACK_REFERENCE.search(expression):
         return None
-    names = [without_scheme(_without_partition(topic)) for topic in topics]
     repeats, ways = len(_REPEAT.findall(bare)), _ways(bare)
-    costs = [len(name) ** repeats * ways for name in names]
-    if sum(costs) > MATCH_COST_MAX or max(costs, default=0) > NAME_COST_MAX:
-        return None
+    left = max(MATCH_COST_MAX, len(topics) * MEAN_COST_MAX)
     matching: list[str] = []
     spent = 0
-    for topic, name, cost in zip(topics, names, costs, strict=True):
-        spent += cost
+    for topic in topics:
+        name = without_scheme(_without_partition(topic))
+        cost = len(name) ** repeats * ways
+        left -= cost
+        if cost > NAME_COST_MAX or left < 0:
+            return None
+        spent += cost + NAME_COST_MIN
         if spent > STEP_COST:
             spent = 0
             yield

@@ -9,7 +9,8 @@ Sources: BrokerService.getTopic, loadOrCreatePersistentTopic.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -107,6 +108,7 @@ class BrokerService:
         self._names_given = 0
         self._is_closed = False
         self._rates: asyncio.TimerHandle | None = None
+        self._rolling: asyncio.Task[None] | None = None
         self._rates_rolled_s = time.monotonic()
 
     async def warm_up(self) -> None:
@@ -267,8 +269,8 @@ class BrokerService:
         """Returns the unfinished loading tasks of the topics for whose full names `is_wanted` returns True."""
         return [task for name, task in self._loading.items() if is_wanted(name)]
 
-    def _loaded_names(self) -> set[str]:
-        return {*self.topics, *self.non_persistent.by_name}
+    def _loaded_names(self) -> Collection[str]:
+        return ChainMap[str, Any](self.topics, self.non_persistent.by_name)
 
     # --- unloading and deleting --------------------------------------------------------------------------------------
 
@@ -375,6 +377,8 @@ class BrokerService:
         self._opener.close()
         if self._rates is not None:
             self._rates.cancel()
+        if self._rolling is not None:
+            self._rolling.cancel()
         if self._loading:
             await asyncio.wait(self._loading.values())
         topics = list(self.topics.values())
@@ -389,9 +393,13 @@ class BrokerService:
     def _roll_rates(self) -> None:
         now_s = time.monotonic()
         elapsed_s, self._rates_rolled_s = now_s - self._rates_rolled_s, now_s
-        for topic in self.all_topics:
+        loop = asyncio.get_running_loop()
+        self._rolling = loop.create_task(self._roll_all(elapsed_s))
+        self._rates = loop.call_later(RATE_PERIOD_SECONDS, self._roll_rates)
+
+    async def _roll_all(self, elapsed_s: float) -> None:
+        async for topic in in_portions(self.all_topics):
             topic.roll_rates(elapsed_s)
-        self._rates = asyncio.get_running_loop().call_later(RATE_PERIOD_SECONDS, self._roll_rates)
 
 
 def _log_failure(what: str, task: "asyncio.Task[Any]") -> None:

@@ -26,6 +26,9 @@ T = TypeVar("T")
 
 PRELOADS_AT_ONCE = 32
 """How many topics of a bundle are loaded ahead of their clients at the same time."""
+PRELOADED_NAMESPACE_TOPICS_MAX = 10_000
+"""How many topics a namespace may have for its bundles to be loaded ahead of their clients. In a larger one, a lookup
+of one topic would make its owner open thousands of ledgers that nobody asked for. Apache's broker has no such limit."""
 LOADS_WAIT_SECONDS = 1.0
 """How long an unload waits for the bundle's topics that are still being loaded. A topic whose load ends later is closed
 at the end of the load."""
@@ -92,6 +95,9 @@ class BundleTopics:
                 permits.release()
 
         try:
+            if await service.catalog.count_topics(bundle.namespace) > PRELOADED_NAMESPACE_TOPICS_MAX:
+                log.info("%s: its topics are loaded at their first use, because the namespace has many", bundle)
+                return
             async for full_name in in_portions(await service.catalog.topics_of(bundle.namespace)):
                 if not _is_in(bundle, full_name):
                     continue

@@ -5,12 +5,26 @@ from typing import Any
 
 import orjson
 
-from magnetar.server.process.turns import in_portions
+from magnetar.server.process.turns import in_portions, in_slices
 
 PART_VALUES_MAX = 1000
 """The largest number of values that are encoded in one step, which takes well under a millisecond."""
 
 CONTAINERS = (dict, list, tuple)
+
+
+async def encoded_parts(value: Any) -> list[bytes]:
+    """Returns the parts whose concatenation `encoded` returns. The parts of a list are not joined: the list of all
+    topics of a namespace may have tens of megabytes, and already to copy them holds the loop for too long."""
+    if not isinstance(value, list | tuple) or weight(value, PART_VALUES_MAX) < PART_VALUES_MAX:
+        return [await encoded(value)]
+    parts = [b"["]
+    async for part in _members(value):
+        if len(parts) > 1:
+            parts.append(b",")
+        parts.append(part)
+    parts.append(b"]")
+    return parts
 
 
 async def encoded(value: Any) -> bytes:
@@ -34,7 +48,13 @@ async def _members(values: "list[Any] | tuple[Any, ...]") -> Any:
     members are yielded together, PART_VALUES_MAX values at most."""
     run: list[Any] = []
     left = PART_VALUES_MAX
-    async for member in in_portions(values):
+    start = 0
+    async for some in in_slices(values, PART_VALUES_MAX):  # a list that begins with texts mostly has nothing else
+        if not all(type(each) is str for each in some):
+            break
+        yield _dumps(some)[1:-1]
+        start += len(some)
+    async for member in in_portions(values[start:]):
         size = weight(member, PART_VALUES_MAX)
         if size >= left and run:
             yield _dumps(run)[1:-1]

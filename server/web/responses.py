@@ -7,7 +7,7 @@ import orjson
 from aiohttp import web
 
 from magnetar.server.web.calls import Answer, Moved, Refusal, Status, Text
-from magnetar.server.web.json_encoding import encoded
+from magnetar.server.web.json_encoding import encoded, encoded_parts
 
 JSON = "application/json"
 
@@ -39,7 +39,10 @@ async def answered(answer: Answer) -> web.StreamResponse:
         if answer.value is None:
             return web.Response(status=answer.code)
         return web.Response(status=answer.code, body=await encoded(answer.value), content_type=JSON)
-    return web.Response(body=await encoded(answer), content_type=JSON)
+    parts = await encoded_parts(answer)
+    if len(parts) == 1:
+        return web.Response(body=parts[0], content_type=JSON)
+    return InParts(parts, {"Content-Type": JSON})
 
 
 def refused(refusal: Refusal) -> web.Response:

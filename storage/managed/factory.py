@@ -37,6 +37,8 @@ from pulsar_proto.errors import MalformedRecord
 logger = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.5
+MAINTAINED_AT_ONCE = 50
+"""How many managed ledgers are looked at for maintenance before other tasks may run."""
 CLOSED_AT_ONCE = 256
 """How many managed ledgers are closed in parallel when the factory closes."""
 
@@ -223,8 +225,10 @@ class ManagedLedgerFactory:
         """Rolls over and trims every managed ledger that needs it, and tries failed deletions again."""
         try:
             self.reaper.retry()
-            for ledger in list(self.ledgers.values()):
+            for number, ledger in enumerate(list(self.ledgers.values())):
                 await ledger.maintain()
+                if number % MAINTAINED_AT_ONCE == MAINTAINED_AT_ONCE - 1:
+                    await asyncio.sleep(0)
         finally:
             self._maintenance = None
 

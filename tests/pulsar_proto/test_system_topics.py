@@ -3,7 +3,7 @@
 import pytest
 
 from pulsar_proto.names import TopicName
-from pulsar_proto.system_topics import is_system_topic
+from pulsar_proto.system_topics import SYSTEM_TOPICS, is_system_name, is_system_topic
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,12 @@ from pulsar_proto.system_topics import is_system_topic
 )
 def test_system_topics(local: str, system: bool) -> None:
     assert is_system_topic(TopicName.parse(f"persistent://public/default/{local}")) == system
+
+
+@pytest.mark.parametrize(
+    "local", [*SYSTEM_TOPICS, "__transaction_log_7", "t-s__transaction_pending_ack", "t", "__mine"]
+)
+@pytest.mark.parametrize("suffix", ["", "-partition-3"])
+def test_full_names_are_judged_as_parsed_names_are(local: str, suffix: str) -> None:
+    full = f"persistent://public/default/{local}{suffix}"
+    assert is_system_name(full) == is_system_topic(TopicName.parse(full))

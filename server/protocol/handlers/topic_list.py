@@ -1,20 +1,26 @@
-"""Handles Handles GET_TOPICS_OF_NAMESPACE, WATCH_TOPIC_LIST and WATCH_TOPIC_LIST_CLOSE.
+"""Handles GET_TOPICS_OF_NAMESPACE, WATCH_TOPIC_LIST and WATCH_TOPIC_LIST_CLOSE.
 
 Sources:
 ServerCnx.handleGetTopicsOfNamespace, internalHandleGetTopicsOfNamespace; TopicListService.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from magnetar.server.namespaces.topic_list_rules import TopicListChange, filter_by_pattern, hash_of
+from magnetar.metadata.long_lists import sorted_in_portions
+from magnetar.server.namespaces.topic_list_rules import (
+    TopicListChange,
+    TopicListDigest,
+    digest_of,
+    filter_by_pattern,
+)
 from magnetar.server.namespaces.topic_watchers import Watcher
-from magnetar.server.process.turns import Turns
+from magnetar.server.process.turns import Turns, in_slices
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TooManyRequests
-from pulsar_proto.names import NamespaceName, TopicName
+from pulsar_proto.names import NamespaceName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.system_topics import is_system_topic
+from pulsar_proto.system_topics import is_system_name
 from pulsar_proto.wire.commands import simple_frame, success_frame
 
 if TYPE_CHECKING:
@@ -22,6 +28,13 @@ if TYPE_CHECKING:
 
 WATCHERS_MAX = 1_000
 """How many watchers one connection may have. Further watchers are refused with TooManyRequests."""
+
+NAME_FIELD_BYTES = 4
+"""How many bytes each name takes in a frame besides its own: the field's tag, and a length of up to three bytes."""
+COMMAND_BYTES = 256
+"""How many bytes the other fields of the answer take at most."""
+NAMES_AT_ONCE = 5_000
+"""How many names are put into an answer before other tasks may run; this takes less than a millisecond."""
 
 _Mode = pb.CommandGetTopicsOfNamespace
 
@@ -39,30 +52,45 @@ async def _get_topics(cnx: "Connection", namespace: NamespaceName, command: pb.C
         max_length = cnx.traffic.limits.subscription_pattern_max_length
         filtered = await Turns().run(filter_by_pattern(topics, command.topics_pattern, max_length))
     listed = topics if filtered is None else filtered
-    topics_hash = hash_of(listed)
-    changed = command.topics_hash != topics_hash
+    digest = await Turns().run(digest_of(listed))
+    changed = command.topics_hash != digest.topics_hash
+    if changed:
+        check_fits(cnx, listed, digest)
     answer = pb.CommandGetTopicsOfNamespaceResponse(
         request_id=command.request_id,
-        topics=listed if changed else [],
         filtered=filtered is not None,
-        topics_hash=topics_hash,
+        topics_hash=digest.topics_hash,
         changed=changed,
     )
-    cnx.write(
-        simple_frame(
-            pb.BaseCommand(type=pb.BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE, getTopicsOfNamespaceResponse=answer)
+    base = pb.BaseCommand(type=pb.BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE, getTopicsOfNamespaceResponse=answer)
+    async for some in in_slices(listed if changed else (), NAMES_AT_ONCE):
+        base.getTopicsOfNamespaceResponse.topics.extend(some)
+    cnx.write(simple_frame(base))
+
+
+def check_fits(cnx: "Connection", topics: Sequence[str], digest: TopicListDigest) -> None:
+    """Raises NotAllowed when the names do not fit into one frame. Clients close the connection at a longer frame, and
+    ask again and again (LengthFieldBasedFrameDecoder in Java's PulsarChannelInitializer, ClientConnection in C++)."""
+    needed = digest.name_bytes + len(topics) * NAME_FIELD_BYTES + COMMAND_BYTES
+    most = cnx.traffic.limits.max_frame_size
+    if needed > most:
+        raise NotAllowed(
+            f"The names of {len(topics)} topics need {needed} bytes, and a frame has at most {most}: choose a pattern "
+            "that fewer topics match"
         )
-    )
 
 
 async def user_topics(cnx: "Connection", namespace: str, mode: int) -> list[str]:
     """Returns the full names of the users' topics in a namespace, sorted. `mode` chooses the domain, or both domains. A
     non-persistent topic exists only as long as it is loaded."""
     catalog = cnx.broker.service.catalog
-    found = [] if mode == _Mode.NON_PERSISTENT else await catalog.topics_of(namespace)
+    found: list[str] = []
     if mode != _Mode.PERSISTENT:
-        found = found + await cnx.broker.non_persistent_names.of(namespace)
-    return sorted(topic for topic in found if not is_system_topic(TopicName.parse(topic)))
+        found += await cnx.broker.non_persistent_names.of(namespace)
+    if mode != _Mode.NON_PERSISTENT:
+        async for some in in_slices(await catalog.topics_of(namespace)):
+            found += [topic for topic in some if not is_system_name(topic)]
+    return await sorted_in_portions(found)
 
 
 def watch_topic_list(cnx: "Connection", command: pb.CommandWatchTopicList) -> Coroutine[Any, Any, None]:
@@ -99,12 +127,20 @@ async def _watch(cnx: "Connection", watcher: Watcher, command: pb.CommandWatchTo
     if cnx.topic_watchers.get(command.watcher_id) is not watcher:
         cnx.broker.watchers.remove(watcher)  # The client has closed the watcher.
         return
-    topics_hash = hash_of(topics)
+    digest = await Turns().run(digest_of(topics))
+    is_known = command.topics_hash == digest.topics_hash
+    if not is_known:
+        try:
+            check_fits(cnx, topics, digest)
+        except NotAllowed:
+            cnx.topic_watchers.pop(command.watcher_id, None)
+            cnx.broker.watchers.remove(watcher)
+            raise
     success = pb.CommandWatchTopicListSuccess(
         request_id=command.request_id,
         watcher_id=command.watcher_id,
-        topic=[] if command.topics_hash == topics_hash else topics,
-        topics_hash=topics_hash,
+        topic=[] if is_known else topics,
+        topics_hash=digest.topics_hash,
     )
     base = pb.BaseCommand(type=pb.BaseCommand.WATCH_TOPIC_LIST_SUCCESS, watchTopicListSuccess=success)
     cnx.write(simple_frame(base))

@@ -8,7 +8,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from magnetar.server.namespaces.topic_list_rules import change_between, hash_of
+from magnetar.server.namespaces.topic_catalog import TopicCatalog
+from magnetar.server.namespaces.topic_list_rules import hash_of
 from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import command
@@ -74,6 +75,56 @@ async def test_a_watcher_is_told_of_what_comes_and_goes(scene: Scene) -> None:
     assert update.topics_hash == hash_of(sorted(told))
 
 
+async def test_a_change_is_told_without_listing_the_namespace_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.ask("PUT", "persistent/public/default/orders-5")
+    client = await scene.client()
+    await scene.watch(client)
+
+    async def listed(catalog: TopicCatalog, namespace: str) -> list[str]:
+        raise AssertionError("the namespace was listed")
+
+    monkeypatch.setattr(TopicCatalog, "topics_of", listed)
+    for name, known in (("orders-7", ["orders-5", "orders-7"]), ("orders-6", ["orders-5", "orders-6", "orders-7"])):
+        await scene.ask("PUT", f"persistent/public/default/{name}")
+        update = (await client.answer()).watchTopicUpdate
+        assert list(update.new_topics) == [f"persistent://public/default/{name}"]
+        assert update.topics_hash == hash_of([f"persistent://public/default/{each}" for each in known])
+    await scene.ask("PUT", "persistent/public/default/orders-5/subscription/s")  # a record below the topic's record
+    await scene.ask("DELETE", "persistent/public/default/orders-5?force=true")
+    update = (await client.answer()).watchTopicUpdate
+    assert (list(update.new_topics), list(update.deleted_topics)) == ([], [f"{ORDERS}-5"])
+    assert update.topics_hash == hash_of([f"{ORDERS}-6", f"{ORDERS}-7"])
+
+
+async def test_a_list_that_no_frame_can_hold_is_refused(tmp_path: Path) -> None:
+    options = StandaloneOptions(data_dir=tmp_path, broker_port=0, web_port=0, overrides={"maxMessageSize": "1000"})
+    server = Standalone(options)
+    await server.start()
+    try:
+        async with aiohttp.ClientSession() as session, asyncio.timeout(60):
+            scene = Scene(server, session)
+            await scene.ask("PUT", "persistent/public/default/orders/partitions", 400)
+            await scene.ask("PUT", "persistent/public/default/invoices")
+            client = await scene.client()
+            ask: dict[str, Any] = {"request_id": 3, "namespace": "public/default"}
+            client.say(command("GET_TOPICS_OF_NAMESPACE", "getTopicsOfNamespace", **ask))
+            refused = (await client.answer()).error
+            assert (refused.request_id, refused.error) == (3, pb.NotAllowedError)
+            assert refused.message.startswith("The names of 401 topics need ")
+            refused = (await scene.watch(client)).error
+            assert (refused.request_id, refused.error) == (1, pb.NotAllowedError)
+            ask["topics_pattern"] = "persistent://public/default/inv.*"
+            success = (await scene.watch(client, ask["topics_pattern"])).watchTopicListSuccess
+            assert list(success.topic) == ["persistent://public/default/invoices"], "the watcher's id is free again"
+            client.say(command("GET_TOPICS_OF_NAMESPACE", "getTopicsOfNamespace", **ask))
+            answer = (await client.answer()).getTopicsOfNamespaceResponse
+            assert list(answer.topics) == ["persistent://public/default/invoices"]
+    finally:
+        await server.stop()
+
+
 async def test_what_the_client_knows_already_is_not_repeated(scene: Scene) -> None:
     await scene.ask("PUT", "persistent/public/default/orders-1")
     client = await scene.client()
@@ -119,10 +170,3 @@ async def test_the_scheme_of_a_pattern_does_not_count_for_its_length(scene: Scen
     assert success.watcher_id == 7
     refused = (await scene.watch(client, f"persistent://{longest}b", watcher_id=8)).error
     assert refused.error == pb.NotAllowedError
-
-
-def test_changes_are_what_is_new_and_what_is_gone() -> None:
-    assert change_between(["a", "b"], ["b", "a"]) is None
-    change = change_between(["a", "b"], ["c", "b"])
-    assert change is not None
-    assert (change.new, change.deleted, change.topics_hash) == (["c"], ["a"], hash_of(["b", "c"]))

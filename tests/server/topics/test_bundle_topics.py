@@ -8,6 +8,7 @@ import pytest
 from magnetar.metadata import paths
 from magnetar.server.namespaces.broker_addresses import BundleOwner
 from magnetar.server.namespaces.bundle_name import BundleName
+from magnetar.server.topics import bundle_topics
 from pulsar_proto.errors import MetadataFault, ServiceNotReady
 from pulsar_proto.names import TopicName
 from tests.server.fakes import until
@@ -68,6 +69,19 @@ class TestLoading:
         broker.service.in_bundles.preload(bundle)
         await until(lambda: set(broker.service.topics) == wanted)
         assert 0 < len(wanted) < len(names)
+
+    async def test_the_topics_of_a_large_namespace_are_not_loaded_ahead(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO")
+        monkeypatch.setattr(bundle_topics, "PRELOADED_NAMESPACE_TOPICS_MAX", 39)
+        (broker,) = await cluster(1)
+        for number in range(40):
+            name = TopicName.parse(f"persistent://{NAMESPACE}/p{number}")
+            await broker.tree.create(paths.managed_ledger_path(name.managed_ledger_name), make_parents=True)
+        broker.service.in_bundles.preload(await broker.take())
+        await until(lambda: "because the namespace has many" in caplog.text)
+        assert broker.service.topics == {}
 
 
 class TestLosing:

@@ -24,7 +24,7 @@ from magnetar.server.process import turns
 from magnetar.server.web import http_app as web_app
 from magnetar.server.web.calls import Call, Route
 from magnetar.server.web.http_listener import WebListener
-from magnetar.server.web.json_encoding import PART_VALUES_MAX, encoded
+from magnetar.server.web.json_encoding import PART_VALUES_MAX, encoded, encoded_parts
 from magnetar.server.web.loop_share import LoopShare
 from magnetar.server.web.needs import EVERYBODY
 from magnetar.server.web.places import Place
@@ -106,7 +106,16 @@ JSON = st.recursive(
 def test_an_answer_in_parts_is_the_answer_at_once(value: object, part: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("magnetar.server.web.json_encoding.PART_VALUES_MAX", part)
-        assert asyncio.run(encoded(value)) == orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+        at_once = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+        assert asyncio.run(encoded(value)) == at_once
+        assert b"".join(asyncio.run(encoded_parts(value))) == at_once
+
+
+async def test_a_long_list_of_texts_is_sent_in_parts() -> None:
+    names = [f"persistent://public/default/t{number}" for number in range(3 * PART_VALUES_MAX)]
+    parts = await encoded_parts(names)
+    assert orjson.loads(b"".join(parts)) == names
+    assert max(map(len, parts)) < 50 * PART_VALUES_MAX
 
 
 async def test_a_large_answer_is_encoded_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
