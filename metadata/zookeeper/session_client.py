@@ -292,9 +292,8 @@ class ZkClient:
             else:
                 call.bound, call.owner = self.last_zxid, self.session_id
         self._lost[:0] = [call for call in lost if not call.internal]
-        for call in self._waiting:
-            if call.internal:
-                call.fail(LinkLostError(reason))
+        for call in (each for each in self._waiting if each.internal):
+            call.fail(LinkLostError(reason))
         if was_connected and not self._closing:
             self._hooks.session(SessionEvent.DISCONNECTED)
 

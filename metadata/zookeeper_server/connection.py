@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REQUESTS_AT_ONCE = 256
-"""How many requests of one connection are taken in one turn of the loop."""
-LOOKS_AT_CLOCK_EACH = 8
-"""After how many requests a turn looks whether it has taken longer than TURN_SECONDS. A multi may take some hundred
-times as long as another request."""
+"""How many requests of one connection are taken in one turn of the loop. Fewer are taken when they take longer than
+TURN_SECONDS: a multi may take some hundred times as long as another request."""
 REQUESTS_WAITING_MAX = 1_024
 """How many requests of one connection may be under way. No more requests are read until some are answered."""
 OUTPUT_PAUSE_BYTES = 1 << 20
@@ -214,7 +212,7 @@ class Connection(asyncio.Protocol):
         while not self._is_ending and len(buffer) - self._offset >= _INT.size:
             if self._must_wait():
                 break
-            if taken == REQUESTS_AT_ONCE or (taken and not taken % LOOKS_AT_CLOCK_EACH and time.monotonic() > until):
+            if taken and (taken == REQUESTS_AT_ONCE or time.monotonic() > until):
                 self._continue_scheduled = True
                 asyncio.get_running_loop().call_soon(self._continue)
                 break

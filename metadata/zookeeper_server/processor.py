@@ -47,8 +47,8 @@ log = logging.getLogger(__name__)
 TURN_SECONDS = 0.004
 """How long one turn of the loop applies a commit's transactions and sends their results. The rest follows in the next
 turns."""
-CHANGES_BETWEEN_LOOKS = 64
-"""How many requests and changes of records are applied between two looks at the clock."""
+CHANGES_BEFORE_LOOKS = 64
+"""How many requests and changes of records a turn applies before it looks at the clock."""
 WAITING_MAX = 8_192
 """How many requests may wait for commits. Beyond that no more requests are read from any connection."""
 WAITING_BYTES_MAX = 64 << 20
@@ -321,8 +321,7 @@ class Processor:
     def _apply(self, batch: Batch) -> None:
         """Applies a durable batch and answers its senders. A large batch is spread over several turns of the loop."""
         until = time.monotonic() + TURN_SECONDS
-        entries = batch.entries
-        done = 0
+        entries, done = batch.entries, 0
         while batch.done < len(entries):
             client, txn, reply, size = entries[batch.done]
             batch.done += 1
@@ -340,11 +339,9 @@ class Processor:
                 client.send(reply)
             if client is not None:
                 client.answered()
-            if done >= CHANGES_BETWEEN_LOOKS:
-                done = 0
-                if time.monotonic() > until:
-                    asyncio.get_running_loop().call_soon(self._apply, batch)
-                    return
+            if done >= CHANGES_BEFORE_LOOKS and time.monotonic() > until:
+                asyncio.get_running_loop().call_soon(self._apply, batch)
+                return
         batch.is_answered = True
         self._under_way = None
         if entries:

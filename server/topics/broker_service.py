@@ -8,9 +8,8 @@ Sources: BrokerService.getTopic, loadOrCreatePersistentTopic.
 
 import asyncio
 import logging
-import time
 from collections import ChainMap
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -30,10 +29,10 @@ from magnetar.server.schema.schema_registry import SchemaRegistry
 from magnetar.server.schema.schema_storage import SchemaStorage
 from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.bundle_topics import BundleTopics
-from magnetar.server.topics.counters import RATE_PERIOD_SECONDS
 from magnetar.server.topics.inactivity_rules import is_active
 from magnetar.server.topics.non_persistent.loaded_topics import NonPersistentTopics
 from magnetar.server.topics.policy_event_topics import PolicyEventTopics
+from magnetar.server.topics.rate_rolling import RateRolling
 from magnetar.server.topics.topic import Topic
 from magnetar.server.topics.topic_opener import TopicOpener
 from magnetar.server.topics.topic_schemas import TopicSchemas
@@ -76,7 +75,9 @@ class BrokerService:
         self.metadata = metadata
         self.ownership = make_ownership(BundleCache(metadata, self.policies.namespaces.get))
         """Knows which topics this broker serves. A topic is loaded only while the broker owns the topic's bundle."""
-        self.catalog = TopicCatalog(metadata, self.policies, settings, self._loaded_names)
+        self.catalog = TopicCatalog(
+            metadata, self.policies, settings, lambda: ChainMap[str, Any](self.topics, self.non_persistent.by_name)
+        )
         self._factory = factory
         storage = SchemaStorage(metadata, factory.bookkeeper, factory.config.quorums)
         self.schemas = TopicSchemas(SchemaRegistry(storage, factory.clock_ms))
@@ -107,9 +108,7 @@ class BrokerService:
         self._instance = ""
         self._names_given = 0
         self._is_closed = False
-        self._rates: asyncio.TimerHandle | None = None
-        self._rolling: asyncio.Task[None] | None = None
-        self._rates_rolled_s = time.monotonic()
+        self._rates = RateRolling(lambda: self.all_topics)
 
     async def warm_up(self) -> None:
         """Starts the service. Called once, before the first client. Raises PulsarError after a storage fault."""
@@ -119,8 +118,7 @@ class BrokerService:
         self.ownership.start()
         self.catalog.partitioned.start()
         self._opener.start()
-        self._rates_rolled_s = time.monotonic()
-        self._rates = asyncio.get_running_loop().call_later(RATE_PERIOD_SECONDS, self._roll_rates)
+        self._rates.start()
 
     @property
     def managed_ledger_config(self) -> ManagedLedgerConfig:
@@ -269,9 +267,6 @@ class BrokerService:
         """Returns the unfinished loading tasks of the topics for whose full names `is_wanted` returns True."""
         return [task for name, task in self._loading.items() if is_wanted(name)]
 
-    def _loaded_names(self) -> Collection[str]:
-        return ChainMap[str, Any](self.topics, self.non_persistent.by_name)
-
     # --- unloading and deleting --------------------------------------------------------------------------------------
 
     async def unload(self, topic: Topic) -> None:
@@ -375,10 +370,7 @@ class BrokerService:
         self.in_bundles.stop()
         self.catalog.partitioned.close()
         self._opener.close()
-        if self._rates is not None:
-            self._rates.cancel()
-        if self._rolling is not None:
-            self._rolling.cancel()
+        self._rates.stop()
         if self._loading:
             await asyncio.wait(self._loading.values())
         topics = list(self.topics.values())
@@ -387,19 +379,6 @@ class BrokerService:
         await asyncio.gather(*map(self._close, topics))
         if self._closing:
             await asyncio.wait(self._closing.values())
-
-    # --- rates -------------------------------------------------------------------------------------------------------
-
-    def _roll_rates(self) -> None:
-        now_s = time.monotonic()
-        elapsed_s, self._rates_rolled_s = now_s - self._rates_rolled_s, now_s
-        loop = asyncio.get_running_loop()
-        self._rolling = loop.create_task(self._roll_all(elapsed_s))
-        self._rates = loop.call_later(RATE_PERIOD_SECONDS, self._roll_rates)
-
-    async def _roll_all(self, elapsed_s: float) -> None:
-        async for topic in in_portions(self.all_topics):
-            topic.roll_rates(elapsed_s)
 
 
 def _log_failure(what: str, task: "asyncio.Task[Any]") -> None:

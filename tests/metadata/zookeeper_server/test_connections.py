@@ -1,14 +1,18 @@
 """Connections of every kind: handshakes of all clients, limits, four-letter words, and bytes that make no sense."""
 
 import asyncio
+import os
 import random
+import signal
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
 
+from magnetar.server.process.loop_watch import CPU_LIMIT_VARIABLE
 from tests.metadata.zookeeper.own_server import OwnServer, running
 from tests.metadata.zookeeper_server import raw_client as raw
 from tests.metadata.zookeeper_server.raw_client import RawClient, command
@@ -18,6 +22,8 @@ pytestmark = pytest.mark.process
 EXTRA = "4lw.commands.whitelist=ruok,mntr,stat,conf,isro,cons,dump,wchs,envi\n"
 FUZZED = 400
 MEMORY_MAX = 200 << 20
+MULTIS = 60
+"""As many multis take some hundred milliseconds, and fit into one read of the socket."""
 
 
 @pytest.fixture(scope="module")
@@ -181,3 +187,24 @@ async def test_a_long_list_of_children_comes_whole_and_in_its_place(server: OwnS
     assert struct.unpack_from(">i", answer.fields)[0] == 25_000
     assert struct.unpack_from(">i", answer.fields[-12:])[0] == 25_000
     assert [frame.xid for frame in await client.until(made)] == [-1, made]
+
+
+@pytest.fixture
+def watched_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnServer]:
+    """A server whose log says which callbacks take more than 50 ms of CPU."""
+    monkeypatch.setenv(CPU_LIMIT_VARIABLE, "50")
+    with running(tmp_path, OwnServer) as one:
+        yield one
+
+
+async def test_many_multis_at_once_do_not_hold_the_loop(watched_server: OwnServer) -> None:
+    client = await RawClient.connect(watched_server.port)
+    os.kill(watched_server.pid, signal.SIGSTOP)  # so that it reads many of them at once
+    for group in range(MULTIS):
+        paths = [f"/{group}-{number}" for number in range(100)]
+        client.ask(raw.MULTI, raw.multi(*((raw.CREATE, raw.create(path)) for path in paths)))
+    os.kill(watched_server.pid, signal.SIGCONT)
+    for _ in range(MULTIS):
+        assert (await client.frame()).error == 0
+    watched_server.terminate()  # whose end waits until all callbacks were looked at
+    assert "held the event loop" not in watched_server.log()
