@@ -8,6 +8,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from typing import Self
 
 from compat_tests import maven_jars
 from compat_tests.apache import CONFIGURATION, OPENED_PACKAGES
@@ -18,6 +19,9 @@ from compat_tests.harness import PEER_LIB_VARIABLE, free_port
 VERSION = "4.0.7"
 JARS = (("org.apache.pulsar", "pulsar-broker", VERSION),)
 READY_SECONDS = 5.0
+BROKER_START_SECONDS = 400.0
+"""Apache's broker starts within half a minute on a machine that is free, and was seen to take more than two minutes on
+one of two cores with a load of 50."""
 
 
 def class_path() -> str:
@@ -50,6 +54,9 @@ class ApacheBroker(BrokerSeat):
         }
         conf = write_keys(self.folder / "broker.conf", keys)
         return [*java(self.heap_mb), "org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", str(conf)]
+
+    def await_ready(self, seconds: float = BROKER_START_SECONDS) -> Self:
+        return super().await_ready(seconds)
 
     def wait_ready(self, process: "subprocess.Popen[bytes]", deadline: float) -> bool:
         self.broker_url = f"pulsar://{HOST}:{self.settings['brokerServicePort']}"

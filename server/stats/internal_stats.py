@@ -92,7 +92,7 @@ def cursor_stats(topic: Topic, name: str, cursor: Cursor) -> Json:
         "pendingReadOps": int(reads),
         "messagesConsumedCounter": topic.ledger.entries_between(Position(-1, -1), cursor.mark_delete),
         "cursorLedger": cursor.ledger_id,
-        "cursorLedgerLastEntry": -1,
+        "cursorLedgerLastEntry": cursor.ledger_last_entry,
         "individuallyDeletedMessages": "["
         + ",".join(f"({hole.ledger_id}:{hole.first - 1}..{hole.ledger_id}:{hole.last}]" for hole in holes)
         + "]",

@@ -117,6 +117,11 @@ class Cursor(CursorView):
         return -1 if self._store is None else self._store.ledger_id
 
     @property
+    def ledger_last_entry(self) -> int:
+        """The last confirmed entry of the cursor ledger since the cursor was opened, -1 when there is none."""
+        return -1 if self._store is None else self._store.ledger_last_entry
+
+    @property
     def ledger_switched_ms(self) -> int:
         """When the cursor began to use its present ledger, or was opened."""
         return self.last_active_ms if self._store is None else self._store.ledger_switched_ms

@@ -88,6 +88,11 @@ class CursorStore:
         """The cursor ledger that the node names, or -1."""
         return self._ledger_id
 
+    @property
+    def ledger_last_entry(self) -> int:
+        """The last confirmed entry of the cursor ledger that this owner writes to, or -1."""
+        return -1 if self._handle is None else self._handle.last_add_confirmed
+
     # ---- beginnings
 
     async def create(self, mark_delete: Position, cursor_properties: Mapping[str, str]) -> None:

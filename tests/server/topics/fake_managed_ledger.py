@@ -50,6 +50,7 @@ class FakeCursorStore:
         self.ledger_id = -1
         self.last_active_ms = 0
         self.ledger_switched_ms = 0
+        self.ledger_last_entry = -1
         self.stored: list[Position] = []
         self.gate: asyncio.Event | None = None
         self.failure: ManagedLedgerError | None = None

@@ -58,6 +58,7 @@ async def test_the_first_stored_acknowledgement_takes_the_steps_of_apaches_broke
     cursor.ack([(1, 3, None)])
     await cursor.persisted()
     assert world.steps.names == ["append"], "later ones are only appended"
+    assert cursor.ledger_last_entry == 2
     assert cursor_ledger(world)[-1].entryId == 3
     assert world.ledgers[2].custom_metadata["pulsar/cursor"] == b"s"
 
