@@ -127,7 +127,7 @@ class Moved:
 
 @contextlib.contextmanager
 def mixed_cluster(folder: Path) -> Iterator[Cluster]:
-    """A cluster of one broker of each make, at the indexes `OURS` and `APACHES`."""
+    """Yields a cluster of one broker of each make, at the indexes `OURS` and `APACHES`."""
     made = Cluster(folder, bookies=1, brokers=1, settings=SETTINGS)
     made.add_broker(ApacheBroker)
     with made:
@@ -136,7 +136,7 @@ def mixed_cluster(folder: Path) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def moved_by(cluster: Cluster, move: Move, features: Sequence[Feature]) -> Iterator[Moved]:
-    """Sets features up, moves their topics, and starts a killed broker again afterwards, unless no move follows."""
+    """Starts the broker that an earlier move killed, sets the features up, and moves their topics."""
     for each in cluster.brokers:
         if not each.is_running:
             each.start()

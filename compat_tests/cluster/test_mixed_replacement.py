@@ -29,6 +29,8 @@ SETTINGS = {
     "metadataStoreSessionTimeoutMillis": "20000",
 }
 REGISTERED_SECONDS = 60
+APACHES_OWN = ("stop ApacheBroker for ApacheBroker", "unload ApacheBroker for ApacheBroker")
+"""Where one of Apache's brokers hands over to the other."""
 
 Place = dict[type[BrokerSeat], BrokerSeat]
 """The brokers that take turns at one address."""
@@ -90,7 +92,3 @@ def test_two_of_apaches_brokers_are_replaced_by_ours_and_back_under_load(cluster
     assert (account["lost"], account["faults"]) == (0, [])
     repeats = {name: count for name, count in account["repeats"].items() if name not in APACHES_OWN}
     assert not repeats, account["repeats"]
-
-
-APACHES_OWN = ("stop ApacheBroker for ApacheBroker", "unload ApacheBroker for ApacheBroker")
-"""Where one of Apache's brokers hands over to the other."""
