@@ -1,6 +1,7 @@
 """One round: load, faults, recovery, verdict."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -9,13 +10,14 @@ from compat_tests.chaos.faults import Faults
 from compat_tests.chaos.load import Progress, prepare, start, topics_of
 from compat_tests.chaos.plan import Fault, Kind, plan_of
 from compat_tests.chaos.seats import wait_serving
+from compat_tests.chaos.visitors import Visitors
 from compat_tests.harness import Server, wait_until
 from compat_tests.soak.claims import ACKS_PERSISTED_WITHIN_SECONDS, RECONNECTED_WITHIN_SECONDS, Outage
 from compat_tests.soak.stage import Stage, TopicRecord
 from compat_tests.soak.verdict import Judge
 
 BEFORE_SECONDS = ACKS_PERSISTED_WITHIN_SECONDS + 1
-"""The load without faults. What is acknowledged in its first part may never come back."""
+"""The load before topics are unloaded. What is acknowledged in its first part may never come back."""
 AFTER_SECONDS = RECONNECTED_WITHIN_SECONDS + 0.5
 STARTED_WITHIN_SECONDS = 60.0
 SERVES_WITHIN_SECONDS = 90.0
@@ -37,6 +39,8 @@ class Result:
     receipts: int = 0
     stored: int = 0
     delivered: int = 0
+    visits: tuple[int, int] = (0, 0)
+    """Visitors that got all their receipts, and others."""
     packets: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -44,9 +48,11 @@ class Result:
 class ChaosRound:
     """The round with one number on a running cluster; its plan and its clients' choices follow from `seed`."""
 
-    def __init__(self, cluster: ChaosCluster, number: int, seed: str, fault_seconds: float) -> None:
+    def __init__(
+        self, cluster: ChaosCluster, number: int, seed: str, fault_seconds: float, kinds: Sequence[Kind] = tuple(Kind)
+    ) -> None:
         self._cluster = cluster
-        self._plan = plan_of(seed, cluster.shape, fault_seconds)
+        self._plan = plan_of(seed, cluster.shape, fault_seconds, kinds)
         self._stage = Stage(cast(Server, cluster), 60, number)
         self._stage.more_rewinds = REWINDS_MAX
         self._topics = [TopicRecord(spec) for spec in topics_of(number)]
@@ -70,6 +76,7 @@ class ChaosRound:
         result.complaints += [*self._stage.complaints, *self._about_processes(began)]
         counts = self._stage.counts
         result.receipts, result.stored, result.delivered = counts["receipts"], counts["stored"], counts["delivered"]
+        result.visits = counts["visits"], counts["visits in vain"]
         result.packets = self._cluster.network.counts
         result.seconds = time.monotonic() - began
         return result
@@ -81,7 +88,12 @@ class ChaosRound:
         self._wait_progress(STARTED_WITHIN_SECONDS)
         stage.pause(BEFORE_SECONDS)
         faults = Faults(self._cluster, self._plan)
-        faults_began = time.monotonic()
+        unloaded = time.monotonic()
+        for topic in self._topics:
+            stage.admin.put(f"{topic.spec.rest_path}/unload")
+        self._wait_progress(STARTED_WITHIN_SECONDS)
+        visitors = Visitors(self._cluster, stage, self._topics)
+        visitors.start()
         try:
             faults.run()
         finally:
@@ -90,12 +102,14 @@ class ChaosRound:
         wait_serving(self._cluster.keepers, SERVES_WITHIN_SECONDS)
         self._wait_progress(RECOVERED_WITHIN_SECONDS)
         recovered = time.monotonic()
-        # Bookies that were away are still being healed: that fences ledgers, and topics are loaded anew. Only what was
-        # acknowledged before the faults is held to be stored.
-        stage.kills += [Outage(faults_began, recovered), Outage(recovered, float("inf"), is_kill=False)]
+        # Topics store all acknowledgements when they are unloaded: only what was acknowledged before that is held to be
+        # stored. A slow disk delays later ones, and the healing of bookies that were away fences ledgers.
+        stage.kills += [Outage(unloaded, recovered), Outage(recovered, float("inf"), is_kill=False)]
         result.recovered_in = recovered - ended
+        visitors.end()
         stage.pause(AFTER_SECONDS)
         stage.join()
+        visitors.register()
         result.complaints += Judge(stage, self._topics).judge({}, {})
 
     def _wait_progress(self, seconds: float) -> None:

@@ -64,8 +64,11 @@ class ChaosCluster:
     @property
     def broker_url(self) -> str:
         """The service URL for clients, which names every broker."""
-        hosts = [f"{self.network.addresses[name]}:{BROKER_PORT}" for name in self.shape.brokers]
+        hosts = [self.broker_url_of(name).removeprefix("pulsar://") for name in self.shape.brokers]
         return "pulsar://" + ",".join(hosts)
+
+    def broker_url_of(self, broker: str) -> str:
+        return f"pulsar://{self.network.addresses[broker]}:{BROKER_PORT}"
 
     @property
     def web_url(self) -> str:

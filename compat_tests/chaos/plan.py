@@ -84,22 +84,21 @@ class Fault:
         return f"{self.kind} {self.target}{link}{amount} from {self.begins:.1f} s for {self.lasts:.1f} s"
 
 
-def plan_of(seed: str, shape: Shape, seconds: float) -> tuple[Fault, ...]:
-    """Draws one to three faults which all end within `seconds`. No process has two faults of its own, because one that
-    is killed cannot be frozen."""
+def plan_of(seed: str, shape: Shape, seconds: float, kinds: Sequence[Kind] = tuple(Kind)) -> tuple[Fault, ...]:
+    """Draws one to three faults of some kinds, which all end within `seconds`. No process has two of its own, because
+    one that is killed cannot be frozen."""
     choices = random.Random(seed)
     faults: list[Fault] = []
     for _ in range(choices.randint(1, FAULTS_MAX)):
-        fault = _draw(choices, shape, seconds)
+        fault = _draw(choices, shape, seconds, kinds)
         if not any(_collide(fault, each) for each in faults):
             faults.append(fault)
     return tuple(sorted(faults, key=lambda each: each.begins))
 
 
-def _draw(choices: random.Random, shape: Shape, seconds: float) -> Fault:
-    kinds = [kind for kind in Kind if (shape.has_shim or kind not in WITH_SHIM)]
-    if not shape.tiny_disk:
-        kinds.remove(Kind.FULL_DISK)
+def _draw(choices: random.Random, shape: Shape, seconds: float, wanted: Sequence[Kind]) -> Fault:
+    lacking = (() if shape.has_shim else WITH_SHIM) + (() if shape.tiny_disk else (Kind.FULL_DISK,))
+    kinds = [kind for kind in wanted if kind not in lacking]
     kind = choices.choices(kinds, [WEIGHTS[each] for each in kinds])[0]
     target, other = _where(choices, kind, shape)
     lasts = choices.uniform(0.3, 1.0) * seconds

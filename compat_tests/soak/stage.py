@@ -79,11 +79,12 @@ class Stage:
         self.complaints.append(text)
         print(f"  BROKEN: {text}", flush=True)
 
-    def new_client(self) -> pulsar.Client:
+    def new_client(self, url: str | None = None, timeout_seconds: int = 30) -> pulsar.Client:
+        """Returns a client of the server, or of another URL."""
         log = str(self.server.log_path.with_name("client.log"))
         client = pulsar.Client(
-            self.server.broker_url,
-            operation_timeout_seconds=30,
+            url or self.server.broker_url,
+            operation_timeout_seconds=timeout_seconds,
             logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, log),
         )
         self._clients.append(client)
@@ -110,6 +111,12 @@ class Stage:
             thread.join(max(0.1, deadline - time.monotonic()))
             if thread.is_alive():
                 self.complain(f"{thread.name} hangs")
+
+    def close_client(self, client: pulsar.Client) -> None:
+        """Closes one client before the end."""
+        self._clients.remove(client)
+        with contextlib.suppress(pulsar.PulsarException):
+            client.close()
 
     def close_clients(self) -> None:
         for client in self._clients:
