@@ -1,6 +1,8 @@
 """One round: load, faults, recovery, verdict."""
 
+import json
 import time
+import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -9,7 +11,7 @@ from compat_tests.chaos.cluster import ChaosCluster
 from compat_tests.chaos.faults import Faults
 from compat_tests.chaos.load import Progress, prepare, start, topics_of
 from compat_tests.chaos.plan import Fault, Kind, plan_of
-from compat_tests.chaos.seats import wait_serving
+from compat_tests.chaos.seats import CLUSTER, wait_serving
 from compat_tests.chaos.visitors import Visitors
 from compat_tests.harness import Server, wait_until
 from compat_tests.soak.claims import ACKS_PERSISTED_WITHIN_SECONDS, RECONNECTED_WITHIN_SECONDS, Outage
@@ -23,6 +25,7 @@ STARTED_WITHIN_SECONDS = 60.0
 SERVES_WITHIN_SECONDS = 90.0
 RECOVERED_WITHIN_SECONDS = 90.0
 """Everybody goes on in a few seconds; the rest is for a busy machine and for TCP's doubled waits after a cut."""
+CALL_SECONDS = 20
 REWINDS_MAX = 100
 """How often a producer may send again what had no receipt: after each loss of its connection."""
 ENDS_BY_ITSELF = (Kind.FAILED_SYNC, Kind.FULL_DISK)
@@ -101,6 +104,7 @@ class ChaosRound:
         ended = time.monotonic()
         wait_serving(self._cluster.keepers, SERVES_WITHIN_SECONDS)
         self._wait_progress(RECOVERED_WITHIN_SECONDS)
+        wait_until(lambda: not unwell(self._cluster), "all brokers are well", RECOVERED_WITHIN_SECONDS)
         recovered = time.monotonic()
         # Topics store all acknowledgements when they are unloaded: only what was acknowledged before that is held to be
         # stored. A slow disk delays later ones, and the healing of bookies that were away fences ledgers.
@@ -131,3 +135,22 @@ class ChaosRound:
             found += [f"(16) {line}" for line in lines[:5]]
             found += [f"(17) {name} ended by itself with {code}" for at, code in keeper.ends if at >= began]
         return found
+
+
+def unwell(cluster: ChaosCluster) -> list[str]:
+    """Returns the brokers that do not know of all brokers, or that cannot store and deliver a message."""
+    registered = sorted(cluster.web_url_of(name).removeprefix("http://") for name in cluster.shape.brokers)
+    found = []
+    for name in cluster.shape.brokers:
+        base = f"{cluster.web_url_of(name)}/admin/v2/brokers"
+        try:
+            with urllib.request.urlopen(f"{base}/{CLUSTER}", timeout=CALL_SECONDS) as answer:
+                known = sorted(json.load(answer))
+            with urllib.request.urlopen(f"{base}/health", timeout=CALL_SECONDS):
+                pass
+        except OSError:
+            found.append(name)
+            continue
+        if known != registered:
+            found.append(name)
+    return found

@@ -18,7 +18,7 @@ from compat_tests.soak.stage import TopicRecord
 from compat_tests.soak.topics import SHARED, SubscriptionSpec, TopicSpec
 
 ROUNDS = 2
-FAULT_SECONDS = 5.0
+FAULT_SECONDS = 4.0
 RUN_SECONDS = 600
 
 
