@@ -36,6 +36,10 @@ def unshare() -> list[str]:
 
 
 def command(arguments: Sequence[str]) -> list[str]:
-    """Returns the command line that runs chaos in namespaces. It is killed when its parent ends."""
-    program = [sys.executable, "-m", "compat_tests.chaos", *arguments]
-    return ["setpriv", "--pdeathsig", "KILL", "--", *unshare(), *program]
+    """Returns the command line that runs chaos in namespaces."""
+    return [*unshare(), sys.executable, "-m", "compat_tests.chaos", *arguments]
+
+
+def bound_to_parent() -> list[str]:
+    """Returns the words that precede a command to kill it when the thread that started it ends."""
+    return ["setpriv", "--pdeathsig", "KILL", "--"]

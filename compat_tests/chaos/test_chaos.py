@@ -27,7 +27,7 @@ def test_two_rounds_of_faults_lose_nothing(tmp_path: Path) -> None:
     assert not (reason := isolation.missing()), f"this machine gives no namespaces: {reason}"
     seed = random.SystemRandom().randrange(1 << 32)
     arguments = ["--rounds", str(ROUNDS), "--seed", str(seed), "--seconds", str(FAULT_SECONDS)]
-    command = isolation.command([*arguments, "--folder", str(tmp_path)])
+    command = [*isolation.bound_to_parent(), *isolation.command([*arguments, "--folder", str(tmp_path)])]
     environment = {**os.environ, isolation.INSIDE_VARIABLE: "1"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,7 +38,7 @@ def test_the_program_and_all_its_processes_end_when_it_is_killed(tmp_path: Path)
     """The kernel ends everything in the namespaces of a killed run, so that nothing is left over for the next."""
     marks = tmp_path / "mark"
     shell = f"sleep 1000 & echo $! ; readlink /proc/self/ns/pid > {marks}; wait"
-    words = ["setpriv", "--pdeathsig", "KILL", "--", *isolation.unshare(), "sh", "-c", shell]
+    words = [*isolation.bound_to_parent(), *isolation.unshare(), "sh", "-c", shell]
     process = subprocess.Popen(words, stdout=subprocess.PIPE)
     wait_until(lambda: marks.exists() and marks.read_text().endswith("\n"), "the namespace is there")
     namespace = marks.read_text().strip()

@@ -24,13 +24,16 @@ no CPU time.
 import asyncio
 import gc
 import logging
+import operator
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, chain, repeat, zip_longest
+from operator import itemgetter
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -42,9 +45,9 @@ CPU_LIMIT_VARIABLE = "MAGNETAR_LOOP_CPU_LIMIT_MS"
 """The environment variable that tests set, in milliseconds: callbacks that take more CPU time are logged as errors."""
 SAMPLES_PER_LIMIT = 8
 LATE_SAMPLES = 2
-"""No sample of the loop's thread is taken until the timer is late by this many samples. CPython 3.11 may crash when one
-thread walks over the frames of another thread that runs meanwhile (python/cpython issue 111363), so a healthy loop must
-never be looked at."""
+"""No sample of the loop's thread is taken until the timer is late by this many samples, so that a healthy loop is never
+looked at: CPython 3.11 may crash when one thread walks over the frames of another thread that runs meanwhile
+(python/cpython issue 111363). `stack_of` does not let it run."""
 GAP_LIMITS = 5
 """If the last sample or run of the timer was this many limits ago, a callback that is seen for the first time counts
 from that moment. A shorter gap may as well mean that the watching thread was kept from the processor while the loop ran
@@ -149,43 +152,61 @@ class LoopWatch:
             is_over = self._closing.wait(self._period_seconds)
             now = self._clock()
             is_late = now - self._turned_at >= LATE_SAMPLES * self._period_seconds
-            frame = sys._current_frames().get(self._ident) if is_late else None
-            callback = self._callback_of(frame)
+            frames = stack_of(self._ident) if is_late else []
+            callback = self._callback_of(frames)
             if callback is None or callback is not seen or turns != self._turns or is_over:
                 self._judge(last - began, seen, place)
                 seen, turns = callback, self._turns
                 unseen_since = max(last, self._turned_at)
                 began = unseen_since if now - unseen_since >= GAP_LIMITS * self._limit_seconds else now
             if callback is not None:
-                assert frame is not None
-                place = stack_text(frame, callback)
+                place = stack_text(frames, callback)
             last = now
-            del frame, callback
+            del frames, callback
 
     def _judge(self, seconds: float, callback: FrameType | None, place: str) -> None:
         if callback is not None and seconds >= self._limit_seconds:
             self._on_stall(Stall(seconds, place))
 
-    def _callback_of(self, frame: FrameType | None) -> FrameType | None:
+    def _callback_of(self, frames: Sequence[FrameType]) -> FrameType | None:
         """Returns the outermost frame of the callback that runs, or None while the loop waits."""
-        while frame is not None:
-            beneath = frame.f_back
+        for frame, beneath in zip_longest(frames, frames[1:]):
             if frame.f_code is _HANDLE_RUN or (beneath is not None and beneath is self._beneath_callbacks):
-                return frame
-            frame = beneath
+                found: FrameType = frame
+                return found
         return None
 
 
-def stack_text(frame: FrameType, outermost: FrameType) -> str:
-    """Returns `file:line function` of each frame from `frame` out to `outermost`, FRAMES_SHOWN of them at most."""
+def stack_of(ident: int) -> list[FrameType]:
+    """Returns the frames of another thread at one moment, innermost first; none when the thread has ended.
+
+    All of it is one call that runs no Python code, so that the other thread cannot go on meanwhile. A loop over
+    `f_back` lets it, and then follows pointers of frames that have ended: CPython 3.11.7 crashes in PyFrame_GetBack.
+    The collector is off for that time, because its callbacks and finalizers are Python code.
+    """
+    frames: list[FrameType] = []
+    innermost = map(itemgetter(ident), map(operator.call, (sys._current_frames,)))
+    outwards = accumulate(chain(innermost, repeat("f_back")), getattr)
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        frames.extend(outwards)
+    except (KeyError, AttributeError):  # no such thread; the outermost frame has None below it
+        pass
+    finally:
+        if collects:
+            gc.enable()
+    return frames[:-1]
+
+
+def stack_text(frames: Sequence[FrameType], outermost: FrameType) -> str:
+    """Returns `file:line function` of each frame from the first out to `outermost`, FRAMES_SHOWN of them at most."""
     shown: list[str] = []
-    each: FrameType | None = frame
-    while each is not None and len(shown) < FRAMES_SHOWN:
+    for each in frames[:FRAMES_SHOWN]:
         path = "/".join(Path(each.f_code.co_filename).parts[-PARTS_OF_PATH_SHOWN:])
         shown.append(f"{path}:{each.f_lineno} {each.f_code.co_name}")
         if each is outermost:
             break
-        each = each.f_back
     return " < ".join(shown)
 
 

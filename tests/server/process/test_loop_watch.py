@@ -18,7 +18,7 @@ import pytest
 import uvloop
 
 from compat_tests.harness import LOOP_WATCH
-from magnetar.server.process.loop_watch import CPU_LIMIT_VARIABLE, GAP_LIMITS, LoopWatch, Stall
+from magnetar.server.process.loop_watch import CPU_LIMIT_VARIABLE, GAP_LIMITS, LoopWatch, Stall, stack_of
 
 LIMIT_SECONDS = 0.05
 LONG_SECONDS = 6 * LIMIT_SECONDS
@@ -167,3 +167,55 @@ def test_a_server_logs_what_held_its_loop(environment: dict[str, str], level: st
     (line,) = [line for line in done.stderr.splitlines() if "magnetar.server.process.loop_watch" in line]
     assert f" {level} " in line
     assert " failed" in line
+
+
+SAMPLES = 100
+DEPTH = 30
+
+
+async def suspends_at(depth: int) -> None:
+    """Suspends below `depth` frames of coroutines."""
+    if depth:
+        await suspends_at(depth - 1)
+    else:
+        burn(0.001)
+        await asyncio.sleep(0)
+
+
+def test_a_stack_is_that_of_one_moment() -> None:
+    """Coroutines of the watched thread end and suspend all the time, which cuts their frames off from those below. A
+    stack that is read while that goes on would end in the middle. The collector, which runs at almost every allocation
+    here, lets the other thread go on each time."""
+    ended, began = threading.Event(), threading.Event()
+
+    def let_others_run(phase: str, _: dict[str, int]) -> None:
+        if threading.get_ident() != thread.ident:
+            ended.wait(0.0005)
+
+    async def main() -> None:
+        began.set()
+        while not ended.is_set():
+            await suspends_at(DEPTH)
+
+    def run() -> None:
+        asyncio.run(main())
+
+    thread = threading.Thread(target=run)
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    thread.start()
+    began.wait()
+    try:
+        sys.setswitchinterval(1e-6)
+        gc.callbacks.append(let_others_run)
+        gc.set_threshold(1)
+        assert thread.ident is not None
+        outermost = {stack_of(thread.ident)[-1].f_code.co_name for _ in range(SAMPLES)}
+    finally:
+        gc.callbacks.remove(let_others_run)
+        gc.set_threshold(*thresholds)
+        sys.setswitchinterval(interval)
+        ended.set()
+        thread.join()
+    assert outermost == {"_bootstrap"}
+    assert gc.isenabled()
+    assert stack_of(thread.ident) == []
