@@ -30,7 +30,8 @@ seconds."""
 LOG_TAIL_LINES = 40
 POLL_SECONDS = 0.01
 LOOP_CPU_LIMIT_MS = 40
-LOOP_WATCH = {"MAGNETAR_LOOP_CPU_LIMIT_MS": str(LOOP_CPU_LIMIT_MS)}
+CPU_LIMIT_VARIABLE = "MAGNETAR_LOOP_CPU_LIMIT_MS"
+LOOP_WATCH = {CPU_LIMIT_VARIABLE: str(LOOP_CPU_LIMIT_MS)}
 """Environment variables for our processes: a callback that holds the event loop for longer than this is logged as an
 ERROR line. Only CPU time counts, but a busy machine's cold caches double it: callbacks of at most 15 ms on a quiet
 machine were seen to take 30 ms of CPU."""

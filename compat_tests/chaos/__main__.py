@@ -82,7 +82,7 @@ class Campaign:
         with ChaosCluster(folder, self.seed, quorums) as cluster:
             for done, number in enumerate(numbers, 1):
                 one = ChaosRound(cluster, number, f"{self.seed} {number}", self.fault_seconds, self.kinds)
-                print(f"round {number} (--seed {self.seed} --first {number} --rounds 1), quorums {quorums}:")
+                print(f"round {number} (--seed {self.seed} --first {number} --rounds 1), E/Qw/Qa {quorums}:")
                 for fault in one.plan:
                     print(f"    {fault}", flush=True)
                 result = one.run()
