@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.driver import Outcome
 from bench.sizes import Sizes
 from compat_tests import wire
-from compat_tests.harness import Server
+from compat_tests.harness import UNWATCHED, Server
 from compat_tests.products import Product
 
 LOAD_TIMEOUT_SECONDS = 300
@@ -29,7 +29,7 @@ BATCH_WINDOW = 200
 def new_server(product: Product, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
     """Yields a server on an empty folder; the caller starts it."""
     folder = Path(tempfile.mkdtemp(prefix=f"bench-{product.name}-"))
-    server = Server(folder, product=product, settings=settings)
+    server = Server(folder, product=product, settings=settings, environment=UNWATCHED)
     try:
         yield server
         server.close()

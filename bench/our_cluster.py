@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from compat_tests.cluster.supervised import SupervisedCluster
+from compat_tests.harness import UNWATCHED
 
 THREE_COPIES = {
     "managedLedgerDefaultEnsembleSize": "3",
@@ -19,7 +20,9 @@ class OurCluster:
     """The cluster as a context manager's content: `start` is called once, then `close` once."""
 
     def __init__(self, folder: Path, *, brokers: int, bookies: int) -> None:
-        self._cluster = SupervisedCluster(folder, brokers=brokers, bookies=bookies, settings=THREE_COPIES)
+        self._cluster = SupervisedCluster(
+            folder, brokers=brokers, bookies=bookies, settings=THREE_COPIES, environment=UNWATCHED
+        )
 
     def start(self) -> float:
         """Starts all and returns the seconds that this took."""

@@ -35,6 +35,9 @@ LOOP_WATCH = {CPU_LIMIT_VARIABLE: str(LOOP_CPU_LIMIT_MS)}
 """Environment variables for our processes: a callback that holds the event loop for longer than this is logged as an
 ERROR line. Only CPU time counts, but a busy machine's cold caches double it: callbacks of at most 15 ms on a quiet
 machine were seen to take 30 ms of CPU."""
+UNWATCHED = dict.fromkeys(LOOP_WATCH, "")
+"""Environment variables for a server that is measured: it runs without that watch, as it does for its users. The watch
+takes samples of each process two hundred times a second, which is most of an idle cluster's CPU time."""
 LOOP_HELD = "held the event loop"
 KNOWN_STALLS: tuple[str, ...] = ()
 """The places that are allowed to hold the loop for longer, as the log lines name them."""

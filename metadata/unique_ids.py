@@ -12,7 +12,7 @@ from collections import deque
 
 from magnetar.metadata.errors import NodeExistsError, NoNodeError, NotEmptyError
 from magnetar.metadata.paths import LEDGERS_ROOT, PRODUCER_NAME_COUNTER
-from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.store import DeleteOp, MetadataStore
 from magnetar.metadata.tree_rules import Tree
 
 BLOCK_IDS = 8
@@ -107,14 +107,29 @@ class LedgerIdGenerator:
         return ids
 
     async def _numbers(self, parent: str) -> list[int]:
-        return sorted(await asyncio.gather(*(self._number(parent) for _ in range(self._block_ids))))
-
-    async def _number(self, parent: str) -> int:
         prefix = f"{parent}/ID-"
-        created = await self._store.create(prefix, ephemeral=True, sequential=True, make_parents=True)
-        with contextlib.suppress(NoNodeError):
-            await self._store.delete(created.path)
-        return int(created.path.removeprefix(prefix))
+        drawing = [
+            self._store.create(prefix, ephemeral=True, sequential=True, make_parents=True)
+            for _ in range(self._block_ids)
+        ]
+        done = await asyncio.gather(*drawing, return_exceptions=True)
+        drawn = [created.path for created in done if not isinstance(created, BaseException)]
+        await self._delete(drawn)
+        for created in done:
+            if isinstance(created, BaseException):
+                raise created
+        return sorted(int(path.removeprefix(prefix)) for path in drawn)
+
+    async def _delete(self, paths: list[str]) -> None:
+        """Deletes the records of drawn ids, in one change if possible: with many new ledgers at once, a request for
+        each record would be a good part of the metadata store's work."""
+        try:
+            await self._store.multi([DeleteOp(path) for path in paths])
+        except NoNodeError:
+            # The session that these records belonged to has ended, and some or all of them with it.
+            for path in paths:
+                with contextlib.suppress(NoNodeError):
+                    await self._store.delete(path)
 
 
 async def broker_instance(store: MetadataStore) -> int:

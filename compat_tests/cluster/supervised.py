@@ -26,9 +26,15 @@ class SupervisedCluster(Server):
     """One `magnetar cluster`. `kill` and `stop` end the supervisor, and with it all of the cluster."""
 
     def __init__(
-        self, folder: Path, *, brokers: int = 2, bookies: int = 3, settings: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *,
+        brokers: int = 2,
+        bookies: int = 3,
+        settings: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(folder, product=MagnetarCluster(brokers, bookies), settings=settings)
+        super().__init__(folder, product=MagnetarCluster(brokers, bookies), settings=settings, environment=environment)
 
     @property
     def processes(self) -> dict[str, Any]:

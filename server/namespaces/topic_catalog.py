@@ -193,15 +193,13 @@ class TopicCatalog:
             raise NotAllowed(f"{name.full} is a partitioned topic: its messages are in its partitions")
         return is_system_topic(name) or self._policies.auto_topic_creation(record).allowed
 
+    async def is_limited(self, name: TopicName) -> bool:
+        """Returns whether `check_room` may refuse the topic."""
+        return await self._limit_for(name) > 0
+
     async def check_room(self, name: TopicName, topics: int = 1) -> None:
         """Raises NotAllowed when `topics` more topics would exceed the namespace's limit."""
-        if is_exempt(name):
-            return
-        with storage_faults_told():
-            record = await self._policies.namespaces.get(name.namespace)
-        limit = (record or {}).get("max_topics_per_namespace")
-        if limit is None:
-            limit = self._settings.max_topics_per_namespace
+        limit = await self._limit_for(name)
         if limit <= 0:
             return
         topics += len(self.non_persistent_topics_of(name.namespace))
@@ -212,3 +210,12 @@ class TopicCatalog:
             existing += sum(not is_system_name(each) for each in some)
         if existing + topics > limit:
             raise NotAllowed("Exceed maximum number of topics in namespace.")
+
+    async def _limit_for(self, name: TopicName) -> int:
+        """Returns how many topics the topic's namespace may have, or a number below 1 when there is no limit."""
+        if is_exempt(name):
+            return 0
+        with storage_faults_told():
+            record = await self._policies.namespaces.get(name.namespace)
+        limit = (record or {}).get("max_topics_per_namespace")
+        return self._settings.max_topics_per_namespace if limit is None else int(limit)

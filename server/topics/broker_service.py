@@ -197,6 +197,8 @@ class BrokerService:
             await asyncio.wait([closing], timeout=self.settings.topic_load_timeout_seconds)
         await self.catalog.check_namespace(name.namespace)
         await self.ownership.check(name)
+        if create and not await self.catalog.is_limited(name):
+            return  # the load finds out whether the topic exists
         if not await self.catalog.topic_exists(name):
             if not create:
                 raise TopicNotFound(f"Topic {name.full} not found")

@@ -122,6 +122,7 @@ class ManagedLedgerFactory:
 
     async def _open(self, name: str, config: ManagedLedgerConfig, create: bool) -> ManagedLedger:
         try:
+            self._begin_watch(name)
             ledger = await ManagedLedger.open(name, config, self._shared, create=create)
             if self._closed:
                 await ledger.close()
@@ -131,7 +132,14 @@ class ManagedLedgerFactory:
             self._start_timer()
             return ledger
         finally:
+            self._takeovers.not_opened(name)
             del self._opening[name]
+
+    def _begin_watch(self, name: str) -> None:
+        try:
+            self._takeovers.opening(name)
+        except MetadataError as error:
+            raise MetaStoreFault(name, str(error)) from error
 
     async def close_ledger(self, name: str) -> None:
         """Closes one managed ledger, if it is open."""

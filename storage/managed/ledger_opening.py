@@ -43,6 +43,8 @@ class OpenedList(NamedTuple):
     lists: ListStore
     garbage: tuple[int, ...]
     """Ledgers that left the list and are to be deleted."""
+    has_cursors: bool
+    """Whether the record has children, which are the cursors."""
 
 
 async def open_list(
@@ -64,11 +66,11 @@ async def open_list(
                 if value is None:
                     raise ManagedLedgerFenced(name, "created and deleted by others meanwhile") from None
             else:
-                return OpenedList(_list_store(name, record, ListRecord()), ())
+                return OpenedList(_list_store(name, record, ListRecord()), (), False)
         stored = parse_list(value)
         closed = await _recover_last(name, stored, bookkeeper, now_ms)
         kept = replace(stored, ledgers=tuple(ledger for ledger in closed if ledger.entries))
-        await record.write(serialize_list(kept.ledgers, kept.terminated, kept.properties, kept.extra))
+        written = await record.write(serialize_list(kept.ledgers, kept.terminated, kept.properties, kept.extra))
     except SupersededError as error:
         raise ManagedLedgerFenced(name, f"opened elsewhere at the same time: {error}") from error
     except MetadataError as error:
@@ -77,7 +79,7 @@ async def open_list(
         raise MetaStoreFault(name, f"damaged record at {path}: {error}") from error
     garbage = tuple(ledger.ledger_id for ledger in closed if not ledger.entries)
     logger.info("%s: opened, %d ledgers, %d empty ones dropped", name, len(kept.ledgers), len(garbage))
-    return OpenedList(_list_store(name, record, kept), garbage)
+    return OpenedList(_list_store(name, record, kept), garbage, bool(written.child_count))
 
 
 async def _recover_last(name: str, stored: ListRecord, bookkeeper: BookKeeper, now_ms: int) -> list[LedgerInfo]:

@@ -25,7 +25,7 @@ class ListStore:
     """The list of one managed ledger. `ledgers`, `terminated` and `properties` have the values that were written last,
     except that `ledgers` grows by appends between writes."""
 
-    __slots__ = ("_extra", "_lock", "_name", "_record", "ledgers", "properties", "terminated")
+    __slots__ = ("_extra", "_lock", "_name", "_record", "_unexplained", "ledgers", "properties", "terminated")
 
     def __init__(
         self,
@@ -41,6 +41,9 @@ class ListStore:
         self._record = record
         self._extra = extra
         self._lock = asyncio.Lock()
+        self._unexplained: int | None = -1
+        """How many more changes of the record were seen than this owner has made; the opening made one. None when
+        changes may have been overlooked."""
         self.ledgers = ledgers
         self.terminated = terminated
         self.properties: Mapping[str, str] = properties
@@ -69,16 +72,34 @@ class ListStore:
             value = serialize_list(trial.infos, new_terminated, new_properties, self._extra)
             with self._faults_told():
                 await self._record.write(value)
+            if self._unexplained is not None:
+                self._unexplained -= 1
             if edit is not None:
                 edit(self.ledgers)
             self.terminated, self.properties = new_terminated, new_properties
 
+    def changes_seen(self, changes: int | None) -> bool:
+        """Takes note of so many further changes of the record, or, with None, of the fact that changes may have been
+        overlooked. Returns whether `check` has to find out who made them."""
+        self._unexplained = None if self._unexplained is None or changes is None else self._unexplained + changes
+        return self._unexplained != 0
+
     async def check(self) -> None:
         """Checks that this owner wrote the record last. Raises ManagedLedgerFenced when another owner has written or
-        deleted the record, and MetaStoreFault when that cannot be found out now."""
+        deleted the record, and MetaStoreFault when that cannot be found out now.
+
+        The store is not asked when all changes that were seen were made by this owner. One of them may be a write that
+        is under way at the time of the call: the event comes before the answer."""
         async with self._lock:
-            with self._faults_told():
-                await self._record.check()
+            if self._unexplained == 0:
+                return
+            self._unexplained = 0  # changes that are seen from now on may have come after the answer
+            try:
+                with self._faults_told():
+                    await self._record.check()
+            except BaseException:
+                self._unexplained = None
+                raise
 
     @contextmanager
     def _faults_told(self) -> Iterator[None]:

@@ -116,7 +116,8 @@ class ManagedLedger:
         opened = await open_list(name, path, shared.metadata, shared.bookkeeper, create=create, now_ms=now_ms)
         ledger = cls(name, config, shared, opened.lists)
         shared.reaper.bury(opened.garbage)
-        await ledger._cursors.recover()
+        if opened.has_cursors:
+            await ledger._cursors.recover()
         ledger._trim_passed()
         return ledger
 
@@ -210,6 +211,11 @@ class ManagedLedger:
         self._fence_listeners.append(callback)
         if self._fence_error is not None:
             self._loop.call_soon(callback, self._fence_error)
+
+    def changes_seen(self, changes: int | None) -> bool:
+        """Called when the list's record has changed, or, with None, when changes of it may have been overlooked.
+        Returns whether another owner may have made a change, so that `check_ownership` has to be called."""
+        return self._lists.changes_seen(changes)
 
     async def check_ownership(self) -> None:
         """Fences the managed ledger when another owner has written or deleted its list. Raises MetaStoreFault."""

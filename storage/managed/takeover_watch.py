@@ -2,9 +2,11 @@
 
 A process that opens a managed ledger writes its list (`ledger_opening`), and a process that deletes a managed ledger
 deletes the list's record. So one recursive watch over all lists tells of every takeover, however many managed ledgers
-are open, and an idle managed ledger costs nothing. An event names the record but not its writer: the record's version
-says whether the change was ours. The watch only makes a takeover known soon. The data is protected by the version, on
-which every write of the list depends, and by the fence of the ledger.
+are open, and an idle managed ledger costs nothing. An event names the record but not its writer. An owner's own write
+causes exactly one event, so the events are counted: as long as there are as many of them as writes, nobody else has
+written, and the store need not be asked. Otherwise the record's version says whether another owner wrote. The watch
+only makes a takeover known soon. The data is protected by the version, on which every write of the list depends, and by
+the fence of the ledger.
 """
 
 import asyncio
@@ -32,6 +34,11 @@ LINK_IS_BACK = RecordEvent(EventType.CHANGED, MANAGED_LEDGERS)
 class Owned(Protocol):
     """An open managed ledger that can find out whether another owner has written its list."""
 
+    def changes_seen(self, changes: int | None) -> bool:
+        """Takes note of so many further changes of the list's record, or, with None, of the fact that changes may have
+        been overlooked. Returns whether `check_ownership` has to be called, because these are not only the changes that
+        this owner has made."""
+
     async def check_ownership(self) -> None:
         """Fences the managed ledger when its list was written or deleted by another owner. Raises MetaStoreFault."""
 
@@ -43,18 +50,30 @@ class TakeoverWatch:
         self._metadata = metadata
         self._owned = owned
         self._cancel: CancelWatch | None = None
+        self._opening: dict[str, int | None] = {}
+        """The managed ledgers that are being opened, and how many changes of their records were seen meanwhile; None
+        when changes may have been overlooked."""
         self._suspects: dict[str, None] = {}
         self._checking: asyncio.Task[None] | None = None
         self._unknown: dict[str, None] = {}
         """Managed ledgers whose owner could not be determined at the last check."""
         self._retry: asyncio.TimerHandle | None = None
 
-    def opened(self, name: str) -> None:
-        """Called when a managed ledger has been added to `owned`. Events that came while the managed ledger was being
-        opened were ignored, so its ownership is checked now."""
+    def opening(self, name: str) -> None:
+        """Called before the list of a managed ledger is read. `opened` or `not_opened` follows."""
         if self._cancel is None:
             self._cancel = self._metadata.watch(MANAGED_LEDGERS, self._on_event, recursive=True)
-        self._suspect(name)
+        self._opening[name] = 0
+
+    def not_opened(self, name: str) -> None:
+        """Called when an opening has failed. Has no effect after `opened`."""
+        self._opening.pop(name, None)
+
+    def opened(self, name: str) -> None:
+        """Called when a managed ledger has been added to `owned`. Its ownership is checked now if another owner may
+        have written its list while it was being opened."""
+        if self._owned[name].changes_seen(self._opening.pop(name, None)):
+            self._suspect(name)
 
     async def close(self) -> None:
         """Ends the watch, and the pending questions to the metadata store."""
@@ -71,11 +90,19 @@ class TakeoverWatch:
 
     def _on_event(self, event: RecordEvent) -> None:
         if event == LINK_IS_BACK:
-            for name in self._owned:
+            self._opening = dict.fromkeys(self._opening)
+            for name, owned in self._owned.items():
+                owned.changes_seen(None)
                 self._suspect(name)
             return
+        if event.type is EventType.CHILDREN_CHANGED:
+            return
         name = event.path[len(MANAGED_LEDGERS) + 1 :]
-        if name in self._owned and event.type is not EventType.CHILDREN_CHANGED:
+        seen = self._opening.get(name)
+        if seen is not None:
+            self._opening[name] = seen + 1
+        known = self._owned.get(name)
+        if known is not None and known.changes_seen(1):
             self._suspect(name)
 
     def _suspect(self, name: str) -> None:

@@ -7,7 +7,7 @@ written, one version later, the write had arrived.
 """
 
 from magnetar.metadata.errors import BadVersionError, NodeExistsError, NoNodeError
-from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.store import MetadataStore, Stat
 
 
 class SupersededError(Exception):
@@ -72,8 +72,8 @@ class VersionedRecord:
             self._version = created.stat.version
         self._doubtful = None
 
-    async def write(self, value: bytes) -> None:
-        """Replaces the value. Raises SupersededError."""
+    async def write(self, value: bytes) -> Stat:
+        """Replaces the value and returns the facts about the new record. Raises SupersededError."""
         await self._settle_doubt()
         try:
             stat = await self._store.put(self.path, value, self._version)
@@ -83,6 +83,7 @@ class VersionedRecord:
             self._doubtful = value
             raise
         self._version = stat.version
+        return stat
 
     async def check(self) -> None:
         """Checks that this owner wrote the record last. Raises SupersededError when another owner wrote or deleted the

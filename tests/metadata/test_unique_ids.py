@@ -1,12 +1,14 @@
 """No ledger id is drawn twice, also after a restart or beside a Java server; a block of ids takes one commit."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from magnetar.metadata.embedded.embedded_store import EmbeddedStore
 from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.metadata.store import Op, Stat
 from magnetar.metadata.unique_ids import (
     BLOCK_IDS,
     SHORT_ID_END,
@@ -73,6 +75,21 @@ async def test_a_restart_skips_what_was_drawn(tmp_path: Path) -> None:
         seen |= ids
         assert await store.children("/ledgers/idgen") == []
         await store.close()
+
+
+async def test_records_of_drawn_ids_are_deleted_although_some_of_them_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    delete_all = store.multi
+
+    async def after_one_is_gone(ops: Sequence[Op]) -> list[Stat | None]:
+        await store.delete(ops[2].path)
+        return await delete_all(ops)
+
+    monkeypatch.setattr(store, "multi", after_one_is_gone)
+    assert await LedgerIdGenerator(store).next_id() == 0
+    assert await store.children("/ledgers/idgen") == []
 
 
 async def test_a_block_of_ids_is_one_commit(tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ import pytest
 
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.metadata.paths import managed_ledger_path
-from magnetar.metadata.store import CancelWatch, WatchCallback
+from magnetar.metadata.store import CancelWatch, Stat, WatchCallback
 from magnetar.storage.managed import takeover_watch
 from magnetar.storage.managed.appender import AppendState
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ManagedLedgerFenced, MetaStoreFault
 from pulsar_proto.ids import EARLIEST
 from tests.storage.managed.fake_bookkeeper import World
-from tests.storage.managed.support import DELETE_AT_ONCE, LARGE, NAME, append, factory_of, fill, open_one, quiet
+from tests.storage.managed.support import DELETE_AT_ONCE, LARGE, NAME, append, factory_of, fill, open_one, quiet, until
 
 
 def told_to(ledger: ManagedLedger) -> list[ManagedLedgerError]:
@@ -108,6 +108,46 @@ async def test_of_two_who_open_at_any_time_one_is_left_and_the_other_knows(seed:
     assert opened
 
 
+async def test_the_store_is_asked_after_another_s_write_and_not_after_the_owner_s_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, asked = World(), 0
+    look = MemoryStore.exists
+
+    async def counted(store: MemoryStore, path: str) -> Stat | None:
+        nonlocal asked
+        asked += path == managed_ledger_path(NAME)
+        return await look(store, path)
+
+    monkeypatch.setattr(MemoryStore, "exists", counted)
+    ledger = await open_one(world, LARGE)
+    await quiet(world)
+    after_opening = asked
+    for number in range(3):
+        await fill(ledger, 1, number)
+        await ledger.roll()
+        await ledger.set_properties({"written": str(number)})
+        await quiet(world)
+    assert (asked, ledger.state) == (after_opening, AppendState.IDLE)
+    await world.store.put(managed_ledger_path(NAME), b"")
+    await quiet(world)
+    assert (asked, ledger.state) == (after_opening + 1, AppendState.FENCED)
+
+
+async def test_another_s_write_that_comes_with_the_owner_s_own_is_noticed() -> None:
+    world = World()
+    ledger = await open_one(world, LARGE)
+    await quiet(world)
+    path = managed_ledger_path(NAME)
+    before = world.store._tree.get(path).version
+    own = asyncio.create_task(ledger.set_properties({"a": "b"}))
+    await until(lambda: world.store._tree.get(path).version > before)
+    await world.store.put(path, b"")
+    await asyncio.wait([own])
+    await quiet(world)
+    assert ledger.state is AppendState.FENCED
+
+
 @pytest.mark.parametrize("seed", range(20))
 async def test_an_owner_s_own_writes_are_no_takeover_whatever_answers_are_lost(seed: int) -> None:
     random, world = Random(seed), World(seed)
@@ -169,6 +209,9 @@ class UnknownForAWhile:
         self.looks = 0
         self.asked_often = asyncio.Event()
         self.told = asyncio.Event()
+
+    def changes_seen(self, changes: int | None) -> bool:
+        return True
 
     async def check_ownership(self) -> None:
         self.looks += 1
