@@ -42,6 +42,19 @@ class OurCluster:
     def pids(self) -> list[int]:
         return self._cluster.pids()
 
+    def port_of(self, broker: int) -> int:
+        """Returns the port for clients of the broker with this number."""
+        url: str = self._cluster.brokers[broker]["brokerServiceUrl"]
+        return int(url.rpartition(":")[2])
+
+    def named_pids(self) -> dict[str, int]:
+        """Returns the pid of each process: "supervisor", "metadata", "broker-0", "bookie-0" and so on."""
+        found = self._cluster.processes
+        pids: dict[str, int] = {"supervisor": found["pid"], "metadata": found["metadata"]["pid"]}
+        for kind in ("broker", "bookie"):
+            pids |= {f"{kind}-{index}": each["pid"] for index, each in enumerate(found[f"{kind}s"])}
+        return pids
+
     def owner(self, topic: str) -> int:
         """Returns the number of the broker that owns the topic."""
         return self._cluster.owner(topic)

@@ -44,6 +44,7 @@ SPARK = "spark"
 FEATURES = "features"
 WEBSOCKETS = "websockets"
 CLUSTER = "cluster"
+MORE_BROKERS = "brokers"
 SCALE = "scale"
 ASKED_FOR = (SCALE,)
 """Scenarios that run only when they are asked for by name, because they take many minutes."""
@@ -167,6 +168,13 @@ ROWS = (
     Row("cluster_refused", CLUSTER, "publishes refused in all of this", "messages", 0, 0),
     Row("cluster_lookup_loaded", CLUSTER, "lookup with 100,000 topics in the metadata, loaded, p99", "ms", 5, None),
     Row("cluster_lookup", CLUSTER, "the same, a topic that is not loaded, p99", "ms", 50, None),
+    Row("brokers_cpu_1", MORE_BROKERS, "publish unbatched, 1 broker, its CPU", "CPU s/million", None, None),
+    Row("brokers_cpu_2", MORE_BROKERS, "the same to each of 2 brokers at once, their CPU", "CPU s/million", None, None),
+    Row("brokers_cpu_4", MORE_BROKERS, "the same to each of 4", "CPU s/million", None, None),
+    Row("brokers_linear", MORE_BROKERS, "CPU of a message with 1 broker over that with 4", "times", 0.85, None, True),
+    Row("brokers_busiest_4", MORE_BROKERS, "the busiest of the 4, its part of their CPU", "%", None, None),
+    Row("brokers_metadata_4", MORE_BROKERS, "the metadata server with 4", "CPU s/million", None, None),
+    Row("brokers_all_cpu_4", MORE_BROKERS, "all processes with 4", "CPU s/million", None, None),
     Row("sigkill", SIGKILL, "SIGKILL rounds with nothing lost", "% of rounds", 100, None, more_is_better=True),
     Row("scale_rest_rate", SCALE, "partitions made through REST", "k/s", None, None, more_is_better=True),
     Row(

@@ -6,6 +6,7 @@ import urllib.request
 
 from bench.admin import admin
 from bench.bookies import bookies
+from bench.brokers import brokers
 from bench.cluster import cluster
 from bench.driver import Outcome
 from bench.features import features
@@ -20,6 +21,7 @@ from bench.rows import (
     FEATURES,
     LATENCY,
     LIFECYCLE,
+    MORE_BROKERS,
     SCALE,
     SPARK,
     TAIL,
@@ -165,5 +167,6 @@ SCENARIOS: dict[str, Scenario] = {
     FEATURES: features,
     WEBSOCKETS: websockets,
     CLUSTER: cluster,
+    MORE_BROKERS: brokers,
     SCALE: scale,
 }
