@@ -19,6 +19,11 @@ BLOCK_IDS = 8
 """How many ids are drawn at once. With the embedded store they share one commit. After a restart, the unused ids are
 skipped."""
 
+DRAWN_AT_ONCE_MAX = 64
+"""How many ids are drawn at once at most while that many callers wait. With one id after the other, each of them two
+commits of the metadata store, a thousand topics that moved to another broker waited longest for the ids of their
+ledgers."""
+
 SHORT_ID_END = 2**31 - 1
 """Ids from here on come from idgen-long (Java compares with Integer.MAX_VALUE)."""
 
@@ -61,7 +66,7 @@ def _hob_path(long_root: str, high: int) -> str:
 
 
 class LedgerIdGenerator:
-    """Draws ledger ids for one process, a block at a time, so that a caller may ask for an id for each new ledger."""
+    """Draws ledger ids for one process: a block at a time, or as many as callers wait for."""
 
     def __init__(self, store: MetadataStore, *, root: str = LEDGERS_ROOT, block_ids: int = BLOCK_IDS) -> None:
         self._store = store
@@ -70,31 +75,38 @@ class LedgerIdGenerator:
         self._block_ids = block_ids
         self._drawn: deque[int] = deque()
         self._drawing = asyncio.Lock()
+        self._callers = 0
+        """How many callers have no id yet."""
 
     async def next_id(self) -> int:
         """Returns an id that nobody else gets. Raises MetadataError when the store fails."""
-        while not self._drawn:
-            async with self._drawing:
-                if not self._drawn:
-                    self._drawn.extend(await self._draw())
-        return self._drawn.popleft()
+        self._callers += 1
+        try:
+            while not self._drawn:
+                async with self._drawing:
+                    if not self._drawn:
+                        self._drawn.extend(await self._draw())
+            return self._drawn.popleft()
+        finally:
+            self._callers -= 1
 
     async def _draw(self) -> list[int]:
+        count = max(self._block_ids, min(self._callers, DRAWN_AT_ONCE_MAX))
         if await self._store.exists(self._long_root) is None:
-            ids = [number for number in await self._numbers(self._short_root) if number < SHORT_ID_END]
+            ids = [number for number in await self._numbers(self._short_root, count) if number < SHORT_ID_END]
             if ids:
                 return ids
             with contextlib.suppress(NodeExistsError):
                 await self._store.create(self._long_root, make_parents=True)
-        return await self._draw_long()
+        return await self._draw_long(count)
 
-    async def _draw_long(self) -> list[int]:
+    async def _draw_long(self, count: int) -> list[int]:
         highs = sorted(map(_high_of, await self._store.children(self._long_root)))
         high = highs[-1] if highs else 0
         ids: list[int] = []
         while not ids:
             if high > 0:
-                numbers = await self._numbers(_hob_path(self._long_root, high))
+                numbers = await self._numbers(_hob_path(self._long_root, high), count)
                 ids = [high << LOW_BITS | number for number in numbers if number < SHORT_ID_END]
             if not ids:
                 high += 1
@@ -106,12 +118,9 @@ class LedgerIdGenerator:
                 await self._store.delete(_hob_path(self._long_root, old))
         return ids
 
-    async def _numbers(self, parent: str) -> list[int]:
+    async def _numbers(self, parent: str, count: int) -> list[int]:
         prefix = f"{parent}/ID-"
-        drawing = [
-            self._store.create(prefix, ephemeral=True, sequential=True, make_parents=True)
-            for _ in range(self._block_ids)
-        ]
+        drawing = [self._store.create(prefix, ephemeral=True, sequential=True, make_parents=True) for _ in range(count)]
         done = await asyncio.gather(*drawing, return_exceptions=True)
         drawn = [created.path for created in done if not isinstance(created, BaseException)]
         await self._delete(drawn)

@@ -11,6 +11,7 @@ from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.metadata.store import Op, Stat
 from magnetar.metadata.unique_ids import (
     BLOCK_IDS,
+    DRAWN_AT_ONCE_MAX,
     SHORT_ID_END,
     LedgerIdGenerator,
     broker_instance,
@@ -75,6 +76,23 @@ async def test_a_restart_skips_what_was_drawn(tmp_path: Path) -> None:
         seen |= ids
         assert await store.children("/ledgers/idgen") == []
         await store.close()
+
+
+async def test_callers_who_wait_together_get_the_ids_of_one_draw() -> None:
+    store, looks = MemoryStore(), 0
+    look = store.exists
+
+    async def counted(path: str) -> Stat | None:
+        nonlocal looks
+        looks += 1
+        return await look(path)
+
+    store.exists = counted  # type: ignore[method-assign]
+    generator = LedgerIdGenerator(store, block_ids=1)
+    ids = await asyncio.gather(*(generator.next_id() for _ in range(DRAWN_AT_ONCE_MAX)))
+    assert ids == list(range(DRAWN_AT_ONCE_MAX)), "in the order of the calls"
+    assert looks <= 2, "the first caller draws before the others come"
+    assert await generator.next_id() == DRAWN_AT_ONCE_MAX, "none was drawn in stock"
 
 
 async def test_records_of_drawn_ids_are_deleted_although_some_of_them_are_gone(
