@@ -10,6 +10,7 @@ SPARK := tests/spark compat_tests/spark
 CLIENTS := compat_tests/go compat_tests/node compat_tests/rust compat_tests/java/test_versions.py \
 	compat_tests/websocket/test_java_tools.py compat_tests/websocket/test_other_clients.py
 MIXED := $(wildcard compat_tests/cluster/test_mixed_*.py)
+LONG := $(wildcard compat_tests/cluster/test_long_*.py)
 BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
@@ -48,15 +49,18 @@ unit: $(STAMP)
 test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's software, the official client, Spark
 	@$(MAKE) --no-print-directory lint types
 	@failed=0; set -x; \
-	$(BIN)/pytest -q $(SPARK:%=--ignore=%) $(CLIENTS:%=--ignore=%) $(MIXED:%=--ignore=%) || failed=1; \
+	$(BIN)/pytest -q $(SPARK:%=--ignore=%) $(CLIENTS:%=--ignore=%) $(MIXED:%=--ignore=%) $(LONG:%=--ignore=%) || failed=1; \
 	$(BIN)/pytest -q -m "not long" $(BESIDE) $(SPARK) || failed=1; \
 	exit $$failed
 
 spark: $(STAMP)  ## all tests of Spark, the long ones too (ten minutes)
 	$(BIN)/pytest -q $(BESIDE) $(SPARK) $(ARGS)
 
-cluster: $(STAMP)  ## the tests of compat_tests/python on clusters of three brokers and three bookies (fifteen minutes)
-	MAGNETAR_CLUSTER=1 $(BIN)/pytest -q compat_tests/python $(ARGS)
+cluster: $(STAMP)  ## the tests of compat_tests/python on clusters of three brokers, and the long tests of failures (twenty minutes)
+	@failed=0; set -x; \
+	MAGNETAR_CLUSTER=1 $(BIN)/pytest -q compat_tests/python $(ARGS) || failed=1; \
+	$(BIN)/pytest -q $(LONG) $(ARGS) || failed=1; \
+	exit $$failed
 
 mixed: $(STAMP)  ## clusters of Apache's brokers and ours side by side; needs Java, minutes for each test
 	$(BIN)/pytest -q $(MIXED) $(ARGS)

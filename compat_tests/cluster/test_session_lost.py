@@ -2,23 +2,21 @@
 longer."""
 
 import json
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-import pulsar
 import pytest
 
 from compat_tests.cluster.cluster import Cluster
+from compat_tests.cluster.publisher import Publisher, read_all
 from compat_tests.cluster.seats import BrokerSeat
 from compat_tests.conftest import ClientFactory
 from compat_tests.harness import wait_until
 
 SESSION_SECONDS = 4.0
 FROZEN_SECONDS = 6.0
-TIMEOUT_MS = 30_000
 SETTINGS = {"metadataStoreSessionTimeoutMillis": str(int(1000 * SESSION_SECONDS))}
 
 
@@ -32,46 +30,6 @@ def owner_of(broker: BrokerSeat, topic: str) -> str:
     found = ask(broker, f"lookup/v2/topic/{topic.replace('://', '/')}")
     assert isinstance(found, dict)
     return str(found["brokerUrl"])
-
-
-class Publisher:
-    """Publishes one message after the other on a thread, and keeps the numbers of those with a receipt."""
-
-    def __init__(self, client: pulsar.Client, topic: str, first: int = 0) -> None:
-        self._first = first
-        self.receipts: list[int] = []
-        self.faults: list[object] = []
-        self._producer = client.create_producer(topic, send_timeout_millis=60_000)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._publish)
-        self._thread.start()
-
-    def end(self) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _publish(self) -> None:
-        number = self._first
-        while not self._ended.wait(0.005):
-            try:
-                self._producer.send(str(number).encode())
-            except Exception as error:
-                self.faults.append(error)
-                return
-            self.receipts.append(number)
-            number += 1
-
-
-def read_all(client: pulsar.Client, topic: str, publishers: list[Publisher]) -> None:
-    """Reads the topic and checks that it has each publisher's messages with a receipt, in order. A message whose
-    receipt got lost may be there twice."""
-    reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    numbers: dict[int, None] = {}
-    while not all(publisher.receipts[-1] in numbers for publisher in publishers):
-        numbers[int(reader.read_next(TIMEOUT_MS).data())] = None
-    for publisher in publishers:
-        wanted = set(publisher.receipts)
-        assert [number for number in numbers if number in wanted] == publisher.receipts
 
 
 def freeze(broker: BrokerSeat) -> None:

@@ -39,7 +39,7 @@ class BookieWireServer:
         self._has_room = has_room
         self._budget = Budget(self._limits.inflight_bytes_max)
         self._scratch = bytearray(READ_BYTES)
-        self._connections: set[WirePeer] = set()
+        self._connections: set[_Accepted] = set()
         self._server: asyncio.Server | None = None
         self._all_gone = asyncio.Event()
         self._all_gone.set()
@@ -90,7 +90,13 @@ class BookieWireServer:
         self._calls.lacs.close()
         await asyncio.sleep(0)  # The long polls that were woken are answered in this turn.
         for connection in list(self._connections):
-            connection.close("the bookie is closing", logging.DEBUG)
+            if connection.is_made:
+                connection.close("the bookie is closing", logging.DEBUG)
+            else:
+                # The event loop has just accepted it. Whether it tells the connection so once the port is closed
+                # depends on the loop.
+                connection.refused = True
+                self._ended(connection)
         try:
             async with asyncio.timeout(CLOSE_DEADLINE_SECONDS):
                 await self._all_gone.wait()
@@ -116,20 +122,22 @@ class BookieWireServer:
         return connection
 
     def _ended(self, connection: WirePeer) -> None:
-        self._connections.discard(connection)
+        self._connections -= {connection}
         if not self._connections:
             self._all_gone.set()
 
 
 class _Accepted(WirePeer):
-    """An accepted connection. It is closed at once if the port has too many connections already."""
+    """An accepted connection. It is closed at once if the port has too many connections already, or is closing."""
 
+    is_made = False
     refused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self.is_made = True
         if self.refused:
-            self.close("too many connections", logging.DEBUG)
+            self.close("the port takes no more", logging.DEBUG)
             return
         own = transport.get_extra_info("socket")
         if own is not None and own.family in (socket.AF_INET, socket.AF_INET6):

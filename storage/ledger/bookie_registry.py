@@ -123,6 +123,10 @@ class BookieRegistry:
     def writable(self) -> list[str]:
         return list(self.bookies.writable)
 
+    def is_registered(self, bookie_id: str) -> bool:
+        """Whether the bookie was registered, writable or read-only, when the registrations were last read."""
+        return bookie_id in self.bookies.writable or bookie_id in self.bookies.read_only
+
     def address_of(self, bookie_id: str) -> Address:
         """Returns the bookie's address. For a bookie that is not registered now, returns the last known address, or
         else the address in the bookie's id. Raises LookupError when there is none."""

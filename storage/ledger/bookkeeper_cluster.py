@@ -41,7 +41,7 @@ class BookKeeperCluster:
         self.rng = rng
         self.registry = BookieRegistry(store)
         self.racks = RackTable(store)
-        self._wire = WireChannels(self.registry.address_of, wire)
+        self._wire = WireChannels(self.registry.address_of, wire, self.registry.is_registered)
         self.channels: ChannelOf = channel_of or self._wire
         # Ids are drawn one by one, because a tool that drew a block would throw most of it away.
         self._ids = LedgerIdGenerator(store, block_ids=1)

@@ -3,6 +3,9 @@
 With `use_v2_wire_protocol`, the setting of Pulsar's brokers, adds and reads use v2, and requests that only v3 has use a
 second connection, as in Java's client. Without that setting all requests use v3, which has no batch read, so single
 reads are pipelined instead.
+
+A bookie that answers nothing at all is cut off after some seconds (`silence_watch`), and then every add and read fails
+at once until the bookie answers again.
 """
 
 import asyncio
@@ -10,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from magnetar.storage.ledger.bookie_channel import AddDone, LacAnswer, Polled
+from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable
+from magnetar.storage.ledger.silence_watch import SilenceWatch
 from magnetar.storage.ledger.wire_config import WireConfig
 from magnetar.storage.ledger.wire_connection import BookieConnection
 from magnetar.storage.ledger.wire_link import Address, WireLink
@@ -37,12 +42,21 @@ class BookieInfo(NamedTuple):
 class WireChannel:
     """A channel over TCP, made on the loop's thread. Its methods raise BookieError, ConnectionError, TimeoutError."""
 
-    def __init__(self, bookie_id: str, address: Callable[[], Address], config: WireConfig | None = None) -> None:
-        """`address()` is called at each connect, and raises LookupError when nobody knows the address."""
+    def __init__(
+        self,
+        bookie_id: str,
+        address: Callable[[], Address],
+        config: WireConfig | None = None,
+        is_registered: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`address()` is called at each connect, and raises LookupError when nobody knows the address.
+        `is_registered()` says whether the bookie's registration is there; a silent bookie without one counts as dead
+        sooner."""
         self.bookie_id = bookie_id
         self._config = config or WireConfig()
         self._main = WireLink(bookie_id, address, self._config, speaks_v2=self._config.use_v2_wire_protocol)
         self._v3 = WireLink(bookie_id, address, self._config, speaks_v2=False) if self._main.speaks_v2 else self._main
+        self.watch = SilenceWatch(self._main, self._v3, self.bookie_info, is_registered, self._config)
         self._batch_strikes = 0
 
     def add_entries(
@@ -56,16 +70,19 @@ class WireChannel:
     ) -> None:
         """Implements BookieChannel.add_entries. Besides the bookie's return codes, `done` may get -8 (connection lost),
         -23 (timeout) and -105 (too much is unanswered already)."""
-        self._main.add(ledger_id, master_key, entry_ids, entries, flags, done)
+        if self.watch.lets_through():
+            self._main.add(ledger_id, master_key, entry_ids, entries, flags, done)
+        else:
+            asyncio.get_running_loop().call_soon(done, entry_ids, BookieHandleNotAvailable.code)
 
     async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
         """Implements BookieChannel.read_entry."""
-        connection = await self._main.open_connection()
+        connection = await self._connection_to_read()
         return await connection.read(ledger_id, entry_id, flags, master_key)
 
     async def read_entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
         """Implements BookieChannel.read_entries."""
-        connection = await self._main.open_connection()
+        connection = await self._connection_to_read()
         if not connection.speaks_v2 or self._batch_strikes >= BATCH_STRIKES_MAX:
             return await self._pipelined(connection, ledger_id, first_entry_id, max_entries, max_bytes)
         try:
@@ -78,6 +95,11 @@ class WireChannel:
             return await self._pipelined(connection, ledger_id, first_entry_id, max_entries, max_bytes)
         self._batch_strikes = 0
         return entries
+
+    async def _connection_to_read(self) -> BookieConnection:
+        if not self.watch.lets_through():
+            raise ConnectionResetError(f"bookie {self.bookie_id} answers nothing")
+        return await self._main.open_connection()
 
     async def _pipelined(
         self, connection: BookieConnection, ledger_id: int, first: int, max_entries: int, max_bytes: int
@@ -159,6 +181,7 @@ class WireChannel:
 
     async def close(self) -> None:
         """Fails all requests that have no answer with -8. Idempotent."""
+        await self.watch.close()
         await self._main.close()
         await self._v3.close()
 
@@ -167,9 +190,16 @@ class WireChannels:
     """The channels of one client, one for each bookie. The object is callable and serves as the ledger client's
     `channel_of`."""
 
-    def __init__(self, address_of: Callable[[str], Address], config: WireConfig | None = None) -> None:
-        """`address_of(bookie id)` returns host and port, or raises LookupError."""
+    def __init__(
+        self,
+        address_of: Callable[[str], Address],
+        config: WireConfig | None = None,
+        is_registered: Callable[[str], bool] = lambda bookie_id: True,
+    ) -> None:
+        """`address_of(bookie id)` returns host and port, or raises LookupError. `is_registered(bookie id)` says whether
+        the bookie has a registration, as far as the client knows."""
         self._address_of = address_of
+        self._is_registered = is_registered
         self._config = config or WireConfig()
         self._channels: dict[str, WireChannel] = {}
 
@@ -179,7 +209,12 @@ class WireChannels:
         channel = self._channels.get(bookie_id)
         if channel is None:
             self._address_of(bookie_id)
-            channel = WireChannel(bookie_id, lambda: self._address_of(bookie_id), self._config)
+            channel = WireChannel(
+                bookie_id,
+                lambda: self._address_of(bookie_id),
+                self._config,
+                lambda: self._is_registered(bookie_id),
+            )
             self._channels[bookie_id] = channel
         return channel
 

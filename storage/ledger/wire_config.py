@@ -22,6 +22,9 @@ class WireConfig:
     reconnect_delay_max_sec: float = 5.0
     """After a failed connect, all requests fail at once during a delay. With each further failure the delay doubles,
     from `reconnect_delay_min_sec` to this maximum."""
+    silence_check_sec: float = 1.0
+    """How often a bookie that owes answers is looked after. `silence_rules` says after how many silent checks it counts
+    as dead."""
     packet_bytes_max: int = PACKET_BYTES_MAX
     """nettyMaxFrameSizeBytes of the bookies: the size of the largest packet."""
     unanswered_bytes_max: int = 128 << 20

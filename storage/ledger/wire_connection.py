@@ -63,7 +63,10 @@ class BookieConnection(asyncio.BufferedProtocol):
         """Batch reads by request id, and v3's requests other than adds by txnId."""
         self._next_id = 1
         self._parts: list[bytes] = []
-        self._last_heard = self._loop.time()
+        self._quick_calls = 0
+        """How many of `_calls` should be answered at once, because they are no long polls."""
+        self.last_heard = self._loop.time()
+        """When the last byte came, or when the connection was made."""
         self._sweeper: asyncio.TimerHandle | None = None
         self._end_reason = "the connection ended"
         self._transport: asyncio.Transport
@@ -72,14 +75,14 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass of it
-        self._last_heard = self._loop.time()
+        self.last_heard = self._loop.time()
         self.is_open = True
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._last_heard = self._loop.time()
+        self.last_heard = self._loop.time()
         self.heard = True
         try:
             data = self._reader.received(nbytes)
@@ -96,6 +99,11 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> None:
         self._end_reason = "the bookie closed the connection"
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether a request is unanswered that a healthy bookie answers soon."""
+        return self._quick_calls > 0 or self._adds.oldest() is not None or self._reads.awaited
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
@@ -205,6 +213,8 @@ class BookieConnection(asyncio.BufferedProtocol):
         asked = self._loop.time()
         outcome = self._calls[request_id] = self._loop.create_future()
         self._write([request])
+        is_quick = not more_seconds
+        self._quick_calls += is_quick
         try:
             async with asyncio.timeout(self._config.read_entry_timeout_sec + more_seconds):
                 return await outcome
@@ -212,6 +222,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._judge_silence(asked)
             raise
         finally:
+            self._quick_calls -= is_quick
             self._calls.pop(request_id, None)
             del outcome  # the future keeps its error, whose traceback keeps this frame and so the connection
 
@@ -344,7 +355,7 @@ class BookieConnection(asyncio.BufferedProtocol):
     def _judge_silence(self, asked: float) -> None:
         """Cuts the connection if not a byte has come since `asked`, the time of a request that was not answered in
         time."""
-        if self.is_open and self._last_heard <= asked:
+        if self.is_open and self.last_heard <= asked:
             log.warning(
                 "bookie %s: not a byte since %.1f s; the connection is cut", self.name, self._loop.time() - asked
             )

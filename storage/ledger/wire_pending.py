@@ -267,6 +267,11 @@ class ReadTable:
     def __init__(self) -> None:
         self._waits: dict[tuple[int, int], deque[ReadWait]] = {}
 
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return any(not wait.abandoned for wait in self.all())
+
     def conflict(self, ledger_id: int, entry_id: int, fencing: bool) -> Conflict:
         """Says whether a read may be sent now, given the reads of the same entry that are under way."""
         for wait in self._waits.get((ledger_id, entry_id), ()):
