@@ -10,7 +10,7 @@ from magnetar.server.process.descriptors import raise_limit
 from magnetar.server.process.log_lines import log_to_stderr
 from magnetar.server.process.loop_watch import make_loop_watch
 from magnetar.server.process.private_files import make_files_private
-from magnetar.server.process.supervision import end_with_supervisor
+from magnetar.server.process.supervision import beat_for_supervisor, end_with_supervisor
 
 STOP_DEADLINE_SECONDS = 1.5
 """The time after which a program that stores data gives up an orderly stop. In that case the next start replays the
@@ -93,6 +93,7 @@ async def serve(app: App) -> int:
             return 0
         starting.result()
         print(app.ready_line(), flush=True)
+        beat_for_supervisor(loop)
         with make_loop_watch(loop):
             await asyncio.wait((asked, failure), return_when=asyncio.FIRST_COMPLETED)
         if asked.done():

@@ -1,5 +1,5 @@
 """The duties of a process that a supervisor (`magnetar cluster`) has started: the process ends when its supervisor
-ends, and tells the supervisor its ZooKeeper session.
+ends, tells the supervisor its ZooKeeper session, and gives a sign of life every few seconds.
 
 With the session's id and password the supervisor ends the session of a process that has died, so that the ephemeral
 records of the session (ownership of bundles, registrations) go away at once instead of after the session's timeout. A
@@ -7,8 +7,10 @@ session file holds the id and the password. The process keeps a lock on this fil
 process that is alive.
 """
 
+import asyncio
 import fcntl
 import os
+import select
 import signal
 import sys
 import threading
@@ -24,6 +26,10 @@ SUPERVISOR_VARIABLE = "MAGNETAR_SUPERVISOR"
 """The environment variable that holds the supervisor's pid."""
 SESSION_FILE_VARIABLE = "MAGNETAR_SESSION_FILE"
 """The environment variable that holds the path of the session file."""
+
+BEAT = b"\0"
+"""The line on the standard output that is the sign of life."""
+BEAT_SECONDS = 2.0
 
 _PR_SET_PDEATHSIG = 1
 """The option of the system call prctl that asks for a signal when the parent process ends."""
@@ -66,6 +72,20 @@ def await_end_of_input(descriptor: int = 0) -> None:
 
 def _end_now() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def beat_for_supervisor(loop: asyncio.AbstractEventLoop, descriptor: int = 1) -> None:
+    """Writes BEAT to the standard output every BEAT_SECONDS, as long as the event loop turns. Has no effect in a
+    process that no supervisor started. A process that is stopped, or whose loop hangs, does not beat; the supervisor
+    kills it after a long silence. While the supervisor does not read, beats are left out, so that nobody waits."""
+    if SUPERVISOR_VARIABLE not in os.environ:
+        return
+    try:
+        if select.select((), (descriptor,), (), 0)[1]:
+            os.write(descriptor, BEAT + b"\n")
+    except OSError:
+        return  # Nobody reads any more: the supervisor is ending.
+    loop.call_later(BEAT_SECONDS, beat_for_supervisor, loop, descriptor)
 
 
 def tell_supervisor(store: "ZooKeeperStore") -> None:

@@ -1,4 +1,5 @@
-"""Starts one child process of the supervisor, waits until it is ready, starts it again when it dies, and stops it.
+"""Starts one child process of the supervisor, waits until it is ready, starts it again when it dies or hangs, and stops
+it.
 
 `child_rules.ChildLife` makes the decisions; this module has the process, its pipes and the clock.
 """
@@ -16,7 +17,13 @@ from typing import Any
 
 from magnetar.server.process.supervision import SESSION_FILE_VARIABLE, SUPERVISOR_VARIABLE
 from magnetar.server.programs.cluster.child_log import ChildLog
-from magnetar.server.programs.cluster.child_rules import START_SECONDS_MAX, ChildLife, ChildState
+from magnetar.server.programs.cluster.child_rules import (
+    LOOK_SECONDS,
+    START_SECONDS_MAX,
+    ChildLife,
+    ChildState,
+    SignsOfLife,
+)
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +60,8 @@ class Child:
         self._died = died
         self._changed = changed
         self._life = ChildLife()
+        self._signs = SignsOfLife()
+        self._next_look: asyncio.TimerHandle | None = None
         self._log = ChildLog(name)
         self._process: Process | None = None
         self._first_start_over = asyncio.Event()
@@ -120,6 +129,7 @@ class Child:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._log.forget()
         self._life.start()
+        self._signs = SignsOfLife()
         environment = {
             **os.environ,
             SUPERVISOR_VARIABLE: str(os.getpid()),
@@ -142,10 +152,13 @@ class Child:
         errors = loop.create_task(self._log.pump(process.stderr))
         output = loop.create_task(self._read_output(process.stdout))
         hangs = loop.call_later(START_SECONDS_MAX, self._kill_if_not_ready)
+        self._look_for_life()
         try:
             code = await process.wait()
         finally:
             hangs.cancel()
+            if self._next_look is not None:
+                self._next_look.cancel()
             _, late = await asyncio.wait((errors, output), timeout=LAST_OUTPUT_SECONDS)
             for task in late:
                 task.cancel()
@@ -169,7 +182,7 @@ class Child:
                 self._log.write([line.rstrip()])
         else:
             self._become_ready()
-        await self._log.pump(stream)
+        await self._log.pump(stream, self._signs.beat)
 
     def _become_ready(self) -> None:
         if self._life.state is not ChildState.STARTING:
@@ -184,6 +197,15 @@ class Child:
         if self._life.state is ChildState.STARTING:
             log.warning("%s was not ready after %.0f s: it is killed", self.name, START_SECONDS_MAX)
             self.kill()
+
+    def _look_for_life(self) -> None:
+        """Kills the process when it hangs; otherwise looks again later."""
+        loop = asyncio.get_running_loop()
+        if self._signs.hangs(loop.time()):
+            log.warning("%s gave no sign of life for %.0f s: it is killed", self.name, self._signs.silent_seconds)
+            self.kill()
+        else:
+            self._next_look = loop.call_later(LOOK_SECONDS, self._look_for_life)
 
     async def _clear(self) -> bool:
         """Calls `died` to remove the remains of the dead process, and waits for the pause. Returns whether to start the

@@ -7,8 +7,10 @@ write anything.
 import asyncio
 import contextlib
 import sys
+from collections.abc import Callable
 
 from magnetar.server.process.log_lines import one_line
+from magnetar.server.process.supervision import BEAT
 
 CHUNK_BYTES = 1 << 16
 LINE_BYTES_MAX = 1 << 16
@@ -35,11 +37,15 @@ class ChildLog:
         """Forgets the lines of the child's former process."""
         self._last = self._fault = ""
 
-    async def pump(self, stream: asyncio.StreamReader) -> None:
-        """Writes the lines of the stream until the stream ends."""
+    async def pump(self, stream: asyncio.StreamReader, on_beat: Callable[[], None] | None = None) -> None:
+        """Writes the lines of the stream until the stream ends. Lines that are signs of life are not written but
+        reported to `on_beat`, if it is given."""
         rest = b""
         while chunk := await stream.read(CHUNK_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
+            if on_beat is not None and BEAT in lines:
+                lines = [line for line in lines if line != BEAT]
+                on_beat()
             if len(rest) > LINE_BYTES_MAX:
                 lines.append(rest)
                 rest = b""
@@ -49,6 +55,8 @@ class ChildLog:
 
     def write(self, lines: list[bytes]) -> None:
         """Writes lines, which have no line ends, to the standard error."""
+        if not lines:
+            return
         texts = [one_line(line.decode("utf-8", "replace")) for line in lines]
         for text in texts:
             if text.startswith(FAULT_MARK):

@@ -17,6 +17,38 @@ START_SECONDS_MAX = 90.0
 """A child that is not ready after this time is considered to hang; it is killed and started again."""
 
 
+LOOK_SECONDS = 1.0
+"""How often the supervisor looks whether a child is silent."""
+OWN_GAP_SECONDS = 5.0
+"""When two looks are further apart, the supervisor itself stood still: it was stopped with its terminal, or the machine
+slept or was overloaded. Then nobody is blamed for a silence."""
+HUNG_SECONDS = 60.0
+"""A child that gave signs of life and has given none for this long hangs; it is killed and started again. The time is
+far longer than any pause of a healthy child, and than the freezes that a test or an operator makes on purpose."""
+
+
+class SignsOfLife:
+    """Judges whether a child hangs. Only the supervisor's own looks are counted, so that its pauses count for nothing.
+    A child that has never given a sign is not judged."""
+
+    def __init__(self) -> None:
+        self.silent_seconds = 0.0
+        self._has_beaten = False
+        self._looked_at: float | None = None
+
+    def beat(self) -> None:
+        """Notes a sign of life."""
+        self._has_beaten = True
+        self.silent_seconds = 0.0
+
+    def hangs(self, now: float) -> bool:
+        """Called at each look. Returns whether the child has been silent for HUNG_SECONDS."""
+        elapsed = 0.0 if self._looked_at is None else now - self._looked_at
+        self._looked_at = now
+        self.silent_seconds = 0.0 if elapsed > OWN_GAP_SECONDS else self.silent_seconds + elapsed
+        return self._has_beaten and self.silent_seconds >= HUNG_SECONDS
+
+
 class ChildState(Enum):
     """The states of a child; `_MOVES` is the table of transitions."""
 

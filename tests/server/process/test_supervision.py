@@ -1,5 +1,7 @@
 """A supervised process ends with its supervisor, and keeps its ZooKeeper session where the supervisor finds it."""
 
+import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.server.process import supervision
 from magnetar.server.process.data_folder_lock import AlreadyInUseError
 from magnetar.server.process.supervision import (
+    BEAT,
     SESSION_FILE_VARIABLE,
     SUPERVISOR_VARIABLE,
     SessionNote,
+    beat_for_supervisor,
     end_with_supervisor,
     session_of_the_dead,
     tell_supervisor,
@@ -116,3 +121,29 @@ def test_without_the_kernels_help_the_end_of_the_input_ends_the_process() -> Non
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     out, _ = child.communicate(b"x")
     assert (out, child.returncode) == (b"", -signal.SIGKILL)
+
+
+async def test_a_supervised_process_beats_as_long_as_somebody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    reading, writing = os.pipe()
+    beat_for_supervisor(loop, writing)
+    os.set_blocking(reading, False)
+    with pytest.raises(BlockingIOError):
+        os.read(reading, 1)
+    monkeypatch.setenv(SUPERVISOR_VARIABLE, "1")
+    monkeypatch.setattr(supervision, "BEAT_SECONDS", 0.01)
+    beat_for_supervisor(loop, writing)
+    beats = b""
+    async with asyncio.timeout(60):
+        while beats.count(BEAT + b"\n") < 3:
+            await asyncio.sleep(0)
+            with contextlib.suppress(BlockingIOError):
+                beats += os.read(reading, 100)
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    beat_for_supervisor(loop, writing)  # The pipe is full: a beat that waited would stop the whole loop.
+    os.close(reading)
+    os.close(writing)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.server.programs.cluster import child as child_module
+from magnetar.server.programs.cluster import child_rules
 from magnetar.server.programs.cluster.child import Child, ChildDiedError
 from magnetar.server.programs.cluster.child_rules import ChildState
 
@@ -111,6 +112,19 @@ async def test_one_that_hangs_in_its_start_is_killed(scene: Scene, monkeypatch: 
     monkeypatch.setattr(child_module, "START_SECONDS_MAX", 0.2)
     with pytest.raises(ChildDiedError, match="SIGKILL"):
         await scene.child(SLEEP).start()
+
+
+async def test_one_that_beat_and_stands_still_is_killed_and_started_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(child_rules, "HUNG_SECONDS", 0.2)
+    monkeypatch.setattr(child_module, "LOOK_SECONDS", 0.05)
+    child = scene.child(READY + "print(chr(0), flush=True)\n" + SLEEP)
+    await child.start()
+    first = child.ready["pid"]
+    await scene.until(lambda: child.ready.get("pid") not in (None, first))
+    assert scene.deaths == ["child-1"]
+    assert "child-1" not in capfd.readouterr().err, "beats are no lines of the log"
 
 
 async def test_sigterm_ends_it_and_it_stays_away(scene: Scene) -> None:

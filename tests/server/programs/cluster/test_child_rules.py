@@ -6,12 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.server.programs.cluster.child_rules import (
+    HUNG_SECONDS,
+    LOOK_SECONDS,
+    OWN_GAP_SECONDS,
     PAUSE_FIRST_SECONDS,
     PAUSE_SECONDS_MAX,
     STEADY_SECONDS,
     ChildLife,
     ChildState,
     IllegalChildEventError,
+    SignsOfLife,
     pause_seconds,
 )
 
@@ -86,3 +90,32 @@ def test_an_illegal_event_raises_and_changes_nothing(events: list[str]) -> None:
             stopped = stopped or event == "stop"
             if stopped:
                 assert life.state in (ChildState.STOPPING, ChildState.STOPPED)
+
+
+def looks(signs: SignsOfLife, since: float, seconds: float) -> bool:
+    """Looks at the usual pace for so many seconds. Returns whether the child was found to hang."""
+    count = int(seconds / LOOK_SECONDS)
+    return True in [signs.hangs(since + number * LOOK_SECONDS) for number in range(count + 1)]
+
+
+def test_a_child_that_falls_silent_hangs_after_a_long_time() -> None:
+    signs = SignsOfLife()
+    signs.beat()
+    assert not looks(signs, 0, HUNG_SECONDS - 1)
+    signs.beat()
+    assert not looks(signs, HUNG_SECONDS, HUNG_SECONDS - 2)
+    assert looks(signs, 2 * HUNG_SECONDS, HUNG_SECONDS)
+
+
+def test_a_child_that_never_gave_a_sign_is_not_judged() -> None:
+    assert not looks(SignsOfLife(), 0, 3 * HUNG_SECONDS)
+
+
+def test_a_pause_of_the_supervisor_itself_is_nobodys_silence() -> None:
+    """Ctrl-Z, a sleeping laptop or an overloaded machine stop the supervisor together with its children."""
+    signs = SignsOfLife()
+    signs.beat()
+    assert not looks(signs, 0, HUNG_SECONDS - 1)
+    resumed = HUNG_SECONDS + OWN_GAP_SECONDS
+    assert not looks(signs, resumed, HUNG_SECONDS - 1), "the patience begins anew"
+    assert looks(signs, resumed + HUNG_SECONDS, 1)
