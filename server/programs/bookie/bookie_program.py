@@ -36,6 +36,7 @@ from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH
 from magnetar.server.process.supervision import tell_supervisor
 from magnetar.server.programs.bookie.bookie_identity import BookieIdentity, IdentityError, bind_hosts, identity_of
 from magnetar.server.programs.bookie.cluster_records import ClusterCookie
+from magnetar.server.programs.bookie.listed_ledgers import ListedLedgers
 from magnetar.server.programs.bookie.over_replicated import OverReplicatedLedgers
 from magnetar.server.programs.bookie.registration import Registration
 from magnetar.server.programs.bookie.registration_rules import Wanted
@@ -47,7 +48,6 @@ from magnetar.storage.bookie.wire_limits import WireLimits
 from magnetar.storage.bookie.wire_server import BookieWireServer
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.cluster_layout import ClusterError, instance_of, join_cluster
-from magnetar.storage.ledger.ledger_listing import list_ledgers
 from magnetar.storage.repair.auto_recovery import AutoRecovery
 from pulsar_proto.errors import MalformedRecord
 
@@ -215,7 +215,7 @@ class BookieApp:
             config,
             bookie_id=self.identity.bookie_id,
             instance_id=self._instance,
-            list_ledgers=self._list_ledgers,
+            list_ledgers=ListedLedgers(self.store, lambda: self.bookie, self._sync),
         )
         self._closing.push_async_callback(self.bookie.close)
         self._closing.callback(self.bookie.on_mode_change(self._mode_changed))
@@ -296,11 +296,6 @@ class BookieApp:
     def _fail(self, reason: str) -> None:
         self._failure = self._failure or f"bookie {self.identity.bookie_id} ends: {reason}"
         self._failed.set()
-
-    async def _list_ledgers(self) -> set[int]:
-        """Returns the ids of all ledgers that the metadata knows. The bookie deletes every other ledger."""
-        await self._sync()
-        return await list_ledgers(self.store)
 
     async def _sync(self) -> None:
         """Makes sure that the records in ZooKeeper are current and belong to this bookie's cluster, before anything is
