@@ -53,6 +53,14 @@ class Policies:
         if not is_exempt(name):
             await self.topics.load(name.namespace)
 
+    async def topic_deleted(self, name: TopicName) -> None:
+        """Deletes the policies of a topic that was deleted. After the deletion of `__change_events`, or of one of its
+        partitions, forgets all that was read from it. Raises PulsarError when the policies cannot be deleted."""
+        if name.base.local_name == EVENTS_TOPIC:
+            self.topics.forget(name.namespace)
+        elif not name.is_partition:
+            await self.topics.delete(name)
+
     def of(self, name: TopicName, properties: Mapping[str, str] | None = None) -> EffectivePolicies:
         """Returns the policies that hold for a topic; `properties` are the properties of the topic. The caller must
         have called `load` for the topic."""

@@ -22,7 +22,7 @@ from magnetar.server.namespaces.bundles import BundleCache
 from magnetar.server.namespaces.ownership import Ownership, SoleOwner
 from magnetar.server.namespaces.topic_catalog import TopicCatalog
 from magnetar.server.policies.change_events import ChangeEvents
-from magnetar.server.policies.policies import EVENTS_TOPIC, Policies
+from magnetar.server.policies.policies import Policies
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.process.turns import in_portions
 from magnetar.server.schema.schema_registry import SchemaRegistry
@@ -334,10 +334,7 @@ class BrokerService:
         if self.topics.get(name.full) is not topic:
             raise ServiceNotReady(f"Topic {name.full} is being unloaded")
         await asyncio.shield(self._close_task(topic, delete=True))
-        if name.local_name == EVENTS_TOPIC:
-            self.policies.topics.forget(name.namespace)
-        elif not name.is_partition:
-            await self.policies.topics.delete(name)
+        await self.policies.topic_deleted(name)
 
     async def _delete_non_persistent(self, name: TopicName, force: bool) -> None:
         topic = self.non_persistent.by_name.get(name.full)
