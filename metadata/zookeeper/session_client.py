@@ -115,6 +115,11 @@ class ZkClient:
         return self._session.state is ZkSessionState.CONNECTED
 
     @property
+    def is_answering(self) -> bool:
+        """Whether the client is connected, and the server is not silent."""
+        return self.is_connected and not self._session.is_silent(self._loop.time())
+
+    @property
     def is_closed(self) -> bool:
         return self._closing
 

@@ -25,10 +25,12 @@ FRAMES_AT_ONCE = 128
 """How many answers and events one call of `receive` returns. One read of the socket may bring thousands of events, each
 of which takes tens of microseconds until all watches have heard of it."""
 
-PING_PART = 1 / 3
+PING_PART = 1 / 15
+SILENT_PART = 1 / 5
 SILENCE_PART = 2 / 3
-"""Fractions of the session's time. After PING_PART without a request a ping is sent; after SILENCE_PART without input
-the link is given up, so that the rest of the time is left for finding another server."""
+"""Fractions of the session's time. After PING_PART without a request a ping is sent (ZKSessionWatcher asks as often);
+after SILENT_PART without input the server counts as silent, so that nobody begins what needs it; after SILENCE_PART the
+link is given up, so that the rest of the time is left for finding another server."""
 
 BACKOFF_FIRST_SECONDS = 0.1
 BACKOFF_SECONDS_MAX = 1.0
@@ -189,6 +191,10 @@ class ZkSession(Generic[CallT]):
             self._sent_at = now
             return zk_codec.frame(zk_codec.ping_body(), zk_codec.PING_XID)
         return b""
+
+    def is_silent(self, now: float) -> bool:
+        """Whether the server has said nothing for SILENT_PART, although pings go out more often."""
+        return now - self._heard_at >= self._seconds(SILENT_PART)
 
     def receive(self, data: bytes, now: float) -> list[Incoming[CallT]]:
         """Takes bytes from the server. Returns the answers and events that are complete with these bytes, in order, but

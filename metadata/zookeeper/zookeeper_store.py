@@ -113,7 +113,7 @@ class ZooKeeperStore(MetadataStore):
 
     @property
     def is_connected(self) -> bool:
-        return self._client.is_connected
+        return self._client.is_answering
 
     @property
     def is_remote(self) -> bool:

@@ -112,20 +112,30 @@ def test_what_was_not_answered_is_given_back_in_order(session: ZkSession[str]) -
     assert session.receive(answer(5), 1.0) == [ZkAnswer("e", 0, 1, b"")]
 
 
-def test_a_ping_is_due_after_a_third_and_the_link_is_given_up_after_two_thirds(session: ZkSession[str]) -> None:
-    assert session.due(0.99) == b""
-    ping = session.due(1.0)
+def test_pings_are_frequent_and_the_link_is_given_up_after_two_thirds(session: ZkSession[str]) -> None:
+    assert session.due(0.19) == b""
+    ping = session.due(0.21)
     assert ping == zk_codec.frame(zk_codec.ping_body(), zk_codec.PING_XID)
-    assert session.due(1.5) == b""
+    assert session.due(0.4) == b""
     session.receive(answer(zk_codec.PING_XID), 1.6)
-    assert session.due(2.0) == ping
+    assert session.due(1.7) == ping
     with pytest.raises(ProtocolError, match="said nothing"):
         session.due(3.6)
 
 
+def test_a_server_is_silent_long_before_the_link_is_given_up_and_until_it_says_something(
+    session: ZkSession[str],
+) -> None:
+    assert not session.is_silent(0.59)
+    assert session.is_silent(0.61)
+    assert session.due(0.61), "the link stays"
+    session.receive(answer(zk_codec.PING_XID), 0.7)
+    assert not session.is_silent(0.7)
+
+
 def test_requests_put_the_ping_off_but_not_the_silence(session: ZkSession[str]) -> None:
-    session.send("a", zk_codec.get_body("/x"), 0.9)
-    assert session.due(1.5) == b""
+    session.send("a", zk_codec.get_body("/x"), 0.19)
+    assert session.due(0.38) == b""
     with pytest.raises(ProtocolError):
         session.due(2.0)
 
