@@ -11,6 +11,7 @@ from magnetar.server.broker.broker_state import BrokerState
 from magnetar.server.broker.client_counters import ClientCounters
 from magnetar.server.broker.dynamic_configuration import DynamicConfiguration
 from magnetar.server.broker.http_publishing import HttpPublishing
+from magnetar.server.broker.metadata_link import MetadataLink
 from magnetar.server.broker.write_readiness import WriteReadiness
 from magnetar.server.config.connection_settings import ConnectionSettings
 from magnetar.server.namespaces.broker_addresses import BrokerAddresses
@@ -69,6 +70,8 @@ class Broker:
         in a standalone broker."""
         self.readiness = WriteReadiness()
         """Whether the storage takes writes. The program sets this attribute as soon as it has opened the storage."""
+        self.metadata_link: MetadataLink | None = None
+        """The connection to the metadata of a cluster; None in a standalone broker, whose metadata is a file."""
         self.clients = ClientCounters()
         self.metrics_page: SharedResult[list[bytes]] = SharedResult()
         """The page of /metrics. With many topics the page is large, so scrapes that come at the same time share one

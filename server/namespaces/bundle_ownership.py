@@ -285,6 +285,15 @@ class BundleOwnership:
             log.warning("%s: another broker has taken it", owned.name)
             _tell(self._lost, owned.name)
 
+    def fenced(self, topic: TopicName) -> None:
+        owned = self._find(topic)
+        if owned is not None and not self._store.is_connected:
+            # The watch of the lock cannot tell what has happened. When the connection is back, the lock is looked at,
+            # and the bundle is taken again if nobody has it.
+            log.warning("%s: a topic was taken over while the metadata store is away: not owned any more", owned.name)
+            if self._drop(owned):
+                _tell(self._lost, owned.name)
+
     def _drop(self, owned: OwnedBundle) -> bool:
         if self._owned.get(owned.name) is not owned:
             return False

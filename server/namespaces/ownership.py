@@ -96,6 +96,11 @@ class Ownership(Protocol):
     async def release(self, bundle: BundleName) -> None:
         """Gives the bundle away, after its topics were closed. Raises PulsarError when the metadata store fails."""
 
+    def fenced(self, topic: TopicName) -> None:
+        """Called when another broker has fenced a loaded topic. While the metadata store cannot be asked, this is the
+        only sign that the bundle belongs to another broker now, so this broker gives the bundle up in memory: its other
+        topics are closed, and lookups do not name this broker any more."""
+
     def on_gained(self, listener: BundleListener) -> None:
         """Calls `listener` with each bundle of which this broker becomes the owner."""
 
@@ -174,6 +179,9 @@ class SoleOwner:
     async def release(self, bundle: BundleName) -> None:
         """Ends the unloading. This broker owns the bundle again at once."""
         self.departures.end(bundle)
+
+    def fenced(self, topic: TopicName) -> None:
+        """Has no effect: nobody else can own the bundle."""
 
     def on_gained(self, listener: BundleListener) -> None:
         """The listener is never called."""

@@ -23,6 +23,8 @@ from magnetar.metadata.store import MetadataStore, SessionEvent
 from magnetar.metadata.zookeeper.connect_string import SCHEME
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.server.broker.broker import Broker
+from magnetar.server.broker.metadata_link import MetadataLink
+from magnetar.server.broker.write_readiness import WriteReadiness
 from magnetar.server.config.broker_config import ServerConfig, load_config
 from magnetar.server.config.broker_keys import BROKER_KEYS
 from magnetar.server.config.cluster_settings import (
@@ -138,6 +140,8 @@ class BrokerApp:
         member.follow_policies(service)
         self.broker = broker_parts.make_broker(config, store, service, self._ask_to_stop, member.load.manager)
         self.broker.internal_configuration = internal_configuration(settings)
+        link = MetadataLink(local, settings.session_timeout_ms / 1000, asyncio.get_running_loop().time)
+        self.broker.metadata_link, self.broker.readiness = link, WriteReadiness((link,))
         await broker_parts.listen(self.broker, ports, config, self._closing)
         self._closing.push_async_callback(member.leave)
         await member.join(self.broker)

@@ -138,6 +138,9 @@ def _add_broker(families: MetricFamilies, broker: "Broker", totals: dict[str, fl
     families.add("pulsar_broker_lookup_pending_requests", labels, broker.lookups_in_progress)
     families.add("pulsar_version_info", families.labels(version=__version__, commit=""), 1)
     families.add("magnetar_unanswered_publish_bytes", labels, broker.clients.unanswered_publish_bytes())
+    if broker.metadata_link is not None:
+        families.add("magnetar_metadata_connected", labels, int(broker.metadata_link.is_connected))
+        families.add("magnetar_metadata_away_seconds", labels, broker.metadata_link.away_seconds)
     host = urlsplit(broker.addresses.urls.broker or broker.addresses.urls.broker_tls).hostname or ""
     clients = broker.clients
     for name, value in (

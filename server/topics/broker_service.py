@@ -288,6 +288,7 @@ class BrokerService:
             await self.non_persistent.close(topic)
 
     def _lost(self, topic: Topic) -> None:
+        self.ownership.fenced(topic.name)
         if self.topics.get(topic.name.full) is topic:
             self._close_task(topic)
 

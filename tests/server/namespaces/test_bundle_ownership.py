@@ -248,3 +248,32 @@ def test_addresses_by_listener() -> None:
         Urls("pulsar://o:3"),
         None,
     )
+
+
+class TestFencedWithoutTheStore:
+    async def test_a_topic_that_another_broker_fenced_takes_its_bundle_along(self) -> None:
+        seat, _ = await cluster()
+        bundle = await bundle_of(seat)
+        await seat.ownership.acquire(bundle)
+        seat.store.connected = False
+        seat.ownership.fenced(TOPIC)
+        assert not seat.ownership.owns(TOPIC)
+        assert seat.lost == [bundle.range]
+        seat.ownership.fenced(TOPIC)
+        assert seat.lost == [bundle.range]
+
+    async def test_the_bundle_is_had_again_when_nobody_has_taken_its_lock(self) -> None:
+        seat, _ = await cluster()
+        bundle = await bundle_of(seat)
+        await seat.ownership.acquire(bundle)
+        seat.store.connected = False
+        seat.ownership.fenced(TOPIC)
+        seat.store.connected = True
+        assert await seat.ownership.owner_of(bundle) == seat.addresses
+        assert seat.ownership.owns(TOPIC)
+
+    async def test_with_the_store_the_lock_decides(self) -> None:
+        seat, _ = await cluster()
+        await seat.ownership.acquire(await bundle_of(seat))
+        seat.ownership.fenced(TOPIC)
+        assert seat.ownership.owns(TOPIC)
