@@ -224,6 +224,11 @@ class ManagedLedger:
         except ManagedLedgerFenced as error:
             self._appender.fence(error)
 
+    @property
+    def metadata_is_away(self) -> bool:
+        """Whether the metadata store cannot be reached now, without which no ledger can be made or changed."""
+        return self._shared.access.is_away
+
     async def open_ledger(self) -> None:
         """Opens a ledger for entries if none is open. The first entry then need not wait, and the caller knows that
         storage works. Raises the error that `add_entries` would report."""

@@ -51,6 +51,11 @@ class MetadataAccess:
         """Whether the store is a part of this process. Such a store always answers and need not be asked."""
         return not self._store.is_remote
 
+    @property
+    def is_away(self) -> bool:
+        """Whether the store is known not to answer."""
+        return not self.is_certain and not self._store.is_connected
+
     async def answers(self) -> bool:
         """Returns whether the store answers now, and enough bookies are registered with it. Several callers share one
         question."""

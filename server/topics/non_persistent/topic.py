@@ -38,6 +38,9 @@ class NoLog:
     """Stands in for the log that the producers of a persistent topic append to. Keeps the epoch of exclusive producers
     as long as the topic is loaded."""
 
+    metadata_is_away = False
+    """Always False, because no metadata is needed."""
+
     def __init__(self) -> None:
         self.properties: Mapping[str, str] = {}
 

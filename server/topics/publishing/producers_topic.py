@@ -33,6 +33,10 @@ class PublishLog(Protocol):
     @property
     def properties(self) -> Mapping[str, str]: ...
 
+    @property
+    def metadata_is_away(self) -> bool:
+        """Whether the metadata store cannot be reached now, without which no ledger can be made or changed."""
+
     def add_entries(self, payloads: list[bytes], done: AddDone) -> None: ...
 
     async def set_properties(self, updates: Mapping[str, str | None]) -> None:

@@ -4,7 +4,9 @@ After a failed append all producers are closed; their clients reconnect and send
 answered. `PublishFence` says when producers may connect again. While the storage stays down, producers are refused with
 ProducerBlockedQuotaExceededException: on that error the C++ and the Java client fail their pending messages and still
 try again later (ProducerImpl.connectionOpened), while any other error leaves applications with a timeout that does not
-name the cause.
+name the cause. While only the metadata store is away, they are refused with ServiceNotReady instead, so that their
+messages wait, up to the send time-out of the client: the store comes back by itself, and a broker without a metadata
+store is no fault of the messages.
 
 Sources: AbstractTopic.addProducer, internalAddProducer, incrementTopicEpochIfNeeded; PersistentTopic.addFailed.
 """
@@ -77,6 +79,8 @@ class TopicProducers:
         self.counters = ProducerCounters()
         self.last_publish_ms = 0
         self.fence = PublishFence()
+        self._lacks_metadata = False
+        """Whether the last failure came while the metadata store was away."""
         self.is_checked = False
         """Whether each SEND must be checked, because `dedup` or `checks` is set. The method `check` sets `is_checked`,
         `dedup` and `checks`."""
@@ -158,7 +162,7 @@ class TopicProducers:
             raise TopicTerminated("Topic was already terminated")
         if not self._owner.is_open:
             raise ServiceNotReady("Topic is temporarily unavailable")
-        if self.fence.is_storage_down:
+        if self.fence.is_storage_down and not self._lacks_metadata:
             raise QuotaExceeded(f"Storage does not take messages: {self.fence.reason}")
         if self.fence.state is not FenceState.OPEN:
             raise ServiceNotReady("Topic is temporarily unavailable")
@@ -315,6 +319,7 @@ class TopicProducers:
         elif not error.retriable:
             self._owner.lost_ledger(error)
         elif self.fence.failed(str(error)):
+            self._lacks_metadata = self._ledger.metadata_is_away
             log.warning("%s: storing failed, producers are closed: %s", self._topic_name, error)
             self.disconnect_all()
         self._answered()
@@ -349,9 +354,12 @@ class TopicProducers:
             if fence.state is FenceState.HOLDING:
                 await asyncio.sleep(fence.hold_seconds)
                 fence.held()
+            was_away = self._ledger.metadata_is_away
             try:
                 await self._ledger.open_ledger()
             except ManagedLedgerError as error:
+                # The store may have come back in the midst of the try. What counts is why this try has failed.
+                self._lacks_metadata = was_away or self._ledger.metadata_is_away
                 fence.tried(str(error))
                 log.warning("%s: storage does not take messages: %s", self._topic_name, error)
                 if not error.retriable:

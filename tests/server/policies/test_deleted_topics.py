@@ -22,9 +22,7 @@ class Told:
         self.deleted.append(name.full)
 
 
-@pytest.mark.parametrize(
-    "local_name", ["__change_events", "__change_events-partition-0"]
-)
+@pytest.mark.parametrize("local_name", ["__change_events", "__change_events-partition-0"])
 async def test_without_the_events_topic_or_a_partition_of_it_nothing_is_remembered(local_name: str) -> None:
     told = Told()
     policies = Policies.__new__(Policies)

@@ -235,6 +235,8 @@ class FakeManagedLedger:
                     return Position(ledger_id, entry_id)
         return self.ledgers.end
 
+    metadata_is_away = False
+
     async def open_ledger(self) -> None:
         self.opened += 1
         await self._pause()

@@ -292,6 +292,29 @@ async def test_while_storage_is_down_clients_are_told_so_and_let_in_when_it_work
     assert cnx.receipts == [(0, Position(10, 0))]
 
 
+@in_virtual_time
+async def test_while_the_metadata_is_away_clients_keep_their_messages_and_come_again() -> None:
+    """On ServiceNotReady clients send again what was not answered; on any quota error they fail it."""
+    scene, cnx = Scene(), FakeConnection()
+    scene.ledger.append_failure = scene.ledger.open_failure = AppendFault("t", "no answer")
+    scene.ledger.metadata_is_away = True
+    publish(await scene.producer(cnx), [b"a"])
+    await settle()
+    with pytest.raises(ServiceNotReady, match="temporarily unavailable"):
+        await scene.producer(cnx)
+    scene.ledger.metadata_is_away = False
+    with pytest.raises(ServiceNotReady, match="temporarily unavailable"):
+        await scene.producer(cnx)  # the store is back, and the next try to open a ledger is still to come
+    await pass_time(HOLD_FIRST_SECONDS)
+    with pytest.raises(QuotaExceeded):
+        await scene.producer(cnx)  # this try failed although the store is there
+    scene.ledger.append_failure = scene.ledger.open_failure = None
+    await pass_time(2 * HOLD_FIRST_SECONDS)
+    publish(await scene.producer(cnx), [b"a"])
+    await settle()
+    assert cnx.receipts == [(0, Position(10, 0))]
+
+
 async def test_receipts_of_what_was_stored_before_the_failure_are_sent() -> None:
     scene, cnx = Scene(), FakeConnection()
     producer = await scene.producer(cnx)
