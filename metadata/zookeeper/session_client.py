@@ -202,10 +202,8 @@ class ZkClient:
                 await asyncio.sleep(backoff_seconds(failures // len(self._servers), self._rng.random()))
 
     async def _dial(self) -> ServerLink | None:
-        """Dials the next server; returns the link.
-
-        None means that the server did not accept the client, or said that the session is over.
-        """
+        """Dials the next server. Returns the link, or None when the server did not accept the client, or said that the
+        session is over."""
         host, port = self._servers[self._dialled % len(self._servers)]
         self._dialled += 1
         link = ServerLink(f"{host}:{port}", self._received, self._drop)
@@ -277,10 +275,7 @@ class ZkClient:
         self._hooks.session(SessionEvent.NEW_SESSION if is_new else SessionEvent.CONNECTED)
 
     def _drop(self, link: ServerLink, reason: str, refused: Sequence[PendingRequest] = ()) -> None:
-        """Gives up the link.
-
-        Requests that were sent on the link and not answered are lost, and so are the `refused` requests.
-        """
+        """Gives up the link. Requests that were sent on it and not answered are lost, and so are the `refused` ones."""
         link.abort()
         if link is not self._link:
             return
