@@ -60,6 +60,10 @@ class RoutedStore(MetadataStore):
         return self.local.is_connected
 
     @property
+    def is_answering(self) -> bool:
+        return self.local.is_answering
+
+    @property
     def is_remote(self) -> bool:
         return self.local.is_remote
 

@@ -210,6 +210,12 @@ class MetadataStore(ABC):
         """Whether the store can be reached now. While it is False, calls wait until their deadline."""
 
     @property
+    def is_answering(self) -> bool:
+        """Whether the store is connected and has not fallen silent, so that work may be begun that needs its answers.
+        The default is `is_connected`."""
+        return self.is_connected
+
+    @property
     def is_remote(self) -> bool:
         """Whether calls go to another process, which may stop answering without notice. The default is False."""
         return False

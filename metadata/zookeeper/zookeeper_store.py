@@ -113,6 +113,10 @@ class ZooKeeperStore(MetadataStore):
 
     @property
     def is_connected(self) -> bool:
+        return self._client.is_connected
+
+    @property
+    def is_answering(self) -> bool:
         return self._client.is_answering
 
     @property

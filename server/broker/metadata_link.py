@@ -18,6 +18,9 @@ class SessionStore(Protocol):
     @property
     def is_connected(self) -> bool: ...
 
+    @property
+    def is_answering(self) -> bool: ...
+
     def on_session(self, callback: SessionCallback) -> CancelWatch: ...
 
 
@@ -37,7 +40,7 @@ class MetadataLink:
     @property
     def is_connected(self) -> bool:
         """Whether there is a connection, and the store has not fallen silent."""
-        return self._lost_at is None and self._store.is_connected
+        return self._lost_at is None and self._store.is_answering
 
     @property
     def away_seconds(self) -> float:

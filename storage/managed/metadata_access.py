@@ -44,7 +44,7 @@ class MetadataAccess:
     @property
     def may_answer(self) -> bool:
         """Whether it is worth while to ask the store: it is connected, and has not just failed to answer."""
-        return self._store.is_connected and self._monotonic_s() >= self._silent_until_s
+        return self._store.is_answering and self._monotonic_s() >= self._silent_until_s
 
     @property
     def is_certain(self) -> bool:
@@ -54,7 +54,7 @@ class MetadataAccess:
     @property
     def is_away(self) -> bool:
         """Whether the store is known not to answer."""
-        return not self.is_certain and not self._store.is_connected
+        return not self.is_certain and not self._store.is_answering
 
     async def answers(self) -> bool:
         """Returns whether the store answers now, and enough bookies are registered with it. Several callers share one

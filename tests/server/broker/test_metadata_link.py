@@ -9,7 +9,7 @@ SESSION_SECONDS = 30.0
 
 class FakeStore:
     def __init__(self) -> None:
-        self.is_connected = True
+        self.is_connected = self.is_answering = True
         self._tell: SessionCallback = lambda event: None
 
     def on_session(self, callback: SessionCallback) -> CancelWatch:
@@ -17,7 +17,7 @@ class FakeStore:
         return lambda: None
 
     def happen(self, event: SessionEvent) -> None:
-        self.is_connected = event in (SessionEvent.CONNECTED, SessionEvent.NEW_SESSION)
+        self.is_connected = self.is_answering = event in (SessionEvent.CONNECTED, SessionEvent.NEW_SESSION)
         self._tell(event)
 
 
@@ -58,6 +58,6 @@ def test_after_the_session_s_time_the_broker_is_not_ready_until_it_has_a_session
 
 def test_a_silent_store_is_shown_before_the_connection_is_given_up() -> None:
     scene = Scene()
-    scene.store.is_connected = False
+    scene.store.is_answering = False
     assert not scene.link.is_connected
     assert scene.link.away_seconds == 0
