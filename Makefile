@@ -14,7 +14,7 @@ LONG := $(wildcard compat_tests/cluster/test_long_*.py)
 BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check lint types unit test compat bench proto clean sim damage mutants soak chaos spark spark-rounds clients cluster mixed kazoo scale
+.PHONY: help install run check lint types unit test compat bench proto clean sim sim-mutants damage mutants soak chaos spark spark-rounds clients cluster mixed kazoo scale
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -93,8 +93,13 @@ scale: $(STAMP)  ## measure a cluster with up to TOPICS topics in its metadata (
 	$(BIN)/python -m bench --only scale --topics $(TOPICS) $(ARGS)
 
 SEEDS ?= 10000
-sim: $(STAMP)  ## tell SEEDS random histories of the replicated log in virtual time (default 10000; about 0.1 s each)
+BROKER_SEEDS ?= 1000
+sim: $(STAMP)  ## tell SEEDS random histories of the replicated log (default 10000; 0.1 s each) and BROKER_SEEDS of brokers (1000; 0.7 s each)
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
+	$(BIN)/python -m tests.sim --brokers --seeds $(BROKER_SEEDS) $(ARGS)
+
+sim-mutants: $(STAMP)  ## plant bugs of brokers, each in up to SEEDS histories (default 300), and see whether a claim breaks
+	$(BIN)/python -m tests.sim --mutations --seeds $(if $(filter file,$(origin SEEDS)),300,$(SEEDS)) $(ARGS)
 
 damage: $(STAMP)  ## damage every kind of file in every way, ROUNDS times (default 20, minutes each; ARGS="--seed N --only REGEX")
 	$(BIN)/python -m tests.damage --rounds $(or $(ROUNDS),20) $(ARGS)

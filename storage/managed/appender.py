@@ -221,7 +221,9 @@ class Appender:
             return
         logger.warning("%s: fenced: %s", self._name, error)
         self._last_error = error
-        self.state = self._goal = AppendState.FENCED
+        self.state = AppendState.FENCED
+        if self._goal is not AppendState.CLOSED:  # closing that is under way goes on
+            self._goal = AppendState.FENCED
         self._start_settling()
         self._on_fenced(error)
 

@@ -9,6 +9,7 @@ be overloaded.
 import asyncio
 import shutil
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -23,6 +24,7 @@ from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable
 from pulsar_proto.wire.bookie_wire import BookieError, BookieRc
+from tests.sim.processes import at_home
 from tests.sim.sim_disk import SimDisk
 from tests.storage.ledger.distant_store import DistantStore
 from tests.storage.ledger.fake_bookie import LinkState
@@ -128,6 +130,8 @@ class SimLink:
         self._machine = machine
         self._cluster = cluster
         self._last_arrival = 0.0
+        self._home = copy_context()
+        """The client's process. What comes back to a killed client is lost, and a paused one gets it later."""
 
     def add_entries(
         self,
@@ -144,7 +148,7 @@ class SimLink:
             if self._cluster.is_overloaded():
                 self._answer(partial(done, entry_ids, int(BookieRc.ETOOMANYREQUESTS)), lost)
                 return
-            key = self._machine.expect(lost)
+            key = self._machine.expect(partial(at_home, self._home, lost))
 
             def stored(ids: Sequence[int], rc: int) -> None:
                 if self._machine.answered(key):
@@ -180,7 +184,7 @@ class SimLink:
                 outcome.set_exception(ConnectionResetError("connection lost"))
 
         def arrive(bookie: Bookie) -> None:
-            key = self._machine.expect(lost)
+            key = self._machine.expect(partial(at_home, self._home, lost))
             work = asyncio.ensure_future(read(bookie))
             self._cluster.keep(work)
 
@@ -210,11 +214,11 @@ class SimLink:
             if state is LinkState.SILENT:
                 return
             if state is LinkState.RESET or bookie is None:
-                lost()
+                at_home(self._home, lost)
             else:
                 arrive(bookie)
 
-        loop.call_at(self._last_arrival, reach)
+        loop.call_at(self._last_arrival, reach, context=self._cluster.context.copy())
 
     def _answer(self, tell: Callable[[], None], lost: Callable[[], None]) -> None:
         life = self._machine.life
@@ -222,9 +226,9 @@ class SimLink:
         def reach() -> None:
             state = self._state()
             if state is LinkState.RESET or self._machine.life != life:
-                lost()
+                at_home(self._home, lost)
             elif state is not LinkState.DEAF:
-                tell()
+                at_home(self._home, tell)
 
         self._cluster.later(reach)
 
@@ -232,9 +236,11 @@ class SimLink:
 class SimCluster:
     """A cluster of machines with one network and one metadata store. Call `start` first and `close` last."""
 
-    def __init__(self, machines: int, rng: Random, folder: Path) -> None:
+    def __init__(self, machines: int, rng: Random, folder: Path, store: MemoryStore | None = None) -> None:
         self.rng = rng
-        self.store = MemoryStore(clock_ms=self.now_ms)
+        self.store = store or MemoryStore(clock_ms=self.now_ms)
+        self.context = copy_context()
+        """Machines and the network do their work in this context: it belongs to no client's process."""
         self.machines = {
             f"b{number}:1": Machine(f"b{number}:1", folder / f"b{number}", self) for number in range(machines)
         }

@@ -9,6 +9,7 @@ hears CHANGED of its own path, as `MetadataStore.watch` promises.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import copy_context
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from magnetar.metadata.store import (
     Stat,
     WatchCallback,
 )
+from tests.sim.processes import PROCESS
 
 T = TypeVar("T")
 
@@ -46,6 +48,8 @@ class Servers:
         self._dates = count(1)
         self.date = 0
         self.records = MemoryStore(clock_ms=self._next_date)
+        self.context = copy_context()
+        """What the servers do, they do in this context: it belongs to no process."""
 
     def _next_date(self) -> int:
         self.date = next(self._dates)
@@ -88,6 +92,13 @@ class SimStore(MetadataStore):
         self._heard_until = 0
         self._link = 0
         """Counts the links; what belongs to an earlier one is lost."""
+        self.is_silent = False
+        """Whether nothing gets through, while this process still takes the link for a sound one."""
+        self.doubled_share = 0.0
+        """The share of events and of answers to reads that come twice."""
+        self.cut_after_write = False
+        """Whether the link breaks before the answer to the next write arrives."""
+        self._passable = asyncio.Event()
         self._wake = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._send()), loop.create_task(self._receive())]
@@ -105,7 +116,14 @@ class SimStore(MetadataStore):
     @property
     def is_quiet(self) -> bool:
         """Whether the process is connected, and nothing is on its way to or from it."""
-        return self._connected and not self._requests and not self._incoming and not self.has_died
+        return (
+            self._connected and not self._is_stalled and not self._requests and not self._incoming and not self.has_died
+        )
+
+    @property
+    def _is_stalled(self) -> bool:
+        """Whether the link is dead and this process has not noticed."""
+        return self._connected and (self.is_silent or self._session_ended)
 
     @property
     def session_lives(self) -> bool:
@@ -165,11 +183,12 @@ class SimStore(MetadataStore):
         for watch in self._watches.values():
             watch.children = (-1, -1) if self._incoming else self._children(watch.path)
         self._incoming.clear()
+        self._passable.set()
         self._tell(SessionEvent.DISCONNECTED)
 
     async def end_session(self) -> None:
-        """Lets the session's time pass, which needs a broken link."""
-        assert not self._connected or self.has_died
+        """Lets the session's time pass. A process that has not noticed that its link is broken goes on as if nothing
+        had happened, but nothing gets through any more until it is told by `cut`."""
         if not self._session_ended:
             self._session_ended = True
             await self.inner.close()
@@ -178,7 +197,7 @@ class SimStore(MetadataStore):
         """Mends the link, in a new session if the old one has ended."""
         if self._connected or self.has_died:
             return
-        self._connected = True
+        self._connected, self.is_silent = True, False
         is_new = self._session_ended
         if is_new:
             self._session_ended = False
@@ -228,10 +247,15 @@ class SimStore(MetadataStore):
                 continue  # the request got lost, and goes out again on the next link
             request = self._requests[0]
             try:
-                result, error = await request.work(), None
+                if not request.is_write and self._is_doubled():
+                    await self._served(request)
+                result, error = await self._served(request), None
             except MetadataError as refused:
                 result, error = None, refused
             self._requests.popleft()
+            if request.is_write and self.cut_after_write:
+                self.cut_after_write = False
+                self.cut()
             if link != self._link:
                 self._answer_lost(request, result, error)
             else:
@@ -239,6 +263,15 @@ class SimStore(MetadataStore):
                 # A link that breaks before the answer arrives leaves the caller without it.
                 self._guard(request, result, error, link)
             self._wake_receiver()
+
+    async def _served(self, request: _Request) -> Any:
+        """Has the servers do the work. They go on with it if this process is killed or paused."""
+        if PROCESS.get() is None:
+            return await request.work()
+        return await self._servers.context.run(asyncio.ensure_future, request.work())
+
+    def _is_doubled(self) -> bool:
+        return self.doubled_share > 0 and self._rng.random() < self.doubled_share
 
     def _guard(self, request: _Request, result: Any, error: Exception | None, link: int) -> None:
         def look() -> None:
@@ -285,7 +318,8 @@ class SimStore(MetadataStore):
     def _arm(self, watch: _Watch) -> None:
         def happened(event: RecordEvent) -> None:
             if self._connected and watch in self._watches.values():
-                self._incoming.append(lambda: self._call(watch, event))
+                for _ in range(2 if self._is_doubled() else 1):
+                    self._incoming.append(lambda: self._call(watch, event))
                 self._wake_receiver()
 
         watch.cancel = self.inner.watch(watch.path, happened, recursive=watch.recursive)
@@ -327,6 +361,9 @@ class SimStore(MetadataStore):
 
     async def _travel(self) -> None:
         await asyncio.sleep(self._rng.uniform(0, WAY_SECONDS_MAX))
+        while self._is_stalled:
+            self._passable.clear()
+            await self._passable.wait()
 
 
 def _settle(future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:

@@ -1,9 +1,11 @@
 """Appends that fail, other owners, and ledgers that are missing or have an id too low, on ledgers in memory."""
 
+import asyncio
+
 import pytest
 
 from magnetar.storage.ledger.ledger_errors import LedgerMetadataFault as LedgerMetadataFault
-from magnetar.storage.ledger.ledger_errors import NotEnoughBookies, WriteFault
+from magnetar.storage.ledger.ledger_errors import MetadataVersion, NotEnoughBookies, WriteFault
 from magnetar.storage.managed import append_queue
 from magnetar.storage.managed.append_queue import AddResult
 from magnetar.storage.managed.appender import AppendState
@@ -161,3 +163,18 @@ async def test_a_missing_last_ledger_is_dropped() -> None:
     del world.ledgers[2]
     again = await open_one(world)
     assert await read_all(again) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_closing_ends_when_another_owner_is_noticed_meanwhile() -> None:
+    world = World()
+    ledger = await open_one(world)
+    await fill(ledger, 1)
+    world.close_error = MetadataVersion("another owner closed the ledger")
+    handle = ledger._appender.handle
+    assert handle is not None
+    closing = asyncio.create_task(ledger.close())
+    await until(lambda: not handle.is_open)
+    ledger._appender.fence(ManagedLedgerFenced(NAME, "another owner wrote the list"))
+    await until(closing.done)
+    assert ledger.state is AppendState.CLOSED
+    assert isinstance((await append(ledger, b"too late")).error, ManagedLedgerClosed)
