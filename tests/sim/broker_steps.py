@@ -169,7 +169,7 @@ class Steps:
         producer.publish(rng.choice((1, 3)))
         for consumer in consumers:
             history.spawn(consumer.ack(0.5))
-        await asyncio.sleep(rng.choice((0.0, 0.005, 0.01, 0.02)))
+        await asyncio.sleep(rng.choice((0.0, 0.005, 0.01, 0.02, 0.05, 0.2)))
         history.spawn(self._sleep(owner))
         for _ in range(rng.randint(1, 5)):
             await asyncio.sleep(rng.choice((0.1, 0.5, 1.0)))
