@@ -251,7 +251,7 @@ class ClientLink:
         if kind == "PING":
             self._wire.send(pong_frame())
             return
-        part = getattr(command, PARTS[kind], None) if kind in PARTS else None
+        part = getattr(command, PARTS[kind]) if kind in PARTS else None
         if part is None:
             self._heard(command, payload)
             return
@@ -272,7 +272,7 @@ PARTS = {
     "PRODUCER_SUCCESS": "producer_success",
     "SUCCESS": "success",
     "ERROR": "error",
-    "ACK_RESPONSE": "ack_response",
+    "ACK_RESPONSE": "ackResponse",
 }
 """The kinds of answers, each with the field of the command that holds it."""
 
