@@ -10,15 +10,11 @@ from magnetar.server.load.registered_brokers import RegisteredBrokers
 from magnetar.server.namespaces import lookup_rules
 from magnetar.server.namespaces.bundle_moves import BundleMoves
 from magnetar.server.namespaces.bundle_name import BundleName
-from magnetar.server.namespaces.bundle_ownership import BundleOwnership
 from magnetar.server.namespaces.lookup_rules import NextStep
-from magnetar.server.programs.cluster_membership import ClusterMembership
 from magnetar.server.topics.bundle_topics import BundleTopics
 from magnetar.server.topics.publishing.deduplication import Deduplication
 from magnetar.storage.ledger.ledger_client import BookKeeper
-from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.cursor_store import CursorStore
-from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.takeover_watch import TakeoverWatch
 from magnetar.storage.managed.versioned_record import VersionedRecord
 from tests.sim import lock_mutations, mutations
@@ -51,10 +47,6 @@ def _a_list_is_written_whatever_its_version() -> AbstractContextManager[Any]:
     return _written_whatever_the_version(4)
 
 
-def _a_cursor_is_written_whatever_its_version() -> AbstractContextManager[Any]:
-    return _written_whatever_the_version(5)
-
-
 def _a_bundle_is_given_away_before_its_topics_are_closed() -> AbstractContextManager[Any]:
     async def unload(self: BundleMoves, bundle: BundleName) -> bool:
         if not self._ownership.deactivate(bundle):
@@ -83,10 +75,6 @@ def _the_former_owner_is_not_fenced() -> AbstractContextManager[Any]:
     return patch.object(BookKeeper, "open_ledger", open_ledger)
 
 
-def _an_acknowledgement_is_promised_before_it_is_stored() -> AbstractContextManager[Any]:
-    return patch.object(Cursor, "when_persisted", lambda self, callback: callback(None))
-
-
 def _a_cursor_is_found_where_it_was_created() -> AbstractContextManager[Any]:
     """A cursor that moved to its ledger is recovered from its node only."""
     real = CursorStore.persist
@@ -103,10 +91,6 @@ def _topics_of_a_lost_bundle_stay_open() -> AbstractContextManager[Any]:
     stack.enter_context(patch.object(BundleTopics, "_bundle_lost", lambda self, bundle: None))
     stack.enter_context(patch.object(TakeoverWatch, "_on_event", lambda self, event: None))
     return stack
-
-
-def _a_fenced_topic_is_not_closed() -> AbstractContextManager[Any]:
-    return patch.object(ManagedLedger, "_fenced", lambda self, error: None)
 
 
 def _a_dead_broker_stays_a_candidate() -> AbstractContextManager[Any]:
@@ -142,59 +126,29 @@ def _deduplication_forgets_what_came_after_its_snapshot() -> AbstractContextMana
     return patch.object(Deduplication, "replay", replay)
 
 
-def _ownership_is_not_asked_again_after_a_load() -> AbstractContextManager[Any]:
-    stack = ExitStack()
-    stack.enter_context(patch.object(BundleOwnership, "check_now", lambda self, topic: None))
-    stack.enter_context(patch.object(BundleOwnership, "check", _yes))
-    return stack
-
-
-async def _yes(self: BundleOwnership, topic: Any) -> None:
-    return
-
-
-def _a_stopped_broker_leaves_its_topics_open() -> AbstractContextManager[Any]:
-    async def give_away(self: ClusterMembership, broker: Any) -> None:
-        for bundle in broker.ownership.owned_bundles():
-            broker.ownership.deactivate(bundle)
-            await broker.ownership.release(bundle)
-
-    return patch.object(ClusterMembership, "_give_away", give_away)
-
-
 MUTATIONS: dict[str, Mutation] = (
     {
         mutation.__name__.removeprefix("_"): mutation
         for mutation in (
             _a_list_is_written_whatever_its_version,
-            _a_cursor_is_written_whatever_its_version,
             _a_bundle_is_given_away_before_its_topics_are_closed,
             _brokers_that_do_not_lead_place_bundles,
             _the_former_owner_is_not_fenced,
-            _an_acknowledgement_is_promised_before_it_is_stored,
             _a_cursor_is_found_where_it_was_created,
             _topics_of_a_lost_bundle_stay_open,
-            _a_fenced_topic_is_not_closed,
             _a_dead_broker_stays_a_candidate,
             _deduplication_forgets_what_came_after_its_snapshot,
-            _ownership_is_not_asked_again_after_a_load,
-            _a_stopped_broker_leaves_its_topics_open,
         )
     }
     | {
         name: lock_mutations.MUTATIONS[name]
         for name in (
-            "a_stale_lock_is_deleted_whatever_its_version",
             "a_lock_is_kept_after_the_loss_of_its_session",
-            "a_record_that_exists_counts_as_ones_own",
             "a_loss_is_not_told",
             "nobody_elects_when_the_leader_is_gone",
         )
     }
-    | {
-        name: mutations.MUTATIONS[name]
-        for name in ("recovery_does_not_fence_at_all", "one_missing_copy_proves_the_end")
-    }
+    | {name: mutations.MUTATIONS[name] for name in ("recovery_does_not_fence_at_all",)}
 )
 
 KNOWN: dict[str, int] = {}
