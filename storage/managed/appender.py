@@ -203,8 +203,7 @@ class Appender:
     async def terminate(self) -> None:
         """Ends appending for ever; entries in flight are still confirmed. Idempotent. Raises MetaStoreFault,
         ManagedLedgerFenced, ManagedLedgerClosed, AppendFault (the ledger could not be closed now)."""
-        refusal = self._refusal()
-        if refusal is not None and not isinstance(refusal, ManagedLedgerTerminated):
+        if (refusal := self._refusal()) is not None and not isinstance(refusal, ManagedLedgerTerminated):
             raise refusal
         await self._reach(AppendState.TERMINATED)
         if self.state is not AppendState.TERMINATED:
@@ -216,14 +215,13 @@ class Appender:
             await self._reach(AppendState.CLOSED)
 
     def fence(self, error: ManagedLedgerError) -> None:
-        """Stops appending, because another owner has taken over the managed ledger."""
+        """Stops appending, because another owner has taken over the managed ledger. A close goes on to its end."""
         if self.state in (AppendState.FENCED, AppendState.CLOSED):
             return
         logger.warning("%s: fenced: %s", self._name, error)
         self._last_error = error
         self.state = AppendState.FENCED
-        if self._goal is not AppendState.CLOSED:  # closing that is under way goes on
-            self._goal = AppendState.FENCED
+        self._goal = self._goal if self._goal is AppendState.CLOSED else AppendState.FENCED
         self._start_settling()
         self._on_fenced(error)
 
