@@ -3,9 +3,7 @@ ledger.
 
 `ManagedLedger` is the object that callers use. Its parts are `appender` (writing), `ledger_reader` (reading),
 `ledger_list` (positions), `trimmer` (deleting), `cursor` and `cursor_store` (acknowledging).
-`factory.ManagedLedgerFactory` opens and closes managed ledgers.
-
-Source: ManagedLedgerImpl.
+`factory.ManagedLedgerFactory` opens and closes managed ledgers. Source: ManagedLedgerImpl.
 """
 
 import asyncio
