@@ -44,6 +44,7 @@ SERVER = (
     text("advertisedAddress", _HOST, "a host name or address"),
     names("advertisedListeners"),
     any_text("internalListenerName"),
+    names("bindAddresses"),
 )
 
 CONNECTIONS = (

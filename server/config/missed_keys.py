@@ -81,7 +81,6 @@ NOT_HERE: Mapping[str, MissedKey] = {
     "tlsTrustStore": _any("certificates are read from PEM files, not from key stores"),
     "haProxyProtocolEnabled": _on(_NO_PROXY_HEADER),
     "webServiceHaProxyProtocolEnabled": _on(_NO_PROXY_HEADER),
-    "bindAddresses": _any("all listeners come in by bindAddress and the ports of the broker"),
     "enablePersistentTopics": _off("persistent topics are served all the same"),
     "subscriptionKeySharedEnable": _off("Key_Shared is allowed all the same: subscriptionTypesEnabled says what is"),
     "clientLibraryVersionCheckEnabled": _on("old client libraries are not refused"),

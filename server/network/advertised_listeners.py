@@ -26,6 +26,11 @@ class ListenerSettings:
     listener."""
     advertised_address: str = ""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the listeners, in the order of the configuration."""
+        return tuple(parse_listeners(self.advertised_listeners))
+
     def __post_init__(self) -> None:
         named = parse_listeners(self.advertised_listeners)
         if named and self.advertised_address:

@@ -4,6 +4,7 @@ connections."""
 import asyncio
 import socket
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from magnetar.server.process.descriptors import DESCRIPTORS, Refused
@@ -28,8 +29,8 @@ class PortListener(ABC):
         self._servers: list[asyncio.Server] = []
 
     @abstractmethod
-    def _accept(self) -> asyncio.BaseProtocol:
-        """Makes the protocol of a new connection."""
+    def _accept(self, listener_name: str) -> asyncio.BaseProtocol:
+        """Makes the protocol of a new connection. `listener_name` is the one that `start` was called with."""
 
     @abstractmethod
     def _log_start(self, port: int, *, with_tls: bool) -> None:
@@ -42,9 +43,11 @@ class PortListener(ABC):
         *,
         sock: socket.socket | None = None,
         tls: "ssl.SSLContext | None" = None,
+        listener_name: str = "",
     ) -> int:
         """Listens on a port and returns its number, which the system chooses if `port` is 0. With a bound socket in
-        `sock`, host and port are not used. Raises OSError."""
+        `sock`, host and port are not used. `listener_name` names the advertised listener whose clients come in by this
+        port; it is empty for a port of all listeners. Raises OSError."""
         options: dict[str, Any] = {"backlog": self._backlog}
         options |= {"sock": sock} if sock is not None else {"host": host, "port": port}
         if tls is not None:
@@ -53,7 +56,9 @@ class PortListener(ABC):
                 "ssl_handshake_timeout": TLS_HANDSHAKE_SECONDS_MAX,
                 "ssl_shutdown_timeout": TLS_SHUTDOWN_SECONDS_MAX,
             }
-        server = await asyncio.get_running_loop().create_server(self._accept_with_room, **options)
+        server = await asyncio.get_running_loop().create_server(
+            partial(self._accept_with_room, listener_name), **options
+        )
         self._servers.append(server)
         actual: int = server.sockets[0].getsockname()[1]
         self._log_start(actual, with_tls=tls is not None)
@@ -65,7 +70,7 @@ class PortListener(ABC):
             server.close()
         return bool(self._servers)
 
-    def _accept_with_room(self) -> asyncio.BaseProtocol:
+    def _accept_with_room(self, listener_name: str) -> asyncio.BaseProtocol:
         """Makes the protocol of a new connection. Closes the connection at once when the process has no file descriptor
         left for it."""
-        return self._accept() if DESCRIPTORS.has_room() else Refused()
+        return self._accept(listener_name) if DESCRIPTORS.has_room() else Refused()

@@ -7,11 +7,13 @@ be off (PORT_OFF), but at least one port for the client protocol and one for HTT
 
 import socket
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.server.config.broker_config import BrokerConfig, ConfigError, ServerConfig
 from magnetar.server.config.key_kinds import PORT_OFF
 from magnetar.server.config.security_settings import TlsSettings
+from magnetar.server.network.bind_addresses import BindAddress
 from magnetar.server.network.port_reservation import reserve_port
 
 if TYPE_CHECKING:
@@ -37,10 +39,12 @@ class Urls(NamedTuple):
 
 
 class ReservedPort(NamedTuple):
-    """A reserved socket, and the TLS context for the socket, which is None for a port in the clear."""
+    """A reserved socket, the TLS context for the socket, which is None for a port in the clear, and the name of the
+    listener of a bind address."""
 
     sock: socket.socket
     tls: "ssl.SSLContext | None" = None
+    listener: str = ""
 
 
 class ReservedPorts:
@@ -60,9 +64,10 @@ class ReservedPorts:
 SCHEMES = ("pulsar", "pulsar+ssl", "http", "https")
 
 
-def chosen_ports(choice: PortChoice, config: BrokerConfig) -> PortChoice:
+def chosen_ports(choice: PortChoice, config: BrokerConfig, further: Sequence[BindAddress] = ()) -> PortChoice:
     """Returns the ports to open: a port of the command line outranks that of the configuration. Raises ConfigError when
-    both ports of the client protocol or both HTTP ports are off, so that nobody could connect."""
+    both ports of the client protocol are off and there is no `further` address for it, or both HTTP ports are off, so
+    that nobody could connect."""
     configured = PortChoice(
         config.broker_service_port, config.broker_service_port_tls, config.web_service_port, config.web_service_port_tls
     )
@@ -70,16 +75,19 @@ def chosen_ports(choice: PortChoice, config: BrokerConfig) -> PortChoice:
         *(default if asked is None else asked for asked, default in zip(choice, configured, strict=True))
     )
     for name, kind in (("brokerServicePort", ports[:2]), ("webServicePort", ports[2:])):
-        if set(kind) == {PORT_OFF}:
+        if set(kind) == {PORT_OFF} and not (further and name == "brokerServicePort"):
             raise ConfigError(f"{name} and {name}Tls are both off: one must be there")
     return ports
 
 
-def reserve_ports(config: ServerConfig, choice: PortChoice, host: str, advertised: str) -> ReservedPorts:
-    """Binds every port that is on, and returns the sockets with their addresses, which have `advertised` as the host.
-    Raises ConfigError, SecurityConfigError, AlreadyInUseError, OSError; no port stays bound after an error."""
-    ports = chosen_ports(choice, config.broker)
-    contexts = _tls_contexts(config, ports)
+def reserve_ports(
+    config: ServerConfig, choice: PortChoice, host: str, advertised: str, further: Sequence[BindAddress] = ()
+) -> ReservedPorts:
+    """Binds every port that is on and every `further` address, and returns the sockets with the addresses of the ports,
+    which have `advertised` as the host. Raises ConfigError, SecurityConfigError, AlreadyInUseError, OSError; no port
+    stays bound after an error."""
+    ports = chosen_ports(choice, config.broker, further)
+    contexts = _tls_contexts(config, ports, further)
     listening: list[ReservedPort] = []
     urls: list[str] = []
     reserved: list[list[ReservedPort]] = [[], []]
@@ -92,18 +100,25 @@ def reserve_ports(config: ServerConfig, choice: PortChoice, host: str, advertise
             listening.append(ReservedPort(reserve_port(host, port), tls))
             reserved[index // 2].append(listening[-1])
             urls.append(f"{scheme}://{advertised}:{listening[-1].sock.getsockname()[1]}")
+        for each in further:
+            tls = contexts[1] if each.has_tls else None
+            listening.append(ReservedPort(reserve_port(each.host, each.port), tls, each.listener))
+            reserved[0].append(listening[-1])
     except BaseException:
-        for each in listening:
-            each.sock.close()
+        for bound in listening:
+            bound.sock.close()
         raise
     return ReservedPorts(reserved[0], reserved[1], Urls(*urls))
 
 
-def _tls_contexts(config: ServerConfig, ports: PortChoice) -> "list[ssl.SSLContext | None]":
+def _tls_contexts(
+    config: ServerConfig, ports: PortChoice, further: Sequence[BindAddress]
+) -> "list[ssl.SSLContext | None]":
     """Returns the TLS context of each port, None for a port in the clear. The module `tls` is imported only if some
     port uses TLS."""
     settings = config.fill(TlsSettings)
-    broker_on, web_on = ports.broker_tls != PORT_OFF, ports.web_tls != PORT_OFF
+    broker_on = ports.broker_tls != PORT_OFF or any(each.has_tls for each in further)
+    web_on = ports.web_tls != PORT_OFF
     if not broker_on and not web_on:
         return [None] * 4
     from magnetar.server.network.tls import ServerTls

@@ -36,6 +36,7 @@ from magnetar.server.config.cluster_settings import (
 )
 from magnetar.server.namespaces.broker_addresses import addresses_of
 from magnetar.server.network.advertised_listeners import AdvertisedListeners, ListenerSettings
+from magnetar.server.network.bind_addresses import BindSettings, bind_addresses
 from magnetar.server.network.ports import PortChoice, Urls, reserve_ports
 from magnetar.server.process.closing import close_within
 from magnetar.server.process.running import THREAD_SWITCH_SECONDS, StartError, sentence
@@ -114,9 +115,11 @@ class BrokerApp:
         managed = managed_ledger_settings(config)
         host = config.broker.bind_address
         advertised = advertised_host(config.broker.advertised_address, host)
-        ports = reserve_ports(config, PortChoice(), host, advertised)
+        named = config.fill(ListenerSettings)
+        further = bind_addresses(config.fill(BindSettings), named.names)
+        ports = reserve_ports(config, PortChoice(), host, advertised, further)
         self._closing.callback(ports.close)
-        listeners = AdvertisedListeners(ports.urls, config.fill(ListenerSettings))
+        listeners = AdvertisedListeners(ports.urls, named)
         sys.setswitchinterval(THREAD_SWITCH_SECONDS)
 
         local = await self._open_store(settings.local_store)

@@ -137,9 +137,9 @@ async def listen(broker: Broker, ports: ReservedPorts, config: ServerConfig, clo
     clients = BrokerListener(ClientTraffic(broker), commands_of(broker.security))
     for listener, listening in ((web, ports.web), (clients, ports.broker)):
         closing.push_async_callback(listener.close)
-        for sock, tls in listening:
+        for sock, tls, name in listening:
             try:
-                await listener.start(sock=sock, tls=tls)
+                await listener.start(sock=sock, tls=tls, listener_name=name)
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     raise port_in_use(sock.getsockname()[1]) from None

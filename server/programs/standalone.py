@@ -24,6 +24,7 @@ from magnetar.server.config.broker_config import ServerConfig, load_config
 from magnetar.server.namespaces.broker_addresses import addresses_of
 from magnetar.server.namespaces.ownership import SoleOwner
 from magnetar.server.network.advertised_listeners import AdvertisedListeners, ListenerSettings
+from magnetar.server.network.bind_addresses import BindSettings, bind_addresses
 from magnetar.server.network.ports import PortChoice, Urls, reserve_ports
 from magnetar.server.process.closing import close_within
 from magnetar.server.process.data_folder_lock import DataFolderLock
@@ -115,9 +116,11 @@ class Standalone:
         config = load_config(self._options.conf, self._options.overrides)
         host = self._options.host or config.broker.bind_address
         advertised = advertised_host(config.broker.advertised_address or host)
-        ports = reserve_ports(config, self._options.port_choice, host, advertised)
+        named = config.fill(ListenerSettings)
+        further = bind_addresses(config.fill(BindSettings), named.names)
+        ports = reserve_ports(config, self._options.port_choice, host, advertised, further)
         self._closing.callback(ports.close)
-        listeners = AdvertisedListeners(ports.urls, config.fill(ListenerSettings))
+        listeners = AdvertisedListeners(ports.urls, named)
         lock = DataFolderLock(self._options.data_dir)
         self._closing.callback(lock.release)
         sys.setswitchinterval(THREAD_SWITCH_SECONDS)

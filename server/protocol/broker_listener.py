@@ -40,9 +40,9 @@ class BrokerListener(PortListener):
     def _log_start(self, port: int, *, with_tls: bool) -> None:
         log.info("listening for clients on port %d%s", port, " with TLS" if with_tls else "")
 
-    def _accept(self) -> Connection:
+    def _accept(self, listener_name: str) -> Connection:
         self._arm_sweep()
-        return Connection(self._traffic, Inbound(self._commands, self._traffic.turns))
+        return Connection(self._traffic, Inbound(self._commands, self._traffic.turns), listener_name)
 
     def _arm_sweep(self) -> None:
         if self._sweep is None:

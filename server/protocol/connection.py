@@ -54,8 +54,11 @@ _PING = ping_frame()
 class Connection(asyncio.BufferedProtocol):
     """The connection of one client. Implements `magnetar.server.topics.client_connection.ClientConnection`."""
 
-    def __init__(self, traffic: "ClientTraffic", inbound: "FrameReceiver") -> None:
+    def __init__(self, traffic: "ClientTraffic", inbound: "FrameReceiver", listener_name: str = "") -> None:
+        """`listener_name` names the advertised listener of the bind address by which the client came in; it is empty
+        for the port of all listeners."""
         limits = traffic.limits
+        self.listener_name = listener_name
         self.traffic = traffic
         self.broker = traffic.broker
         self.session = Session()

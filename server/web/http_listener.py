@@ -88,7 +88,7 @@ class WebListener(PortListener):
         """How many connections wait until aiohttp is imported."""
         return len(self._doors)
 
-    def _accept(self) -> asyncio.Protocol:
+    def _accept(self, listener_name: str) -> asyncio.Protocol:
         if self._web is not None:
             return cast(asyncio.Protocol, self._web())
         door = _Door(self._doors, self._arrived)

@@ -125,9 +125,10 @@ class Peer:
         traffic: ClientTraffic,
         address: tuple[str, int] = ("127.0.0.1", 50_000),
         commands: Mapping[int, CommandHandler] = TABLE,
+        listener_name: str = "",
     ) -> None:
         self.transport = FakeTransport(address)
-        self.connection = Connection(traffic, Inbound(commands, traffic.turns))
+        self.connection = Connection(traffic, Inbound(commands, traffic.turns), listener_name)
         self.transport.set_protocol(self.connection)
         self._seen = 0
         self.connection.connection_made(self.transport)

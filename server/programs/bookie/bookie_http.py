@@ -75,7 +75,7 @@ class BookieHttp(PortListener):
             "/api/v1/bookie/gc": {"GET": self._gc, "PUT": self._trigger_gc},
         }
 
-    def _accept(self) -> asyncio.BaseProtocol:
+    def _accept(self, listener_name: str) -> asyncio.BaseProtocol:
         return self._web()
 
     def _log_start(self, port: int, *, with_tls: bool) -> None:

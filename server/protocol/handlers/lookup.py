@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 
 def lookup(cnx: "Connection", command: pb.CommandLookupTopic) -> Coroutine[Any, Any, None]:
-    """Answers with the broker that serves a topic, or with the broker to ask next. Raises ServiceNotReady when the
-    command asks for a listener name that the broker of the answer does not have."""
+    """Answers with the broker that serves a topic, or with the broker to ask next. The addresses are those of the
+    listener that the command names, or else of the bind address by which the client came in. Raises ServiceNotReady
+    when the broker of the answer does not have this listener."""
     return _lookup(cnx, topic_name(command.topic), command)
 
 
@@ -34,7 +35,8 @@ async def _lookup(cnx: "Connection", name: TopicName, command: pb.CommandLookupT
     """Answers with the addresses of the topic's owner, or of the broker to ask next. The lookup may make a broker the
     owner. The topic need not exist, but its namespace must; without the namespace the answer is TopicNotFound, as from
     a Java broker 4.0.7. Raises TopicNotFound, TooManyRequests, MetadataFault, ServiceNotReady."""
-    broker, listener = cnx.broker, command.advertised_listener_name
+    broker = cnx.broker
+    listener = command.advertised_listener_name.strip() or cnx.listener_name  # ServerCnx.handleLookup
     with broker.lookup_permit():
         await broker.service.catalog.check_namespace(name.namespace)
         answer = await broker.lookups.find_topic(name, authoritative=command.authoritative, preload=True)

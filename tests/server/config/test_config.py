@@ -22,6 +22,7 @@ from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.config.upkeep_settings import UpkeepSettings
 from magnetar.server.config.websocket_settings import WebSocketSettings
 from magnetar.server.network.advertised_listeners import ListenerSettings
+from magnetar.server.network.bind_addresses import BindSettings
 from magnetar.server.programs.storage_start import MetadataSettings
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.ledger.client_config import LedgerConfig
@@ -40,6 +41,7 @@ SETTINGS = (
     BookieConfig,
     LedgerConfig,
     ListenerSettings,
+    BindSettings,
     LoadSettings,
     PeerSettings,
     WebSettings,

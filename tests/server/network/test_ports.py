@@ -8,6 +8,7 @@ import pytest
 from compat_tests.certificates import Authority
 from magnetar.server.config.broker_config import ConfigError, load_config
 from magnetar.server.config.key_kinds import PORT_OFF
+from magnetar.server.network.bind_addresses import BindAddress
 from magnetar.server.network.ports import PortChoice, chosen_ports, reserve_ports
 from magnetar.server.process.data_folder_lock import AlreadyInUseError
 from magnetar.server.security.security_errors import SecurityConfigError
@@ -61,6 +62,37 @@ def test_a_port_that_is_off_has_no_address(tmp_path: Path) -> None:
 def test_tls_without_files_is_refused_before_a_port_is_bound() -> None:
     with pytest.raises(SecurityConfigError, match="needs tlsCertificateFilePath"):
         reserve_ports(load_config(None, {}), ANY._replace(broker_tls=0), HOST, HOST)
+
+
+def test_bind_addresses_are_bound_beside_the_ports(tmp_path: Path) -> None:
+    further = [BindAddress("inside", "pulsar", HOST, 0), BindAddress("outside", "pulsar+ssl", HOST, 0)]
+    ports = reserve_ports(load_config(None, with_tls(tmp_path)), ANY, HOST, HOST, further)
+    try:
+        assert [(each.listener, each.tls is not None) for each in ports.broker] == [
+            ("", False),
+            ("inside", False),
+            ("outside", True),
+        ]
+        assert len({each.sock.getsockname()[1] for each in ports.broker}) == 3
+        assert ports.urls.broker_tls == "", "the port of all listeners has no TLS"
+        with socket.socket() as taken:
+            taken.bind((HOST, 0))
+            taken.listen()
+            last = BindAddress("inside", "pulsar", HOST, taken.getsockname()[1])
+            with pytest.raises(AlreadyInUseError):
+                reserve_ports(load_config(None, {}), ANY, HOST, HOST, [last])
+    finally:
+        ports.close()
+
+
+def test_bind_addresses_may_be_the_only_ones_for_clients() -> None:
+    further = [BindAddress("inside", "pulsar", HOST, 0)]
+    config = load_config(None, {"brokerServicePort": "", "webServicePort": "0"})
+    ports = reserve_ports(config, PortChoice(), HOST, HOST, further)
+    ports.close()
+    assert ([each.listener for each in ports.broker], ports.urls.broker) == (["inside"], "")
+    with pytest.raises(ConfigError, match="webServicePort and webServicePortTls are both off"):
+        chosen_ports(PortChoice(), load_config(None, {"webServicePort": ""}).broker, further)
 
 
 def test_a_port_in_use_gives_the_others_back() -> None:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from compat_tests.harness import free_port
 from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import command
@@ -44,6 +45,28 @@ async def subscribed(port: int, **values: Any) -> Client:
     client.say(subscribe(**values))
     assert (await client.answer()).type == Type.SUCCESS
     return client
+
+
+async def test_the_bind_address_by_which_a_client_comes_in_decides_where_it_is_sent(tmp_path: Path) -> None:
+    """A server of two networks: each port answers with the address of its own network."""
+    own, inside, outside = free_port(), free_port(), free_port()
+    settings = {
+        "advertisedListeners": "inside:pulsar://broker.internal:6650,outside:pulsar://example.org:30650",
+        "bindAddresses": f"inside:pulsar://127.0.0.1:{inside},outside:pulsar://127.0.0.1:{outside}",
+    }
+    server = Standalone(StandaloneOptions(data_dir=tmp_path, broker_port=own, web_port=0, overrides=settings))
+    await server.start()
+    try:
+        sent_to = {}
+        for port in (own, inside, outside):
+            client = await Client.connect(port)
+            client.say(command("LOOKUP", "lookupTopic", topic=TOPIC, request_id=1))
+            sent_to[port] = (await client.answer()).lookupTopicResponse.brokerServiceUrl
+            client.writer.close()
+    finally:
+        await server.stop()
+    internal, external = "pulsar://broker.internal:6650", "pulsar://example.org:30650"
+    assert sent_to == {own: internal, inside: internal, outside: external}
 
 
 async def test_what_is_published_comes_in_order_and_stays_acknowledged_over_a_restart(tmp_path: Path) -> None:

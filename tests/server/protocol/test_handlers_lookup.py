@@ -193,6 +193,27 @@ async def test_a_listener_that_is_named_has_an_address_of_its_own() -> None:
     assert (given[2].error, given[2].message) == (pb.ServiceNotReady, "the broker do not have nowhere listener")
 
 
+async def test_a_client_is_sent_to_the_listener_of_its_bind_address_unless_it_names_one() -> None:
+    traffic = make_traffic()
+    settings = ListenerSettings(("inside:pulsar://broker:6650", "outside:pulsar://example.org:30650"))
+    listeners = AdvertisedListeners(Urls("pulsar://127.0.0.1:6650"), settings)
+    traffic.broker.ownership.addresses = addresses_of(listeners.internal, listeners.named)
+    given = []
+    for came_in_by, named in (("", ""), ("outside", ""), ("outside", "  "), ("outside", "inside"), ("nowhere", "")):
+        peer = Peer(traffic, listener_name=came_in_by).connect()
+        await peer.answers()
+        peer.say(command("LOOKUP", "lookupTopic", topic=TOPIC, request_id=2, advertised_listener_name=named))
+        given.append((await peer.answer()).lookupTopicResponse)
+    assert [each.brokerServiceUrl for each in given] == [
+        "pulsar://broker:6650",
+        "pulsar://example.org:30650",
+        "pulsar://example.org:30650",
+        "pulsar://broker:6650",
+        "",
+    ]
+    assert (given[4].error, given[4].message) == (pb.ServiceNotReady, "the broker do not have nowhere listener")
+
+
 class TestSchemasAndTheRest:
     async def test_a_topic_without_schema(self) -> None:
         peer = await connected()
