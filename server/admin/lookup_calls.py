@@ -12,6 +12,7 @@ from magnetar.server.web.calls import Answer, Call, Moved, Refusal, Route, Text
 from magnetar.server.web.needs import namespace, topic
 from magnetar.server.web.place_rules import web_url_of
 from magnetar.server.web.places import Place
+from pulsar_proto.errors import TooManyRequests
 from pulsar_proto.names import encode_local
 
 LISTENER_HEADER = "X-Pulsar-ListenerName"
@@ -23,10 +24,13 @@ async def lookup(call: Call) -> Answer:
     name = topic_of(call)
     listener = call.query.get("listenerName") or call.headers.get(LISTENER_HEADER) or ""
     broker = call.broker
-    with broker.lookup_permit():
-        await broker.service.catalog.check_namespace(name.namespace)
-        await check_local_cluster(call, name)
-        found = await broker.lookups.find_topic(name, authoritative=call.flag("authoritative"))
+    try:
+        with broker.lookup_permit():
+            await broker.service.catalog.check_namespace(name.namespace)
+            await check_local_cluster(call, name)
+            found = await broker.lookups.find_topic(name, authoritative=call.flag("authoritative"))
+    except TooManyRequests as error:
+        raise Refusal(503, str(error)) from error  # TopicLookupBase.internalLookupTopicAsync
     urls, web = found.broker.of(listener), found.broker.urls
     if urls is None:
         raise Refusal(503, f"the broker do not have {listener} listener")

@@ -24,8 +24,8 @@ class ConnectionSettings:
     """The limit of output that clients have not taken, for the whole process. Beyond this limit, clients that do not
     read are disconnected. 0 or less means "no limit". Apache's broker has no such key."""
     max_concurrent_lookup_request: int = 50_000
-    """How many LOOKUP and PARTITIONED_METADATA requests of all connections, and lookups over HTTP, may be in
-    progress."""
+    """How many LOOKUP, PARTITIONED_METADATA, GET_TOPICS_OF_NAMESPACE and WATCH_TOPIC_LIST requests of all connections,
+    and lookups over HTTP, may be in progress."""
     broker_max_connections: int = 0
     broker_max_connections_per_ip: int = 0
     enable_broker_topic_list_watcher: bool = True

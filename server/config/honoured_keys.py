@@ -76,6 +76,7 @@ HTTP = (
 
 TOPICS = (
     whole("topicLoadTimeoutSeconds", 1, DAY_SECONDS, "seconds"),
+    whole("maxConcurrentTopicLoadRequest", 1, MAX_INT, "topics"),
     switch("allowAutoTopicCreation"),
     switch("allowAutoSubscriptionCreation"),
     whole("maxProducersPerTopic", 0, MAX_INT),

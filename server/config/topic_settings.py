@@ -14,8 +14,10 @@ class TopicSettings:
 
     cluster_name: str = "standalone"
     topic_load_timeout_seconds: int = 60
-    """The time that a client waits for a topic to be loaded. After this time the client is told to try again, while the
-    loading goes on."""
+    """The time that a client waits for a topic to be loaded, including the time that the topic waits for others. After
+    this time the client is told that the load has failed, while the loading goes on."""
+    max_concurrent_topic_load_request: int = 5_000
+    """How many topics are loaded at the same time; system topics do not count."""
 
     max_message_size: int = MAX_MESSAGE_SIZE
     """The largest message in bytes. Compaction keeps a batch that was larger than this before compression in one
@@ -157,6 +159,7 @@ _LEAST = {
     "dispatch_throttling_rate_per_subscription_in_byte": -1,
     "subscribe_rate_period_per_consumer_in_second": 1,
     "topic_load_timeout_seconds": 1,
+    "max_concurrent_topic_load_request": 1,
     "dispatcher_max_read_batch_size": 1,
     "dispatcher_max_read_size_bytes": 1,
     "dispatcher_max_round_robin_batch_size": 1,

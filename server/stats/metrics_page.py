@@ -136,6 +136,7 @@ def _add_broker(families: MetricFamilies, broker: "Broker", totals: dict[str, fl
     families.add("pulsar_broker_topics_count", labels, topics)
     families.add_all(labels, ((f"pulsar_broker_{name}", value) for name, value in totals.items()))
     families.add("pulsar_broker_lookup_pending_requests", labels, broker.lookups_in_progress)
+    families.add("pulsar_broker_topic_load_pending_requests", labels, broker.service.load_permits.held)
     families.add("pulsar_version_info", families.labels(version=__version__, commit=""), 1)
     families.add("magnetar_unanswered_publish_bytes", labels, broker.clients.unanswered_publish_bytes())
     if broker.metadata_link is not None:

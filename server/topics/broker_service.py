@@ -11,7 +11,6 @@ import logging
 from collections import ChainMap
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.unique_ids import broker_instance
@@ -24,12 +23,14 @@ from magnetar.server.namespaces.topic_catalog import TopicCatalog
 from magnetar.server.policies.change_events import ChangeEvents
 from magnetar.server.policies.policies import Policies
 from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.process.task_failures import log_failure
 from magnetar.server.process.turns import in_portions
 from magnetar.server.schema.schema_registry import SchemaRegistry
 from magnetar.server.schema.schema_storage import SchemaStorage
 from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.bundle_topics import BundleTopics
 from magnetar.server.topics.inactivity_rules import is_active
+from magnetar.server.topics.load_permits import LoadPermits
 from magnetar.server.topics.non_persistent.loaded_topics import NonPersistentTopics
 from magnetar.server.topics.policy_event_topics import PolicyEventTopics
 from magnetar.server.topics.rate_rolling import RateRolling
@@ -38,7 +39,7 @@ from magnetar.server.topics.topic_opener import TopicOpener
 from magnetar.server.topics.topic_schemas import TopicSchemas
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
-from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound
+from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound, UnknownFault
 from pulsar_proto.names import TopicName
 
 log = logging.getLogger(__name__)
@@ -103,6 +104,8 @@ class BrokerService:
         )
         """Unloads and splits bundles."""
         self._loading: dict[str, asyncio.Task[Topic]] = {}
+        self.load_permits = LoadPermits(settings)
+        self.settings_listeners.append(self.load_permits.settings_changed)
         self._closing: dict[str, asyncio.Task[None]] = {}
         self._close_permits = asyncio.Semaphore(CLOSE_CONCURRENCY_MAX)
         self._instance = ""
@@ -161,7 +164,7 @@ class BrokerService:
 
     async def get_topic(self, name: TopicName, *, create: bool) -> Topic:
         """Returns a persistent topic, loaded if necessary. Creates a missing topic if `create` is set. Raises
-        PulsarError: TopicNotFound (also when the namespace does not exist), NotAllowed, or ServiceNotReady when loading
+        PulsarError: TopicNotFound (also when the namespace does not exist), NotAllowed, or UnknownFault when loading
         takes longer than `topic_load_timeout_seconds` (the load then goes on)."""
         topic = self.topics.get(name.full)
         if topic is not None:
@@ -179,14 +182,14 @@ class BrokerService:
             task = joined or self._begin_load(name, create)
             done, _ = await asyncio.wait([task], timeout=self.settings.topic_load_timeout_seconds)
             if not done:
-                raise ServiceNotReady(f"Topic {name.full} is still being loaded")
+                raise UnknownFault("Failed to load topic within timeout")
             if create and task is joined and isinstance(task.exception(), TopicNotFound):
                 continue  # the load that ended was begun by a caller without `create`
             return task.result()
 
     def _begin_load(self, name: TopicName, create: bool) -> "asyncio.Task[Topic]":
         task = self._loading[name.full] = asyncio.get_running_loop().create_task(self._load(name, create))
-        task.add_done_callback(partial(_log_failure, f"{name.full}: loading"))
+        task.add_done_callback(partial(log_failure, f"{name.full}: loading"))
         return task
 
     async def _check_may_load(self, name: TopicName, create: bool) -> None:
@@ -211,8 +214,9 @@ class BrokerService:
             closing = self._closing.get(name.full)
             if closing is not None:
                 await asyncio.wait([closing])
-            self.ownership.check_now(name)
-            topic = await self._opener.open(name, create=create, on_lost=self._lost)
+            async with self.load_permits.one(name):
+                self.ownership.check_now(name)
+                topic = await self._opener.open(name, create=create, on_lost=self._lost)
             if self._is_closed or not topic.is_open:
                 await topic.close()
                 why = "The broker is shutting down" if self._is_closed else "The topic was taken over by another broker"
@@ -300,7 +304,7 @@ class BrokerService:
         work = self._close_and_delete(topic) if delete else self._close(topic)
         task = self._closing[full_name] = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(lambda _: self._closing.pop(full_name))
-        task.add_done_callback(partial(_log_failure, f"{full_name}: closing"))
+        task.add_done_callback(partial(log_failure, f"{full_name}: closing"))
         return task
 
     async def _close(self, topic: Topic) -> None:
@@ -368,6 +372,7 @@ class BrokerService:
         self.policies.close()
         self.ownership.close()
         self.in_bundles.stop()
+        self.load_permits.close()
         self.catalog.partitioned.close()
         self._opener.close()
         self._rates.stop()
@@ -379,9 +384,3 @@ class BrokerService:
         await asyncio.gather(*map(self._close, topics))
         if self._closing:
             await asyncio.wait(self._closing.values())
-
-
-def _log_failure(what: str, task: "asyncio.Task[Any]") -> None:
-    """Logs that a task failed, because possibly no caller waits for the task any more."""
-    if not task.cancelled() and task.exception() is not None:
-        log.warning("%s failed: %s", what, task.exception())

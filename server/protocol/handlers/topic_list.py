@@ -45,12 +45,14 @@ def get_topics_of_namespace(cnx: "Connection", command: pb.CommandGetTopicsOfNam
 
 async def _get_topics(cnx: "Connection", namespace: NamespaceName, command: pb.CommandGetTopicsOfNamespace) -> None:
     """Answers with the topics of a namespace, without system topics; each partition is listed by its own name. If the
-    client's hash says that the client knows the list already, the answer has no names and `changed` is false."""
-    topics = await user_topics(cnx, str(namespace), command.mode)
-    filtered = None
-    if command.HasField("topics_pattern"):
-        max_length = cnx.traffic.limits.subscription_pattern_max_length
-        filtered = await Turns().run(filter_by_pattern(topics, command.topics_pattern, max_length))
+    client's hash says that the client knows the list already, the answer has no names and `changed` is false. Raises
+    TooManyRequests, ServiceNotReady."""
+    with cnx.broker.lookup_permit():
+        topics = await user_topics(cnx, str(namespace), command.mode)
+        filtered = None
+        if command.HasField("topics_pattern"):
+            max_length = cnx.traffic.limits.subscription_pattern_max_length
+            filtered = await Turns().run(filter_by_pattern(topics, command.topics_pattern, max_length))
     listed = topics if filtered is None else filtered
     digest = await Turns().run(digest_of(listed))
     changed = command.topics_hash != digest.topics_hash
@@ -116,11 +118,12 @@ def watch_topic_list(cnx: "Connection", command: pb.CommandWatchTopicList) -> Co
 
 async def _watch(cnx: "Connection", watcher: Watcher, command: pb.CommandWatchTopicList, *, is_new: bool) -> None:
     """Answers with the watcher's topics, but without their names when the client's hash says that the client knows
-    them."""
+    them. Raises TooManyRequests, ServiceNotReady."""
     topics = watcher.topics
     if is_new:
         try:
-            topics = await cnx.broker.watchers.add(watcher)
+            with cnx.broker.lookup_permit():
+                topics = await cnx.broker.watchers.add(watcher)
         except BaseException:
             cnx.topic_watchers.pop(command.watcher_id, None)
             raise

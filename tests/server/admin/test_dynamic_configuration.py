@@ -65,6 +65,8 @@ async def test_what_the_broker_was_built_with_follows(tmp_path: Path) -> None:
         await change(web, "managedLedgerCacheSizeMB", "3")
         await until(lambda: factory.cache.bytes_max == 3 << 20)
         await change(web, "maxConcurrentLookupRequest", "1")
+        await change(web, "maxConcurrentTopicLoadRequest", "3")
+        assert web.server.service.settings.max_concurrent_topic_load_request == 3
         await change(web, "maxMessagePublishBufferSizeInMB", "5")
         in_force = await web.json(f"{CONFIGURATION}/runtime")
         assert (in_force["maxConcurrentLookupRequest"], in_force["maxMessagePublishBufferSizeInMB"]) == ("1", "5")

@@ -64,6 +64,22 @@ class TestLookup:
         second.say(made)
         assert (await second.answer()).lookupTopicResponse.response == pb.CommandLookupTopicResponse.Connect
 
+    @pytest.mark.parametrize(
+        ("kind", "body"), [("GET_TOPICS_OF_NAMESPACE", "getTopicsOfNamespace"), ("WATCH_TOPIC_LIST", "watchTopicList")]
+    )
+    async def test_lists_of_topics_are_bounded_with_the_lookups(self, kind: str, body: str) -> None:
+        traffic = make_traffic(max_concurrent_lookup_request=1)
+        peer = await connected(traffic)
+        asked = {"request_id": 4, "namespace": "public/default"}
+        if kind == "WATCH_TOPIC_LIST":
+            asked |= {"watcher_id": 1, "topics_pattern": ".*"}
+        with traffic.broker.lookup_permit():
+            peer.say(command(kind, body, **asked))
+            refused = (await peer.answer()).error
+        assert (refused.request_id, refused.error) == (4, pb.TooManyRequests)
+        assert refused.message == "Failed due to too many pending lookup requests"
+        assert not peer.connection.topic_watchers
+
 
 class TestPartitionedMetadata:
     @pytest.mark.parametrize(

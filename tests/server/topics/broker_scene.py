@@ -46,6 +46,9 @@ class FakeFactory:
             await self.store.create(paths.managed_ledger_path(name), make_parents=True)
         return FakeManagedLedger(name)
 
+    def config_changed(self) -> None:
+        """Fake managed ledgers keep nothing that they made of the configuration."""
+
     async def exists(self, name: str) -> bool:
         return await self.store.exists(paths.managed_ledger_path(name)) is not None
 

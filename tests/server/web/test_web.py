@@ -203,6 +203,18 @@ class TestDeadline:
         await listener.close()
 
 
+async def test_a_lookup_without_a_permit_is_answered_as_at_apache() -> None:
+    """TopicLookupBase.internalLookupTopicAsync answers 503, not 429."""
+    broker = make_broker(max_concurrent_lookup_request=1)
+    listener = WebListener(broker, admin_routes)
+    url = f"http://127.0.0.1:{await listener.start('127.0.0.1', 0)}/lookup/v2/topic/persistent/public/default/t1"
+    async with aiohttp.ClientSession() as session:
+        with broker.lookup_permit():
+            async with session.get(url) as response:
+                assert (response.status, "too many pending lookup requests" in await response.text()) == (503, True)
+    await listener.close()
+
+
 class TestLazyLoading:
     async def test_who_shakes_hands_while_it_is_loaded_is_answered(self, tmp_path: Path) -> None:
         authority = Authority(tmp_path)

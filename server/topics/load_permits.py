@@ -1,0 +1,80 @@
+"""The permits of topics that are being loaded: so many are loaded at the same time, and the others wait in the order in
+which they came.
+
+A broker that takes over many topics at once would otherwise ask the metadata store and the bookies for all of them
+together. Source: BrokerService.loadOrCreatePersistentTopic, createPendingLoadTopic (topicLoadRequestSemaphore,
+pendingTopicLoadingQueue).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from magnetar.server.config.topic_settings import TopicSettings
+from pulsar_proto.errors import ServiceNotReady
+from pulsar_proto.names import TopicName
+from pulsar_proto.system_topics import is_system_topic
+
+
+class LoadPermits:
+    """The permits of one broker. There are `max_concurrent_topic_load_request` of them, which may change at any
+    time."""
+
+    def __init__(self, settings: TopicSettings) -> None:
+        self._settings = settings
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_closed = False
+        self.held = 0
+        """How many topics are being loaded with a permit."""
+
+    @asynccontextmanager
+    async def one(self, name: TopicName) -> AsyncIterator[None]:
+        """Holds a permit while the topic is loaded. The topic waits for its permit behind the topics that came earlier.
+        Raises ServiceNotReady for a topic that waits when the broker stops.
+
+        System topics need no permit: loads of other topics wait for them while they hold their permits
+        (__change_events)."""
+        if is_system_topic(name):
+            yield
+            return
+        await self._take()
+        try:
+            yield
+        finally:
+            self.held -= 1
+            self.settings_changed()
+
+    async def _take(self) -> None:
+        if not self._waiting and self._has_room():
+            self.held += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # the permit was given, and nobody is there to hold it
+                self.held -= 1
+                self.settings_changed()
+            raise
+        if self._is_closed:
+            self.held -= 1
+            raise ServiceNotReady("The broker is shutting down")
+
+    def settings_changed(self) -> None:
+        """Gives the free permits to the topics that have waited longest. Called also after the number of permits has
+        changed."""
+        while self._waiting and (self._has_room() or self._is_closed):
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self.held += 1
+                turn.set_result(None)
+
+    def close(self) -> None:
+        """Ends the wait of all topics that wait for permits. Called when the broker stops."""
+        self._is_closed = True
+        self.settings_changed()
+
+    def _has_room(self) -> bool:
+        return self.held < self._settings.max_concurrent_topic_load_request
