@@ -127,10 +127,9 @@ class Peer:
         commands: Mapping[int, CommandHandler] = TABLE,
         listener_name: str = "",
     ) -> None:
-        self.transport = FakeTransport(address)
+        self.transport, self._seen = FakeTransport(address), 0
         self.connection = Connection(traffic, Inbound(commands, traffic.turns), listener_name)
         self.transport.set_protocol(self.connection)
-        self._seen = 0
         self.connection.connection_made(self.transport)
 
     def feed(self, data: bytes, chunk: int = 65_536) -> None:
