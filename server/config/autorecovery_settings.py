@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from magnetar.server.config.autorecovery_keys import CLIENT, REPAIR
 from magnetar.server.config.bookie_keys import PROCESS
+from magnetar.server.config.bookie_tls_keys import BOOKIE_TLS
 from magnetar.server.config.broker_config import ServerConfig
 from magnetar.server.config.key_kinds import Key
 from magnetar.storage.ledger.client_config import LedgerConfig
@@ -13,7 +14,9 @@ from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
 BOOKKEEPER_TIMEOUT_SEC = 5.0
 """The default of BookKeeper's addEntryTimeoutSec and readEntryTimeoutSec. A broker's default is longer."""
 
-AUTORECOVERY_KEYS: dict[str, Key] = {key.name: key for section in (PROCESS, REPAIR, CLIENT) for key in section}
+AUTORECOVERY_KEYS: dict[str, Key] = {
+    key.name: key for section in (PROCESS, REPAIR, CLIENT, BOOKIE_TLS) for key in section
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The keys of bk_server.conf that `magnetar bookie` honours."""
 
 from magnetar.server.config.autorecovery_keys import CLIENT, REPAIR
+from magnetar.server.config.bookie_tls_keys import BOOKIE_TLS
 from magnetar.server.config.honoured_keys import BOOKIE
 from magnetar.server.config.key_kinds import MAX_FRAME_BYTES, MAX_INT, Key, Value, switch, text, whole
 
@@ -67,10 +68,9 @@ STORAGE = (
 
 MISSING = (
     _missing("bookieAuthProviderFactoryClass", "every client would be let in"),
-    _missing("tlsProviderFactoryClass", "nothing would be encrypted"),
     _missing("zkEnableSecurity", "ZooKeeper's records would be open to everybody"),
 )
 
 BOOKIE_KEYS: dict[str, Key] = {
-    key.name: key for section in (PROCESS, STORAGE, REPAIR, CLIENT, MISSING) for key in section
+    key.name: key for section in (PROCESS, STORAGE, REPAIR, CLIENT, BOOKIE_TLS, MISSING) for key in section
 }

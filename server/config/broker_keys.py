@@ -3,6 +3,7 @@ keys, and the keys of the metadata store, of the ledger client and of the proces
 
 from dataclasses import replace
 
+from magnetar.server.config.bookie_tls_keys import BROKER_BOOKIE_TLS
 from magnetar.server.config.honoured_keys import (
     BUNDLES,
     CONNECTIONS,
@@ -83,8 +84,10 @@ BOOKKEEPER = (
     _bookkeeper_switch("bookkeeperClientRegionawarePolicyEnabled", "region_aware"),
     replace(any_text("bookkeeperClientIsolationGroups"), fields=("isolation_groups",)),
     replace(any_text("bookkeeperClientSecondaryIsolationGroups"), fields=("secondary_isolation_groups",)),
-    _missing("bookkeeperTLSClientAuthentication", "connections to bookies are in the clear"),
-    _missing("bookkeeperClientAuthenticationPlugin", "bookies are not shown credentials"),
+    _missing(
+        "bookkeeperClientAuthenticationPlugin",
+        "Java's plugins are not loaded; bookies are shown a certificate at most (bookkeeperTLSClientAuthentication)",
+    ),
     whole("bookkeeperClientHealthCheckErrorThresholdPerInterval", 1, MAX_INT, fields=("bookie_errors_max",)),
     whole(
         "bookkeeperClientHealthCheckQuarantineTimeInSeconds",
@@ -129,6 +132,7 @@ BROKER_KEYS: dict[str, Key] = {
         LEDGER_CLIENT,
         METADATA,
         BOOKKEEPER,
+        BROKER_BOOKIE_TLS,
         PROCESS,
         LOAD,
         BUNDLES,

@@ -15,6 +15,7 @@ from magnetar.server.config.autorecovery_settings import AUTORECOVERY_KEYS, auto
 from magnetar.server.config.bookie_process_config import BookieServerConfig
 from magnetar.server.config.bookie_settings import service_uri
 from magnetar.server.config.broker_config import ConfigError, load_config
+from magnetar.server.network.bookie_tls import bookie_wire
 from magnetar.server.process.running import StartError, sentence
 from magnetar.server.programs.bookie.bookie_identity import IdentityError, identity_of
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
@@ -56,7 +57,9 @@ class AutoRecoveryApp:
             store = await ZooKeeperStore.open(uri.connect, session_timeout_ms=process.zk_timeout)
             self._closing.push_async_callback(store.close)
             await join_cluster(store, uri.connect, uri.layout)
-            cluster = await BookKeeperCluster.connect(store, config=settings.ledger, wire=settings.wire)
+            cluster = await BookKeeperCluster.connect(
+                store, config=settings.ledger, wire=bookie_wire(config, settings.wire)
+            )
             self._closing.push_async_callback(cluster.close)
             recovery = AutoRecovery(cluster, settings.recovery, self.bookie_id)
             self._closing.push_async_callback(recovery.stop)

@@ -37,6 +37,7 @@ from magnetar.server.config.cluster_settings import (
 from magnetar.server.namespaces.broker_addresses import addresses_of
 from magnetar.server.network.advertised_listeners import AdvertisedListeners, ListenerSettings
 from magnetar.server.network.bind_addresses import BindSettings, bind_addresses
+from magnetar.server.network.bookie_tls import broker_wire
 from magnetar.server.network.ports import PortChoice, Urls, reserve_ports
 from magnetar.server.process.closing import close_within
 from magnetar.server.process.running import THREAD_SWITCH_SECONDS, StartError, sentence
@@ -112,6 +113,7 @@ class BrokerApp:
         self._settings = settings = cluster_settings(config)
         uri = bookkeeper_uri(config, settings)
         ledgers, wire = ledger_client_settings(config)
+        wire = broker_wire(config, wire)
         managed = managed_ledger_settings(config)
         host = config.broker.bind_address
         advertised = advertised_host(config.broker.advertised_address, host)

@@ -7,11 +7,17 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
 
+from magnetar.storage.bookie.start_tls_gate import StartTlsGate
 from magnetar.storage.bookie.wire_calls import WireBookie, WireCalls
 from magnetar.storage.bookie.wire_limits import Budget, WireLimits
 from magnetar.storage.bookie.wire_peer import WirePeer
 from pulsar_proto.wire.read_buffer import READ_BYTES
+
+if TYPE_CHECKING:
+    import ssl
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +36,18 @@ class BookieWireServer:
         disk_space: Callable[[], tuple[int, int]],
         limits: WireLimits | None = None,
         has_room: Callable[[], bool] = lambda: True,
+        tls: "Callable[[], ssl.SSLContext] | None" = None,
     ) -> None:
         """`disk_space()` returns total and free bytes (`disks.DiskSpace`). `has_room()` returns whether this
-        process may have one more connection, and logs why not."""
+        process may have one more connection, and logs why not. `tls()` returns the SSL context of a handshake that
+        begins now; None refuses START_TLS."""
         self._bookie = bookie
         self._limits = limits or WireLimits()
         self._calls = WireCalls(bookie, disk_space)
         self._has_room = has_room
+        self._tls = tls
+        self._gates: set[StartTlsGate] = set()
+        """The connections that have not said yet whether they want TLS, or are in the handshake."""
         self._budget = Budget(self._limits.inflight_bytes_max)
         self._scratch = bytearray(READ_BYTES)
         self._connections: set[_Accepted] = set()
@@ -89,6 +100,8 @@ class BookieWireServer:
             log.info("bookie port is closed, %d connections open", len(self._connections))
         self._calls.lacs.close()
         await asyncio.sleep(0)  # The long polls that were woken are answered in this turn.
+        for gate in list(self._gates):
+            gate.close()
         for connection in list(self._connections):
             if connection.is_made:
                 connection.close("the bookie is closing", logging.DEBUG)
@@ -106,8 +119,10 @@ class BookieWireServer:
             await self._all_gone.wait()
 
     def _accept(self) -> asyncio.BufferedProtocol:
+        """Makes the protocol of a new connection: the peer's, or the one that reads the first packet if the port has
+        TLS."""
         connection = _Accepted(self._bookie, self._calls, self._budget, self._limits, self._scratch, self._ended)
-        full = len(self._connections) >= self._limits.connections_max
+        full = len(self._connections) + len(self._gates) >= self._limits.connections_max
         if full != self._full:
             self._full = full
             log.log(
@@ -117,13 +132,27 @@ class BookieWireServer:
                 "further ones are refused" if full else "further ones are taken again",
             )
         connection.refused = full or not self._has_room()
-        self._connections.add(connection)
         self._all_gone.clear()
-        return connection
+        if self._tls is None:
+            self._connections.add(connection)
+            return connection
+        gate = StartTlsGate(connection, self._tls, partial(self._passed, connection))
+        self._gates.add(gate)
+        return gate
+
+    def _passed(self, connection: "_Accepted", gate: StartTlsGate, has_peer: bool) -> None:
+        """Called when a gate has handed its connection over, or when the connection has ended before."""
+        self._gates.discard(gate)
+        if has_peer:
+            self._connections.add(connection)
+        self._ended_if_last()
 
     def _ended(self, connection: WirePeer) -> None:
         self._connections -= {connection}
-        if not self._connections:
+        self._ended_if_last()
+
+    def _ended_if_last(self) -> None:
+        if not self._connections and not self._gates:
             self._all_gone.set()
 
 

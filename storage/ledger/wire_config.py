@@ -1,8 +1,13 @@
 """Limits and deadlines of the connections to bookies."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pulsar_proto.wire.packets import PACKET_BYTES_MAX
+
+if TYPE_CHECKING:
+    import ssl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +35,11 @@ class WireConfig:
     unanswered_bytes_max: int = 128 << 20
     """How many bytes of entries may be sent to one bookie and not answered. A further add fails at once with
     BookieOverloaded (-105)."""
+    tls: "Callable[[], ssl.SSLContext] | None" = None
+    """Returns the SSL context of a connection that is made now; a bookie that does not speak TLS then counts as one
+    that cannot be reached. None: connections are in the clear."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if name != "use_v2_wire_protocol" and getattr(self, name) <= 0:
+            if name not in ("use_v2_wire_protocol", "tls") and getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, is {getattr(self, name)}")

@@ -13,6 +13,7 @@ from functools import partial
 
 from magnetar.storage.ledger.bookie_channel import AddDone
 from magnetar.storage.ledger.ledger_errors import BookieHandleNotAvailable, BookieOverloaded
+from magnetar.storage.ledger.start_tls import TlsRequest, start_tls
 from magnetar.storage.ledger.wire_config import WireConfig
 from magnetar.storage.ledger.wire_connection import BookieConnection
 from pulsar_proto.backoff import backoff
@@ -124,7 +125,12 @@ class WireLink:
 
     async def _open(self, host: str, port: int) -> BookieConnection:
         make = partial(BookieConnection, self.name, self._config, speaks_v2=self.speaks_v2)
-        transport, connection = await self._loop.create_connection(make, host, port)
+        if self._config.tls is None:
+            transport, connection = await self._loop.create_connection(make, host, port)
+        else:
+            transport, asking = await self._loop.create_connection(TlsRequest, host, port)
+            connection = make()
+            await start_tls(transport, asking, connection, self._config.tls())
         own = transport.get_extra_info("socket")
         if own is not None and own.family in (socket.AF_INET, socket.AF_INET6):
             own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -15,6 +15,7 @@ from magnetar.server.config.bookie_keys import BOOKIE_KEYS
 from magnetar.server.config.bookie_process_config import BookieServerConfig
 from magnetar.server.config.bookie_settings import zookeeper_of
 from magnetar.server.config.broker_config import ConfigError, ServerConfig, load_config
+from magnetar.server.network.bookie_tls import bookie_wire
 from magnetar.server.process.log_lines import log_to_stderr
 from magnetar.server.process.running import loop_factory, sentence
 from magnetar.server.programs.bk.verb_output import ToolOutput
@@ -87,7 +88,9 @@ class Tool:
             store = await self.store()
             await join_cluster(store, self.connect)
             settings = autorecovery_settings(self.config)
-            self._cluster = await BookKeeperCluster.connect(store, config=settings.ledger, wire=settings.wire)
+            self._cluster = await BookKeeperCluster.connect(
+                store, config=settings.ledger, wire=bookie_wire(self.config, settings.wire)
+            )
             self._stack.push_async_callback(self._cluster.close)
         return self._cluster
 

@@ -34,10 +34,12 @@ class BookieIdentity:
     host: str
     port: int
 
-    def service_info(self, http_port: int | None = None) -> bytes:
+    def service_info(self, http_port: int | None = None, *, has_tls: bool = False) -> bytes:
         """Returns the BookieServiceInfo that is registered. A Java client connects to the endpoint "bookie-rpc" in this
         record."""
         rpc = pb.BookieServiceInfoFormat.Endpoint(id="bookie", port=self.port, host=self.host, protocol="bookie-rpc")
+        if has_tls:
+            rpc.extensions.append("tls")
         info = pb.BookieServiceInfoFormat(endpoints=[rpc])
         if http_port is not None:
             info.endpoints.add(id="httpserver", port=http_port, host=self.host, protocol="http")

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from magnetar import __version__
@@ -27,7 +27,9 @@ from magnetar.server.config.autorecovery_settings import AutoRecoverySettings, a
 from magnetar.server.config.bookie_keys import BOOKIE_KEYS
 from magnetar.server.config.bookie_process_config import BookieServerConfig
 from magnetar.server.config.bookie_settings import DAMAGE_ADVICE, service_uri, storage_config
+from magnetar.server.config.bookie_tls_settings import BookieTls
 from magnetar.server.config.broker_config import ConfigError, load_config
+from magnetar.server.network.bookie_tls import bookie_port_tls, bookie_wire
 from magnetar.server.network.port_reservation import port_in_use, reserve_port
 from magnetar.server.process.closing import close_within
 from magnetar.server.process.data_folder_lock import AlreadyInUseError
@@ -160,6 +162,7 @@ class BookieApp:
         uri = service_uri(config, process)
         storage = storage_config(config, process)
         self._read_only_mode_enabled = process.read_only_mode_enabled
+        self._tls = bookie_port_tls(config.fill(BookieTls))
         sock = self._reserve_port(process)
         http_sock = self._reserve_http_port(process)
         self.identity = identity_of(process, sock.getsockname()[1])
@@ -175,7 +178,9 @@ class BookieApp:
         await self._register(process)
         self._start_looks(process)
         if process.auto_recovery_daemon_enabled:
-            await self._start_auto_recovery(autorecovery_settings(config))
+            settings = autorecovery_settings(config)
+            wire = bookie_wire(config, settings.wire)
+            await self._start_auto_recovery(replace(settings, wire=wire))
         # The objects that exist now live as long as the process. Python's garbage collector need not examine them
         # again.
         gc.collect()
@@ -226,7 +231,7 @@ class BookieApp:
 
     async def _listen(self, sock: socket.socket, limits: WireLimits) -> None:
         self.wire = BookieWireServer(
-            self.bookie, disk_space=self.disk_space, limits=limits, has_room=DESCRIPTORS.has_room
+            self.bookie, disk_space=self.disk_space, limits=limits, has_room=DESCRIPTORS.has_room, tls=self._tls
         )
         self.bookie.on_ledgers_deleted(self.wire.ledgers_deleted)
         try:
@@ -250,7 +255,9 @@ class BookieApp:
     async def _register(self, process: BookieServerConfig) -> None:
         """Makes the bookie's record. Raises StartError when the bookie's former session does not end, and MetadataError
         when ZooKeeper cannot be reached."""
-        info = self.identity.service_info(self.http_port if process.http_server_enabled else None)
+        info = self.identity.service_info(
+            self.http_port if process.http_server_enabled else None, has_tls=self._tls is not None
+        )
         registration = Registration(self.store, self.identity.bookie_id, info, self._wanted())
         self._registration = registration
         registration.start()

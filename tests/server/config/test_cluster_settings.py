@@ -88,8 +88,7 @@ def test_the_older_session_timeout_wins_if_it_is_positive() -> None:
             {"zookeeperSessionExpiredPolicy": "x"},
             "zookeeperSessionExpiredPolicy=x: expected one of reconnect, shutdown",
         ),
-        ({"bookkeeperTLSClientAuthentication": "true"}, "connections to bookies are in the clear"),
-        ({"bookkeeperClientAuthenticationPlugin": "a.B"}, "bookies are not shown credentials"),
+        ({"bookkeeperClientAuthenticationPlugin": "a.B"}, "Java's plugins are not loaded"),
         ({"bookkeeperMetadataServiceUri": "etcd://h/x"}, "bookkeeperMetadataServiceUri=etcd://h/x"),
         (
             {"loadManagerClassName": "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl"},

@@ -2,6 +2,7 @@
 adds."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
@@ -156,9 +157,11 @@ class Served:
         self.port = port
 
     @classmethod
-    async def start(cls, limits: WireLimits | None = None) -> "Served":
+    async def start(
+        cls, limits: WireLimits | None = None, *, tls: "Callable[[], ssl.SSLContext] | None" = None
+    ) -> "Served":
         bookie = MemoryBookie()
-        server = BookieWireServer(bookie, disk_space=lambda: (TOTAL_BYTES, FREE_BYTES), limits=limits)
+        server = BookieWireServer(bookie, disk_space=lambda: (TOTAL_BYTES, FREE_BYTES), limits=limits, tls=tls)
         return cls(bookie, server, await server.start("127.0.0.1", 0))
 
     async def peer(self) -> "Peer":

@@ -1,7 +1,8 @@
 """Our bookies behind real ports, and ledger clients that reach them by TCP."""
 
 import itertools
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -17,14 +18,16 @@ from magnetar.storage.ledger.wire_channel import WireChannels, address_in_id
 from magnetar.storage.ledger.wire_config import WireConfig
 from tests.storage.bookie.helpers import running
 
+TlsContext = Callable[[], ssl.SSLContext] | None
+
 BOTH = pytest.mark.parametrize("use_v2", [True, False], ids=["v2", "v3"])
 
 
 class Node:
     """A bookie and its port."""
 
-    def __init__(self, bookie: Bookie) -> None:
-        self.server = BookieWireServer(bookie, disk_space=lambda: (2, 1))
+    def __init__(self, bookie: Bookie, tls: TlsContext = None) -> None:
+        self.server = BookieWireServer(bookie, disk_space=lambda: (2, 1), tls=tls)
         self.bookie_id = ""
 
     async def start(self) -> None:
@@ -32,9 +35,9 @@ class Node:
 
 
 @asynccontextmanager
-async def nodes(folder: Path, count: int) -> AsyncIterator[list[Node]]:
+async def nodes(folder: Path, count: int, tls: TlsContext = None) -> AsyncIterator[list[Node]]:
     async with AsyncExitStack() as stack:
-        made = [Node(await stack.enter_async_context(running(folder / str(number)))) for number in range(count)]
+        made = [Node(await stack.enter_async_context(running(folder / str(number))), tls) for number in range(count)]
         for node in made:
             await node.start()
             stack.push_async_callback(node.server.close)
@@ -43,10 +46,15 @@ async def nodes(folder: Path, count: int) -> AsyncIterator[list[Node]]:
 
 @asynccontextmanager
 async def client(
-    metadata: MemoryStore, cluster: list[Node], use_v2: bool, config: LedgerConfig | None = None
+    metadata: MemoryStore,
+    cluster: list[Node],
+    use_v2: bool,
+    config: LedgerConfig | None = None,
+    tls: TlsContext = None,
 ) -> AsyncIterator[BookKeeper]:
     ids = itertools.count(1)
-    channels = WireChannels(address_in_id, WireConfig(use_v2_wire_protocol=use_v2, reconnect_delay_min_sec=0.01))
+    wire = WireConfig(use_v2_wire_protocol=use_v2, reconnect_delay_min_sec=0.01, tls=tls)
+    channels = WireChannels(address_in_id, wire)
 
     async def next_id() -> int:
         return next(ids)

@@ -102,7 +102,6 @@ def test_apaches_file_configures_ours(tmp_path: Path) -> None:
     "setting",
     [
         {"bookieAuthProviderFactoryClass": "org.example.Auth"},
-        {"tlsProviderFactoryClass": "org.apache.bookkeeper.tls.TLSContextFactory"},
         {"zkEnableSecurity": "true"},
     ],
 )
