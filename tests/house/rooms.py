@@ -196,6 +196,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "storage/repair",
         "server/programs/bookie",
         "server/config",
+        "server/network",
         "server/process",
     ),
     "server/programs/cluster": (
