@@ -11,6 +11,7 @@ import logging
 from collections import ChainMap
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.unique_ids import broker_instance
