@@ -175,7 +175,7 @@ class SimBroker:
 
     def accept(self) -> Connection:
         """Returns the connection of a client that has just connected. Called in this process."""
-        return self.listener._accept()
+        return self.listener._accept("")
 
     async def stop(self) -> None:
         """Stops in order, as after SIGTERM."""
