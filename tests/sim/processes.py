@@ -9,6 +9,7 @@ import asyncio
 import gc
 import heapq
 import time
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
@@ -195,3 +196,7 @@ def run(rng: Random, program: Coroutine[Any, Any, T]) -> T:
         asyncio.set_event_loop(None)
         loop.close()
         gc.enable()
+        with warnings.catch_warnings():
+            # A killed process leaves coroutines that nobody will await.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            gc.collect()
