@@ -28,7 +28,7 @@ from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed.ack_state import AckState, Extents
 from magnetar.storage.managed.clocks import Clocks
 from magnetar.storage.managed.cursor_entries import StoredBefore, append_state, read_state
-from magnetar.storage.managed.cursor_record import NO_LEDGER, StoredAcks, encode_node, parse_node
+from magnetar.storage.managed.cursor_record import NO_LEDGER, CursorNode, StoredAcks, encode_node, parse_node
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import CursorFault, ManagedLedgerFenced, MetaStoreFault
 from magnetar.storage.managed.metadata_access import MetadataAccess
@@ -112,6 +112,19 @@ class CursorStore:
     async def recover(self, extents: Extents) -> StoredAcks:
         """Returns the state that was stored last. Raises MetaStoreFault, and CursorFault when the state cannot be read
         now."""
+        node = await self._load_node(extents)
+        acks = await self._acks_of(node, extents)
+        while acks is None:
+            # A former owner that closes the cursor moves the state to the node and deletes the ledger. If that happened
+            # after the node was read, only the node as it is now has the state.
+            before, node = node, await self._load_node(extents)
+            acks = node.acks if node == before else await self._acks_of(node, extents)
+        self.cursor_properties, self._extra, self._ledger_id = node.cursor_properties, node.extra, node.ledger_id
+        self.last_active_ms = node.last_active_ms or self.last_active_ms
+        self._note_stored(acks.mark_delete, acks.is_plain, acks.properties)
+        return acks
+
+    async def _load_node(self, extents: Extents) -> CursorNode:
         try:
             value = await self._record.load()
         except MetadataError as error:
@@ -119,20 +132,16 @@ class CursorStore:
         if value is None:
             raise CursorFault(self._label, "deleted by another owner")
         try:
-            node = parse_node(value, extents)
+            return parse_node(value, extents)
         except MalformedRecord as error:
             raise CursorFault(self._label, f"damaged record at {self._record.path}: {error}") from error
-        self.cursor_properties, self._extra, self._ledger_id = node.cursor_properties, node.extra, node.ledger_id
-        self.last_active_ms = node.last_active_ms or self.last_active_ms
-        acks = node.acks
-        if node.ledger_id != NO_LEDGER:
-            acks = await self._last_entry(node.ledger_id, extents) or node.acks
-        self._note_stored(acks.mark_delete, acks.is_plain, acks.properties)
-        return acks
 
-    async def _last_entry(self, ledger_id: int, extents: Extents) -> StoredAcks | None:
-        """Returns the state in the last entry of the cursor ledger, or None when the position in the node must be used
-        instead."""
+    async def _acks_of(self, node: CursorNode, extents: Extents) -> StoredAcks | None:
+        """Returns the state in the last entry of the node's cursor ledger, or the state in a node without one. Returns
+        None when nothing can be read from the ledger, so that the node's state must be used."""
+        ledger_id = node.ledger_id
+        if ledger_id == NO_LEDGER:
+            return node.acks
         try:
             handle = await self._bookkeeper.open_ledger(ledger_id, recover=True)
         except NoSuchLedger:

@@ -1,6 +1,8 @@
 """What is stored of a cursor, and what a restart finds."""
 
 from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -22,6 +24,7 @@ from tests.storage.managed.support import (
     node,
     open_one,
     quiet,
+    until,
     with_entries,
 )
 
@@ -61,6 +64,27 @@ async def test_the_first_stored_acknowledgement_takes_the_steps_of_apaches_broke
     assert cursor.ledger_last_entry == 2
     assert cursor_ledger(world)[-1].entryId == 3
     assert world.ledgers[2].custom_metadata["pulsar/cursor"] == b"s"
+
+
+async def test_a_state_that_the_former_owner_moves_to_the_node_meanwhile_is_found() -> None:
+    world = World()
+    former = await with_entries(world, 9)
+    cursor = await former.open_cursor("s", EARLIEST)
+    cursor.ack_cumulative(1, 2)
+    await cursor.persisted()
+    assert (await node(world)).cursorsLedgerId == 2
+    factory = factory_of(world.session())
+    open_ledger = factory.bookkeeper.open_ledger
+
+    async def open_after_the_former_owner_has_closed(ledger_id: int, *, recover: bool) -> Any:
+        if ledger_id == 2:
+            await cursor.close()
+            await until(lambda: 2 not in world.ledgers)
+        return await open_ledger(ledger_id, recover=recover)
+
+    with patch.object(factory.bookkeeper, "open_ledger", open_after_the_former_owner_has_closed):
+        again = await factory.open(NAME)
+    assert again.cursors["s"].mark_delete == (1, 2)
 
 
 async def test_holes_and_batch_indexes_survive_a_crash() -> None:
