@@ -228,9 +228,8 @@ Figures = Mapping[str, float]
 
 
 def chosen_rows(names: str | None) -> tuple[Row, ...]:
-    """Returns the rows whose key or scenario is among the comma-separated names, or all rows but
-    those of ASKED_FOR for None. Raises
-    ValueError for an unknown name."""
+    """Returns the rows whose key or scenario is among the comma-separated names; None stands for all rows but those of
+    ASKED_FOR. Raises ValueError for an unknown name."""
     if names is None:
         return tuple(row for row in ROWS if row.scenario not in ASKED_FOR)
     wanted = {name.strip() for name in names.split(",") if name.strip()}

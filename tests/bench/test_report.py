@@ -9,7 +9,7 @@ import pytest
 from bench.machine import describe
 from bench.process_stats import cpu_seconds, memory_mb, tree
 from bench.report import cells, table, write_json
-from bench.rows import ROWS, SCENARIOS, Row, chosen_rows
+from bench.rows import ASKED_FOR, ROWS, SCENARIOS, Row, chosen_rows
 
 RATE = Row("r", "s", "a rate", "k msg/s", goal=60, apache=40, more_is_better=True)
 COST = Row("c", "s", "a cost", "s", goal=2, apache=6)
@@ -42,7 +42,8 @@ def test_rows_without_a_figure_are_left_out() -> None:
 
 def test_rows_are_chosen_by_key_and_by_scenario() -> None:
     assert [row.key for row in chosen_rows("stop,batches")] == ["stop", "batch_rate", "batch_cpu"]
-    assert chosen_rows(None) == ROWS
+    without_names = chosen_rows(None)
+    assert set(ROWS) - set(without_names) == set(chosen_rows(",".join(ASKED_FOR))), "these take many minutes"
     with pytest.raises(ValueError, match="nonsense"):
         chosen_rows("stop,nonsense")
 
