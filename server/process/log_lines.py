@@ -66,8 +66,8 @@ def _indented(stack: str) -> str:
 def log_to_stderr(level: str) -> None:
     """Configures the root logger. The program calls it once, before anything is logged.
 
-    The formatter shows neither threads nor places in the code, so records do not get them: with a thousand topics that
-    move to another broker, every tenth of the brokers' CPU time was logging, and half of that was finding these facts.
+    The formatter shows neither threads nor places in the code, so records do not get them: when a thousand topics move
+    to another broker, logging takes a tenth of the brokers' CPU time, and finding these facts would add to it.
     """
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # "Optimization" in the Logging HOWTO of Python

@@ -10,7 +10,7 @@ import gc
 import heapq
 import time
 import warnings
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from random import Random
@@ -189,14 +189,18 @@ def run(rng: Random, program: Coroutine[Any, Any, T]) -> T:
                     task.cancel()
                 if left:
                     loop.run_until_complete(asyncio.wait(left, timeout=END_SECONDS))
-                for task in left:
-                    if not task.done():  # a process was killed before the task's first step
-                        task.get_coro().close()
+                _forget([task for task in left if not task.done()])
     finally:
         asyncio.set_event_loop(None)
         loop.close()
         gc.enable()
-        with warnings.catch_warnings():
-            # A killed process leaves coroutines that nobody will await.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            gc.collect()
+
+
+def _forget(tasks: Sequence["asyncio.Task[Any]"]) -> None:
+    """Ends tasks whose process was killed before their first step, and collects the coroutines that killed processes
+    have left and that nobody will await. Without this, Python would warn of them during another test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for task in tasks:
+            task.get_coro().close()
+        gc.collect()
