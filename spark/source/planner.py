@@ -123,7 +123,7 @@ class Planner:
             self._idle.pop(name).close()
 
     def start(self, name: str, *, is_new: bool = False) -> Bound:
-        """Returns the cut before a query's first message. Partitions that appear later (`is_new`) are read from their
+        """Returns the bound before a query's first message. Partitions that appear later (`is_new`) are read from their
         beginning."""
         options = self._options
         if is_new:
@@ -160,7 +160,7 @@ class Planner:
         return last if given.ledger == LATEST_LEDGER else given
 
     def _at_time(self, name: str, times: Times, missing: QueryEdge) -> Bound:
-        """Returns the cut before the first message that was published at or after the time. `missing` is the place
+        """Returns the bound before the first message that was published at or after the time. `missing` is the place
         where a partition without a time of its own in `times` begins or ends. Raises ValueError when no message is that
         young and the options want an error then."""
         when = times if isinstance(times, int) else times.get(name)

@@ -1,10 +1,10 @@
 """Keeps each key's messages in order on a Key_Shared subscription while consumers come and leave.
 
 This module deals with hash slots, not with keys: `key_shared_rules` hashes each key to a slot and gives each slot to a
-consumer, its owner. An entry is *out* when it was sent and is not acknowledged. One rule is enough for the order: **an
-entry may be sent to its slot's owner only while no other consumer holds entries of that slot, and no earlier entry of
-the slot waits.** An entry that may not be sent yet waits in its slot's queue, in order of positions. A slot is
-*draining* while one consumer, the holder, has entries of the slot that are out, and another consumer owns the slot. The
+consumer, its owner. An entry is *pending* when it was sent and is not acknowledged. One rule is enough for the order:
+**an entry may be sent to its slot's owner only while no other consumer holds entries of that slot, and no earlier entry
+of the slot waits.** An entry that may not be sent yet waits in its slot's queue, in order of positions. A slot is
+*draining* while one consumer, the holder, has pending entries of the slot, and another consumer owns the slot. The
 draining ends when the last of these entries is acknowledged, or when the holder leaves. So each entry waits either for
 the holder of its slot (stats name that consumer), or for permits of the slot's owner.
 
@@ -37,7 +37,7 @@ class DrainingSlot(NamedTuple):
 
 
 class _Hold(Generic[T]):
-    """The consumer that holds the entries of a slot that are out, and the number of these entries."""
+    """The consumer that holds the pending entries of a slot, and the number of these entries."""
 
     __slots__ = ("blocked", "entries", "member")
 
@@ -48,8 +48,8 @@ class _Hold(Generic[T]):
 
 
 class KeyOrder(Generic[T]):
-    """Knows the slot of each entry that is out (sent and not acknowledged) or waits. `waiting` counts the entries that
-    wait. A member is a consumer of the subscription."""
+    """Knows the slot of each entry that is pending (sent and not acknowledged) or waits. `waiting` counts the entries
+    that wait. A member is a consumer of the subscription."""
 
     def __init__(self, selector: Selector[T], *, ordered: bool = True) -> None:
         self.selector = selector
@@ -59,11 +59,11 @@ class KeyOrder(Generic[T]):
         """Member -> how many draining slots the member has released."""
         self.cleared_total = 0
         self._slots: dict[int, dict[int, int]] = {}
-        """Ledger id -> entry id -> slot, for all entries that are out or wait."""
+        """Ledger id -> entry id -> slot, for all entries that are pending or wait."""
         self._queues: dict[int, list[tuple[int, int]]] = {}
         """Slot -> positions of the entries that wait, in order."""
         self._holds: dict[int, _Hold[T]] = {}
-        """Slot -> the consumer that holds the slot's entries, for all slots that have entries out."""
+        """Slot -> the consumer that holds the slot's pending entries, for all slots that have pending entries."""
         self._draining: set[int] = set()
         self._heads: dict[T, list[tuple[int, int, int]]] = {}
         """Member -> a heap of (ledger, entry, slot). The heap holds the first entry of each slot's queue, provided that
@@ -84,7 +84,7 @@ class KeyOrder(Generic[T]):
         self._reassign()
 
     def clear(self) -> None:
-        """Forgets all entries that are out and all entries that wait."""
+        """Forgets all pending entries and all entries that wait."""
         self.waiting = 0
         self._slots.clear()
         self._queues.clear()
@@ -106,8 +106,8 @@ class KeyOrder(Generic[T]):
         return self.selector.owner(slot)
 
     def sent(self, member: T, ledger_id: int, entry_ids: Iterable[int], slots: Iterable[int]) -> None:
-        """Called when entries are sent to the member that `route` or `may_take` returned. The entries are out from now
-        on."""
+        """Called when entries are sent to the member that `route` or `may_take` returned. The entries are
+        pending from now on."""
         ledger = self._slots.get(ledger_id)
         if ledger is None:
             ledger = self._slots[ledger_id] = {}
@@ -125,7 +125,7 @@ class KeyOrder(Generic[T]):
         self._enqueue(slot, (ledger_id, entry_id))
 
     def given_back(self, ledger_id: int, entry_ids: Iterable[int]) -> None:
-        """Called when entries that were out are to be sent again: adds the entries to the queues of their slots."""
+        """Called when pending entries are to be sent again: adds the entries to the queues of their slots."""
         ledger = self._slots[ledger_id]
         for entry_id in entry_ids:
             slot = ledger[entry_id]
@@ -262,8 +262,8 @@ class KeyOrder(Generic[T]):
             heappush(self._heads.setdefault(owner, []), (*queue[0], slot))
 
     def _release(self, slot: int) -> bool:
-        """Called when one entry of the slot is no longer out. Returns True if the draining of the slot has ended and
-        entries of the slot wait."""
+        """Called when one entry of the slot is no longer pending. Returns True if the draining of the slot has ended
+        and entries of the slot wait."""
         hold = self._holds[slot]
         hold.entries -= 1
         if hold.entries:

@@ -17,15 +17,16 @@ WHOLE_ENTRY = 2**31 - 1
 
 
 class Bound(NamedTuple):
-    """A cut through a partition, named by the last message before it. `Bound(3, 7)` cuts right behind entry 7 of ledger
-    3, `Bound(3, 7, 0)` behind the first message of that entry's batch."""
+    """A place between two messages of a partition, named by the last message before the place. `Bound(3, 7)` is the
+    place right after entry 7 of ledger 3, and `Bound(3, 7, 0)` the place after the first message of that entry's
+    batch."""
 
     ledger: int
     entry: int
     batch_index: int = WHOLE_ENTRY
 
     def __str__(self) -> str:
-        """Returns `ledger:entry`, and `:batch index` behind it only when the cut goes through a batch."""
+        """Returns `ledger:entry`, or `ledger:entry:batch index` for a bound in the middle of a batch."""
         inside = "" if self.batch_index == WHOLE_ENTRY else f":{self.batch_index}"
         return f"{self.ledger}:{self.entry}{inside}"
 
@@ -42,7 +43,7 @@ class Bound(NamedTuple):
         return Bound(*numbers)
 
     def before(self) -> "Bound":
-        """Returns the cut just before the message, or the whole entry, that this bound names."""
+        """Returns the bound just before the message, or just before the whole entry, that this bound names."""
         if self.batch_index in (WHOLE_ENTRY, 0):
             return Bound(self.ledger, self.entry - 1) if self.entry >= 0 else self
         return Bound(self.ledger, self.entry, self.batch_index - 1)
