@@ -10,7 +10,7 @@ from magnetar.metadata.zookeeper_server.staging_rules import Txn
 
 
 class Client(Watcher, Protocol):
-    """The interface of a connection that the processor uses."""
+    """The processor uses each connection through this interface."""
 
     waiting: int
     """How many requests of this connection are under way."""

@@ -35,7 +35,7 @@ PERSISTENT_MODE = 0
 
 
 class Watcher(Protocol):
-    """The interface of a connection that reads use."""
+    """Read requests use the connection that sent them through this interface."""
 
     @property
     def session_id(self) -> int: ...

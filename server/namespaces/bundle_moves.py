@@ -46,7 +46,7 @@ MB = 1 << 20
 
 
 class TopicsOfBundles(Protocol):
-    """The interface of the loaded topics that unloads and splits use."""
+    """Unloads and splits use the topics of a bundle through this interface."""
 
     async def close(self, bundle: BundleName) -> None:
         """Closes all topics of the bundle."""

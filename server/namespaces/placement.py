@@ -11,7 +11,7 @@ from magnetar.server.namespaces.bundle_name import BundleName
 
 
 class Placement(Protocol):
-    """The interface of the load manager that lookups and unloads use."""
+    """Lookups and unloads use the load manager through this interface."""
 
     @property
     def is_leader(self) -> bool:
@@ -33,10 +33,10 @@ class Placement(Protocol):
         """Returns the ids of all registered brokers, sorted. Raises PulsarError when the metadata store fails."""
 
     async def newer_make(self) -> BrokerAddresses | None:
-        """Returns a broker to which all lookups go, because the broker that was started last has another load manager
-        than this broker, which means that the cluster is being moved to that load manager
-        (RedirectManager.findRedirectLookupResultAsync). Returns None otherwise. Raises PulsarError when the metadata
-        store fails."""
+        """Returns a broker to which this broker redirects all lookups, or None when it redirects no lookups. It
+        redirects them while the broker that was started last has another load manager than this broker: the cluster is
+        then being moved to that other load manager (RedirectManager.findRedirectLookupResultAsync). Raises PulsarError
+        when the metadata store fails."""
 
     def throughput_of(self, bundle: BundleName) -> float:
         """Returns the long-term average of the bundle's bytes per second, in and out together, or 0 when the traffic is

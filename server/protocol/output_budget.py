@@ -17,14 +17,14 @@ SHARES = 8
 
 
 class BudgetedOutput(Protocol):
-    """The interface of a connection that the budget uses."""
+    """The budget uses each connection through this interface."""
 
     @property
     def unsent_bytes(self) -> int: ...
 
     def idle_since(self, now_s: float) -> float:
-        """Returns the last time at which the client was seen to have taken output, or to have none waiting. The method
-        must be called once in each count, because it compares the output with that of the call before."""
+        """Returns the last time at which the client was seen to have taken output, or at which no output waited. The
+        method must be called once in each count, because it compares the output with that of the call before."""
 
     def cut_off_for_room(self) -> None: ...
 

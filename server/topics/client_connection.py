@@ -1,4 +1,4 @@
-"""The interface of a client's connection that topics use, so that topics never see sockets."""
+"""The interface through which topics use a client's connection, so that topics never see sockets."""
 
 from collections.abc import Callable
 from typing import Protocol

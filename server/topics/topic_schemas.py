@@ -36,7 +36,7 @@ SCHEMA_NEEDED = (
 
 
 class TopicWithSchema(Protocol):
-    """The interface of a topic that the checks of its schemas use."""
+    """The checks of a topic's schemas use the topic through this interface."""
 
     @property
     def name(self) -> TopicName: ...

@@ -28,7 +28,7 @@ INACTIVE_TOPICS = "inactive topics"
 
 
 class Deleter(Protocol):
-    """The interface of `BrokerService` that the jobs use."""
+    """The jobs use the `BrokerService` through this interface."""
 
     async def delete_unused(self, topic: BaseTopic) -> None:
         """Deletes the topic, unless a client has begun to use the topic. Raises PulsarError when the deletion fails."""
@@ -147,9 +147,9 @@ def check_quotas(topic: Topic, now_ms: int) -> Awaitable[None] | None:
 
 
 async def _check_quotas(topic: Topic, now_ms: int) -> None:
-    """Enforces the backlog quotas of a topic. When the topic exceeds a quota whose action is to cut the backlog, this
-    function cuts the backlog. For other actions it closes the topic's producers, and `topic.quota` refuses new
-    producers."""
+    """Enforces the backlog quotas of a topic. When the topic exceeds a quota whose action is to evict backlog, this
+    function skips the oldest messages in all durable subscriptions. For other actions it closes the topic's producers,
+    and `topic.quota` refuses new producers."""
     quotas = topic.policies.backlog_quotas
     age_s = 0.0
     if quotas.message_age.limit > 0:

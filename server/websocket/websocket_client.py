@@ -53,7 +53,7 @@ CLOSE_SECONDS = 5.0
 """How long a socket that was closed from this side may take to answer before its connection is cut off."""
 
 STUCK_SECONDS_MAX = 60.0
-"""A peer that takes none of its output for this long is cut off."""
+"""The connection of a peer that takes no output for this long is aborted."""
 
 CLIENT_VERSION = "Magnetar-WebSocket"
 PROTOCOL_VERSION = 20
@@ -69,7 +69,7 @@ class SocketState(Enum):
 
 
 class SocketService(Protocol):
-    """The interface of the service that all sockets of a broker share. `upgrade.WebSocketService` implements it."""
+    """All sockets of a broker use one `upgrade.WebSocketService` through this interface."""
 
     broker: "Broker"
     settings: "WebSocketSettings"

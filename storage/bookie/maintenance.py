@@ -21,7 +21,7 @@ _PROBE_SECONDS = 1.0
 
 
 class MaintainedBookie(Protocol):
-    """The interface of `Bookie` that maintenance uses."""
+    """Maintenance uses the `Bookie` through this interface."""
 
     @property
     def mode(self) -> BookieMode: ...

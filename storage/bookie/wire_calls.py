@@ -26,8 +26,8 @@ _LEDGER_ID = Struct(">q")
 
 
 class WireBookie(Protocol):
-    """The interface of `Bookie` that the wire uses: the adds, reads and fences of BookieChannel, and the other data of
-    a ledger.
+    """The bookie's port uses the `Bookie` through this interface: the adds, reads and fences of BookieChannel, and the
+    other data of a ledger.
 
     The bookie calls `done` once for a group, with all its ids and a result code. The other methods raise BookieError.
     """
@@ -54,7 +54,7 @@ class WireBookie(Protocol):
         last packet. Raises BookieError: EREADONLY, EUA, EIO, EBADREQ."""
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
-        """Returns the durable packet of a ledger, or None when there is none or the ledger is unknown."""
+        """Returns the durable packet of a ledger, or None when there is no packet or the ledger is unknown."""
 
     async def entry_id_runs(self, ledger_id: int) -> list[range]:
         """Returns the ids of all entries of a ledger, ascending. Raises BookieError: ENOLEDGER for an unknown

@@ -60,7 +60,7 @@ class Paused(IntFlag):
 
 
 class Pausable(Protocol):
-    """The interface of a connection that `Budget` uses."""
+    """`Budget` uses each connection through this interface."""
 
     def resume(self, why: Paused) -> None: ...
 

@@ -35,7 +35,7 @@ Page = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 
 class RunningBookie(Protocol):
-    """The interface of the running bookie that the pages use."""
+    """The pages read the state of the running bookie through this interface."""
 
     bookie: Bookie
     wire: BookieWireServer

@@ -27,7 +27,7 @@ READS_AT_ONCE = 64
 
 
 class LocalLedgers(Protocol):
-    """The interface of the bookie that this module uses: the list of its ledgers, and their deletion."""
+    """This module uses a bookie through this interface: it lists the bookie's ledgers and deletes some of them."""
 
     def ledger_ids(self) -> set[int]: ...
 

@@ -35,7 +35,7 @@ class NoCursor:
 
 
 class NonPersistentSubscriptionTopic(SubscriptionTopic, Protocol):
-    """The interface of a non-persistent topic that its subscriptions use."""
+    """The subscriptions of a non-persistent topic use the topic through this interface."""
 
     def forget(self, subscription: "NonPersistentSubscription") -> None:
         """Removes a subscription that has ended from the topic."""

@@ -1,5 +1,5 @@
-"""The interface of the topic that its producers use. Producers cannot import the module of topics, because that module
-imports producers."""
+"""The interface through which producers use their topic. Producers cannot import the module of topics, because that
+module imports producers."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -10,7 +10,7 @@ from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 
 
 class ProducersTopic(Protocol):
-    """The interface of a topic that its producers use."""
+    """The producers of a topic use the topic through this interface."""
 
     @property
     def is_open(self) -> bool: ...

@@ -18,7 +18,7 @@ REFUSAL = "Cannot create producer on topic with backlog quota exceeded"
 
 
 class TopicWithBacklog(Protocol):
-    """The interface of the topic that the gate uses."""
+    """The gate uses its topic through this interface."""
 
     @property
     def policies(self) -> EffectivePolicies: ...

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class SubscriptionTopic(ConsumerTopic, Protocol):
-    """The interface of a persistent or non-persistent topic that its subscriptions use."""
+    """The subscriptions of any topic, persistent or not, use the topic through this interface."""
 
     @property
     def is_open(self) -> bool: ...

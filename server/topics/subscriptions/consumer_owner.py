@@ -27,7 +27,7 @@ class SubscriptionCursor(Protocol):
 
 
 class ConsumerTopic(Protocol):
-    """The interface of a topic that the consumers of its subscriptions use."""
+    """The consumers of a topic's subscriptions use the topic through this interface."""
 
     @property
     def name(self) -> TopicName: ...
@@ -43,8 +43,8 @@ class ConsumerTopic(Protocol):
 
 
 class ConsumerOwner(Protocol):
-    """The interface of a subscription that its consumers use. Through these methods consumers pass on the commands of
-    their clients."""
+    """The consumers of a subscription use the subscription through this interface: they pass on the commands of their
+    clients."""
 
     @property
     def topic(self) -> ConsumerTopic: ...

@@ -30,7 +30,7 @@ have been set meanwhile."""
 
 
 class DelayingDispatcher(Protocol):
-    """The interface of a dispatcher that obeys delays. `DelayedDelivery` uses it."""
+    """`DelayedDelivery` uses dispatchers that obey delays through this interface."""
 
     def due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
         """Called when these entries are due. The dispatcher sends the entries that it has passed over."""

@@ -30,8 +30,8 @@ as many permits as an entry holds messages. An ack set cannot describe more mess
 
 
 class AckView(Protocol):
-    """The interface of a cursor that dispatchers use when they send entries. `magnetar.storage.managed.cursor.Cursor`
-    implements it."""
+    """Dispatchers use a cursor through this interface when they send entries. `magnetar.storage.managed.cursor.Cursor`
+    implements the interface."""
 
     def unacked_runs(self, ledger_id: int, first: int, count: int) -> list[tuple[int, int]]: ...
 

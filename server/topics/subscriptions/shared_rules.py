@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Taker(Protocol):
-    """The interface of a consumer that `RoundRobin` uses."""
+    """`RoundRobin` uses each consumer through this interface."""
 
     @property
     def can_take(self) -> bool:

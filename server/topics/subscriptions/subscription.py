@@ -47,7 +47,7 @@ RECONNECT_SECONDS = 60.0
 
 
 class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
-    """The interface of a persistent topic that its subscriptions use."""
+    """The subscriptions of a persistent topic use the topic through this interface."""
 
     @property
     def ledger(self) -> ManagedLedger: ...
