@@ -79,7 +79,12 @@ def read_log(wal: bytes, page_bytes: int) -> WriteAheadLog:
 
 
 def _damage_at(wal: bytes, frames: Frames, sound: int, frame_bytes: int, salts: list[int], words: str) -> int | None:
-    """Returns the offset of the first frame that does not verify (number `sound`) if it was durable once, else None."""
+    """Returns the offset of the first damaged frame, or None when no frame is damaged.
+
+    `sound` counts the frames at the beginning of the log that verify, so frame number `sound` is the first frame that
+    does not verify. It is damaged if it was durable once. If only the last transaction is affected, a crash during its
+    write explains the fault: the log is torn then, not damaged. `words` is the argument of `checksum`.
+    """
     if sound == len(frames):
         return None
     offset = HEADER_BYTES + sound * frame_bytes

@@ -193,7 +193,8 @@ class ZkSession(Generic[CallT]):
         return b""
 
     def is_silent(self, now: float) -> bool:
-        """Whether the server has said nothing for SILENT_PART, although pings go out more often."""
+        """Whether the server has sent nothing for SILENT_PART of the session's time. The client sends pings more often
+        than that, so a healthy server would have answered a ping by then."""
         return now - self._heard_at >= self._seconds(SILENT_PART)
 
     def receive(self, data: bytes, now: float) -> list[Incoming[CallT]]:

@@ -16,8 +16,8 @@ PACKET_BYTES_MAX = 5_253_120
 
 
 class PacketReader(ReadBuffer):
-    """Hands the bytes that a bookie connection reads to the caller, who walks over them. `ReadBuffer` describes how a
-    read is done.
+    """Hands the bytes that a bookie connection reads to the caller, who splits them into packets. `ReadBuffer`
+    describes how a read is done.
 
     After each `received` the caller says with `keep` where it stopped, before the next read.
     """
@@ -31,7 +31,7 @@ class PacketReader(ReadBuffer):
         super().__init__(packet_bytes_max, bytearray(READ_BYTES) if scratch is None else scratch)
 
     def received(self, nbytes: int) -> bytes:
-        """Returns the bytes to walk over now: whole packets and perhaps the beginning of one. The result is empty while
+        """Returns the bytes to split now: whole packets and perhaps the beginning of one. The result is empty while
         a long packet grows.
         """
         if self._long is not None:

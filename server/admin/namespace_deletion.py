@@ -44,7 +44,7 @@ async def delete_namespace(broker: "Broker", namespace: str, *, force: bool) -> 
     service = broker.service
     if await service.policies.namespaces.get(namespace) is None:
         raise Refusal(404, f"Namespace {namespace} does not exist.")
-    # The topics are listed before the mark is set: Apache's brokers list none in a namespace that is marked.
+    # The topics are listed before the mark is set: Apache's brokers list no topic of a marked namespace.
     unstored = await non_persistent_topics(broker, namespace)
     await _check_empty(service, namespace, unstored, force)
     await _mark(service, namespace, True)

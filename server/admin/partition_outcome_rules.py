@@ -89,5 +89,5 @@ def by_index(outcomes: Sequence[Outcome]) -> Answer:
 
 def succeeded(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Returns the outcomes that are not refusals, for calls on statistics: the statistics of some partitions are better
-    than none."""
+    than no statistics."""
     return [outcome for outcome in outcomes if outcome.refusal is None]

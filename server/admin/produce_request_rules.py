@@ -30,7 +30,7 @@ MESSAGES_MAX = 1_000
 """How many messages one call may have."""
 NAME_CHARACTERS_MAX = 1_024
 PRODUCER_NAME = "RestProducer"
-"""The producer's name in messages of a call that names none (TopicsBase.defaultProducerName)."""
+"""The producer's name in messages of a call that names no producer (TopicsBase.defaultProducerName)."""
 NEWEST_VERSION = -1
 """Stands for a missing `schemaVersion` in the body."""
 LOCAL_ONLY = "__local__"
@@ -49,7 +49,7 @@ class ProduceRequest:
     schema: Schema | None
     schema_version: int | None
     producer_name: str
-    """The producer's name; empty if the body names none."""
+    """The producer's name; empty if the body does not name the producer."""
     messages: list[Any]
     """The messages as JSON, not checked yet."""
 
@@ -213,7 +213,8 @@ def _key(encoder: Encoder, text: str) -> bytes:
 
 
 def _inline(key: bytes | None, value: bytes) -> bytes:
-    """Returns a pair as one body (KeyValue.encode)."""
+    """Returns the body of a message whose value is a pair of a key and a value: the size and the bytes of the key, then
+    the size and the bytes of the value. A key of None has the size -1 (KeyValue.encode)."""
     head = _SIZE.pack(-1) if key is None else _SIZE.pack(len(key)) + key
     return head + _SIZE.pack(len(value)) + value
 

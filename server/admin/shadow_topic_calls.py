@@ -2,7 +2,7 @@
 topics.
 
 No topic ever has a shadow, and a call that gives a shadow to a topic is refused, because a shadow that gets no messages
-would be worse than none.
+would be worse than no shadow.
 
 Source: PersistentTopics (getShadowTopics, setShadowTopics), PIP-180; answers recorded from Pulsar 4.0.7.
 """

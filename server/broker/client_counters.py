@@ -14,8 +14,8 @@ class ClientCounters:
     refused: int = 0
     closed: int = 0
     unanswered_publish_bytes: Callable[[], int] = lambda: 0
-    """A function that returns how many bytes of SENDs have no receipt yet. The function walks over all connections. The
-    client port sets it."""
+    """A function that returns how many bytes of SENDs have no receipt yet. The function visits all connections. The
+    client port sets this field."""
 
     @property
     def active(self) -> int:

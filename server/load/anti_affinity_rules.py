@@ -12,7 +12,8 @@ DEFAULT_DOMAIN = "default"
 """The failure domain of brokers for which no domain is configured."""
 
 Counts = Mapping[str, int]
-"""How many namespaces of the group each broker serves; a broker that serves none may be missing."""
+"""How many namespaces of the group each broker serves. A broker that serves no namespace of the group may be
+missing."""
 
 
 def namespaces_by_broker(served: Mapping[str, Collection[str]], group: str, groups: Mapping[str, str]) -> Counts:

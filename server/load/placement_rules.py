@@ -137,7 +137,7 @@ class Placer:
     ) -> str | None:
         """Returns the broker that gets the bundle, and promises the bundle to this broker. Returns None when no broker
         may own the bundle. `stored` has the averages of the bundle from the metadata store; they are used if the view
-        has none.
+        has no averages of the bundle.
 
         A bundle for which a destination was noted goes to that destination. A bundle that was promised to a broker is
         promised to that broker again, because two brokers may ask for the same bundle at the same time."""

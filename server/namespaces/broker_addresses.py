@@ -34,7 +34,7 @@ class BrokerAddresses:
 
     def of(self, listener: str) -> Urls | None:
         """Returns the addresses for clients that name this listener; an empty `listener` stands for clients that name
-        none. Returns None when the broker has no listener of that name."""
+        no listener. Returns None when the broker has no listener of that name."""
         return self.listeners.get(listener) if listener else self.urls
 
     @property
@@ -66,7 +66,7 @@ class BundleOwner:
 
 
 def parse_owner(value: bytes) -> BundleOwner:
-    """Parses a NamespaceEphemeralData. Raises MalformedRecord for a value that is none."""
+    """Parses a NamespaceEphemeralData. Raises MalformedRecord when the value is not the JSON of one."""
     try:
         record = json.loads(value)
         if not isinstance(record, dict):

@@ -113,7 +113,7 @@ class BundleCache:
         return list(self._made)
 
     async def get(self, namespace: str) -> NamespaceBundles:
-        """Returns the bundles of a namespace. Writes the local policies first if the namespace has none yet. Raises
+        """Returns the bundles of a namespace. Writes the local policies first if they do not exist yet. Raises
         PulsarError when the metadata store fails or a record cannot be decoded."""
         if heartbeat_broker(namespace) or sla_broker(namespace):
             return NamespaceBundles(namespace, WHOLE, None)

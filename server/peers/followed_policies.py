@@ -258,8 +258,8 @@ class FollowedPolicies(TopicPoliciesService):
     # --- what the metadata tells -------------------------------------------------------------------------------------
 
     def _owner_changed(self, event: RecordEvent) -> None:
-        """Called when a bundle has another owner or none. Producers and readers of the bundle's topics look for the new
-        owner at once."""
+        """Called when a bundle has got another owner, or has no owner any more. Producers and readers of the bundle's
+        topics look for the new owner at once."""
         if event.type is EventType.CHILDREN_CHANGED:
             return
         namespace = event.path.removeprefix(f"{paths.NAMESPACE_OWNERS}/").rpartition("/")[0]

@@ -155,7 +155,7 @@ class PeerClient:
 
     async def _service_link(self) -> PeerLink:
         """Returns a link to the first of the lookup addresses that answers. Raises PulsarError for a refused login, and
-        the PeerError of the last address when none answers."""
+        the PeerError of the last address when no address answers."""
         failure: PeerError = PeerUnreachableError("this broker has no address for lookups yet")
         for url in self._service_urls():
             try:

@@ -73,7 +73,7 @@ class PeerLinks:
     def _opened(self, owner: Owner, task: "asyncio.Task[PeerLink]") -> None:
         self._opening.pop(owner, None)
         if not task.cancelled():
-            task.exception()  # the callers that wait get the error; maybe none waits any more
+            task.exception()  # marks the error as seen; the callers that still wait get it
 
     def _closed(self, owner: Owner, link: PeerLink) -> None:
         if self._links.get(owner) is link:

@@ -1,4 +1,4 @@
-"""Does a piece of work for many callers at the same time, a few times instead of once for each caller."""
+"""Shares results among simultaneous callers, so that the work for a result is not repeated for each caller."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

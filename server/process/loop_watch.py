@@ -178,7 +178,7 @@ class LoopWatch:
 
 
 def stack_of(ident: int) -> list[FrameType]:
-    """Returns the frames of another thread at one moment, innermost first; none when the thread has ended.
+    """Returns the frames of another thread at one moment, innermost first. The list is empty when the thread has ended.
 
     All of it is one call that runs no Python code, so that the other thread cannot go on meanwhile. A loop over
     `f_back` lets it, and then follows pointers of frames that have ended: CPython 3.11.7 crashes in PyFrame_GetBack.
@@ -200,7 +200,7 @@ def stack_of(ident: int) -> list[FrameType]:
 
 
 def stack_text(frames: Sequence[FrameType], outermost: FrameType) -> str:
-    """Returns `file:line function` of each frame from the first out to `outermost`, FRAMES_SHOWN of them at most."""
+    """Returns `file:line function` of each frame from the first frame to `outermost`, FRAMES_SHOWN of them at most."""
     shown: list[str] = []
     for each in frames[:FRAMES_SHOWN]:
         path = "/".join(Path(each.f_code.co_filename).parts[-PARTS_OF_PATH_SHOWN:])

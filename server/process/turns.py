@@ -45,7 +45,7 @@ class Turns:
             await self.breathe()
 
     async def breathe(self) -> None:
-        """Lets other tasks run if the time of this portion is over."""
+        """Lets other tasks run if this portion of the work has taken PORTION_SECONDS."""
         if time.monotonic() >= self._ends_at:
             await asyncio.sleep(0)
             self._ends_at = time.monotonic() + PORTION_SECONDS
@@ -84,8 +84,8 @@ class TurnQueue:
 
 
 async def in_slices(items: Sequence[T], size: int = SLICE_ITEMS) -> AsyncIterator[Sequence[T]]:
-    """Yields the items in slices, for work that takes less than a microsecond or two for each item. Other tasks run
-    between two slices when the time of a portion is over."""
+    """Yields the items in slices, for work that takes less than a microsecond or two for each item. Whenever the caller
+    has worked for PORTION_SECONDS, other tasks run before the next slice."""
     turns = Turns()
     for start in range(0, len(items), size):
         yield items[start : start + size]
@@ -93,7 +93,8 @@ async def in_slices(items: Sequence[T], size: int = SLICE_ITEMS) -> AsyncIterato
 
 
 async def in_portions(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yields the items one by one. When the time of a portion is over, other tasks run before the next item."""
+    """Yields the items one by one. Whenever the caller has worked for PORTION_SECONDS, other tasks run before the next
+    item."""
     turns = Turns()
     for item in items:
         yield item

@@ -71,8 +71,9 @@ class AutoRecoveryApp:
         await self._closing.aclose()
 
     async def failed(self) -> str:
-        """Never returns, because auto-recovery waits for a new session after a loss, and for a cluster that does not
-        answer."""
+        """Waits for a failure that must end the process. Auto-recovery has no such failure, so this call never returns:
+        after the loss of its session auto-recovery waits for a new session, and while the cluster does not answer it
+        waits for the cluster."""
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nobody completes this future")
 

@@ -99,8 +99,9 @@ class Inbound:
             cnx.release_reading(self)
 
     def _handle(self, cnx: "Connection", frame: Frame) -> list[Frame]:
-        """Handles one command. An ACK or redelivery with a long list of ids is not handled: the shorter commands that
-        replace it are returned instead, so that a portion can end between them."""
+        """Handles one command and returns an empty list. An ACK or redelivery with a long list of ids is not handled:
+        for such a command the method returns shorter commands, which the caller handles in its place. Between two of
+        them the caller can let other connections have a turn."""
         if is_long_id_list(frame[0]):
             shorter = cut_id_list(frame[0])
             if len(shorter) > 1:

@@ -125,7 +125,7 @@ def _late_or_unknown(cnx: "Connection", producer_id: int) -> "Sends":
 
 
 def _is_usual(command: bytes) -> bool:
-    """Returns whether the bytes of a SEND hold none of the tags of txnid_least_bits, txnid_most_bits and message_id. An
+    """Returns whether no tag of txnid_least_bits, txnid_most_bits or message_id occurs in the bytes of a SEND. An
     id may hold the same bytes by chance; then the function returns False, and `_fault_of` checks the SEND."""
     return b"\x20" not in command and b"\x28" not in command and b"\x4a" not in command
 

@@ -18,7 +18,7 @@ Samples = Iterable[tuple[str, float]]
 
 
 def topic_metrics(topic: BaseTopic) -> Samples:
-    """Returns the metrics that only persistent topics have, or none for a non-persistent topic."""
+    """Returns the metrics that only persistent topics have. The result for a non-persistent topic is empty."""
     return _of_persistent_topic(topic) if isinstance(topic, Topic) else ()
 
 

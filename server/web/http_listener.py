@@ -85,7 +85,7 @@ class WebListener(PortListener):
 
     @property
     def waiting(self) -> int:
-        """How many connections wait until aiohttp is imported."""
+        """The number of connections that wait until aiohttp is imported."""
         return len(self._doors)
 
     def _accept(self, listener_name: str) -> asyncio.Protocol:
@@ -100,9 +100,12 @@ class WebListener(PortListener):
         return door
 
     def _arrived(self, door: "_Door") -> None:
-        """Called when the connection of a door is made, for TLS after its handshake. The import that was begun when the
-        client was accepted may be done, or may have failed, by this time. So this method opens the door or begins the
-        import again, because nothing else would."""
+        """Called when the connection of a `_Door` is made, for TLS after its handshake.
+
+        The import of aiohttp was begun when the client was accepted, and may have ended by now. `_load` did not see
+        this door if the import ended before the connection was made. So this method hands the connection to aiohttp
+        after a successful import, and begins the import again after a failed one.
+        """
         if self._web is not None:
             door.open(cast(asyncio.Protocol, self._web()))
         else:

@@ -59,7 +59,7 @@ class Seats(Generic[ConnectionT]):
         return evicted
 
     def begins(self, connection: ConnectionT) -> None:
-        """Called when a call begins: the connection cannot lose its seat until the call ends."""
+        """Called when a call begins on the connection. No newcomer can take the connection's seat until `ends`."""
         there = self._of(connection)
         if there is not None:
             there.silent.pop(connection, None)

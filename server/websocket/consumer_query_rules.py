@@ -77,7 +77,7 @@ class ReaderOptions:
     """The options of a reader's socket."""
 
     name: str
-    """The reader's name; empty when the peer gave none."""
+    """The reader's name; empty when the peer gave no name."""
     window: int
     start: pb.MessageIdData
     """The message after which the reader begins, or the id of the earliest or the latest position."""

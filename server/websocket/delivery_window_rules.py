@@ -87,7 +87,7 @@ class DeliveryWindow:
 
     def settled(self, key: EntryKey, place: int, messages: int) -> int:
         """Called when a message counts as acknowledged although it was not sent. Returns the remaining messages of the
-        entry as bits, 0 when none is left."""
+        entry as bits, 0 when no message is left."""
         self._entry(key, messages)
         return self.acked(key, place) or 0
 
@@ -103,7 +103,7 @@ class DeliveryWindow:
 
     def acked(self, key: EntryKey, place: int | None) -> int | None:
         """Called when the peer acknowledged message `place` of an entry, or the whole entry if `place` is None. Returns
-        the remaining messages of the entry as bits: 0 when none is left, and None for an entry that is unknown."""
+        the remaining messages of the entry as bits: 0 when no message is left, and None for an unknown entry."""
         entry = self._entries.get(key)
         if entry is None:
             return None

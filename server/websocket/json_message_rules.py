@@ -64,7 +64,7 @@ class ProducerMessage(NamedTuple):
     key: str | None
     replication_clusters: list[str]
     event_time_ms: int
-    """The event time in milliseconds; The event time in milliseconds, 0 when the message has none."""
+    """The event time in milliseconds; 0 when the message has no event time."""
     deliver_at_ms: int
     deliver_after_ms: int
     encryption_param: bytes | None

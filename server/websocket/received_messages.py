@@ -41,7 +41,7 @@ Metadata = pb.MessageMetadata | pb.SingleMessageMetadata
 
 
 class StoredEntry(NamedTuple):
-    """An entry as a topic's consumer wrote it."""
+    """An entry that a topic has sent to a consumer: the fields of the MESSAGE command, and the payload."""
 
     consumer_id: int
     ledger_id: int
@@ -101,7 +101,7 @@ class ReceivedMessage(NamedTuple):
 
 
 class OpenedEntry(NamedTuple):
-    """The result of opening an entry."""
+    """The result of opening an entry, that is, of decompressing its body and separating its messages."""
 
     messages: Sequence[ReceivedMessage]
     size: int

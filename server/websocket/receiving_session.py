@@ -85,7 +85,8 @@ class ReceivingSession(ABC):
 
     @abstractmethod
     def _sort(self, source: TopicConsumer, opened: OpenedEntry) -> None:
-        """Puts the messages of an entry that are to be delivered into the inlet."""
+        """Puts those messages of an entry that the session delivers to the peer into the inlet. The subclass decides
+        which messages these are; for instance, messages before the session's start are not delivered."""
 
     @abstractmethod
     def _lost(self, source: TopicConsumer) -> None:
@@ -153,7 +154,7 @@ class ReceivingSession(ABC):
 
     async def _partitions(self, topic: TopicName) -> list[TopicName]:
         """Returns the topics to consume for a topic that the peer named: the topic's partitions, or the topic itself if
-        it has none."""
+        it is not partitioned."""
         count = await self._client.broker.service.catalog.partitions_of(topic, may_create=True)
         if count == 0:
             return [topic]
@@ -214,7 +215,9 @@ class ReceivingSession(ABC):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _opened(self, entry: StoredEntry, opened: OpenedEntry) -> None:
-        """Called by the `MessageInlet` when an entry was opened."""
+        """The `MessageInlet` calls this method with each entry that it has decompressed and separated into messages,
+        or that it could not read. Delivers the messages, logs why an entry is not delivered, and acknowledges an
+        unreadable entry if `opened.discard` asks for it."""
         source = self._sources.get(entry.consumer_id)
         if source is None or source.consumer is None:
             return

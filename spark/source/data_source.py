@@ -235,7 +235,9 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
         return bounds_to_json(self._known)
 
     def _what_came(self, name: str) -> Range:
-        """Returns the range from the query's place in a partition to the partition's end. Raises TopicNotFound."""
+        """Returns the messages of a partition that the query has not read yet, as a range that ends with the
+        partition's last message. Raises TopicNotFound, and DataLoss when the partition ends before the last message
+        that the query has read."""
         after = self._known.get(name)
         if after is None:  # a partition that appears while the query runs is read from its beginning
             is_new = bool(self._known)

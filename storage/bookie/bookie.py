@@ -187,8 +187,8 @@ class Bookie:
             self._checkpointer.touch()
 
     async def _renew_mark(self) -> None:
-        """Writes the mark before the first add is taken, by a checkpoint if `RecoveredStorage.mark_is_due`. After an
-        error, closes the journals and raises OSError or IndexFailure."""
+        """Writes the mark, at which the next replay begins, before the bookie takes the first add: by a checkpoint if
+        `mark_is_due`. After an error, closes the journals and raises OSError or IndexFailure."""
         try:
             if self._opened.mark_is_due:
                 await self._checkpointer.checkpoint()

@@ -1,6 +1,6 @@
 """Reads consecutive entries from the entry logs, on executor threads.
 
-A read asks the index for the runs, reads the blocks of adjacent runs at once, verifies them and cuts the entries out.
+A read asks the index for the runs, reads the blocks of adjacent runs at once, verifies them and extracts the entries.
 """
 
 from contextlib import suppress

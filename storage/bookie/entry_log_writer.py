@@ -104,11 +104,12 @@ class EntryLogWriter:
         self._pending_ledgers.clear()
 
     def indexed(self) -> None:
-        """Notes that the index knows all finished blocks."""
+        """Called when the index has all finished blocks: `unindexed` is empty from now on."""
         self.unindexed.clear()
 
     def abort(self) -> None:
-        """Forgets the blocks that were written since the last `finish`, and cuts them off the file. Raises OSError."""
+        """Forgets the blocks that were written since the last `finish`, and truncates the file behind the last
+        finished block. Raises OSError."""
         self._buffers.clear()
         self._pending_ledgers.clear()
         self._offset = self._written = self._synced = self._finished

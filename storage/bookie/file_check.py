@@ -1,8 +1,8 @@
 """Finds damaged and missing records in a bookie's files, and says which entries are lost (`magnetar bk`).
 
 Everything on disk either has a checksum or is named by another record: batches and blocks have a CRC32C, the index
-names the entries, and the mark names the journals. Entries that are damaged on this bookie can still be read from other
-bookies; the command `magnetar bk recover` copies them again."""
+names the entries, and the mark names the journal positions at which replay begins. Entries that are damaged on this
+bookie can still be read from other bookies; the command `magnetar bk recover` copies them again."""
 
 import os
 from collections.abc import Callable, Iterator

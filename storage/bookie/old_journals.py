@@ -97,8 +97,8 @@ class OldJournals:
         return None
 
     def allow_spares(self, has_room: bool) -> bool:
-        """Notes whether the disk has room for spares. Returns True when the disk has no room and there are spares: in
-        that case the caller has to call `release`."""
+        """Notes whether the disk has room for spares, the old files that are kept to be written over. Returns True when
+        the disk has no room for them and there are some: in that case the caller has to call `release`."""
         self._has_room = has_room
         return not has_room and bool(self._spares())
 

@@ -106,8 +106,8 @@ class BookieWireServer:
             if connection.is_made:
                 connection.close("the bookie is closing", logging.DEBUG)
             else:
-                # The event loop has just accepted it. Whether it tells the connection so once the port is closed
-                # depends on the loop.
+                # The event loop has accepted this connection and has not called its `connection_made` yet. Whether that
+                # call still comes after the port was closed depends on the loop.
                 connection.refused = True
                 self._ended(connection)
         try:

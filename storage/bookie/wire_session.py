@@ -198,8 +198,8 @@ class WireSession:
         return start
 
     def _group(self, ledger_id: int, key: bytes, flags: int, version: int, *, with_echoes: bool = False) -> WireAdds:
-        """Returns the open group for adds with this ledger, key, flags and version. Opens a new group if there is
-        none."""
+        """Returns the open group for adds with this ledger, key, flags and version. Opens a new group if no such
+        group is open."""
         group = self._groups.get(ledger_id)
         if (
             group is None

@@ -41,8 +41,8 @@ class BookieGroups(NamedTuple):
 
 
 def groups_in_metadata(custom_metadata: Mapping[str, bytes]) -> BookieGroups | None:
-    """Returns the groups that a ledger asks for; None when it asks for none, for another policy, or in a way that
-    cannot be read."""
+    """Returns the groups that a ledger asks for. Returns None when the ledger asks for no groups or for another policy,
+    or when its request cannot be read."""
     value = custom_metadata.get(POLICY_KEY)
     if value is None:
         return None

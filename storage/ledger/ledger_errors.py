@@ -19,8 +19,8 @@ class LedgerError(Exception):
     code: ClassVar[int]
     retriable: ClassVar[bool] = False
     is_lost = False
-    """True on the error of a read if every replica answered and none has the entry undamaged. Such an entry will not
-    come back by itself. `read_rules.most_telling_failure` sets it."""
+    """True on the error of a read if every replica answered and no replica has the entry undamaged. Such an entry
+    will not come back by itself. `read_rules.most_telling_failure` sets it."""
 
     def __init_subclass__(cls, *, code: int | None = None, retriable: bool = False) -> None:
         super().__init_subclass__()

@@ -85,7 +85,7 @@ def worse(first: LedgerError | None, new: LedgerError) -> LedgerError:
 
 def most_telling_failure(failures: Sequence[LedgerError]) -> LedgerError:
     """Returns the error to raise when every replica failed; `failures` has one failure of each. Sets the error's
-    `is_lost` if every replica answered and none has the entry undamaged."""
+    `is_lost` if every replica answered and no replica has the entry undamaged."""
     error = reduce(worse, failures)
     error.is_lost = all(isinstance(failure, _LOST) for failure in failures)
     return error

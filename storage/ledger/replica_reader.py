@@ -72,8 +72,8 @@ class ReplicaReader:
         return frozenset(self._demoted)
 
     async def read(self, metadata: LedgerMetadata, first: int, last: int, max_bytes: int) -> list[bytes]:
-        """Returns stored entries from `first` on: at least one, none beyond `last`, up to `max_bytes` or an ensemble
-        change.
+        """Returns at least one stored entry from `first` on, and no entry beyond `last`. The result ends earlier at
+        `max_bytes` or at an ensemble change.
 
         The caller guarantees that all entries up to `last` are confirmed. Raises LedgerError.
         """

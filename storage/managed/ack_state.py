@@ -12,7 +12,7 @@ Invariants:
   across the ends of ledgers.
 - The bitmaps hold entries beyond the mark-delete only, and none of them is empty.
 - An entry is either acknowledged, or in `_partial` with at least one bit, or neither. An acknowledgement of batch
-  indexes is ANDed with the bits that are left; when none is left, the entry is acknowledged as a whole.
+  indexes is ANDed with the bits that are left; when no bit is left, the entry is acknowledged as a whole.
 - Only entries that exist can be acknowledged: `Extents` says which entries exist. Other positions are ignored.
 
 The common case, entries acknowledged in order, changes one integer and makes no bitmap at all (`_add`). With holes, an

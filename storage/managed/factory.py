@@ -113,7 +113,8 @@ class ManagedLedgerFactory:
                 opening = asyncio.get_running_loop().create_task(self._open(name, config or self.config, create))
                 self._opening[name] = opening
             elif create:
-                # Another caller may be opening it without `create`. If that caller finds nothing, this call creates.
+                # Another caller may be opening the managed ledger without `create`. If that attempt finds no managed
+                # ledger, this call tries again, and creates it.
                 try:
                     return await asyncio.shield(opening)
                 except NoSuchManagedLedger:

@@ -236,8 +236,8 @@ class LedgerList:
         return index if index < len(self._ids) and self._ids[index] == ledger_id else None
 
     def start_of(self, position: Position) -> Position:
-        """Returns where reading begins for EARLIEST, for LATEST (known by its ledger id alone, because C++ clients cut
-        the entry id) or for a position, which is clipped to the end."""
+        """Returns where reading begins for EARLIEST, for LATEST (known by its ledger id alone, because C++ clients
+        truncate the entry id) or for a position, which is clipped to the end."""
         if position.ledger_id == LATEST.ledger_id or position > self.end:
             return self.end
         return self.first_position if position <= EARLIEST else position

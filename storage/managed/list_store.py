@@ -61,8 +61,8 @@ class ListStore:
         properties: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None,
     ) -> None:
         """Writes the changed record, then makes the change in memory. Raises ManagedLedgerFenced, MetaStoreFault; after
-        an error memory is unchanged. After MetaStoreFault the write may have arrived; the next change finds that
-        out."""
+        an error memory is unchanged. After MetaStoreFault the write may have arrived; the next change finds out
+        whether it has."""
         async with self._lock:
             trial = self.ledgers.copy()
             if edit is not None:

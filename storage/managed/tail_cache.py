@@ -58,8 +58,8 @@ class _CachedLedger:
         self.head = 0
 
     def pop_oldest(self) -> None:
-        """Drops the oldest group. The lists are cut only when half of them has left, so that cutting costs O(1) per
-        group."""
+        """Drops the oldest group. Dropped groups are deleted from the beginning of the lists only when they are more
+        than half of the lists, so that the deletion costs O(1) per group on average."""
         self.groups[self.head] = None
         self.head += 1
         if self.head * 2 > len(self.groups) > 64:
@@ -148,7 +148,7 @@ class TailCache:
             group.entries = []
 
     def evict_before(self, added_s: float) -> None:
-        """Drops the groups that were added (`now_s` of `add`) before `added_s`."""
+        """Drops the groups that were added before the time `added_s`, by the `now_s` that `add` was given."""
         groups = self._groups
         while groups and (groups[0].added_s < added_s or not groups[0].cost):
             self._evict_oldest()

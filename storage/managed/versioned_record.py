@@ -87,8 +87,8 @@ class VersionedRecord:
 
     async def check(self) -> None:
         """Checks that this owner wrote the record last. Raises SupersededError when another owner wrote or deleted the
-        record. While the last write is in doubt this cannot be decided, and nothing is raised; the next write finds
-        out."""
+        record. While the last write is in doubt this cannot be decided, and nothing is raised; the next write
+        decides it."""
         stat = await self._store.exists(self.path)
         if self._doubtful is None and (stat is None or stat.version != self._version):
             found = "nothing" if stat is None else f"version {stat.version}"

@@ -32,7 +32,7 @@ def samples(
     stats: BookieStats, registered_as: Wanted | None, connections: int, inflight_bytes: int, directories: int
 ) -> Iterator[Sample]:
     """Yields all samples. `directories` is the number of ledger directories; either all of them are writable or
-    none."""
+    all of them are read-only."""
     yield Sample("bookie_SERVER_STATUS", "gauge", server_status(registered_as))
     yield Sample("bookie_ledger_num_dirs", "gauge", directories)
     yield Sample("bookie_ledger_writable_dirs", "gauge", directories if stats.mode == "writable" else 0)

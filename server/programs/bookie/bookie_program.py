@@ -316,7 +316,8 @@ class BookieApp:
 
 
 async def soon(stop: Callable[[], Awaitable[None]]) -> None:
-    """Stops a part that may wait for ZooKeeper. Stops waiting early enough for the bookie to flush its data."""
+    """Calls `stop`, which stops auto-recovery or its connection to the cluster, and may wait for ZooKeeper. Gives up
+    after PART_OF_STOP_SECONDS, so that the bookie has time to flush its data."""
     try:
         async with asyncio.timeout(PART_OF_STOP_SECONDS):
             await stop()

@@ -23,8 +23,9 @@ OWN_GAP_SECONDS = 5.0
 """When two looks are further apart, the supervisor itself stood still: it was stopped with its terminal, or the machine
 slept or was overloaded. Then nobody is blamed for a silence."""
 HUNG_SECONDS = 60.0
-"""A child that gave signs of life and has given none for this long hangs; it is killed and started again. The time is
-far longer than any pause of a healthy child, and than the freezes that a test or an operator makes on purpose."""
+"""A child that has given signs of life before, but no sign for this long, hangs; it is killed and started again. The
+time is far longer than any pause of a healthy child, and than the freezes that a test or an operator makes on
+purpose."""
 
 
 class SignsOfLife:

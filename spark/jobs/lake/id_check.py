@@ -60,8 +60,8 @@ class TableIds:
 
 def look_at(rows: DataFrame, *, cut: bool) -> TableIds:
     """Returns what the ids of the rows tell about repeated and missing messages. The rows have the columns TOPIC and
-    MESSAGE_ID. `cut` says that the first entry of each partition may lack messages, because the rows may begin in the
-    middle of a batch."""
+    MESSAGE_ID. If `cut` is true, messages that are missing in the first entry of a partition are not reported, because
+    the rows may begin in the middle of a batch."""
     parsed = rows.select(TOPIC, MESSAGE_ID).mapInArrow(_parse, PARSED)
     by_entry = parsed.groupBy("topic", "ledger", "entry").agg(
         F.count("*").alias("rows"),

@@ -62,8 +62,8 @@ class ParquetTable:
 
     def _own(self, app: str, columns: StructType) -> None:
         """Makes sure that the owner file names this query and these columns. Raises JobFailed when the folder belongs
-        to another checkpoint, whose batches have the same numbers, or when a column is called `ingest_batch`, which
-        readers would take for the folders' number."""
+        to another checkpoint, because two checkpoints give the same numbers to their batches. Also raises JobFailed
+        when a column is called `ingest_batch`: readers make a column of that name from the names of the folders."""
         if BATCH in map(str.lower, columns.names):
             raise JobFailed(f"a Parquet table's folders are called {BATCH}, and so is a column: use delta or iceberg")
         owner = self._owner()

@@ -1,9 +1,9 @@
 """The outputs of a window job: closed windows to a table, windows to a keyed topic, late and bad messages to tables
 beside the table of windows.
 
-Everything is written under the batch's number. A table takes a number once. A topic with deduplication takes the
-messages of a batch once, because a repeated batch has a producer of the same name and makes the same messages in the
-same order.
+A batch that Spark repeats must not be stored twice, so each write carries the number of its batch. A table ignores a
+batch whose number it has stored already. A topic with deduplication drops the messages of a repeated batch, because the
+repeated batch has a producer of the same name, and makes the same messages in the same order.
 """
 
 from argparse import Namespace

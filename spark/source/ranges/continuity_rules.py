@@ -102,7 +102,7 @@ class Continuity:
         self.missing.append(f"{self._name}: {what}.")
 
     def check(self) -> None:
-        """Raises DataLoss when anything is missing."""
+        """Raises DataLoss if the reader missed messages. The error's text lists everything in `missing`."""
         if self.missing:
             raise DataLoss(f"{' '.join(self.missing)} {ADVICE}")
 
