@@ -30,7 +30,12 @@ from magnetar.storage.managed.clocks import Clocks
 from magnetar.storage.managed.cursor_entries import StoredBefore, append_state, read_state
 from magnetar.storage.managed.cursor_record import NO_LEDGER, CursorNode, StoredAcks, encode_node, parse_node
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
-from magnetar.storage.managed.managed_ledger_errors import CursorFault, ManagedLedgerFenced, MetaStoreFault
+from magnetar.storage.managed.managed_ledger_errors import (
+    CursorExists,
+    CursorFault,
+    ManagedLedgerFenced,
+    MetaStoreFault,
+)
 from magnetar.storage.managed.metadata_access import MetadataAccess
 from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
 from pulsar_proto.errors import MalformedRecord
@@ -96,7 +101,7 @@ class CursorStore:
     # ---- beginnings
 
     async def create(self, mark_delete: Position, cursor_properties: Mapping[str, str]) -> None:
-        """Creates the node. Raises CursorFault when another owner has created it, and MetaStoreFault. After
+        """Creates the node. Raises CursorExists when another owner has created it, and MetaStoreFault. After
         MetaStoreFault the caller must call the same object again, because only this object recognises the node if it
         was created and the answer was lost."""
         self.cursor_properties = dict(cursor_properties)
@@ -105,7 +110,7 @@ class CursorStore:
         try:
             await self._record.create(value)
         except (NodeExistsError, SupersededError) as error:
-            raise CursorFault(self._label, "created by another owner") from error
+            raise CursorExists(self._label, "created by another owner") from error
         except MetadataError as error:
             raise MetaStoreFault(self._label, str(error)) from error
 

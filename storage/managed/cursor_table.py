@@ -13,7 +13,13 @@ from magnetar.storage.managed.cursor_store import CursorStore
 from magnetar.storage.managed.gaps import Gap
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
-from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, MetaStoreFault, NoSuchCursor
+from magnetar.storage.managed.managed_ledger_errors import (
+    CursorExists,
+    ManagedLedgerError,
+    ManagedLedgerFenced,
+    MetaStoreFault,
+    NoSuchCursor,
+)
 from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 from magnetar.storage.managed.versioned_record import VersionedRecord
 from pulsar_proto.ids import Position
@@ -34,7 +40,8 @@ SKIPPED_AT_ONCE = 1_000
 
 class CursorTable:
     """All cursors of one managed ledger. `on_crossed`, `on_fenced` and `trim_ended` are handed to each cursor (see
-    `Cursor`)."""
+    `Cursor`). `check_owner()` raises ManagedLedgerFenced when another owner has taken over the managed ledger, and
+    MetaStoreFault."""
 
     def __init__(
         self,
@@ -47,6 +54,7 @@ class CursorTable:
         on_crossed: Callable[[], None],
         on_fenced: Callable[[ManagedLedgerError], None],
         trim_ended: Callable[[], Awaitable[None]],
+        check_owner: Callable[[], Awaitable[None]],
     ) -> None:
         self._name = name
         self._config = config
@@ -56,6 +64,7 @@ class CursorTable:
         self._on_crossed = on_crossed
         self._on_fenced = on_fenced
         self._trim_ended = trim_ended
+        self._check_owner = check_owner
         self._lock = asyncio.Lock()
         self._non_durable: dict[Cursor, None] = {}
         self.held: list[Position] = []
@@ -120,6 +129,8 @@ class CursorTable:
             self.held.append(acks.mark_delete)
             try:
                 await store.create(acks.mark_delete, properties)
+            except CursorExists:
+                return await self._adopt(name)
             except MetaStoreFault:
                 if len(self._unsure) < UNSURE_MAX:
                     self._unsure[name] = store
@@ -129,6 +140,19 @@ class CursorTable:
             cursor = self.durable[name] = self._cursor(name, acks, store, {})
             logger.info("%s: cursor %s created at %s", self._name, name, cursor.mark_delete)
             return cursor
+
+    async def _adopt(self, name: str) -> Cursor:
+        """Recovers a cursor that the former owner created after this owner had listed the cursors. Raises
+        ManagedLedgerFenced, before the cursor is touched, when it belongs to a new owner; MetaStoreFault, CursorFault.
+        """
+        try:
+            await self._check_owner()
+        except ManagedLedgerFenced as error:
+            self._on_fenced(error)
+            raise
+        await self._recover(name)
+        logger.info("%s: cursor %s was created by the former owner", self._name, name)
+        return self.durable[name]
 
     def new_non_durable(self, start: Position) -> Cursor:
         """Returns a new cursor that is never stored (`ManagedLedger.new_non_durable_cursor`)."""

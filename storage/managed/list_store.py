@@ -84,6 +84,11 @@ class ListStore:
         self._unexplained = None if self._unexplained is None or changes is None else self._unexplained + changes
         return self._unexplained != 0
 
+    async def check_now(self) -> None:
+        """Checks that this owner wrote the record last, and asks the store in any case. Raises what `check` raises."""
+        self.changes_seen(None)
+        await self.check()
+
     async def check(self) -> None:
         """Checks that this owner wrote the record last. Raises ManagedLedgerFenced when another owner has written or
         deleted the record, and MetaStoreFault when that cannot be found out now.

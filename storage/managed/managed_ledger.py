@@ -80,6 +80,7 @@ class ManagedLedger:
             on_crossed=lambda: trimmer.request(),
             on_fenced=appender.fence,
             trim_ended=lambda: trimmer.settled(),
+            check_owner=lists.check_now,
         )
         trimmer = self._trimmer = Trimmer(
             name,

@@ -103,3 +103,7 @@ class CursorFault(ManagedLedgerError):
     """The cursor's position could not be stored. The position stays in memory, and storing it is tried again."""
 
     retriable = True
+
+
+class CursorExists(CursorFault):
+    """A cursor cannot be created, because another owner has created it."""

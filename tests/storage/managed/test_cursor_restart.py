@@ -8,7 +8,8 @@ import pytest
 
 from magnetar.metadata.paths import cursor_path
 from magnetar.storage.ledger.ledger_errors import NotEnoughBookies, ReadFault, WriteFault
-from magnetar.storage.managed.managed_ledger_errors import CursorFault
+from magnetar.storage.managed.appender import AppendState
+from magnetar.storage.managed.managed_ledger_errors import CursorFault, ManagedLedgerFenced
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
 from tests.storage.managed.fake_bookkeeper import World
@@ -85,6 +86,35 @@ async def test_a_state_that_the_former_owner_moves_to_the_node_meanwhile_is_foun
     with patch.object(factory.bookkeeper, "open_ledger", open_after_the_former_owner_has_closed):
         again = await factory.open(NAME)
     assert again.cursors["s"].mark_delete == (1, 2)
+
+
+async def test_a_cursor_that_the_former_owner_creates_after_the_takeover_is_found() -> None:
+    world = World()
+    world.watches_work = False
+    former = await with_entries(world, 9)
+    now = await open_one(world)
+    cursor = await former.open_cursor("s", Position(1, 3), {"k": "v"})
+    again = await now.open_cursor("s", EARLIEST)
+    assert again.mark_delete == cursor.mark_delete == (1, 2)
+    assert again.properties == {"k": "v"}
+    again.ack_cumulative(1, 4)
+    await again.persisted()
+    assert now.cursors["s"] is again
+
+
+async def test_an_owner_of_before_does_not_touch_a_cursor_that_the_new_owner_created() -> None:
+    world = World()
+    world.watches_work = False
+    former = await with_entries(world, 9)
+    now = await open_one(world)
+    cursor = await now.open_cursor("s", EARLIEST)
+    cursor.ack_cumulative(1, 2)
+    await cursor.persisted()
+    with pytest.raises(ManagedLedgerFenced):
+        await former.open_cursor("s", EARLIEST)
+    cursor.ack_cumulative(1, 3)
+    await cursor.persisted()  # Its cursor ledger was not fenced.
+    assert former.state is AppendState.FENCED
 
 
 async def test_holes_and_batch_indexes_survive_a_crash() -> None:
