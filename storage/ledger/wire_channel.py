@@ -10,6 +10,7 @@ at once until the bookie answers again.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from magnetar.storage.ledger.bookie_channel import AddDone, LacAnswer, Polled
@@ -56,7 +57,8 @@ class WireChannel:
         self._config = config or WireConfig()
         self._main = WireLink(bookie_id, address, self._config, speaks_v2=self._config.use_v2_wire_protocol)
         self._v3 = WireLink(bookie_id, address, self._config, speaks_v2=False) if self._main.speaks_v2 else self._main
-        self.watch = SilenceWatch(self._main, self._v3, self.bookie_info, is_registered, self._config)
+        # The probe does not refer to this channel: a circle would outlive the connections that it holds.
+        self.watch = SilenceWatch(self._main, self._v3, partial(_ask_info, self._v3), is_registered, self._config)
         self._batch_strikes = 0
 
     def add_entries(
@@ -166,10 +168,7 @@ class WireChannel:
 
     async def bookie_info(self) -> BookieInfo:
         """Returns the sizes of the bookie's disks."""
-        request = v3.new_request(pb.GET_BOOKIE_INFO, 0)
-        request.getBookieInfoRequest.requested = v3.TOTAL_DISK_CAPACITY | v3.FREE_DISK_SPACE
-        info = (await (await self._v3.open_connection()).call(request)).getBookieInfoResponse
-        return BookieInfo(info.totalDiskCapacity, info.freeDiskSpace)
+        return await _ask_info(self._v3)
 
     async def list_entries(self, ledger_id: int) -> list[range]:
         """Returns the ids of the entries that the bookie has. An Apache bookie with DbLedgerStorage never answers this
@@ -184,6 +183,13 @@ class WireChannel:
         await self.watch.close()
         await self._main.close()
         await self._v3.close()
+
+
+async def _ask_info(link: WireLink) -> BookieInfo:
+    request = v3.new_request(pb.GET_BOOKIE_INFO, 0)
+    request.getBookieInfoRequest.requested = v3.TOTAL_DISK_CAPACITY | v3.FREE_DISK_SPACE
+    info = (await (await link.open_connection()).call(request)).getBookieInfoResponse
+    return BookieInfo(info.totalDiskCapacity, info.freeDiskSpace)
 
 
 class WireChannels:

@@ -13,6 +13,7 @@ import pytest
 from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import LAYOUT_VALUE
 from magnetar.metadata.store import DeleteOp
+from magnetar.metadata.unique_ids import LedgerIdGenerator
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.server.process.running import StartError
 from magnetar.server.programs.bookie.bookie_program import BookieApp, BookieOptions
@@ -302,12 +303,14 @@ async def test_pulsars_metrics_provider_opens_a_port_for_metrics_alone(cluster: 
 
 async def test_deleted_ledgers_go_and_listed_ones_stay(cluster: Cluster) -> None:
     async with cluster.started() as app:
-        for ledger_id in (1, 2):
+        ids = LedgerIdGenerator(cluster.store)
+        first, second = [await ids.next_id() for _ in range(2)]
+        for ledger_id in (first, second):
             await cluster.store.create(ledger_path(ledger_id), b"any", make_parents=True)
             assert await add(app.bookie, ledger_id, range(5)) == BookieRc.EOK
-        await cluster.store.delete(ledger_path(1))
+        await cluster.store.delete(ledger_path(first))
         await app.bookie.collect_garbage()
-        assert app.bookie.ledger_ids() == {2}
+        assert app.bookie.ledger_ids() == {second}
 
 
 async def test_nothing_is_deleted_because_of_another_cluster_in_this_ones_place(cluster: Cluster) -> None:
