@@ -41,10 +41,13 @@ class MetadataAccess:
         self._silent_until_s = 0.0
         self._is_away = False
 
-    @property
-    def may_answer(self) -> bool:
-        """Whether it is worth while to ask the store: it is connected, and has not just failed to answer."""
-        return self._store.is_answering and self._monotonic_s() >= self._silent_until_s
+    def may_ask(self) -> bool:
+        """Returns whether it is worth while to ask the store: it answers its session, and has not just failed to answer
+        a question."""
+        if not self._store.is_answering:
+            self._note_away("its session gets no answers")
+            return False
+        return self._monotonic_s() >= self._silent_until_s
 
     @property
     def is_certain(self) -> bool:
@@ -62,7 +65,7 @@ class MetadataAccess:
         if self.is_certain:
             return True
         if self._asking is None:
-            if not self.may_answer:
+            if not self.may_ask():
                 return False
             self._asking = asyncio.get_running_loop().create_task(self._ask())
         return await asyncio.shield(self._asking)
@@ -73,9 +76,7 @@ class MetadataAccess:
                 await self._store.exists("/")
         except (MetadataError, TimeoutError) as error:
             self._ask_later()
-            if not self._is_away:
-                logger.warning("the metadata store is away, so ledgers are kept as they are: %r", error)
-            self._is_away = True
+            self._note_away(repr(error))
             return False
         else:
             if self._is_away:
@@ -95,6 +96,11 @@ class MetadataAccess:
         logger.warning("too few bookies are registered for a new ledger, so ledgers are kept as they are")
         return False
 
+    def _note_away(self, why: str) -> None:
+        if not self._is_away:
+            logger.warning("the metadata store is away, so ledgers are kept as they are: %s", why)
+        self._is_away = True
+
     def _ask_later(self) -> None:
         self._silent_until_s = self._monotonic_s() + RETRY_SECONDS
 
@@ -113,7 +119,7 @@ class LedgerGate:
         limits, and the store is asked again from time to time."""
         if self._access.is_certain:
             self._leave(ledger_id)
-        elif self._asking is None and self._access.may_answer:
+        elif self._asking is None and self._access.may_ask():
             self._asking = asyncio.get_running_loop().create_task(self._ask(ledger_id))
 
     async def _ask(self, ledger_id: int) -> None:
