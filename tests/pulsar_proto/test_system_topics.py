@@ -22,7 +22,7 @@ def test_system_topics(local: str, system: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "local", [*SYSTEM_TOPICS, "__transaction_log_7", "t-s__transaction_pending_ack", "t", "__mine"]
+    "local", [*sorted(SYSTEM_TOPICS), "__transaction_log_7", "t-s__transaction_pending_ack", "t", "__mine"]
 )
 @pytest.mark.parametrize("suffix", ["", "-partition-3"])
 def test_full_names_are_judged_as_parsed_names_are(local: str, suffix: str) -> None:
