@@ -2,6 +2,7 @@
 consumers that remember which acknowledgements were promised to be persisted."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from contextvars import Context
 from random import Random
@@ -41,7 +42,7 @@ class World(Protocol):
     def note(self, *what: object) -> None: ...
 
 
-class Client:
+class Client(ABC):
     """One client of one topic. It runs until its history ends."""
 
     def __init__(self, world: World, name: str, topic: TopicName) -> None:
@@ -96,9 +97,11 @@ class Client:
             raise
         return link
 
+    @abstractmethod
     async def _serve(self, broker: SimBroker) -> None:
-        raise NotImplementedError
+        """Uses the broker that serves the topic, until the connection to it ends."""
 
+    @abstractmethod
     def _heard(self, command: pb.BaseCommand, payload: bytes | None) -> None:
         """Called with what comes unasked."""
 
