@@ -6,12 +6,12 @@ import time
 import urllib.request
 from pathlib import Path
 
-from bench.our_cluster import THREE_COPIES
+from bench.our_cluster import SHAPE
 from compat_tests.cluster.apache_seats import ApacheBookie, ApacheBroker
 from compat_tests.cluster.cluster import Cluster, Seats
 from compat_tests.redirects import FollowRedirects
 
-SETTINGS = {**THREE_COPIES, "metadataStoreSessionTimeoutMillis": "30000"}
+SETTINGS = {**SHAPE, "metadataStoreSessionTimeoutMillis": "30000"}
 CALL_SECONDS = 60
 
 

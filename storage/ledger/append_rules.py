@@ -27,6 +27,8 @@ Invariants:
   `Send.generation`.
 - All unconfirmed entries belong to the last fragment, whose key is at most LAC + 1.
 - A group is confirmed as a whole, so the LAC never stands inside one.
+- What a bookie has not answered is at most `lagging_bytes_max` and the pending entries, because nothing further ahead of
+  the bookie is confirmed.
 
 Source: PendingAddOp, LedgerHandle.sendAddSuccessCallbacks, EnsembleUtils.replaceBookiesInEnsemble.
 """
@@ -105,7 +107,7 @@ class AppendMachine:
         self._ack_quorum = ack_quorum
         # A bookie's window holds the sends that the bookie has not answered. With Qa = Qw an entry is confirmed only
         # after its whole write set has answered, so all entries of a window belong to pending appends. The caller
-        # limits these, and the window needs no limit of its own.
+        # limits these, and the window needs no limit of its own. 0 stands for none.
         self._lagging_bytes_max = lagging_bytes_max if ack_quorum < write_quorum else 0
         self._sink = sink
         self._tick = 0
@@ -143,8 +145,6 @@ class AppendMachine:
         self._pending.append(append)
         self.last_add_pushed = append.ids[-1]
         self.length = append.length
-        if self._lagging_bytes_max:
-            self._find_laggards()
         sends: list[Send] = []
         for index in range(self._ensemble_size):
             if index not in self._failed and index not in self._replacing:
@@ -186,8 +186,10 @@ class AppendMachine:
 
     def confirm_next(self) -> Append | None:
         """If the next group in order is complete, moves the LAC to the group's last entry and returns the group;
-        otherwise returns None."""
+        otherwise returns None. A complete group waits while a bookie is too far behind it."""
         if self.phase is not Phase.OPEN or not self._pending or self._pending[0]._short:
+            return None
+        if self._lagging_bytes_max and self._is_too_far_ahead(self._pending[0]):
             return None
         append = self._pending.popleft()
         self.last_add_confirmed = append.ids[-1]
@@ -285,9 +287,9 @@ class AppendMachine:
         elif index not in self._replacing:
             self._failed.setdefault(index, rc)
 
-    def _find_laggards(self) -> None:
-        """Marks bookies that are too far behind as failed. With Qa < Qw a slow bookie delays no confirmation, but all
-        entries that it has not answered stay in memory."""
-        for index, window in enumerate(self._windows):
-            if window and self.length - window[0].append.length > self._lagging_bytes_max:
-                self._note_failure(index, BookieTimeout.code)
+    def _is_too_far_ahead(self, append: Append) -> bool:
+        """Whether some bookie is further behind a group than `lagging_bytes_max`. With Qa < Qw a slow bookie delays no
+        confirmation, but all entries that it has not answered stay in memory. So the writer keeps to the bookie's pace
+        then, until the bookie has caught up or its deadline has passed."""
+        limit = append.length - self._lagging_bytes_max
+        return any(window and window[0].append.length < limit for window in self._windows)

@@ -61,8 +61,9 @@ class LedgerConfig:
     racks. With False it spreads the bookies over as many racks as possible."""
 
     lagging_bytes_max: int = 64 * 1024 * 1024
-    """With an ack quorum below the write quorum, a bookie that is further behind the last add than this is replaced.
-    Otherwise all entries that a slow bookie has not answered would stay in memory until their deadline."""
+    """With an ack quorum below the write quorum, an entry is confirmed only when no bookie is further behind it than
+    this, so that the writer slows down to the pace of a slow bookie. Otherwise all entries that the bookie has not
+    answered would stay in memory until their deadline, `add_entry_timeout_sec`, has passed."""
 
     striped_reads_max: int = 16
     """How many entries of a striped ledger (ensemble size above write quorum) are read at once."""

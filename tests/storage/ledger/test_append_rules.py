@@ -269,17 +269,40 @@ def test_with_every_answer_in_the_timer_may_stop() -> None:
     assert not machine.tick()
 
 
-def test_a_bookie_too_far_behind_is_replaced_before_it_fills_the_memory() -> None:
+def test_a_writer_goes_at_the_pace_of_a_bookie_that_is_too_far_behind() -> None:
     machine = machine_of("abc", 3, 2, lagging_bytes_max=100)
-    for _ in range(11):
-        sends = machine.push(group(machine, 1))
-        assert not machine.must_change
-        for send in sends[:2]:
+    unanswered = []
+    for _ in range(20):
+        *quick, slow = machine.push(group(machine, 1))
+        unanswered.append(slow)
+        for send in quick:
             machine.answered(send, send.ids, 0)
         confirmed(machine)
-    machine.push(group(machine, 1))
-    assert machine.must_change
+    # The first entry ends at 10 bytes, so the eleventh is 100 bytes ahead of the slow bookie.
+    assert machine.last_add_confirmed == 10
+    assert not machine.must_change
+    for last_confirmed, slow in zip(range(11, 20), unanswered, strict=False):
+        assert machine.answered(slow, slow.ids, 0)
+        confirmed(machine)
+        assert machine.last_add_confirmed == last_confirmed
+
+
+def test_a_bookie_too_far_behind_that_stays_silent_is_replaced_at_its_deadline() -> None:
+    machine = machine_of("abc", 3, 2, lagging_bytes_max=100)
+    for _ in range(12):
+        for send in machine.push(group(machine, 1))[:2]:
+            machine.answered(send, send.ids, 0)
+        confirmed(machine)
+    while not machine.must_change:
+        assert machine.tick()
     assert list(machine.failures()) == [2]
+    machine.begin_change()
+    machine.take_failed()
+    for send in machine.ensemble_changed("abd"):
+        machine.answered(send, send.ids, 0)
+    machine.resume()
+    confirmed(machine)
+    assert machine.last_add_confirmed == 11
 
 
 def test_ending_returns_the_length_to_what_is_confirmed() -> None:
