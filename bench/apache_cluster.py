@@ -15,11 +15,26 @@ SETTINGS = {**SHAPE, "metadataStoreSessionTimeoutMillis": "30000"}
 CALL_SECONDS = 60
 
 
+class RoomyBroker(ApacheBroker):
+    """A broker with memory enough for publishing as fast as it goes; with less it resets its clients' connections."""
+
+    heap_mb = 1536
+    direct_mb = 2048
+
+
+class RoomyBookie(ApacheBookie):
+    """A bookie with the caches that its defaults would take of this memory."""
+
+    heap_mb = 512
+    direct_mb = 1024
+    write_cache_mb = 256
+
+
 class ApacheCluster:
     """The cluster as a context manager's content: `start` is called once, then `close` once."""
 
     def __init__(self, folder: Path, *, brokers: int, bookies: int) -> None:
-        seats = Seats(bookie=ApacheBookie, broker=ApacheBroker)
+        seats = Seats(bookie=RoomyBookie, broker=RoomyBroker)
         self._cluster = Cluster(folder, brokers=brokers, bookies=bookies, settings=SETTINGS, seats=seats)
 
     def start(self) -> float:

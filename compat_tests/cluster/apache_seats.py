@@ -30,11 +30,11 @@ def class_path() -> str:
     return f"{peer}/*" if peer else maven_jars.class_path("pulsar-broker", JARS)
 
 
-def java(heap_mb: int) -> list[str]:
-    command = ["java", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:MaxDirectMemorySize=512m"]
+def java(heap_mb: int, direct_mb: int, *main: str) -> list[str]:
+    command = ["java", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", f"-XX:MaxDirectMemorySize={direct_mb}m"]
     for package in (*OPENED_PACKAGES, "java.base/java.io"):
         command += ["--add-opens", f"{package}=ALL-UNNAMED"]
-    return [*command, "-cp", class_path()]
+    return [*command, "-cp", class_path(), *main]
 
 
 class ApacheBroker(BrokerSeat):
@@ -42,6 +42,7 @@ class ApacheBroker(BrokerSeat):
 
     logs_errors = False
     heap_mb = 768
+    direct_mb = 512
 
     def command(self) -> list[str]:
         for key in ("brokerServicePort", "webServicePort"):
@@ -53,7 +54,7 @@ class ApacheBroker(BrokerSeat):
             **self.settings,
         }
         conf = write_keys(self.folder / "broker.conf", keys)
-        return [*java(self.heap_mb), "org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", str(conf)]
+        return java(self.heap_mb, self.direct_mb, "org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", str(conf))
 
     def await_ready(self, seconds: float = BROKER_START_SECONDS) -> Self:
         return super().await_ready(seconds)
@@ -73,6 +74,8 @@ class ApacheBookie(BookieSeat):
 
     logs_errors = False
     heap_mb = 256
+    direct_mb = 512
+    write_cache_mb = 16
 
     def command(self) -> list[str]:
         if self.settings["bookiePort"] == "0":
@@ -85,13 +88,13 @@ class ApacheBookie(BookieSeat):
             "httpServerPort": str(free_port()),
             "diskUsageWarnThreshold": "0.99",
             "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
-            "dbStorage_writeCacheMaxSizeMb": "16",
+            "dbStorage_writeCacheMaxSizeMb": str(self.write_cache_mb),
             "dbStorage_readAheadCacheMaxSizeMb": "16",
             **self.settings,
         }
         self._http_port = keys["httpServerPort"]
         conf = write_keys(self.folder / "bk_server.conf", keys)
-        return [*java(self.heap_mb), "org.apache.bookkeeper.server.Main", "--conf", str(conf)]
+        return java(self.heap_mb, self.direct_mb, "org.apache.bookkeeper.server.Main", "--conf", str(conf))
 
     def wait_ready(self, process: "subprocess.Popen[bytes]", deadline: float) -> bool:
         """Asks the HTTP port, because the bookie's port opens before the journal is replayed."""

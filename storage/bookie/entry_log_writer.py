@@ -17,6 +17,7 @@ from magnetar.storage.bookie.entry_log_format import (
 )
 from magnetar.storage.bookie.entry_logs import EntryLogs
 from magnetar.storage.bookie.index_runs import IndexRun
+from magnetar.storage.bookie.recent_pages import RecentPages, kept_bytes
 
 _WRITE_BYTES = 1 << 20
 """The approximate size of one write. Between two writes the event loop gets the interpreter lock."""
@@ -37,6 +38,7 @@ class EntryLogWriter:
         self, logs: EntryLogs, *, log_size_limit: int, block_bytes: int, open_file: OpenFile = DurableFile
     ) -> None:
         self._logs = logs
+        self._recent = RecentPages(kept_bytes())
         self._log_size_limit = log_size_limit
         self._block_bytes = block_bytes
         self._open_file = open_file
@@ -95,9 +97,8 @@ class EntryLogWriter:
     def finish(self) -> None:
         """Makes all blocks durable that were appended so far. Raises OSError."""
         self._write()
-        if self._file is not None and self._synced < self._written:
-            self._file.sync()
-            self._synced = self._written
+        if self._synced < self._written:
+            self._sync()
         self._finished = self._written
         for ledger_id, length in self._pending_ledgers.items():
             self._ledgers[ledger_id] = self._ledgers.get(ledger_id, 0) + length
@@ -156,5 +157,10 @@ class EntryLogWriter:
         self._written = end
         self._buffers.clear()
         if self._written - self._synced >= _SYNC_BYTES:
-            self._file.sync()
-            self._synced = self._written
+            self._sync()
+
+    def _sync(self) -> None:
+        assert self._file is not None
+        self._file.sync()
+        self._recent.synced(self._file.path, self._synced, self._written)
+        self._synced = self._written
