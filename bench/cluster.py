@@ -35,6 +35,7 @@ SETTLE_SECONDS = 5.0
 """What the start leaves to be done is done by then."""
 RETURN_SECONDS = 120.0
 """How long receipts may stay away after an event: a session of Apache's broker ends after 30 s."""
+ATTEMPTS = 4
 UNLOAD = "namespaces/public/default/unload"
 
 Cluster = OurCluster | ApacheCluster
@@ -50,7 +51,10 @@ def cluster(product: Product, sizes: Sizes) -> Figures:
         made = OurCluster(folder, brokers=BROKERS, bookies=BOOKIES)
     try:
         figures = {"cluster_start": made.start()}
-        figures |= idle(made, sizes) | publishing(made, sizes) | gaps(made, sizes) | lookups(made, sizes)
+        figures |= idle(made, sizes) | publishing(made, sizes) | gaps(made, sizes)
+        if not product.is_peer:
+            # Apache's broker was seen to take more than a minute for one topic of 1,000 partitions; this needs 100.
+            figures |= lookups(made, sizes)
         made.close()
         made.assert_no_errors()
         return figures
@@ -83,10 +87,22 @@ def publishing(made: Cluster, sizes: Sizes) -> Figures:
     ):
         with wire.WireClient(made.broker_port) as client:
             client.subscribe(f"{NAMESPACE}/{topic}", "bench")
-        publish(made, topic, messages // 2, batch)
-        runs = [publish(made, topic, messages, batch) for _ in range(sizes.runs)]
+        publish_whole(made, topic, messages // 2, batch)
+        runs = [publish_whole(made, topic, messages, batch) for _ in range(sizes.runs)]
         figures |= {f"{key}_rate": median_of(runs, rate), f"{key}_cpu": median_of(runs, cost)}
     return figures
+
+
+def publish_whole(made: Cluster, topic: str, messages: int, batch: int) -> Outcome:
+    """Publishes like `publish`, up to `ATTEMPTS` times until a run is not broken off. Apache's broker breaks one off
+    now and then: with Qa < Qw it goes at the pace of the two fastest bookies, and gives the ledger up when the third is
+    bookkeeperClientTimeoutInSeconds behind and nobody can replace it."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return publish(made, topic, messages, batch)
+        except subprocess.CalledProcessError:
+            print(f"{topic}: the cluster broke the run off; once more", file=sys.stderr)
+    return publish(made, topic, messages, batch)
 
 
 def publish(made: Cluster, topic: str, messages: int, batch: int) -> Outcome:
