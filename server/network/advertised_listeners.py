@@ -43,13 +43,14 @@ class AdvertisedListeners:
     """The addresses that lookups answer, by the names of the listeners."""
 
     def __init__(self, own: Urls, settings: ListenerSettings | None = None) -> None:
-        """`own` holds the addresses of the ports themselves, which take the place of addresses that the internal
-        listener lacks."""
+        """`own` holds the addresses of the ports themselves. When the internal listener lacks the address of an open
+        port, the first listener that has one of this scheme supplies it, and the port itself if there is none."""
         settings = settings or ListenerSettings()
         self._named = parse_listeners(settings.advertised_listeners)
         name = settings.internal_listener_name or next(iter(self._named), "")
-        chosen = self._named.get(name, Urls())
-        self.internal = Urls(*(url or default for url, default in zip(chosen, own, strict=True)))
+        chosen, others = self._named.get(name, Urls()), [*self._named.values(), own]
+        of_schemes = zip(chosen, own, zip(*others, strict=True), strict=True)
+        self.internal = Urls(*(url or (port and next(filter(None, urls))) for url, port, urls in of_schemes))
 
     @property
     def named(self) -> Mapping[str, Urls]:

@@ -263,7 +263,7 @@ class Appender:
 
     async def _until_settled(self) -> None:
         while self._settling is not None:
-            await asyncio.wait([self._settling])
+            await asyncio.shield(self._settling)  # When the loop ends it cancels that task, and so this call.
 
     async def _reach(self, goal: AppendState) -> None:
         if self.state is goal:

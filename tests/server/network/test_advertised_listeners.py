@@ -24,7 +24,15 @@ def test_each_name_has_its_addresses_and_the_first_one_is_internal() -> None:
     both = listeners("inside:pulsar://broker:6650, outside:pulsar://example.org:30650,outside:pulsar+ssl://[::1]:30651")
     assert both.named["outside"] == Urls("pulsar://example.org:30650", "pulsar+ssl://[::1]:30651")
     assert both.named["inside"] == Urls("pulsar://broker:6650")
-    assert both.internal == Urls("pulsar://broker:6650", OWN.broker_tls, OWN.web)
+    assert both.internal == Urls("pulsar://broker:6650", "pulsar+ssl://[::1]:30651", OWN.web)
+
+
+def test_an_open_port_that_the_internal_listener_lacks_has_another_listeners_address() -> None:
+    text = "inside:pulsar://broker:6650,outside:pulsar://example.org:30650,outside:http://example.org:30080"
+    assert listeners(text).internal == Urls("pulsar://broker:6650", OWN.broker_tls, "http://example.org:30080")
+    outside = listeners("inside:pulsar://broker:6650,outside:https://example.org:30443")
+    assert OWN.web_tls == ""
+    assert outside.internal == Urls("pulsar://broker:6650", OWN.broker_tls, OWN.web)
 
 
 def test_the_internal_listener_may_be_any() -> None:

@@ -133,3 +133,18 @@ async def test_every_group_is_answered_and_closing_returns(block: int) -> None:
         except BaseException:
             print("seed", seed)
             raise
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+async def test_a_close_whose_work_was_cancelled_ends_instead_of_turning_for_ever(turns: int) -> None:
+    ledger = await open_one(World(1), CONFIG)
+    await ledger.open_ledger()
+    appender = ledger._appender
+    closing = asyncio.create_task(appender.close())
+    await asyncio.sleep(0)
+    assert appender._settling is not None
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    appender._settling.cancel()
+    await asyncio.wait([closing])
+    assert closing.cancelled()
