@@ -1,5 +1,5 @@
 """A cluster of two of Apache's brokers becomes one of two of ours and back, one broker at a time and each in its place,
-while Apache's Java client publishes and consumes.
+while Apache's Java client publishes and consumes: over our bookies, and over Apache's.
 
 Nothing is lost and nothing comes out of order. What a broker confirmed as acknowledged comes again only where Apache's
 brokers hand over to each other, which forget the acknowledged parts of batches (`compat_tests/NOTES.md`).
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster import admin
-from compat_tests.cluster.apache_seats import ApacheBroker
-from compat_tests.cluster.cluster import Cluster
+from compat_tests.cluster.apache_seats import ApacheBookie, ApacheBroker
+from compat_tests.cluster.cluster import Cluster, Seats
 from compat_tests.cluster.java_load import JavaLoad
 from compat_tests.cluster.moves import owner_url, unload_to
-from compat_tests.cluster.seats import BrokerSeat, OurBroker
+from compat_tests.cluster.seats import BrokerSeat, OurBookie, OurBroker
 from compat_tests.harness import wait_until
 
 NAMESPACE = "public/replaced"
@@ -36,9 +36,9 @@ Place = dict[type[BrokerSeat], BrokerSeat]
 """The brokers that take turns at one address."""
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path, bookies=2, brokers=0, settings=SETTINGS) as made:
+@pytest.fixture(params=[OurBookie, ApacheBookie])
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with Cluster(tmp_path, bookies=2, brokers=0, settings=SETTINGS, seats=Seats(bookie=request.param)) as made:
         for _ in range(SEATS):
             made.add_broker(ApacheBroker).start()
         yield made
