@@ -10,7 +10,7 @@ import re
 from base64 import b64encode
 from binascii import Error as Base64Error
 from binascii import a2b_base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -62,14 +62,28 @@ class ProducerMessage(NamedTuple):
     context: str | None
     properties: Mapping[str, str]
     key: str | None
-    replication_clusters: list[str]
-    event_time_ms: int
+    replication_clusters: Sequence[str] = ()
+    event_time_ms: int = 0
     """The event time in milliseconds; 0 when the message has no event time."""
-    deliver_at_ms: int
-    deliver_after_ms: int
-    encryption_param: bytes | None
-    compression_type: str | None
-    uncompressed_size: int | None
+    deliver_at_ms: int = 0
+    deliver_after_ms: int = 0
+    encryption_param: bytes | None = None
+    compression_type: str | None = None
+    uncompressed_size: int | None = None
+
+
+_RARE_MEMBERS = frozenset(
+    (
+        "replicationClusters",
+        "eventTime",
+        "deliverAt",
+        "deliverAfterMs",
+        "encryptionParam",
+        "compressionType",
+        "uncompressedMessageSize",
+    )
+)
+"""The members that most messages lack: looking for all of them took a fifth of the time of a publish."""
 
 
 def parse_object(text: str) -> dict[str, Any]:
@@ -98,14 +112,19 @@ def _producer_message(value: dict[str, Any], context: str | None) -> ProducerMes
     payload = text_member(value, "payload", None)
     if payload is None:
         raise MessageFault(SocketError.PAYLOAD_ENCODING_ERROR, "The message has no payload")
+    body = from_base64(payload, "message-payload")
+    properties = _properties(value.get("properties"))
+    key = text_member(value, "key", None)
+    if _RARE_MEMBERS.isdisjoint(value):
+        return ProducerMessage(body, context, properties, key)
     encryption_param = text_member(value, "encryptionParam", None)
     event_time = text_member(value, "eventTime", None)
     uncompressed = whole_member(value, "uncompressedMessageSize", -1)
     return ProducerMessage(
-        from_base64(payload, "message-payload"),
+        body,
         context,
-        _properties(value.get("properties")),
-        text_member(value, "key", None),
+        properties,
+        key,
         _texts(value.get("replicationClusters"), "replicationClusters"),
         0 if event_time is None else parse_time(event_time),
         max(0, whole_member(value, "deliverAt", 0)),
