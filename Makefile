@@ -49,7 +49,7 @@ unit: $(STAMP)
 test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's software, the official client, Spark
 	@$(MAKE) --no-print-directory lint types
 	@failed=0; set -x; \
-	$(BIN)/pytest -q $(SPARK:%=--ignore=%) $(CLIENTS:%=--ignore=%) $(MIXED:%=--ignore=%) $(LONG:%=--ignore=%) || failed=1; \
+	$(BIN)/pytest -q $(BESIDE) $(SPARK:%=--ignore=%) $(CLIENTS:%=--ignore=%) $(MIXED:%=--ignore=%) $(LONG:%=--ignore=%) || failed=1; \
 	$(BIN)/pytest -q -m "not long" $(BESIDE) $(SPARK) || failed=1; \
 	exit $$failed
 
