@@ -49,9 +49,10 @@ LATE_SAMPLES = 2
 looked at: CPython 3.11 may crash when one thread walks over the frames of another thread that runs meanwhile
 (python/cpython issue 111363). `stack_of` does not let it run."""
 GAP_LIMITS = 5
-"""If the last sample or run of the timer was this many limits ago, a callback that is seen for the first time counts
-from that moment. A shorter gap may as well mean that the watching thread was kept from the processor while the loop ran
-many callbacks."""
+"""When a sample shows a callback for the first time, the watch takes the later of two moments: the last sample and the
+last run of the timer. If that moment is at least this many limits ago, the callback's time counts from that moment.
+Otherwise its time counts from the present sample: the watching thread may only have been kept from the processor while
+the loop ran many callbacks."""
 FRAMES_SHOWN = 12
 PARTS_OF_PATH_SHOWN = 3
 

@@ -207,7 +207,8 @@ class Journal:
         self.bytes_written += end - offset
 
     def _recover(self, error: OSError) -> bool:
-        """Cuts off the bytes of a failed batch. Returns whether the journal is dead."""
+        """After an error for lack of room, cuts off the bytes of the failed batch. Declares the journal dead after any
+        other error, or when the cut itself fails. Returns whether the journal is dead."""
         file, offset = self._file, self._position.offset
         if is_no_room(error):
             try:

@@ -220,9 +220,9 @@ class AckState:
         return added
 
     def ack_cumulative(self, ledger_id: int, entry_id: int, ack_set: Sequence[int] | None = None) -> bool:
-        """Acknowledges this entry and all entries before it. With an ack set, only the batch indexes of this entry that
-        the set clears are acknowledged. Returns False, and changes nothing, when everything is acknowledged already or
-        the entry does not exist."""
+        """Acknowledges this entry and all entries before it. If there is an ack set, only the batch indexes that the
+        set clears are acknowledged in the entry itself; the entries before it are still acknowledged as a whole.
+        Returns False, and changes nothing, when everything is acknowledged already or the entry does not exist."""
         last = self._extents.last_entry(ledger_id)
         if last is None:
             return False

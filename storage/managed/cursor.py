@@ -150,9 +150,10 @@ class Cursor(CursorView):
         ack_set: Sequence[int] | None = None,
         properties: Mapping[str, int] | None = None,
     ) -> bool:
-        """Acknowledges the entry and everything before it. With an ack set, only the batch indexes of the entry that
-        the set clears are acknowledged. `properties` replace `position_properties`. Returns False when everything is
-        acknowledged already or there is no such entry."""
+        """Acknowledges the entry and all entries before it. If there is an ack set, only the batch indexes that the set
+        clears are acknowledged in the entry itself; the entries before it are still acknowledged as a whole. Returns
+        False when everything is acknowledged already or there is no such entry. Otherwise `properties`, if they are
+        given, replace `position_properties`."""
         before = self._acks.mark_delete.ledger_id
         if not self._acks.ack_cumulative(ledger_id, entry_id, ack_set):
             return False
