@@ -17,6 +17,7 @@ from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.inactivity_rules import TopicUse
 from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
+from magnetar.server.topics.publishing.receipt_writers import ReceiptWriter
 from magnetar.server.topics.publishing.send_rules import SendChecks
 from magnetar.server.topics.publishing.topic_producers import TopicProducers
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
@@ -152,10 +153,13 @@ class BaseTopic(ABC):
 
     # --- producers and consumers -------------------------------------------------------------------------------------
 
-    async def add_producer(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
+    async def add_producer(
+        self, cnx: ClientConnection, command: pb.CommandProducer, receipts: ReceiptWriter | None = None
+    ) -> Producer:
         """Admits a producer: checks quotas, encryption and schema, creates the initial subscription, and waits for the
         producer's turn, in the order of Apache's ServerCnx.handleProducer. For WaitForExclusive this method writes the
-        first answer, "not ready". Raises PulsarError when the producer is refused."""
+        first answer, "not ready". The producer's receipts go to `receipts`, or to the client as frames. Raises
+        PulsarError when the producer is refused."""
         self.check_takes_producers()
         if self.policies.encryption_required and not command.encrypted:
             raise MetadataFault(f"Encryption is required in {self.name.full}")
@@ -164,7 +168,7 @@ class BaseTopic(ABC):
             schema = command.schema if command.HasField("schema") else None
             schema_version = await self.schemas.admit_producer(self, schema)
         await self._make_initial_subscription(command.initial_subscription_name)
-        producer = await self.publishing.add(cnx, command)
+        producer = await self.publishing.add(cnx, command, receipts)
         producer.schema_version = schema_version
         return producer
 
