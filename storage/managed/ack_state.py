@@ -46,7 +46,8 @@ class Extents(Protocol):
 
 
 class AckRange(NamedTuple):
-    """Consecutive acknowledged entries of one ledger, beyond the mark-delete."""
+    """Consecutive entries of one ledger: acknowledged ones beyond the mark-delete (`AckState.ranges`), or
+    unacknowledged ones in a hole (`ack_holes`)."""
 
     ledger_id: int
     first: int
@@ -221,8 +222,9 @@ class AckState:
 
     def ack_cumulative(self, ledger_id: int, entry_id: int, ack_set: Sequence[int] | None = None) -> bool:
         """Acknowledges this entry and all entries before it. If there is an ack set, only the batch indexes that the
-        set clears are acknowledged in the entry itself; the entries before it are still acknowledged as a whole.
-        Returns False, and changes nothing, when everything is acknowledged already or the entry does not exist."""
+        set clears are acknowledged in the entry itself; the entries before it are still acknowledged as a whole. A
+        position beyond the end of a ledger that another ledger follows stands for that ledger's last entry. Returns
+        False, and changes nothing, when everything is acknowledged already or the entry does not exist."""
         last = self._extents.last_entry(ledger_id)
         if last is None:
             return False

@@ -231,7 +231,7 @@ class Cursor(CursorView):
         self._properties.update(properties)
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Replaces the subscription's properties durably. Raises CursorFault."""
+        """Replaces the subscription's properties durably. Raises CursorFault, ManagedLedgerFenced."""
         if self._store is not None:
             await self._store.set_cursor_properties(self._acks, self._properties, properties)
 
@@ -281,8 +281,8 @@ class Cursor(CursorView):
         return True
 
     async def close(self) -> None:
-        """Stores all changes and frees the cursor ledger. Raises CursorFault when that failed; the cursor is closed in
-        any case. Idempotent."""
+        """Stores all changes and frees the cursor ledger. Raises CursorFault or ManagedLedgerFenced when that failed;
+        the cursor is closed in any case. Idempotent."""
         if self._closed or self._store is None:
             return
         self._closed = True

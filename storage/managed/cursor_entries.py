@@ -121,7 +121,8 @@ async def append_state(
 
 
 async def read_state(label: str, handle: ReadHandle, extents: Extents) -> StoredAcks | None:
-    """Returns the state that was appended last, or None when no part of it can be read. Raises CursorFault."""
+    """Returns the last appended state that can be read, or None when the ledger has none or ends with
+    UNREADABLE_ENTRIES_MAX damaged entries. Raises CursorFault when an entry cannot be read now."""
     unreadable = 0
     entry_id = handle.last_add_confirmed
     while entry_id >= 0 and unreadable < UNREADABLE_ENTRIES_MAX:

@@ -239,8 +239,8 @@ class ManagedLedger:
 
     async def terminate(self) -> Position:
         """Ends appending for ever. Entries that were given to `add_entries` before may still be confirmed. Returns the
-        last position. Raises MetaStoreFault, AppendFault (the managed ledger is not terminated),
-        ManagedLedgerFenced."""
+        last position. Raises MetaStoreFault, AppendFault (the managed ledger is not terminated), ManagedLedgerFenced,
+        ManagedLedgerClosed."""
         await self._appender.terminate()
         terminated = self._lists.terminated
         assert terminated is not None
@@ -268,7 +268,7 @@ class ManagedLedger:
     ) -> Cursor:
         """Returns the durable cursor of that name. If there is none, makes one whose first entry is the first one at or
         after `initial`, which may be EARLIEST, or LATEST for entries that are appended from now on. Raises
-        MetaStoreFault, CursorFault."""
+        ManagedLedgerClosed, ManagedLedgerFenced, MetaStoreFault, CursorFault."""
         if self.state in (AppendState.FENCED, AppendState.CLOSED):
             raise ManagedLedgerClosed(self.name, f"the managed ledger is {self.state.value}")
         return await self._cursors.open(name, initial, properties or {})
