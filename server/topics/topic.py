@@ -160,8 +160,8 @@ class Topic(BaseTopic):
             initial = EARLIEST if command.initialPosition == pb.CommandSubscribe.Earliest else LATEST
             properties = properties_of(command)
             if command.read_compacted and initial == EARLIEST:
-                # The new cursor must stand at the beginning of a ledger. Only there a cursor shows later that nothing
-                # was acknowledged.
+                # The new cursor must stand before the first entry of a ledger, because only such a mark-delete position
+                # shows later that the consumer has acknowledged nothing (`begins_in_the_past`).
                 with storage_faults_told():
                     await self.ledger.open_ledger()
             subscription = await self.create_subscription(name, initial, properties)
