@@ -164,7 +164,7 @@ class Cursor(CursorView):
 
     async def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
         """Moves the cursor back or forth: the next entry is the first one at or after `position`, which may be EARLIEST
-        or LATEST. With an ack set, only the batch indexes that the set names are delivered of the entry at `position`.
+        or LATEST. With an ack set, the entry at `position` is delivered without the batch indexes that the set clears.
         Returns when the move is durable. If it raises ManagedLedgerError, nothing has moved."""
         await self._flush_ended()
         if self._closed:

@@ -247,7 +247,7 @@ class CursorStore:
 
     def _belongs_in_ledger(self, acks: AckState) -> bool:
         """Returns whether the next owner has to find the state in a cursor ledger: when it is too large for the node,
-        or has half-acknowledged batches, which Apache's broker writes to the node but reads back from a ledger only
+        or has half-acknowledged batches, which Apache's broker writes to the node but reads back only from a ledger
         (ManagedCursorImpl.recover, recoverFromLedger)."""
         return bool(acks.partial) or not self._fits_node(acks)
 

@@ -225,7 +225,7 @@ class ManagedLedger:
 
     @property
     def metadata_is_away(self) -> bool:
-        """Whether the metadata store cannot be reached now, without which no ledger can be made or changed."""
+        """Whether the metadata store cannot be reached now. Without the store no ledger can be made or changed."""
         return self._shared.access.is_away
 
     async def open_ledger(self) -> None:
@@ -323,7 +323,7 @@ class ManagedLedger:
         self._trimmer.request()
 
     def place_on(self, groups: BookieGroups | None) -> None:
-        """Has the ledgers that are made from now on placed on the bookies of these groups; None stands for all
+        """Sets the groups of bookies on which ledgers that are made from now on are placed; None stands for all
         bookies."""
         relabel(self._custom_metadata, self.name, groups)
 

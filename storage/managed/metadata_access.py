@@ -1,6 +1,6 @@
-"""Puts work off that can wait while the metadata store is away: leaving a full ledger, deleting ledgers, and changing a
-cursor's ledger. A managed ledger that begins such work while the store is silent cannot finish it, and the topic's
-publishers have to wait, although the full ledger would take further entries.
+"""Puts off the work that can wait while the metadata store is away: leaving a full ledger, deleting ledgers, and
+changing a cursor's ledger. A managed ledger that begins such work while the store is silent cannot finish it, and the
+topic's publishers have to wait, although the full ledger would take further entries.
 
 A store that fell silent is noticed late, by its time-outs. So the store is asked each time before such work begins; the
 answer takes milliseconds. Source: ManagedLedgerFactoryImpl.isMetadataServiceAvailable, which depends on

@@ -148,7 +148,8 @@ class TailCache:
             group.entries = []
 
     def evict_before(self, added_s: float) -> None:
-        """Drops the groups that were added before the time `added_s`, by the `now_s` that `add` was given."""
+        """Drops the groups that were added before the time `added_s`, which is a time of the same clock as the `now_s`
+        of `add`."""
         groups = self._groups
         while groups and (groups[0].added_s < added_s or not groups[0].cost):
             self._evict_oldest()
