@@ -61,13 +61,14 @@ class WrittenState(NamedTuple):
 
 
 class StoredBefore(NamedTuple):
-    """The state that was stored last. It becomes the first entry of a new ledger. When the next state is stored in
-    parts, each part carries this `position`, because after a crash a part may be the ledger's last entry."""
+    """The state that was stored last. If it was stored without ranges and batches, it becomes the first entry of a new
+    ledger. When the next state is stored in parts, each part carries this `position`, because after a crash a part may
+    be the ledger's last entry."""
 
     position: Position
     properties: Mapping[str, int]
     repeat: bool
-    """Whether this state is to be written as the first entry, because the ledger is new."""
+    """Whether this state is to be written as the first entry of a new ledger."""
 
 
 async def append_state(

@@ -42,8 +42,8 @@ class MetadataAccess:
         self._is_away = False
 
     def may_ask(self) -> bool:
-        """Returns whether it is worth while to ask the store: it answers its session, and has not just failed to answer
-        a question."""
+        """Returns whether a question to the store is worth while: the store answers its session, and has not just
+        failed to answer a question."""
         if not self._store.is_answering:
             self._note_away("its session gets no answers")
             return False
