@@ -27,7 +27,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class DrainingSlot(NamedTuple):
-    """A slot with entries that were sent to a consumer which does not own the slot, or no longer owns the slot."""
+    """A slot whose pending entries were sent to a consumer that does not own the slot any more."""
 
     slot: int
     entries: int
