@@ -12,7 +12,8 @@ combines the old mark-delete with the current ranges. If ranges had been stored 
 than what was stored, so in that case only the new position is appended (docs/CURSORS.md, "From one cursor ledger to the
 next").
 
-If an append fails, to the ledger or to a new one, the node takes the whole state, provided that it is small enough.
+If the ledger takes no entry, or no new ledger can be made and written, the node takes the whole state, provided that it
+is small enough.
 
 Source: ManagedCursorImpl (internalMarkDelete, startCreatingNewMetadataLedger, persistPositionMetaStore, asyncClose).
 """
