@@ -195,8 +195,8 @@ class BundleMoves:
             log.warning("%s: its lock goes as soon as the metadata store answers: %s", part, error)
 
     async def _write_local(self, old: NamespaceBundles, cut: tuple[int, ...]) -> bool:
-        """Writes the boundaries to the local policies if these still have the version of `old`. Returns whether they
-        did. Other keys of the record stay unchanged."""
+        """Writes the boundaries to the local policies if these still have the version of `old`. Returns whether the
+        boundaries are written. Other keys of the record stay unchanged."""
         path = paths.local_policies_path(old.namespace)
         record = await self._store.get(path)
         if record is None or record.stat.version != old.version:

@@ -376,8 +376,8 @@ class Connection(asyncio.BufferedProtocol):
             self.throttle_reading(self._output)
 
     def _schedule_release(self) -> None:
-        """Schedules the check for the next turn of the loop, because the producers count the receipts that were just
-        written only at the end of this turn."""
+        """Schedules the check for the next turn of the loop, because at the end of this turn all producers have counted
+        the receipts that were just written."""
         self._release_scheduled = True
         self._loop.call_soon(self._release_if_answered)
 

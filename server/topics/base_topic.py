@@ -62,14 +62,14 @@ class TopicState(Enum):
 
 
 class BaseTopic(ABC):
-    """The base of all topics. Topics are created by `BrokerService`. Every method is called on the loop's thread. The
-    subclass sets `publishing` and `subscriptions`."""
+    """The base of all topics. `TopicOpener` and `NonPersistentTopics` create topics. Every method is called on the
+    loop's thread. The subclass sets `publishing` and `subscriptions`."""
 
     publishing: TopicProducers
     subscriptions: Mapping[str, BaseSubscription]
     """Name -> subscription, for the topic's subscriptions."""
     schemas: TopicSchemas | None = None
-    """The schemas of all topics, set by the broker's service. None means that schemas are neither stored nor
+    """The schemas of all topics, set by `TopicOpener.equip`. None means that schemas are neither stored nor
     checked."""
 
     def __init__(self, name: TopicName, settings: TopicSettings, policies: EffectivePolicies | None) -> None:
@@ -82,7 +82,7 @@ class BaseTopic(ABC):
         self.state = TopicState.OPEN
         self.created_ms = now_ms()
         self.broker_limiter: PublishLimiter | None = None
-        """The broker's limit for publishing to all topics together; set by the broker's service."""
+        """The broker's limit for publishing to all topics together; set by `TopicOpener.equip`."""
         self._subscribe_limiter: SubscribeLimiter | None = None
         self.last_active_s = time.monotonic()
         """When the periodic jobs (`server/upkeep`) last saw the topic in use, in seconds of the monotonic clock."""

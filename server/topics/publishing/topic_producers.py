@@ -4,9 +4,8 @@ After a failed append all producers are closed; their clients reconnect and send
 answered. `PublishFence` says when producers may connect again. While the storage stays down, producers are refused with
 ProducerBlockedQuotaExceededException: on that error the C++ and the Java client fail their pending messages and still
 try again later (ProducerImpl.connectionOpened), while any other error leaves applications with a timeout that does not
-name the cause. While only the metadata store is away, they are refused with ServiceNotReady instead, so that their
-messages wait, up to the send time-out of the client: the store comes back by itself, and a broker without a metadata
-store is no fault of the messages.
+name the cause. If storing failed because the metadata store is away, producers are refused with ServiceNotReady
+instead. Their messages then wait in the client, up to its send time-out, because the store comes back by itself.
 
 Sources: AbstractTopic.addProducer, internalAddProducer, incrementTopicEpochIfNeeded; PersistentTopic.addFailed.
 """
