@@ -132,11 +132,12 @@ class BundleMoves:
         return max(counts, key=counts.__getitem__, default=None)
 
     async def _split(self, bundle: BundleName, algorithm: str, positions: Sequence[int]) -> list[BundleName]:
+        algorithm = algorithm or self._default_algorithm
         for attempt in range(SPLIT_ATTEMPTS_MAX):
             if attempt:
                 await asyncio.sleep(SPLIT_PAUSE_SECONDS)
             old = await self._ownership.bundles.refresh(bundle.namespace)
-            points = split_points(algorithm or self._default_algorithm, await self._task(old, bundle, positions))
+            points = split_points(algorithm, await self._task(old, bundle, positions))
             if not points:
                 log.info("%s: not split, %s finds no point", bundle, algorithm)
                 return []
