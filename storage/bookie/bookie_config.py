@@ -1,5 +1,5 @@
-"""The bookie's settings. Each name is the snake_case form of a key in Apache's `bk_server.conf` and has the unit of
-that key.
+"""The bookie's settings. If a description begins with a key of Apache's `bk_server.conf`, the setting has the unit of
+that key. The other settings exist only here.
 
 Sizes in megabytes may be fractions, which tests use. The description of a setting says why its default differs from
 Apache's default.

@@ -68,7 +68,8 @@ class JournalPosition(NamedTuple):
 
 class BatchHeader(NamedTuple):
     """The fields of a batch's header, without the header's own checksum. `crc` is the checksum of the body. `records`
-    counts all records, `controls` of which are control records. `length` is the number of bytes after the header."""
+    is the number of all records, and `controls` the number of control records among them. `length` is the number of
+    bytes after the header."""
 
     crc: int
     journal_id: int
