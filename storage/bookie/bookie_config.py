@@ -108,7 +108,7 @@ class BookieConfig:
     allow_storage_expansion: bool = False
     """allowStorageExpansion: whether ledger directories may be appended to the list that the cookies hold."""
     force_read_only_bookie: bool = False
-    """forceReadOnlyBookie: the bookie takes no writes, even if there is room."""
+    """forceReadOnlyBookie: the bookie stays read-only, even if there is room."""
     skip_damaged_journal: bool = False
     """Whether to start despite damage in the journal. The undamaged batches are replayed, and the damaged parts are
     given up and logged."""

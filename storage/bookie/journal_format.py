@@ -97,7 +97,7 @@ class ControlRecord(NamedTuple):
 
 
 def salt_of_bits(bits: int) -> Salt:
-    """Makes both salts of the SALT_BITS bits that the file header holds: the lower and the upper 32, which overlap."""
+    """Makes both salts from the SALT_BITS bits of a file header: the lower 32 and the upper 32 bits, which overlap."""
     return Salt(bits & 0xFFFFFFFF, bits >> (SALT_BITS - 32))
 
 

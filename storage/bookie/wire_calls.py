@@ -131,7 +131,7 @@ class WireCalls:
         except BookieError as error:
             if error.rc != BookieRc.ENOENTRY:
                 raise
-            # In a striped ledger another bookie may have that entry, so the answer tells the LAC only.
+            # In a striped ledger another bookie may have that entry, so the answer tells only the LAC.
             return v3.read_response(BookieRc.EOK, txn_id, ledger_id, LAST_ENTRY, None, lac)
         return v3.read_response(BookieRc.EOK, txn_id, ledger_id, previous + 1, entry, lac, woken_at_ms)
 

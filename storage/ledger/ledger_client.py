@@ -174,7 +174,7 @@ class BookKeeper:
         )
 
     async def _tell_lacs(self) -> None:
-        """Sends the explicit LAC of every writer whose LAC is newer than the one in the last entry sent."""
+        """In each interval, sends the explicit LAC of every writer whose LAC is newer than that in its last entry."""
         while True:
             await asyncio.sleep(self._config.explicit_lac_interval_sec)
             for handle in list(self._writers):

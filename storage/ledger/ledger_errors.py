@@ -86,7 +86,7 @@ class ProtocolVersion(BookieFault, code=-16):
 
 
 class MetadataVersion(LedgerError, code=-17):
-    """Somebody else changed the ledger's metadata in a way that contradicts the change asked for."""
+    """Somebody else changed the ledger's metadata in a way that contradicts the wanted change, or again and again."""
 
 
 class MetadataDamaged(LedgerError, code=-18):
@@ -94,7 +94,7 @@ class MetadataDamaged(LedgerError, code=-18):
 
 
 class ClientClosed(LedgerError, code=-19):
-    """The client was closed while the operation was under way."""
+    """The client was closed before the call, or while the operation was under way."""
 
 
 class LedgerExists(LedgerError, code=-20):
