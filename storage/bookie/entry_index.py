@@ -55,8 +55,8 @@ class EntryIndex:
         self._sync = WriteOptions()
         self._sync.sync = True
         self._lock = threading.Lock()
-        """This lock is held while a cursor exists: an open cursor would keep the files locked when `reopen` closes
-        them."""
+        """A look-up holds this lock while it has a cursor: an open cursor would keep the files locked when `reopen`
+        closes them. `runs` and `ledger_states` take no lock, so they must not be under way during `reopen`."""
         self._open()
 
     def _open(self) -> None:

@@ -67,8 +67,8 @@ class Committed:
 
 
 class Journal:
-    """One journal folder's writer. One thread (the loop's) calls `submit` and `close`; `notify` is called on the
-    journal's own thread.
+    """One journal folder's writer. The loop's thread calls `submit`. `close` may be called on another thread, after the
+    last `submit`. `notify` is called on the journal's own thread.
 
     The queue itself has no bound: the submitter counts the bytes that it has submitted and that are not answered yet
     (`AddPath`).

@@ -38,8 +38,8 @@ class WriteAdvHandle:
     async def add(self, entry_id: int, payload: bytes) -> int:
         """Adds one entry, and returns its id once this entry and all before it are confirmed.
 
-        Raises DuplicateEntryId when the id was used before, IncorrectParameter for a negative id, and otherwise the
-        LedgerError that ended the handle.
+        Raises DuplicateEntryId when the id was used before, IncorrectParameter for a negative id, LedgerClosed when the
+        handle has ended already, and the LedgerError that ends the handle while the bookies have the entry.
         """
         if entry_id < 0:
             raise IncorrectParameter(f"ledger {self.ledger_id}: entry id {entry_id}")
