@@ -98,8 +98,8 @@ class EntryIndex:
         """Returns the state of RocksDB's list of its files, which the next start compares (`index_manifest`)."""
         try:
             return read_manifest(self._path)
-        except ValueError as error:
-            raise IndexFailure(f"{self._path}: {error}") from None
+        except (OSError, ValueError) as error:
+            raise IndexFailure(f"{self._path}: {error}") from error
 
     def ledger_states(self) -> Iterator[BookieLedgerState]:
         """Yields every ledger's state. Raises IndexDamaged."""

@@ -182,6 +182,8 @@ class BookKeeper:
                     await handle.tell_lac()
                 except LedgerError as error:
                     log.warning("ledger %d: its LAC was not told: %s", handle.ledger_id, error)
+                except Exception:  # The task tells the LACs of all other ledgers too.
+                    log.exception("ledger %d: its LAC was not told", handle.ledger_id)
 
     async def open_ledger(
         self,

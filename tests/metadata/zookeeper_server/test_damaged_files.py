@@ -75,3 +75,11 @@ async def test_an_old_copy_is_refused_and_can_be_accepted_by_its_number(tmp_path
     server = await ZooKeeperServer.open(str(tmp_path), SETTINGS)
     assert server.processor.zxid == EPOCH
     await server.close()
+
+
+async def test_after_a_start_that_could_not_write_the_witness_the_next_one_finds_the_file_free(tmp_path: Path) -> None:
+    (tmp_path / WITNESS_NAME).mkdir()
+    with pytest.raises(StoreFileError):
+        await ZooKeeperServer.open(str(tmp_path), SETTINGS)
+    (tmp_path / WITNESS_NAME).rmdir()
+    await write(tmp_path, b"/a", 5)
