@@ -1,4 +1,4 @@
-"""The calls that list, create, read and delete namespaces, list their topics, and act on all of their subscriptions.
+"""The calls that list, create, read and delete namespaces, and list their topics.
 
 Sources: Namespaces, NamespacesBase; answers recorded from Pulsar 4.0.7.
 """

@@ -113,8 +113,8 @@ class TopicSettings:
     delayed_delivery_max_delay_in_millis: int = 0
     encryption_require_on_producer: bool = False
     fill_ack_holes_interval_seconds: int = 0
-    """A message that stays unacknowledged for longer, while later messages are acknowledged, is delivered again; 0
-    switches this off. Apache's broker has no such key."""
+    """A message that stays unacknowledged for more than this many seconds, while later messages are acknowledged, is
+    delivered again; 0 switches this off. Apache's broker has no such key."""
     max_publish_rate_per_topic_in_messages: int = 0
     max_publish_rate_per_topic_in_bytes: int = 0
     dispatch_throttling_rate_per_topic_in_msg: int = 0

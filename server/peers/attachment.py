@@ -60,7 +60,7 @@ class Attachment(ABC):
 
     @abstractmethod
     def _take_handler_id(self, link: PeerLink) -> int:
-        """Returns the id of this handler on the link."""
+        """Registers this handler on the link and returns the id that it has there."""
 
     @abstractmethod
     def _detached(self) -> None:

@@ -12,7 +12,7 @@ STEADY_SECONDS = 10.0
 """After a child was ready for this long, its earlier deaths no longer count."""
 PAUSE_FIRST_SECONDS = 0.25
 PAUSE_SECONDS_MAX = 30.0
-"""The pause before the second start in a row, and the longest pause. The pause doubles with every further start."""
+"""The pause after the second death in a row, and the longest pause. The pause doubles with every further death."""
 START_SECONDS_MAX = 90.0
 """A child that is not ready after this time is considered to hang; it is killed and started again."""
 
