@@ -85,7 +85,8 @@ class ServerConfig:
         }
         threshold = self.values.get("disk_usage_threshold")
         if isinstance(threshold, float) and "disk_usage_lwm_threshold" not in self.values:
-            # BookKeeper's low-water mark is the threshold itself unless it is set (ServerConfiguration).
+            # Without a low-water mark, BookKeeper takes the threshold (ServerConfiguration). Here the mark is at most
+            # our default.
             default: Any = BookieConfig.__dataclass_fields__["disk_usage_lwm_threshold"].default
             fixed["disk_usage_lwm_threshold"] = min(threshold, default)
         return self.fill(BookieConfig, **fixed)

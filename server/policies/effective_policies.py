@@ -49,9 +49,9 @@ class EffectivePolicies:
     subscription_expiration_time_minutes: int = 0
     """With 0, subscriptions do not expire."""
     retention_time_in_minutes: int = 0
-    """With -1, acknowledged messages are kept without a limit of time."""
+    """With 0, acknowledged messages are not kept; with -1, they are kept without a limit of time."""
     retention_size_in_mb: int = 0
-    """With -1, acknowledged messages are kept without a limit of size."""
+    """With 0, acknowledged messages are not kept; with -1, they are kept without a limit of size."""
     backlog_quotas: BacklogQuotas = NO_QUOTAS
     inactive_topic_policies: InactiveTopicPolicies = NEVER_INACTIVE
     compaction_threshold: int = 0

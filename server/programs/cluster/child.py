@@ -38,7 +38,7 @@ class ChildDiedError(Exception):
 
 
 class Child:
-    """One child. `start` is called once, then `stop` once."""
+    """One child. `start` is called once, then `ask_to_stop` and `stopped`."""
 
     def __init__(
         self,

@@ -269,7 +269,8 @@ def ready_document(
 
 
 def _is_port(text: str) -> bool:
-    """Returns whether the text is a port other than 0, so that two brokers cannot share it."""
+    """Returns whether the text is a port other than 0. Such a port is counted up from broker to broker, because two
+    brokers cannot share it."""
     return text.isdecimal() and int(text) > 0
 
 
