@@ -1,8 +1,8 @@
 """`format("pulsar")` in pure Python: the classes that Spark calls.
 
 These classes call the planner, readers and writers. Spark pickles their objects by the module's name and creates them
-again in other processes, so they hold nothing but options and bytes until they are used. The interface is that of
-`pyspark.sql.datasource` in Spark 4.1.
+again in other processes, so they hold nothing but options, columns and bytes until they are used. The interface is that
+of `pyspark.sql.datasource` in Spark 4.1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -249,7 +249,7 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
 
     def _last(self, name: str, after: Bound) -> Bound:
         """Returns the partition's last message, or `after` when no message came behind `after`. Raises DataLoss when
-        the topic ends before the last message that was read."""
+        the topic ends before the last message that was read, unless the options allow losses."""
         last = self._planner.last(name)
         if not last.is_before_all and last[:2] < after[:2] and last.entry >= 0 and self.options.fail_on_data_loss:
             raise DataLoss(

@@ -27,7 +27,7 @@ from pulsar_proto.errors import AuthenticationFault, AuthorizationFault, Metadat
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 VersionLookup = Callable[[bytes], pb.Schema | None]
-"""A function that returns the schema of a version, or None when the topic has no schema. The function raises
+"""A function that returns the schema of a version, or None when the topic has no such schema. The function raises
 PulsarError."""
 
 

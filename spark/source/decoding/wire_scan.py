@@ -121,7 +121,8 @@ class Scan:
         return self.numbers.get(field)
 
     def flags(self, field: int) -> Bools | None:
-        """Returns which messages have a number other than 0 in a varint field, None when no message has."""
+        """Returns which messages have a number other than 0 in a varint field, or None when there are no such
+        messages."""
         found = self.numbers.get(field)
         return None if found is None or not found.any() else found != 0
 
