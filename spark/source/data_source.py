@@ -74,8 +74,9 @@ class PulsarDataSource(DataSource):
 
 
 def _may_stream(options: Mapping[str, str]) -> bool:
-    """Returns whether the options may be those of a streaming query, so that options which only one kind of query
-    allows are accepted: Spark asks for the schema without saying whether the query streams."""
+    """Returns whether the options may belong to a streaming query. Spark asks for the schema without saying whether the
+    query streams, and some options are for one kind of query alone. So `schema` checks the options as those of a kind
+    that they fit."""
     lower = {name.lower(): value for name, value in options.items()}
     return str(lower.get("startingoffsets", "")).lower() == LATEST or not {"endingoffsets", "endingtime"} & set(lower)
 

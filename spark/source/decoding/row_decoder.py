@@ -1,5 +1,5 @@
-"""Decodes entries to rows one by one: those that `BlockDecoder` refuses, and chunked messages. Tests compare the rows
-of both decoders.
+"""Decodes entries to rows one by one: odd entries, such as the chunks of large messages, and entries that
+`BlockDecoder` refuses. Tests compare the rows of both decoders.
 
 Batches are walked by offsets, and every value is appended to a list that becomes an Arrow column.
 """

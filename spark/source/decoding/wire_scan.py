@@ -14,7 +14,7 @@ order. So the work hardly depends on how many messages there are.
 A message that cannot be read in this way (it has a protobuf group, a length beyond its end, or a field whose number
 takes more than two bytes) is marked odd and left to protobuf itself. Bad bytes raise nothing. Nothing is read outside
 the buffer: each place is checked against its message's end before the next step, and PADDING covers what a single step
-may read beyond it.
+may read beyond that end.
 """
 
 from collections.abc import Collection
