@@ -1,8 +1,8 @@
 """A topic's schema as value columns: which columns there are, and how the bytes of many messages fill them.
 
-A record has a column for each field, and everything else one column `value`, as in the published connector. KEY_VALUE,
-which the connector does not support, has the columns `key` and `value`. A value that does not fit the schema is a bad
-value; as in Spark's JSON source, the option `mode` says how bad values are treated.
+A record has a column for each field; a value of any other kind has one column `value`, as in the published connector.
+KEY_VALUE, which the connector does not support, has the columns `key` and `value`. A value that does not fit the schema
+is a bad value; as in Spark's JSON source, the option `mode` says how bad values are treated.
 """
 
 import io
@@ -27,7 +27,7 @@ from pulsar_proto.errors import AuthenticationFault, AuthorizationFault, Metadat
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 VersionLookup = Callable[[bytes], pb.Schema | None]
-"""A function that returns the schema of a version, or None when the topic has no schema. The function raises
+"""A function that returns the schema of a version, or None when the topic has no such schema. The function raises
 PulsarError."""
 
 
@@ -233,8 +233,8 @@ def _codec(schema: pb.Schema | None, lookup: VersionLookup) -> ValueCodec:
 
 def _key_value(schema: pb.Schema, lookup: VersionLookup) -> tuple[ValueCodec, ValueCodec, bool]:
     """Returns the codecs of key and value, and whether both are in the message's value (INLINE) or the key is the
-    message's own key (SEPARATED). The schema's data are the two definitions with their lengths, its properties name
-    their types (Java's KeyValueSchemaInfo)."""
+    message's own key (SEPARATED). The schema's data hold the two definitions, each behind its length; the schema's
+    properties name the types of key and value (Java's KeyValueSchemaInfo)."""
     properties = {pair.key: pair.value for pair in schema.properties}
     key_data, value_data = split_pair(schema.schema_data)
     codecs = []
