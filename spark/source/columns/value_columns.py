@@ -95,9 +95,9 @@ class RecordCodec:
         self._newest = None if self._is_json else fastavro.parse_schema(orjson.loads(schema.schema_data))
         self._lookup = lookup
         self._writers: dict[bytes, Any] = {}
-        self._definitions: dict[bytes, bytes | None] = {}
-        """The Avro definition of each schema version that was looked up. None stands for the topic's newest definition.
-        An empty definition means that the broker refused to tell it, so that the version's values are bad."""
+        self._definitions: dict[bytes, bytes] = {}
+        """The Avro definition of each schema version that was looked up. An empty definition means that there is no
+        such version or that the broker refused to tell it, so that the version's values are bad."""
 
     def decode(self, values: pa.BinaryArray, versions: Versions) -> tuple[pa.Array, list[int]]:
         bad: list[int] = []
@@ -138,7 +138,7 @@ class RecordCodec:
                     raise
                 self._definitions[version] = b""
             else:
-                self._definitions[version] = None if schema is None else schema.schema_data
+                self._definitions[version] = b"" if schema is None else schema.schema_data
 
     def _writer(self, version: bytes) -> Any:
         if version not in self._writers:
