@@ -158,7 +158,7 @@ class PeerReader(Attachment):
     # --- Attachment --------------------------------------------------------------------------------------------------
 
     def _take_handler_id(self, link: PeerLink) -> int:
-        return link.attach_reader(self)
+        return link.attach_consumer(self)
 
     async def _attach(self, link: PeerLink, handler_id: int) -> None:
         subscribe = pb.CommandSubscribe(
