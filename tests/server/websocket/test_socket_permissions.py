@@ -88,6 +88,13 @@ async def test_a_permission_that_is_withdrawn_ends_the_socket(tmp_path: Path) ->
         assert (code, "the producer was closed" in reason) == (1008, True)
 
 
+async def test_a_permission_to_consume_that_is_withdrawn_ends_the_socket(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as scene, scene.open(CONSUMER, bearer("bob")) as socket:
+        await grant(scene, "bob", "produce")
+        code, reason = await socket.end()
+        assert (code, "cannot be consumed any more" in reason) == (1011, True)
+
+
 async def test_sockets_come_over_tls_too(tmp_path: Path) -> None:
     folder = tmp_path / "tls"
     folder.mkdir()
