@@ -137,6 +137,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/broker",
         "server/config",
         "server/namespaces",
+        "server/peers",
         "server/process",
         "server/security",
         *TOPICS,

@@ -9,6 +9,7 @@ from magnetar.server.websocket.answer_queue import Answer
 from magnetar.server.websocket.json_message_rules import parse_message_id
 from magnetar.server.websocket.partition_producer import Outcome, PartitionProducer
 from magnetar.server.websocket.producer_options_rules import ProducerOptions
+from magnetar.server.websocket.socket_topics import SocketTopics
 from pulsar_proto.errors import AuthorizationFault, PulsarError, QuotaExceeded, ServiceNotReady, TopicTerminated
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -43,12 +44,12 @@ class Scene:
         self.outcomes: list[Outcome] = []
         self.lost: list[PulsarError] = []
         service = SimpleNamespace(get_for_client=self.topic)
-        broker = SimpleNamespace(service=service, spawn=asyncio.ensure_future)
+        broker = SimpleNamespace(service=service, spawn=asyncio.ensure_future, ownership=SimpleNamespace(is_sole=True))
         self.client = SimpleNamespace(broker=broker, is_open=True, remote_address="/peer", authorize=self.authorize)
         self.client.guarded = lambda call, *arguments: call(*arguments)
         made: Any = self.client
         self.producer = PartitionProducer(
-            made, TOPIC, 2, ProducerOptions(**options), self.outcomes.extend, self.lost.append
+            made, SocketTopics(made, made), TOPIC, 2, ProducerOptions(**options), self.outcomes.extend, self.lost.append
         )
 
     async def topic(self, name: TopicName) -> Any:
