@@ -36,6 +36,9 @@ LOOKUP_REQUEST_SECONDS = 10.0
 """The deadline of one step of a lookup."""
 ATTACHMENTS_MAX = 20_000
 """How many producers and readers may be open. A further one is refused with PeerUnreachableError."""
+OWN_LINK_READ_BYTES = 16 << 10
+"""How many bytes a connection of `own_links` reads in one turn of the event loop. The number is small, because these
+connections bring many messages, which their user handles at once."""
 UNAWAITED_ID_FIRST = 1 << 62
 """The first id of requests whose answer nobody waits for. These ids differ from the ids of all other requests."""
 
@@ -174,7 +177,7 @@ class PeerClient:
     def own_links(self) -> PeerLinks:
         """Returns connections for one user, who closes them. On connections of its own, a user that is slow or is
         throttled by a broker holds up no other user."""
-        return PeerLinks(self._settings, self._credentials, self._is_trusted)
+        return PeerLinks(self._settings, self._credentials, self._is_trusted, OWN_LINK_READ_BYTES)
 
     # --- for producers and readers -----------------------------------------------------------------------------------
 

@@ -30,6 +30,8 @@ KEEP_ALIVE_SECONDS = 15.0
 """The interval at which the link sends a PING. If nothing was received for twice this time, the link closes."""
 IDLE_TICKS_MAX = 4
 """After this number of keep-alive intervals without producers, consumers and requests the link closes."""
+OUTPUT_HIGH_BYTES = 1 << 20
+"""When more bytes wait for the broker, `on_output_full` is called. The link takes further frames nevertheless."""
 DEFAULT_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
 Type = pb.BaseCommand
 
@@ -76,6 +78,10 @@ class PeerLink(asyncio.BufferedProtocol):
         self._tick: asyncio.TimerHandle | None = None
         self._answering: asyncio.Task[None] | None = None
         self.on_closed: Callable[[PeerLink], None] = lambda link: None
+        self.on_output_full: Callable[[bool], None] = lambda is_full: None
+        """Called with True when more than OUTPUT_HIGH_BYTES wait for the broker, and with False when they are gone or
+        the link has closed."""
+        self._is_output_full = False
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -120,6 +126,7 @@ class PeerLink(asyncio.BufferedProtocol):
         handlers = [*self._producers.values(), *self._consumers.values()]
         self._producers, self._consumers = {}, {}
         self.on_closed(self)
+        self.resume_writing()
         for handler in handlers:
             handler.on_link_closed(lost)
 
@@ -127,7 +134,18 @@ class PeerLink(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is not a subclass of asyncio's
+        self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
         self._tick = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._on_tick)
+
+    def pause_writing(self) -> None:
+        if self.state is not LinkState.CLOSED:
+            self._is_output_full = True
+            self.on_output_full(True)
+
+    def resume_writing(self) -> None:
+        if self._is_output_full:
+            self._is_output_full = False
+            self.on_output_full(False)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer(sizehint)

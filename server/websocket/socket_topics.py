@@ -168,7 +168,16 @@ class SocketTopics:
             if self._links is None:
                 self._links = broker.peer_client.own_links()
                 broker.service.namespace_listeners.append(self._namespace_changed)
-            return await self._links.get(owner)
+            link = await self._links.get(owner)
+        link.on_output_full = partial(self._output_is_full, link)
+        return link
+
+    def _output_is_full(self, link: PeerLink, is_full: bool) -> None:
+        """Called when a broker takes its commands too slowly, or takes them again. Meanwhile the socket is not read."""
+        if is_full:
+            self._client.throttle_reading(link)
+        else:
+            self._client.release_reading(link)
 
     def _take(self, link: PeerLink, command: pb.BaseCommand, payload: bytes | None) -> None:
         """Called with each command for a consumer that comes over a link. While the socket has no room for further
