@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from magnetar.server.peers.peer_errors import PeerError, PeerUnreachableError
 from magnetar.server.peers.peer_link import LinkState, PeerLink
 from magnetar.server.peers.retry_rules import FATAL
-from pulsar_proto.errors import NotAllowed, error_of_code
+from pulsar_proto.errors import MetadataFault, NotAllowed, error_of_code
 from pulsar_proto.ids import NO_REQUEST_ID
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import send_frame, simple_frame
@@ -105,9 +105,10 @@ class LinkProducer:
 
     def _on_refusal(self, command: pb.BaseCommand) -> None:
         """Passes a refusal on if another attempt to send the message would be refused, too. After any other error the
-        user attaches a new producer and sends the message again (ClientCnx.handleSendError)."""
+        user attaches a new producer and sends the message again (ClientCnx.handleSendError). Java's client also sends
+        again what Metadata errors refuse, namely messages that are not encrypted; they would be refused for ever."""
         error = error_of_code(command.send_error.error, command.send_error.message)
-        if isinstance(error, (*FATAL, NotAllowed)):
+        if isinstance(error, (*FATAL, NotAllowed, MetadataFault)):
             command.send_error.producer_id = self._own_id
             self._told(command)
         else:

@@ -110,6 +110,9 @@ class PartitionProducer:
         self._state = ProducerState.RETURNING
         self._producer: AttachedProducer | None = None
         self._epoch = 0
+        self._attempts = 0
+        """The attempts to attach the producer again since the last receipt. The next attempt waits the longer, the more
+        they are, so that a message that the topic never takes does not make the producer come back without a pause."""
         self._unsent: list[Sent] = []
         """Entries that go to the log at the end of this turn of the event loop."""
         self._pending: dict[int, Sent] = {}
@@ -169,6 +172,7 @@ class PartitionProducer:
     # --- ReceiptWriter -----------------------------------------------------------------------------------------------
 
     def write_run(self, receipts: Sequence[Receipt], ledger_id: int, first_entry_id: int) -> None:
+        self._attempts = 0
         outcomes: list[Outcome] = []
         for entry_id, (sequence_id, _) in enumerate(receipts, first_entry_id):
             self._add_outcomes(outcomes, sequence_id, ledger_id, entry_id)
@@ -212,8 +216,12 @@ class PartitionProducer:
             self._client.broker.spawn(self._return())
 
     async def _return(self) -> None:
-        failures = 0
         while self._client.is_open and self._state is ProducerState.RETURNING:
+            if self._attempts:
+                await asyncio.sleep(backoff(self._attempts, FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX))
+                if self._state is not ProducerState.RETURNING:
+                    return
+            self._attempts += 1
             self._epoch += 1
             try:
                 producer = await self._attach()
@@ -229,8 +237,6 @@ class PartitionProducer:
             else:
                 self._is_back(producer)
                 return
-            failures += 1
-            await asyncio.sleep(backoff(failures, FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX))
 
     def _is_back(self, producer: AttachedProducer) -> None:
         if not self._client.is_open or self._state is not ProducerState.RETURNING:

@@ -186,11 +186,12 @@ class TestProducer:
         link = FakeLink()
         producer = await producer_of(link)
         values: dict[str, Any] = {"producer_id": HANDLER_ID, "sequence_id": 10, "message": "no"}
-        link.say("SEND_ERROR", "send_error", error=pb.NotAllowedError, **values)
-        assert (link.told[0].type, link.told[0].send_error.producer_id) == (Type.SEND_ERROR, OWN_ID)
+        for error in (pb.NotAllowedError, pb.MetadataError, pb.TopicTerminatedError):
+            link.say("SEND_ERROR", "send_error", error=error, **values)
+            assert (link.told[-1].type, link.told[-1].send_error.producer_id) == (Type.SEND_ERROR, OWN_ID)
         assert not producer.is_closed
         link.say("SEND_ERROR", "send_error", error=pb.PersistenceError, **values)
-        assert (link.told[1].type, link.told[1].close_producer.producer_id) == (Type.CLOSE_PRODUCER, OWN_ID)
+        assert (link.told[-1].type, link.told[-1].close_producer.producer_id) == (Type.CLOSE_PRODUCER, OWN_ID)
         assert producer.is_closed
         assert link.sent_kinds()[-1] == "CLOSE_PRODUCER"
 
