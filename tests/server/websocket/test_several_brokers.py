@@ -14,10 +14,14 @@ import pytest
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.websocket.json_message_rules import parse_message_id
 from pulsar_proto.names import TopicName
-from tests.server.fakes import until
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.payload import build_payload
+from pulsar_proto.wire.commands import send_frame
+from tests.server.fakes import command, until
 from tests.server.security.scene import KEY, PROVIDER, token
 from tests.server.web.cluster_scene import NAMESPACE, Seat, cluster
 from tests.server.websocket.receiving_scene import Receiver
+from tests.server.wire_client import Client
 
 RANGES = ("0x00000000_0x40000000", "0x40000000_0x80000000", "0x80000000_0xc0000000", "0xc0000000_0xffffffff")
 PARTITIONS = 6
@@ -168,6 +172,7 @@ async def test_partitions_move_to_another_broker_and_back_while_messages_are_und
     async with (
         opened(first, in_turn()) as producer,
         opened(first, f"v2/consumer/{TOPIC}/s?subscriptionInitialPosition=Earliest") as consumer,
+        opened(first, f"v2/reader/{TOPIC}?messageId=earliest") as reader,
     ):
         partitions = await publish(producer, 0, 60)
         for number in (1, 2, 3):
@@ -177,8 +182,9 @@ async def test_partitions_move_to_another_broker_and_back_while_messages_are_und
             await giving.broker.moves.unload_all()
             partitions += await publishing
             await until(partial(owns_all, taking))
-        found = await consume(consumer, set(range(240)))
-        assert found == {index: [n for n in range(240) if partitions[n] == index] for index in range(PARTITIONS)}
+        expected = {index: [n for n in range(240) if partitions[n] == index] for index in range(PARTITIONS)}
+        assert await consume(consumer, set(range(240))) == expected
+        assert await consume(reader, set(range(240))) == expected
         copies = asyncio.create_task(acknowledge_all(consumer))
         await until_acknowledged(seats)
         copies.cancel()
@@ -221,6 +227,28 @@ async def test_messages_that_were_asked_for_again_come_once_and_in_order(seats: 
         again = [int(b64decode((await consumer.heard())["payload"])) for _ in range(40)]
         first_again = again.index(10)
         assert again[first_again:] == list(range(10, 50 - first_again))
+
+
+async def test_a_message_in_chunks_is_put_together_and_acknowledged_with_all_chunks(seats: list[Seat]) -> None:
+    first, second = seats
+    name = f"{TOPIC}-partition-{owned_by(second)[0]}"
+    async with opened(first, f"v2/consumer/{name}/s") as consumer:
+        client = await Client.connect(int(second.broker.addresses.urls.broker.rpartition(":")[2]))
+        client.say(command("PRODUCER", "producer", topic=name.replace("/", "://", 1), producer_id=1, request_id=1))
+        assert (await client.answer()).type == pb.BaseCommand.PRODUCER_SUCCESS
+        for number, part in enumerate((b"one ", b"two ", b"three")):
+            about: dict[str, Any] = {
+                "uuid": "u",
+                "num_chunks_from_msg": 3,
+                "chunk_id": number,
+                "total_chunk_msg_size": 13,
+            }
+            metadata = pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, **about)
+            send = pb.CommandSend(producer_id=1, sequence_id=number)
+            client.writer.write(send_frame(send, build_payload(metadata, part)))
+        assert await consumer.values(1, acks=True) == [b"one two three"]
+        await until_acknowledged(seats)
+        client.writer.close()
 
 
 async def test_dead_letters_go_to_their_topic_at_another_broker(seats: list[Seat]) -> None:
