@@ -172,8 +172,11 @@ class _DeadLetterTopic:
                 producer = self._producer or await self._attach()
                 if not self._waiting:
                     return
-                origin, message = self._waiting.popleft()
+                origin, message = self._waiting[0]
                 payload = await asyncio.to_thread(_payload_of, origin, message, producer.name, self._next_sequence_id)
+                if not self._waiting or self._waiting[0][1] is not message:
+                    continue  # The session gave the message up meanwhile.
+                self._waiting.popleft()
                 if producer.is_closed:
                     self._failed(message)
                     continue
@@ -183,8 +186,10 @@ class _DeadLetterTopic:
                 producer.publish([(send, payload)])
         except PulsarError as error:
             log.warning("%s: dead letters cannot be stored in %s: %s", self._client.remote_address, self._name, error)
-            self._fail([message for _, message in self._waiting])
-            self._waiting.clear()
+            self._fail_waiting()
+        except Exception:
+            log.exception("%s: dead letters cannot be stored in %s", self._client.remote_address, self._name)
+            self._fail_waiting()
         finally:
             self._working = None
 
@@ -201,6 +206,10 @@ class _DeadLetterTopic:
         else:
             self._producer = producer
         return producer
+
+    def _fail_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        self._fail([message for _, message in waiting])
 
     def _fail(self, messages: Iterable[ReceivedMessage]) -> None:
         for message in messages:

@@ -13,6 +13,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
+from magnetar.server.security.operations import TopicOperation
 from magnetar.server.websocket.chunk_assembly import ChunkAssembly
 from magnetar.server.websocket.consumer_query_rules import CryptoFailureAction
 from magnetar.server.websocket.message_inlet import MessageInlet
@@ -152,6 +153,9 @@ class ReceivingSession(ABC):
         error stay attached until `closed`."""
         names: list[TopicName] = []
         for topic in topics:
+            # The peer is judged before anything else, because asking for the partitions may create them.
+            subscription = self._subscribe_command(topic, 0).subscription
+            await self._client.authorize(TopicOperation.CONSUME, topic, subscription)
             names += await self._partitions(topic)
         await self._attach(names)
 
