@@ -1,0 +1,67 @@
+"""The options with which `sources create`, `sources update` and `sources localrun` describe a source."""
+
+from magnetar.server.tools.admin.command_table import FLAG, FLOAT, INTEGER, LONG, Option
+
+GUARANTEES = ("ATLEAST_ONCE", "ATMOST_ONCE", "EFFECTIVELY_ONCE", "MANUAL")
+CREATE = (
+    Option("--tenant", "the source's tenant"),
+    Option("--namespace", "the source's namespace"),
+    Option("--name", "the source's name"),
+    Option("-t --source-type", "the source's connector provider"),
+    Option(
+        "--processingGuarantees", "the processing guarantees applied to the Source", choices=GUARANTEES, hidden=True
+    ),
+    Option("--processing-guarantees", "the processing guarantees applied to the source", choices=GUARANTEES),
+    Option("-o --destinationTopicName", "the Pulsar topic to which data is sent", hidden=True),
+    Option("--destination-topic-name", "the Pulsar topic to which data is sent"),
+    Option("--producer-config", "the custom producer configuration"),
+    Option("--batch-builder", "batchBuilder provides two types of batch construction methods"),
+    Option("--deserializationClassName", "the SerDe classname for the source", hidden=True),
+    Option("--deserialization-classname", "the SerDe classname for the source"),
+    Option("-st --schema-type", "the schema type (either a builtin schema like 'avro', 'json', etc"),
+    Option("--parallelism", "the source's parallelism factor", INTEGER),
+    Option("-a --archive", "the path to the NAR archive for the Source"),
+    Option("--className", "the source's class name if archive is file-url-path", hidden=True),
+    Option("--classname", "the source's class name if archive is file-url-path"),
+    Option("--sourceConfigFile", "the path to a YAML config file specifying the source's configuration", hidden=True),
+    Option("--source-config-file", "the path to a YAML config file specifying the source's configuration"),
+    Option("--cpu", "the CPU that needs to be allocated per source instance", FLOAT),
+    Option("--ram", "the RAM that need to be allocated per source instance", LONG),
+    Option("--disk", "the disk that need to be allocated per source instance", LONG),
+    Option("--sourceConfig", "source config key/values", hidden=True),
+    Option("--source-config", "source config key/values"),
+    Option("--batch-source-config", "batch source config key/values"),
+    Option("--custom-runtime-options", "A string that encodes options to customize the runtime"),
+    Option("--secrets", "the map of secretName to an object that encapsulates how the secret is fetched by the"),
+    Option("--log-topic", "the topic to which the logs of a Pulsar Sink are produced"),
+    Option("--runtime-flags", "any flags that you want to pass to a runtime"),
+)
+UPDATE = (
+    *CREATE,
+    Option("--update-auth-data", "whether or not to update the auth data", FLAG),
+)
+LOCAL_RUN = (
+    *CREATE,
+    Option("--state-storage-service-url", "the URL for the state storage service"),
+    Option("--brokerServiceUrl", "the URL for the Pulsar broker", hidden=True),
+    Option("--broker-service-url", "the URL for the Pulsar broker"),
+    Option(
+        "--clientAuthPlugin",
+        "client authentication plugin using which function-process can connect to broker",
+        hidden=True,
+    ),
+    Option("--client-auth-plugin", "client authentication plugin using which function-process can connect to broker"),
+    Option("--clientAuthParams", "client authentication param", hidden=True),
+    Option("--client-auth-params", "client authentication param"),
+    Option("--use_tls", "use tls connection", FLAG, hidden=True),
+    Option("--use-tls", "use tls connection", FLAG),
+    Option("--tls_allow_insecure", "allow insecure tls connection", FLAG, hidden=True),
+    Option("--tls-allow-insecure", "allow insecure tls connection", FLAG),
+    Option("--hostname_verification_enabled", "enable hostname verification", FLAG, hidden=True),
+    Option("--hostname-verification-enabled", "enable hostname verification", FLAG),
+    Option("--tls_trust_cert_path", "tls trust cert file path", hidden=True),
+    Option("--tls-trust-cert-path", "tls trust cert file path"),
+    Option("--secrets-provider-classname", "whats the classname for secrets provider"),
+    Option("--secrets-provider-config", "config that needs to be passed to secrets provider"),
+    Option("--metrics-port-start", "the starting port range for metrics server"),
+)
