@@ -12,6 +12,7 @@ from magnetar.server.tools.admin.command_table import (
     Command,
     Option,
 )
+from magnetar.server.tools.admin.field_orders import INTERNAL_CONFIGURATION
 
 _CLUSTER = Argument("cluster", "the cluster's name")
 _CONFIG = Option("-c --config", "the key", required=True)
@@ -76,6 +77,7 @@ COMMANDS = (
         "Shows where the cluster keeps its metadata.",
         Call("GET", "/admin/v2/brokers/internal-configuration"),
         output=VALUE,
+        order=INTERNAL_CONFIGURATION,
         examples=("",),
     ),
     Command(

@@ -16,6 +16,7 @@ from magnetar.server.tools.admin.command_table import (
     Option,
     Values,
 )
+from magnetar.server.tools.admin.field_orders import CLUSTER_DATA
 from magnetar.server.tools.admin.java_texts import show_failure_domains
 
 _CLUSTER = Argument("cluster", "the cluster's name")
@@ -84,7 +85,15 @@ COMMANDS = (
         LINES,
         examples=("-c",),
     ),
-    Command("get", "Shows a cluster.", Call("GET", _PATH), (_CLUSTER,), output=VALUE, examples=("us-west",)),
+    Command(
+        "get",
+        "Shows a cluster.",
+        Call("GET", _PATH),
+        (_CLUSTER,),
+        output=VALUE,
+        order=CLUSTER_DATA,
+        examples=("us-west",),
+    ),
     Command(
         "create",
         "Registers a cluster.",

@@ -42,6 +42,8 @@ NOTHING = "nothing"
 """Nothing is printed."""
 VALUE = "value"
 """The answer's value: a text as it is, everything else as Jackson's pretty printer writes it."""
+QUOTED = "quoted"
+"""The same, but a text is in quotation marks too, as in JSON."""
 LINES = "lines"
 """Each item of the answer's list on a line."""
 MAP = "map"
@@ -119,6 +121,8 @@ class Command(NamedTuple):
     options: tuple[Option, ...] = ()
     output: str = NOTHING
     message: str = ""
+    order: tuple[str, ...] = ()
+    """The fields of the answer in the order in which Java's class has them; others follow."""
     examples: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     hidden: bool = False

@@ -10,6 +10,7 @@ from magnetar.server.tools.admin.command_table import (
     LINES,
     MAP,
     NOTHING,
+    QUOTED,
     RAW,
     VALUE,
     Body,
@@ -59,8 +60,7 @@ class Invocation:
         if isinstance(action, Call):
             answer = self.call(action)
             if self.command.output != NOTHING:
-                raw = self.command.output == RAW
-                self.show((answer.text() or "null") if raw else value_of(answer), self.command.output)
+                self.show(answer.text() if self.command.output == RAW else value_of(answer), self.command.output)
         else:
             action(self)
         if self.command.message:
@@ -105,6 +105,8 @@ class Invocation:
 
     def show(self, value: Any, output: str = VALUE) -> None:
         """Prints a value in the form that was asked for."""
+        if self.command.order and isinstance(value, dict):
+            value = {key: value[key] for key in (*self.command.order, *value) if key in value}
         if self.form == TEXT_FORMAT:
             _show_text(self, value, output)
         elif self.form == "json":
@@ -123,6 +125,8 @@ def _show_text(invocation: Invocation, value: Any, output: str) -> None:
     elif output == MAP:
         for key, item in (value or {}).items():
             invocation.say(f"{key}    {to_string(item)}")
+    elif output == QUOTED:
+        invocation.say(pretty(value))
     else:
         invocation.say(value if output == RAW else printed(value))
 

@@ -31,7 +31,9 @@ def _policy(values: Values) -> dict[str, Any]:
         raise UsageError(f"Unknown auto failover policy type specified : {kind}")
     if set(parameters) != _PARAMETERS:
         raise UsageError(f"Unknown auto failover policy params specified : {parameters}")
-    body = {name: [each for each in values[name] or () if each] for name in ("namespaces", "primary", "secondary")}
+    body: dict[str, Any] = {
+        name: [each for each in values[name] or () if each] for name in ("namespaces", "primary", "secondary")
+    }
     body["auto_failover_policy"] = {"parameters": parameters, "policy_type": kind}
     return body if values["unload-scope"] is None else {**body, "unload_scope": values["unload-scope"]}
 

@@ -24,8 +24,10 @@ def show_backlog_quotas(invocation: Invocation) -> None:
 
 
 def backlog_quota_text(quota: dict[str, Any]) -> str:
+    size = quota.get("limitSize", quota.get("limit"))
     fields = {
-        "limitSize": quota.get("limitSize", quota.get("limit")),
+        "limit": size,
+        "limitSize": size,
         "limitTime": quota.get("limitTime", -1),
         "policy": quota.get("policy"),
     }

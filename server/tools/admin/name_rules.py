@@ -68,7 +68,9 @@ def parse_namespace(text: str) -> Namespace:
     """Raises ValueError for a text that is no name of a namespace."""
     parts = text.split("/")
     if len(parts) not in (2, 3) or not all(_ENTITY.fullmatch(part) for part in parts):
-        raise ValueError(f"Invalid namespace format. namespace: {text}")
+        raise ValueError(
+            "Invalid namespace format. expected <tenant>/<namespace> or <tenant>/<cluster>/<namespace> but got: " + text
+        )
     return Namespace(parts[0], parts[1] if len(parts) == 3 else "", parts[-1])
 
 

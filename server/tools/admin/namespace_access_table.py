@@ -7,6 +7,7 @@ from magnetar.server.tools.admin.command_table import (
     LINES,
     MAP,
     NAMESPACE_ARGUMENT,
+    QUOTED,
     RAW,
     SUBSCRIPTION,
     Call,
@@ -71,6 +72,7 @@ _POLICIES = (
         (Option("-m --subscription-auth-mode", "None or Prefix", required=True),),
         _auth_mode,
         "-m Prefix",
+        output=QUOTED,
         verbs=("get", "set"),
     ),
     Policy(

@@ -23,6 +23,7 @@ from magnetar.server.tools.admin.command_table import (
     Option,
     Values,
 )
+from magnetar.server.tools.admin.field_orders import OFFLOAD_POLICIES
 from magnetar.server.tools.admin.java_texts import show_backlog_quotas
 from magnetar.server.tools.admin.namespace_steps import set_offload_threshold, show_offload_lag, show_offload_threshold
 from magnetar.server.tools.admin.offload_body import offload_policies
@@ -178,6 +179,7 @@ _POLICIES = (
         OF_NAMESPACES,
         offload_policies,
         "-d aws-s3 -r eu-west-1 -b bucket",
+        order=OFFLOAD_POLICIES,
         verbs=("get", "set"),
     ),
     Policy(

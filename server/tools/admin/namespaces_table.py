@@ -15,6 +15,7 @@ from magnetar.server.tools.admin.command_table import (
     Command,
     Option,
 )
+from magnetar.server.tools.admin.field_orders import POLICIES
 from magnetar.server.tools.admin.namespace_steps import (
     anti_affinity_namespaces,
     clear_backlog,
@@ -89,6 +90,7 @@ COMMANDS = (
         Call("GET", "{namespace}"),
         _ONE,
         output=VALUE,
+        order=POLICIES,
         examples=(_EXAMPLE,),
     ),
     Command(

@@ -56,7 +56,7 @@ class OptionReader:
                 return at + 1
             if at + 1 >= len(words) or words[at + 1] in self._by_name:
                 raise UsageError(f"Missing required parameter for option '{word}' (<{option.key}>)")
-            self._value(option, word, words[at + 1])
+            self._value(option, words[at + 1])
             return at + 2
         name, equals, value = word.partition("=")
         if equals and name in self._by_name:
@@ -67,7 +67,7 @@ class OptionReader:
     def _attached(self, name: str, value: str) -> None:
         option = self._by_name[name]
         if option.takes_value:
-            self._value(option, name, value)
+            self._value(option, value)
         elif value not in ("true", "false"):
             raise UsageError(f"Invalid value for option '{name}': '{value}' is not a boolean")
         elif value == "true":
@@ -91,7 +91,7 @@ class OptionReader:
             self._flag(option)
         last = options[-1]
         if last.takes_value:
-            self._value(last, f"-{word[len(options)]}", word[len(options) + 1 :])
+            self._value(last, word[len(options) + 1 :])
         else:
             self._flag(last)
         return True
@@ -99,24 +99,25 @@ class OptionReader:
     def _flag(self, option: Option) -> None:
         self.values[option.key] = not option.default if option.kind == FLAG else True
 
-    def _value(self, option: Option, name: str, text: str) -> None:
+    def _value(self, option: Option, text: str) -> None:
         text = text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
         try:
             self.values[option.key] = option_value(option, text, self.values.get(option.key))
         except ValueError as error:
-            raise UsageError(f"Invalid value for option '{name}' (<{option.key}>): {error}") from None
+            shown = next((each for each in option.names.split() if each.startswith("--")), option.names)
+            raise UsageError(f"Invalid value for option '{shown}': {error}") from None
 
 
-def parse_command(command: Command, words: Sequence[str], shared: OptionReader) -> Parsed:
+def parse_command(command: Command, words: Sequence[str], shared: OptionReader, offset: int = 0) -> Parsed:
     """Reads the words after the command's name. Options that the command does not have may be those of `shared`, which
-    belong to all commands. Raises UsageError."""
+    belong to all commands. `offset` is how many words stood before these. Raises UsageError."""
     own = OptionReader(command.options)
-    arguments: list[str] = []
+    places: list[int] = []
     at = 0
     while at < len(words):
         word = words[at]
         if word == "--":
-            arguments += words[at + 1 :]
+            places += range(at + 1, len(words))
             break
         after = own.read(words, at) if word[:1] == "-" and len(word) > 1 else at
         if after == at and word[:1] == "-":
@@ -130,10 +131,15 @@ def parse_command(command: Command, words: Sequence[str], shared: OptionReader) 
             return Parsed({}, wants_version=True)
         if word[:1] == "-" and len(word) > 1 and not word[1:2].isdigit():
             raise UsageError(f"Unknown option: '{word}'")
-        arguments.append(word)
+        places.append(at)
         at += 1
     values = {option.key: _default(option) for option in command.options}
     values |= own.values
+    most = len(words) if any(argument.many for argument in command.arguments) else len(command.arguments)
+    if len(places) > most:
+        extra = places[most]
+        raise UsageError(f"Unmatched argument at index {offset + extra}: '{words[extra]}'")
+    arguments = [words[place] for place in places]
     _check_required(command, own.values, arguments)
     values |= _positionals(command.arguments, arguments)
     return Parsed(values)
@@ -166,9 +172,6 @@ def _positionals(arguments: Sequence[Argument], words: Sequence[str]) -> dict[st
             left = []
         else:
             values[argument.key] = argument_value(argument, left.pop(0))
-    if left:
-        position = len(words) - len(left)
-        raise UsageError(f"Unmatched argument at index {position}: '{left[0]}'")
     return values
 
 

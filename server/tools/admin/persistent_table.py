@@ -9,7 +9,7 @@ from magnetar.server.tools.admin import (
 from magnetar.server.tools.admin.command_table import FLAG, LIST, SUBSCRIPTION, Call, Command, Option
 from magnetar.server.tools.admin.invocation import Invocation
 
-_ROWS = {
+_ROWS: dict[str, Command] = {
     command.name: command
     for table in (topics_table, topic_subscriptions_table, topic_messages_table, topic_storage_table)
     for command in table.COMMANDS

@@ -39,6 +39,7 @@ class Policy(NamedTuple):
     get_options: tuple[Option, ...] = ()
     remove_options: tuple[Option, ...] = ()
     output: str = VALUE
+    order: tuple[str, ...] = ()
     set_method: str = "POST"
     remove_method: str = "DELETE"
     verbs: tuple[str, ...] = ("get", "set", "remove")
@@ -87,6 +88,7 @@ def commands_of_policy(
             arguments=(argument,),
             options=made[verb][2],
             output=made[verb][3],
+            order=policy.order if verb == "get" else (),
             examples=(f"{place} {made[verb][4]}".strip(),),
             hidden=hidden,
         )

@@ -64,10 +64,11 @@ def _run(words: list[str]) -> int:
     group = find_group(rest[0])
     if group is None:
         return _complain(f"Unmatched argument at index {at}: '{rest[0]}'", _nearest(rest[0], _group_names()))
-    return _run_group(group, rest[1:], shared)
+    return _run_group(group, rest[1:], shared, at + 1)
 
 
-def _run_group(group: Group, words: list[str], shared: OptionReader) -> int:
+def _run_group(group: Group, words: list[str], shared: OptionReader, offset: int) -> int:
+    """Runs the words behind a group's name, of which the first stands at `offset` in the command line."""
     name = words[0] if words else ""
     if not name or name in HELP:
         from magnetar.server.tools.admin.help_rules import group_help
@@ -76,9 +77,11 @@ def _run_group(group: Group, words: list[str], shared: OptionReader) -> int:
     command = find_command(group, name)
     if command is None:
         near = _nearest(name, [each.name for each in commands_of(group)])
-        return _complain(f"Unmatched argument at index 1: '{name}'", near or f"see: magnetar admin {group.name} --help")
+        return _complain(
+            f"Unmatched argument at index {offset}: '{name}'", near or f"see: magnetar admin {group.name} --help"
+        )
     try:
-        parsed = parse_command(command, words[1:], shared)
+        parsed = parse_command(command, words[1:], shared, offset + 1)
         if parsed.wants_help:
             from magnetar.server.tools.admin.help_rules import command_help
 
@@ -132,9 +135,11 @@ def _complain(text: str, more: str) -> int:
 
 
 def _help(text: str, *, asked: bool) -> int:
-    """Shows help on stdout to who asked for it, else on stderr as a complaint about missing words."""
-    print(text, file=sys.stdout if asked else sys.stderr)
-    return DONE if asked else FAILED
+    """Shows help on stdout when it was asked for, else on stderr because a word is missing."""
+    if asked:
+        print(text)
+        return DONE
+    return _complain("Missing required subcommand", text)
 
 
 def _group_names() -> list[str]:

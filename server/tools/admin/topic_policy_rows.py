@@ -10,6 +10,7 @@ from magnetar.server.tools.admin.body_rules import (
     subscription_types,
 )
 from magnetar.server.tools.admin.command_table import COMMAS, INTEGER, SECONDS, Option
+from magnetar.server.tools.admin.field_orders import OFFLOAD_POLICIES
 from magnetar.server.tools.admin.java_texts import show_backlog_quotas
 from magnetar.server.tools.admin.offload_body import offload_policies
 from magnetar.server.tools.admin.policy_rows import APPLIED, Policy
@@ -72,6 +73,7 @@ OFFLOAD = Policy(
     offload_policies,
     "-d aws-s3 -r eu-west-1 -b bucket",
     APPLIED,
+    order=OFFLOAD_POLICIES,
 )
 POLICIES = (
     MESSAGE_TTL,

@@ -10,6 +10,7 @@ from magnetar.server.tools.admin.command_table import (
     Call,
     Command,
     Option,
+    Values,
 )
 from magnetar.server.tools.admin.offload_options import OF_TOPICS
 from magnetar.server.tools.admin.policy_rows import APPLIED, Policy, commands_of_policy
@@ -43,6 +44,16 @@ _SHOWN = (
         set_method="PUT",
     ),
 )
+
+
+def _on(_: Values) -> bool:
+    return True
+
+
+def _off(_: Values) -> bool:
+    return False
+
+
 _VALIDATION_PATH = "{topic}/schemaValidationEnforced"
 COMMANDS = (
     *(
@@ -55,7 +66,7 @@ COMMANDS = (
         Command(
             f"{verb}-deduplication",
             f"Turns deduplication {state}.",
-            Call("POST", "{topic}/deduplicationEnabled", body=lambda _, on=on: on),
+            Call("POST", "{topic}/deduplicationEnabled", body=_on if on else _off),
             (PERSISTENT_TOPIC_ARGUMENT,),
             examples=("my-topic",),
             hidden=True,

@@ -1,0 +1,48 @@
+"""Tables and YAML for people."""
+
+import pytest
+
+from magnetar.server.tools.admin.terminal_rules import table, yaml
+
+
+def test_an_object_is_a_table_of_its_members() -> None:
+    assert table({"partitions": 3, "names": ["a", "b"], "more": {"x": None}, "no": None}) == (
+        'partitions  3\nnames       a, b\nmore        {"x":null}\nno          -'
+    )
+
+
+def test_objects_are_rows_and_texts_are_lines() -> None:
+    assert table([{"a": 1, "b": "x"}, {"b": "long text", "c": True}]) == (
+        "A  B          C\n1  x          -\n-  long text  true"
+    )
+    assert table(["one", "two"]) == "one\ntwo"
+    assert table([]) == "(none)"
+    assert table(None) == "(not set)"
+    assert table("text") == "text"
+
+
+def test_long_cells_are_cut_unless_the_table_is_wide() -> None:
+    assert table({"a": "x" * 100}).endswith("x…")
+    assert table({"a": "x" * 100}, wide=True) == "a  " + "x" * 100
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({}, "{}"),
+        ([], "[]"),
+        (None, "null"),
+        (1.5, "1.5"),
+        ("plain text", "plain text"),
+        ("true", '"true"'),
+        ("12", '"12"'),
+        ("a: b", '"a: b"'),
+        ("", '""'),
+        ("-x", '"-x"'),
+        ("two\nlines", '"two\\nlines"'),
+        ({"a": {"b": [1, {"c": "d", "e": []}]}}, "a:\n  b:\n    - 1\n    - c: d\n      e: []"),
+        ([["x"], {}], "- - x\n- {}"),
+    ],
+)
+def test_yaml_quotes_what_would_be_read_as_something_else(value: object, text: str) -> None:
+    assert yaml(value) == text
