@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 TEXT_FORMAT = "text"
 """pulsar-admin's own shape."""
 FORMATS = (TEXT_FORMAT, "table", "wide", "json", "yaml")
+NO_CONTENT = 204
 _KEY = re.compile(r"\{([^{}]+)\}")
 
 
@@ -60,7 +61,7 @@ class Invocation:
         if isinstance(action, Call):
             answer = self.call(action)
             if self.command.output != NOTHING:
-                self.show(answer.text() if self.command.output == RAW else value_of(answer), self.command.output)
+                self.show(raw_text(answer) if self.command.output == RAW else value_of(answer), self.command.output)
         else:
             action(self)
         if self.command.message:
@@ -106,7 +107,11 @@ class Invocation:
     def show(self, value: Any, output: str = VALUE) -> None:
         """Prints a value in the form that was asked for."""
         if self.command.order and isinstance(value, dict):
-            value = {key: value[key] for key in (*self.command.order, *value) if key in value}
+            value = {key: value[key] for key in (*self.command.order, *value) if value.get(key) is not None}
+        if self.command.stats:
+            from magnetar.server.tools.admin.stats_rules import with_doubles
+
+            value = with_doubles(value)
         if self.form == TEXT_FORMAT:
             _show_text(self, value, output)
         elif self.form == "json":
@@ -135,6 +140,11 @@ def _body(body: Body, values: Mapping[str, Any]) -> Any:
     if body is None:
         return None
     return values[body] if isinstance(body, str) else body(values)
+
+
+def raw_text(answer: "Answer") -> str:
+    """Returns the answer's text, or `null` for the status that says that there is none."""
+    return "null" if answer.status == NO_CONTENT else answer.text()
 
 
 def value_of(answer: "Answer") -> Any:

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from magnetar.server.tools.admin.admin_errors import UsageError
 from magnetar.server.tools.admin.command_table import LINES, RAW, Call, Query
-from magnetar.server.tools.admin.invocation import Invocation
+from magnetar.server.tools.admin.invocation import Invocation, raw_text
 from magnetar.server.tools.admin.value_rules import LONG_MAX, whole_number
 
 BUNDLES_MAX = 1 << 32
@@ -97,7 +97,7 @@ def anti_affinity_namespaces(invocation: Invocation) -> None:
 
 def remove_property(invocation: Invocation) -> None:
     answer = invocation.call(Call("DELETE", "{namespace}/property/{key}"))
-    invocation.show(answer.text() or "null", RAW)
+    invocation.show(raw_text(answer), RAW)
 
 
 def show_offload_threshold(invocation: Invocation) -> None:

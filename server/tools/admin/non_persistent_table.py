@@ -32,6 +32,7 @@ COMMANDS = (
             Call("GET", "{topic}/" + path),
             (NON_PERSISTENT_TOPIC_ARGUMENT,),
             output=VALUE,
+            stats=name == "stats",
             examples=_EXAMPLE,
         )
         for name, summary, path in (

@@ -8,6 +8,7 @@ from magnetar.server.tools.admin.admin_errors import CommandError, RefusedError,
 from magnetar.server.tools.admin.command_table import (
     BOOLEAN,
     FLAG,
+    LINES,
     LONG,
     TOPIC_ARGUMENT,
     VALUE,
@@ -18,7 +19,7 @@ from magnetar.server.tools.admin.command_table import (
 )
 from magnetar.server.tools.admin.invocation import TEXT_FORMAT, Invocation
 from magnetar.server.tools.admin.jackson_rules import gson_indented
-from magnetar.server.tools.admin.schema_rules import schema_info
+from magnetar.server.tools.admin.schema_rules import schema_info, shown_schema
 
 SCHEMA_FILE_BYTES_MAX = 16 << 20
 _BASE = "/admin/v2/schemas/{topic.below_namespace}"
@@ -31,12 +32,12 @@ def _get(invocation: Invocation) -> None:
         raise UsageError("Only one or neither of --version and --all-version can be specified.")
     if invocation["all-version"]:
         answers = invocation.get(_BASE + "/schemas").get("getSchemaResponses", ())
-        invocation.show([schema_info(invocation.topic.local, each) for each in answers])
+        invocation.show([schema_info(invocation.topic.local, each) for each in answers], LINES)
         return
     if version is not None and version < 0:
         raise UsageError(f"Option --version must be greater than 0, but found {version}")
     answer = invocation.get(_BASE + ("/schema" if version is None else "/schema/{version}"))
-    info: dict[str, Any] = schema_info(invocation.topic.local, answer, parsed=True)
+    info: dict[str, Any] = shown_schema(invocation.topic.local, answer)
     if version is None:
         info = {"version": answer["version"], "schemaInfo": info}
     if invocation.form == TEXT_FORMAT:

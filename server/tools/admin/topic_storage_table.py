@@ -47,6 +47,7 @@ COMMANDS = (
         (TOPIC_ARGUMENT,),
         (PRECISE, _BACKLOG_SIZE, _EARLIEST),
         VALUE,
+        stats=True,
         examples=("my-topic",),
     ),
     Command(
@@ -75,6 +76,7 @@ COMMANDS = (
         (TOPIC_ARGUMENT,),
         (PER_PARTITION, PRECISE, _BACKLOG_SIZE, _EARLIEST),
         VALUE,
+        stats=True,
         examples=("my-topic --per-partition",),
     ),
     Command(

@@ -5,6 +5,7 @@ from magnetar.server.tools.admin.command_table import (
     FLAG,
     LINES,
     LONG,
+    MAP,
     MILLIS,
     PAIRS,
     PERSISTENT_TOPIC_ARGUMENT,
@@ -138,7 +139,7 @@ COMMANDS = (
         Call("GET", _BASE + "/replicatedSubscriptionStatus"),
         (PERSISTENT_TOPIC_ARGUMENT,),
         (SUBSCRIPTION,),
-        VALUE,
+        MAP,
         examples=("my-topic -s my-subscription",),
     ),
     Command(

@@ -31,7 +31,6 @@ _SHOWN = (
         lambda values: comma_list(values["clusters"]),
         "-c us-west,us-east",
         APPLIED,
-        output=LINES,
     ),
     Policy(
         "shadow-topics",

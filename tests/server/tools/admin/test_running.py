@@ -17,7 +17,6 @@ NOT_NEEDED = (
     "dataclasses",
     "google",
     "importlib.metadata",
-    "ssl",
     "typing_extensions",
 )
 """Modules that take long to import and that a call over plain HTTP does not need."""

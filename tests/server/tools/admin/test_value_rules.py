@@ -9,8 +9,18 @@ from magnetar.server.tools.admin.value_rules import MessageId, message_id, optio
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("90", 90), ("90s", 90), ("10m", 600), ("3H", 10_800), ("2d", 172_800), ("1w", 604_800), ("1y", 31_536_000)]
-    + [("-1", -1), ("-1d", -86_400), ("+5", 5)],
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("10m", 600),
+        ("3H", 10_800),
+        ("2d", 172_800),
+        ("1w", 604_800),
+        ("1y", 31_536_000),
+        ("-1", -1),
+        ("-1d", -86_400),
+        ("+5", 5),
+    ],
 )
 def test_times_have_units(text: str, expected: int) -> None:
     assert seconds(text) == expected
