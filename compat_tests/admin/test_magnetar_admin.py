@@ -4,6 +4,7 @@ The command lines are in `command_lines.txt`. With Apache's jars in MAGNETAR_PEE
 broker.
 """
 
+import difflib
 import os
 import re
 import shlex
@@ -27,9 +28,8 @@ LINES = Path(__file__).with_name("command_lines.txt").read_text().splitlines()
 PRODUCE = "PRODUCE"
 JAVA_SIDE, OUR_SIDE = "sidejava", "sideours"
 AVRO = '{"type":"AVRO","schema":"{\\"type\\":\\"record\\",\\"name\\":\\"R\\",\\"fields\\":[]}","properties":{"k":"v"}}'
-ONLY_HERE = re.compile(
-    r"\s*\"(entriesInAckHoles|ackHolesFilledTotal|ackHoles|whyIdle|unreadable|lastPublishTimeStamp)\" : .*"
-)
+FIELDS_ONLY_HERE = "entriesInAckHoles|ackHolesFilledTotal|ackHoles|whyIdle|unreadable|lastPublishTimeStamp"
+ONLY_HERE = re.compile(rf'\s*"({FIELDS_ONLY_HERE})" : .*')
 """Lines for fields that Magnetar's answers have besides Apache's (compat_tests/NOTES.md); Java's tool drops them."""
 COMMAND_SECONDS = 60
 
@@ -63,8 +63,9 @@ def test_the_same_words_say_the_same(
             by_java = run_java(java, words_for(words, JAVA_SIDE, avro))
             by_us = run_ours(own_server, words_for(words, OUR_SIDE, avro))
             compared += 1
-            if comparable(by_java, JAVA_SIDE, mode) != comparable(by_us, OUR_SIDE, mode):
-                wrong.append(f"{line}\n--- Java\n{by_java}\n--- here\n{by_us}")
+            java_said, we_said = comparable(by_java, JAVA_SIDE, mode), comparable(by_us, OUR_SIDE, mode)
+            if java_said != we_said:
+                wrong.append("\n".join([line, *difflib.unified_diff(java_said, we_said, "Java", "here", lineterm="")]))
     assert not wrong, "\n\n" + "\n\n".join(wrong)
     assert compared > 200
 
@@ -93,18 +94,19 @@ def run_ours(server: Server, words: list[str]) -> Said:
     return Said(done.returncode == 0, done.stdout.strip(), done.stderr)
 
 
-def comparable(said: Said, side: str, mode: str) -> tuple[bool, str, str]:
-    """Returns what has to be the same: of stderr the first line, without the name of an exception before it."""
-    out = said.out.replace(side, "SIDE")
-    error = said.error.replace(side, "SIDE").partition("\n")[0] if not said.worked else ""
+def comparable(said: Said, side: str, mode: str) -> list[str]:
+    """Returns what has to be the same as lines. Of stderr it is the first line, without the name of an exception before
+    it."""
+    error = said.error.partition("\n")[0] if not said.worked else ""
     error = re.sub(r"^[\w.$]+(Exception|Error): ", "", error)
-    if mode == "same":
-        return said.worked, out, error
-    lines = [line.rstrip(",") for line in out.splitlines() if not ONLY_HERE.fullmatch(line)]
+    lines = said.out.splitlines()
+    if mode != "same":
+        lines = [line.rstrip(",") for line in lines if not ONLY_HERE.fullmatch(line)]
+        lines = [", ".join(sorted(re.findall(r"[^\[\], ]+", line))) for line in lines]
     if mode == "shape":
         lines = [re.sub(r"-?\d[\d.]*(E-?\d+)?", "N", line) for line in lines]
-    lines = [", ".join(sorted(re.findall(r"[^\[\], ]+", line))) for line in lines]
-    return said.worked, "\n".join(sorted(lines)), error
+    lines = lines if mode == "same" else sorted(lines)
+    return [line.replace(side, "SIDE") for line in (f"worked: {said.worked}", *lines, error)]
 
 
 def publish(make_client: ClientFactory, server: Server) -> None:

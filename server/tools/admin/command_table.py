@@ -122,8 +122,8 @@ class Command(NamedTuple):
     output: str = NOTHING
     message: str = ""
     order: tuple[str, ...] = ()
-    """The fields of the answer in the order in which Java's class has them; others follow. Fields that are null are left
-    out."""
+    """The fields of the answer in the order in which Java's class has them; others follow. Fields that are null are
+    left out."""
     stats: bool = False
     """Whether the answer holds statistics, with rates that Java prints as doubles."""
     examples: tuple[str, ...] = ()

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 TEXT_FORMAT = "text"
 """pulsar-admin's own shape."""
 FORMATS = (TEXT_FORMAT, "table", "wide", "json", "yaml")
-NO_CONTENT = 204
 _KEY = re.compile(r"\{([^{}]+)\}")
 
 
@@ -61,7 +60,7 @@ class Invocation:
         if isinstance(action, Call):
             answer = self.call(action)
             if self.command.output != NOTHING:
-                self.show(raw_text(answer) if self.command.output == RAW else value_of(answer), self.command.output)
+                self.show(answer.text() if self.command.output == RAW else value_of(answer), self.command.output)
         else:
             action(self)
         if self.command.message:
@@ -140,11 +139,6 @@ def _body(body: Body, values: Mapping[str, Any]) -> Any:
     if body is None:
         return None
     return values[body] if isinstance(body, str) else body(values)
-
-
-def raw_text(answer: "Answer") -> str:
-    """Returns the answer's text, or `null` for the status that says that there is none."""
-    return "null" if answer.status == NO_CONTENT else answer.text()
 
 
 def value_of(answer: "Answer") -> Any:

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from magnetar.server.tools.admin.admin_errors import UsageError
 from magnetar.server.tools.admin.command_table import LINES, RAW, Call, Query
-from magnetar.server.tools.admin.invocation import Invocation, raw_text
+from magnetar.server.tools.admin.invocation import Invocation
 from magnetar.server.tools.admin.value_rules import LONG_MAX, whole_number
 
 BUNDLES_MAX = 1 << 32
@@ -79,10 +79,15 @@ def clear_backlog(invocation: Invocation) -> None:
 
 
 def _confirmed(question: str) -> bool:
-    try:
-        return input(f"{question} (Y or N) ").strip().upper() == "Y"
-    except EOFError:
-        return False
+    """Asks until the answer is yes or no. The end of the input means no."""
+    while True:
+        try:
+            answer = input(f"{question} (Y or N) ").strip().lower()
+        except EOFError:
+            return False
+        if answer in ("y", "yes", "n", "no"):
+            return answer[0] == "y"
+        print(f"Invalid input: {answer}")
 
 
 def unsubscribe(invocation: Invocation) -> None:
@@ -95,9 +100,18 @@ def anti_affinity_namespaces(invocation: Invocation) -> None:
     invocation.show(invocation.get(path, (("property", "{tenant}"),)), LINES)
 
 
+def show_property(invocation: Invocation) -> None:
+    _property(invocation, "GET")
+
+
 def remove_property(invocation: Invocation) -> None:
-    answer = invocation.call(Call("DELETE", "{namespace}/property/{key}"))
-    invocation.show(raw_text(answer), RAW)
+    _property(invocation, "DELETE")
+
+
+def _property(invocation: Invocation, method: str) -> None:
+    """Shows the value that the call answers; an empty one means that there is none."""
+    answer = invocation.call(Call(method, "{namespace}/property/{key}"))
+    invocation.show(answer.text() or "null", RAW)
 
 
 def show_offload_threshold(invocation: Invocation) -> None:

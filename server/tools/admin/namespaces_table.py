@@ -22,6 +22,7 @@ from magnetar.server.tools.admin.namespace_steps import (
     create_namespace,
     list_of_cluster,
     remove_property,
+    show_property,
     split_bundle,
     topic_positions,
     unload_namespace,
@@ -203,7 +204,7 @@ COMMANDS = (
     Command(
         "get-property",
         "Shows a property of a namespace.",
-        Call("GET", "{namespace}/property/{key}"),
+        show_property,
         _ONE,
         (_KEY,),
         RAW,
