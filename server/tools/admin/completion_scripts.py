@@ -5,14 +5,20 @@ Each also completes `pulsar-admin`, for those to whom that is an alias of `magne
 
 _BASH = """\
 _magnetar_admin() {
-    local words=("${COMP_WORDS[@]:1:COMP_CWORD}")
-    [ "${COMP_WORDS[0]}" = magnetar ] && { [ "${words[0]}" = admin ] || return; words=("${words[@]:1}"); }
-    local IFS=$'\\n'
-    COMPREPLY=($(command magnetar admin completion words -- "${words[@]}" 2>/dev/null))
+    # COMP_WORDS is divided at colons, which names of topics have: the line itself is divided at blanks only.
+    local line="${COMP_LINE:0:COMP_POINT}" words
+    read -ra words <<< "$line"
+    [[ "$line" == *[[:space:]] ]] && words+=("")
+    if [ "${words[0]}" = magnetar ]; then
+        [ "${words[1]}" = admin ] && [ "${#words[@]}" -gt 2 ] || return
+        words=("${words[@]:1}")
+    fi
+    local last="${words[@]: -1}" IFS=$'\\n'
+    COMPREPLY=($(command magnetar admin completion words -- "${words[@]:1}" 2>/dev/null))
     [[ "${COMPREPLY[0]}" == */ ]] && compopt -o nospace 2>/dev/null
-    # A colon ends a word for readline: only what follows the last one may be put in.
-    if [[ "${words[-1]}" == *:* && "$COMP_WORDBREAKS" == *:* ]]; then
-        local head="${words[-1]%"${words[-1]##*:}"}" i
+    # Readline replaces only what follows the last colon.
+    if [[ "$last" == *:* && "$COMP_WORDBREAKS" == *:* ]]; then
+        local head="${last%"${last##*:}"}" i
         for i in "${!COMPREPLY[@]}"; do COMPREPLY[i]="${COMPREPLY[i]#"$head"}"; done
     fi
 }
