@@ -28,9 +28,11 @@ LINES = Path(__file__).with_name("command_lines.txt").read_text().splitlines()
 PRODUCE = "PRODUCE"
 JAVA_SIDE, OUR_SIDE = "sidejava", "sideours"
 AVRO = '{"type":"AVRO","schema":"{\\"type\\":\\"record\\",\\"name\\":\\"R\\",\\"fields\\":[]}","properties":{"k":"v"}}'
-FIELDS_ONLY_HERE = "entriesInAckHoles|ackHolesFilledTotal|ackHoles|whyIdle|unreadable|lastPublishTimeStamp"
+FIELDS_ONLY_HERE = (
+    "entriesInAckHoles|ackHolesFilledTotal|ackHoles|whyIdle|unreadable|lastPublishTimeStamp|topicCreationTimeStamp"
+)
 ONLY_HERE = re.compile(rf'\s*"({FIELDS_ONLY_HERE})" : .*')
-"""Lines for fields that Magnetar's answers have besides Apache's (compat_tests/NOTES.md); Java's tool drops them."""
+"""Lines for fields that brokers send and that the classes of Java's tool do not have: it drops them."""
 COMMAND_SECONDS = 60
 
 

@@ -217,3 +217,40 @@ def described_commands(
         )
         for verb, summary, options in rows
     )
+
+
+def connector_commands(
+    kind: Kind, create: tuple[Option, ...], update: tuple[Option, ...], local: tuple[Option, ...]
+) -> tuple[Command, ...]:
+    """Returns all rows of `sources` or `sinks`."""
+
+    def run_list(invocation: Invocation) -> None:
+        settle_namespace(invocation)
+        show_gson(invocation, invocation.get(kind.path + "/{tenant}/{namespace}"))
+
+    return (
+        *common_commands(kind),
+        *described_commands(kind, create, update, local),
+        Command(
+            "list",
+            f"Lists the {kind.group} of a namespace.",
+            run_list,
+            (),
+            (TENANT, NAMESPACE),
+            VALUE,
+            examples=("--tenant my-tenant --namespace my-namespace",),
+        ),
+        Command(
+            f"available-{kind.group}",
+            f"Lists the built-in connectors that are {kind.group}.",
+            show_built_in(f"{kind.path}/builtin{kind.group}", f"{kind.what}Class"),
+            output=VALUE,
+            examples=("",),
+        ),
+        Command(
+            "reload",
+            "Lets the workers look for built-in connectors again.",
+            Call("POST", f"{kind.path}/reloadBuiltIn{kind.group.capitalize()}"),
+            examples=("",),
+        ),
+    )

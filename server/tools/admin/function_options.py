@@ -1,34 +1,33 @@
 """The options with which `functions create`, `functions update` and `functions localrun` describe a function."""
 
+from magnetar.server.tools.admin import local_run_options
 from magnetar.server.tools.admin.command_table import BOOLEAN, FLAG, FLOAT, INTEGER, LONG, Option
+from magnetar.server.tools.admin.local_run_options import GUARANTEES
 
-GUARANTEES = ("ATLEAST_ONCE", "ATMOST_ONCE", "EFFECTIVELY_ONCE", "MANUAL")
 CREATE = (
     Option("--fqfn", "the Fully Qualified Function Name for the function"),
-    Option("--tenant", "the tenant of a Pulsar Function"),
-    Option("--namespace", "the namespace of a Pulsar Function"),
-    Option("--name", "the name of a Pulsar Function"),
-    Option("--className", "the class name of a Pulsar Function", hidden=True),
-    Option("--classname", "the class name of a Pulsar Function"),
+    Option("--tenant", "the tenant of the function"),
+    Option("--namespace", "the namespace of the function"),
+    Option("--name", "the name of the function"),
+    Option("--className", "the class name of the function", hidden=True),
+    Option("--classname", "the class name of the function"),
     Option("-t --function-type", "the built-in Pulsar Function type"),
-    Option("--cleanup-subscription", "whether delete the subscription when function is deleted", FLAG),
+    Option("--cleanup-subscription", "delete the subscription together with the function", FLAG),
     Option("--jar", "path to the JAR file for the function"),
     Option("--py", "path to the main Python file/Python Wheel file for the function"),
     Option("--go", "path to the main Go executable binary for the function"),
-    Option("-i --inputs", "the input topic or topics of a Pulsar Function"),
+    Option("-i --inputs", "the input topic or topics of the function"),
     Option(
         "--topicsPattern",
-        "topicsPattern to consume from list of topics under a namespace that match the pattern",
+        "a regular expression of the topics to read",
         hidden=True,
     ),
-    Option("--topics-pattern", "the topic pattern to consume from a list of topics under a namespace that matches the"),
-    Option("-o --output", "the output topic of a Pulsar Function"),
+    Option("--topics-pattern", "a regular expression of the topics to read"),
+    Option("-o --output", "the output topic of the function"),
     Option("--producer-config", "the custom producer configuration"),
     Option("--logTopic", "the topic to which the logs of a Pulsar Function are produced", hidden=True),
     Option("--log-topic", "the topic to which the logs of a Pulsar Function are produced"),
-    Option(
-        "-st --schema-type", "the builtin schema type or custom schema class name to be used for messages output by"
-    ),
+    Option("-st --schema-type", "the schema of what it writes: a built-in type or a class"),
     Option("--customSerdeInputs", "the map of input topics to SerDe class names", hidden=True),
     Option("--custom-serde-inputs", "the map of input topics to SerDe class names"),
     Option("--custom-schema-inputs", "the map of input topics to Schema properties"),
@@ -40,12 +39,10 @@ CREATE = (
     Option("--output-type-class-name", "the class name of output type class"),
     Option(
         "--functionConfigFile",
-        "the path to a YAML config file that specifies the configuration of a Pulsar Function",
+        "the path to a YAML config file that specifies the configuration of the function",
         hidden=True,
     ),
-    Option(
-        "--function-config-file", "the path to a YAML config file that specifies the configuration of a Pulsar Function"
-    ),
+    Option("--function-config-file", "the path to a YAML config file that specifies the configuration of the function"),
     Option(
         "--processingGuarantees", "the processing guarantees applied to the function", choices=GUARANTEES, hidden=True
     ),
@@ -61,16 +58,14 @@ CREATE = (
         "forwarding input message's properties to output topic when processing",
         BOOLEAN,
     ),
-    Option("--subs-name", "pulsar source subscription name if user wants a specific subscription-name for"),
+    Option("--subs-name", "the name of its subscription"),
     Option(
         "--subs-position",
-        "pulsar source subscription position if user wants to consume messages from the",
+        "where its subscription begins",
         choices=("Latest", "Earliest"),
     ),
-    Option(
-        "--skip-to-latest", "whether or not the consumer skip to latest message upon function instance restart", BOOLEAN
-    ),
-    Option("--parallelism", "the parallelism factor of a Pulsar Function", INTEGER),
+    Option("--skip-to-latest", "begin at the end whenever an instance starts", BOOLEAN),
+    Option("--parallelism", "the parallelism factor of the function", INTEGER),
     Option("--cpu", "the cpu in cores that need to be allocated per function instance", FLOAT),
     Option("--ram", "the ram in bytes that need to be allocated per function instance", LONG),
     Option("--disk", "the disk in bytes that need to be allocated per function instance", LONG),
@@ -88,41 +83,20 @@ CREATE = (
     Option("--timeout-ms", "the message timeout in milliseconds", LONG),
     Option("--max-message-retries", "how many times should we try to process a message before giving up", INTEGER),
     Option("--custom-runtime-options", "A string that encodes options to customize the runtime"),
-    Option("--secrets", "the map of secretName to an object that encapsulates how the secret is fetched by the"),
-    Option("--dead-letter-topic", "the topic where messages that are not processed successfully are sent to"),
+    Option("--secrets", "by the name of a secret, how it is fetched"),
+    Option("--dead-letter-topic", "where messages go that cannot be processed"),
     Option("--runtime-flags", "any flags that you want to pass to a runtime"),
 )
 UPDATE = (
     *CREATE,
-    Option("--update-auth-data", "whether or not to update the auth data", FLAG),
+    Option("--update-auth-data", "replace the login that it uses", FLAG),
 )
 LOCAL_RUN = (
     *CREATE,
+    *local_run_options.LOCAL_RUN,
     Option("--stateStorageServiceUrl", "the URL for the state storage service", hidden=True),
-    Option("--state-storage-service-url", "the URL for the state storage service"),
-    Option("--brokerServiceUrl", "the URL for Pulsar broker", hidden=True),
-    Option("--broker-service-url", "the URL for Pulsar broker"),
     Option("--web-service-url", "the URL for Pulsar web service"),
-    Option(
-        "--clientAuthPlugin",
-        "client authentication plugin using which function-process can connect to broker",
-        hidden=True,
-    ),
-    Option("--client-auth-plugin", "client authentication plugin using which function-process can connect to broker"),
-    Option("--clientAuthParams", "client authentication param", hidden=True),
-    Option("--client-auth-params", "client authentication param"),
-    Option("--use_tls", "use tls connection", FLAG, hidden=True),
-    Option("--use-tls", "use tls connection", FLAG),
-    Option("--tls_allow_insecure", "allow insecure tls connection", FLAG, hidden=True),
-    Option("--tls-allow-insecure", "allow insecure tls connection", FLAG),
-    Option("--hostname_verification_enabled", "enable hostname verification", FLAG, hidden=True),
-    Option("--hostname-verification-enabled", "enable hostname verification", FLAG),
-    Option("--tls_trust_cert_path", "tls trust cert file path", hidden=True),
-    Option("--tls-trust-cert-path", "tls trust cert file path"),
     Option("--instanceIdOffset", "start the instanceIds from this offset", INTEGER, hidden=True),
     Option("--instance-id-offset", "start the instanceIds from this offset", INTEGER),
     Option("--runtime", "either THREAD or PROCESS"),
-    Option("--secrets-provider-classname", "whats the classname for secrets provider"),
-    Option("--secrets-provider-config", "config that needs to be passed to secrets provider"),
-    Option("--metrics-port-start", "the starting port range for metrics server"),
 )

@@ -1,7 +1,7 @@
 """The rows of `namespaces` about who may do what, and which clusters are used."""
 
 from magnetar.server.tools.admin.admin_errors import UsageError
-from magnetar.server.tools.admin.body_rules import auth_actions, comma_list, enabled, subscription_types
+from magnetar.server.tools.admin.body_rules import auth_actions, comma_list, enabled
 from magnetar.server.tools.admin.command_table import (
     COMMAS,
     LINES,
@@ -16,7 +16,8 @@ from magnetar.server.tools.admin.command_table import (
     Values,
 )
 from magnetar.server.tools.admin.policy_rows import Policy, commands_of_policy
-from magnetar.server.tools.admin.shared_policy_options import ENABLE_DISABLE, SUBSCRIPTION_TYPES
+from magnetar.server.tools.admin.shared_policies import SUBSCRIPTION_TYPES_ENABLED
+from magnetar.server.tools.admin.shared_policy_options import ENABLE_DISABLE
 
 _EXAMPLE = "my-tenant/my-namespace"
 _ONE = (NAMESPACE_ARGUMENT,)
@@ -57,14 +58,7 @@ _POLICIES = (
         output=LINES,
         verbs=("get", "set"),
     ),
-    Policy(
-        "subscription-types-enabled",
-        "subscriptionTypesEnabled",
-        "which types of subscriptions may be used",
-        (Option("-t --types", f"comma separated: {SUBSCRIPTION_TYPES}", COMMAS, required=True),),
-        subscription_types,
-        "-t Shared,Failover",
-    ),
+    SUBSCRIPTION_TYPES_ENABLED,
     Policy(
         "subscription-auth-mode",
         "subscriptionAuthMode",

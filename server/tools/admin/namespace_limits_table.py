@@ -1,14 +1,15 @@
 """The rows of `namespaces` that limit numbers and rates."""
 
-from magnetar.server.tools.admin.body_rules import dispatch_rate, publish_rate, subscribe_rate
 from magnetar.server.tools.admin.command_table import INTEGER, NAMESPACE_ARGUMENT, NOTHING, RAW, Call, Command, Option
 from magnetar.server.tools.admin.policy_rows import Policy, commands_of_policy
-from magnetar.server.tools.admin.shared_policy_options import (
-    DISPATCH_RATE,
-    DISPATCH_RATE_OF_NAMESPACE_REPLICATOR,
-    PUBLISH_RATE,
-    SUBSCRIBE_RATE,
+from magnetar.server.tools.admin.shared_policies import (
+    DISPATCH_RATE_POLICY,
+    PUBLISH_RATE_POLICY,
+    REPLICATOR_DISPATCH_RATE,
+    SUBSCRIBE_RATE_POLICY,
+    SUBSCRIPTION_DISPATCH_RATE,
 )
+from magnetar.server.tools.admin.shared_policy_options import DISPATCH_RATE_OF_NAMESPACE_REPLICATOR
 
 _EXAMPLE = "my-tenant/my-namespace"
 
@@ -83,39 +84,11 @@ _NUMBERS = (
     ),
 )
 _RATES = (
-    Policy(
-        "dispatch-rate",
-        "dispatchRate",
-        "how fast a topic's messages are delivered",
-        DISPATCH_RATE,
-        dispatch_rate,
-        "-md 1000 -dt 1",
-    ),
-    Policy(
-        "subscription-dispatch-rate",
-        "subscriptionDispatchRate",
-        "how fast messages are delivered to a subscription",
-        DISPATCH_RATE,
-        dispatch_rate,
-        "-md 1000 -dt 1",
-    ),
-    Policy(
-        "replicator-dispatch-rate",
-        "replicatorDispatchRate",
-        "how fast messages are sent to another cluster",
-        DISPATCH_RATE_OF_NAMESPACE_REPLICATOR,
-        dispatch_rate,
-        "-md 1000 -dt 1",
-    ),
-    Policy("publish-rate", "publishRate", "how fast may be published", PUBLISH_RATE, publish_rate, "-m 1000"),
-    Policy(
-        "subscribe-rate",
-        "subscribeRate",
-        "how often consumers may subscribe",
-        SUBSCRIBE_RATE,
-        subscribe_rate,
-        "-sr 10 -st 30",
-    ),
+    DISPATCH_RATE_POLICY,
+    SUBSCRIPTION_DISPATCH_RATE,
+    REPLICATOR_DISPATCH_RATE._replace(options=DISPATCH_RATE_OF_NAMESPACE_REPLICATOR),
+    PUBLISH_RATE_POLICY,
+    SUBSCRIBE_RATE_POLICY,
 )
 _ONE = (NAMESPACE_ARGUMENT,)
 COMMANDS = (

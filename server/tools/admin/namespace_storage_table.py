@@ -1,20 +1,13 @@
 """The rows of `namespaces` about what is stored, for how long and where."""
 
 from magnetar.server.tools.admin.body_rules import (
-    auto_subscription_creation,
     auto_topic_creation,
     backlog_quota,
-    delayed_delivery,
     enabled,
-    entry_filters,
-    inactive_topics,
-    persistence,
-    retention,
     without_missing,
 )
 from magnetar.server.tools.admin.command_table import (
     BYTES,
-    FLAG,
     INTEGER,
     NAMESPACE_ARGUMENT,
     SECONDS,
@@ -23,20 +16,25 @@ from magnetar.server.tools.admin.command_table import (
     Option,
     Values,
 )
-from magnetar.server.tools.admin.field_orders import OFFLOAD_POLICIES
 from magnetar.server.tools.admin.java_texts import show_backlog_quotas
 from magnetar.server.tools.admin.namespace_steps import set_offload_threshold, show_offload_lag, show_offload_threshold
-from magnetar.server.tools.admin.offload_body import offload_policies
 from magnetar.server.tools.admin.offload_options import OF_NAMESPACES
 from magnetar.server.tools.admin.policy_rows import Policy, commands_of_policy
+from magnetar.server.tools.admin.shared_policies import (
+    AUTO_SUBSCRIPTION_CREATION,
+    DELAYED_DELIVERY_POLICY,
+    ENTRY_FILTERS,
+    INACTIVE_TOPIC_POLICIES,
+    OFFLOAD,
+    PAUSE_ON_ACK_STATE,
+    PERSISTENCE_POLICY,
+    RETENTION_POLICY,
+    SNAPSHOT_INTERVAL,
+)
 from magnetar.server.tools.admin.shared_policy_options import (
     BACKLOG_QUOTA,
     BACKLOG_QUOTA_TYPE,
-    DELAYED_DELIVERY,
     ENABLE_DISABLE,
-    INACTIVE_TOPICS,
-    PERSISTENCE,
-    RETENTION,
 )
 
 _EXAMPLE = "my-tenant/my-namespace"
@@ -66,14 +64,7 @@ _POLICIES = (
         get_action=show_backlog_quotas,
         names=("get-backlog-quotas", "", ""),
     ),
-    Policy(
-        "persistence",
-        "persistence",
-        "how many copies of messages are stored",
-        PERSISTENCE,
-        persistence,
-        "-e 3 -w 3 -a 2",
-    ),
+    PERSISTENCE_POLICY,
     Policy(
         "message-ttl",
         "messageTTL",
@@ -98,15 +89,7 @@ _POLICIES = (
         enabled,
         "--enable",
     ),
-    Policy(
-        "deduplication-snapshot-interval",
-        "deduplicationSnapshotInterval",
-        "how often the state of deduplication is stored, in seconds",
-        (Option("-i --interval", "seconds", INTEGER, required=True),),
-        "interval",
-        "-i 120",
-        remove_method="POST",
-    ),
+    SNAPSHOT_INTERVAL._replace(remove_method="POST"),
     Policy(
         "auto-topic-creation",
         "autoTopicCreation",
@@ -119,22 +102,8 @@ _POLICIES = (
         auto_topic_creation,
         "--enable -t partitioned -n 4",
     ),
-    Policy(
-        "auto-subscription-creation",
-        "autoSubscriptionCreation",
-        "whether subscribing creates a subscription",
-        (Option("-e --enable", "let it; without this option it does not", FLAG),),
-        auto_subscription_creation,
-        "--enable",
-    ),
-    Policy(
-        "retention",
-        "retention",
-        "how long and how many acknowledged messages are kept",
-        RETENTION,
-        retention,
-        "-t 3h -s 10G",
-    ),
+    AUTO_SUBSCRIPTION_CREATION,
+    RETENTION_POLICY,
     Policy(
         "bookie-affinity-group",
         "persistence/bookieAffinity",
@@ -147,22 +116,8 @@ _POLICIES = (
         "-pg my-group",
         names=("", "", "delete-bookie-affinity-group"),
     ),
-    Policy(
-        "delayed-delivery",
-        "delayedDelivery",
-        "whether messages may be delayed",
-        DELAYED_DELIVERY,
-        delayed_delivery,
-        "--enable -t 1s",
-    ),
-    Policy(
-        "inactive-topic-policies",
-        "inactiveTopicPolicies",
-        "when topics that nobody uses are deleted",
-        INACTIVE_TOPICS,
-        inactive_topics,
-        "-e -t 7d -m delete_when_no_subscriptions",
-    ),
+    DELAYED_DELIVERY_POLICY,
+    INACTIVE_TOPIC_POLICIES,
     Policy(
         "compaction-threshold",
         "compactionThreshold",
@@ -172,16 +127,7 @@ _POLICIES = (
         "-t 100M",
         set_method="PUT",
     ),
-    Policy(
-        "offload-policies",
-        "offloadPolicies",
-        "when and where ledgers are offloaded",
-        OF_NAMESPACES,
-        offload_policies,
-        "-d aws-s3 -r eu-west-1 -b bucket",
-        order=OFFLOAD_POLICIES,
-        verbs=("get", "set"),
-    ),
+    OFFLOAD._replace(options=OF_NAMESPACES, verbs=("get", "set")),
     Policy(
         "offload-threshold",
         "offloadThreshold",
@@ -200,19 +146,8 @@ _POLICIES = (
         set_method="PUT",
         names=("", "", "clear-offload-deletion-lag"),
     ),
-    Policy(
-        "entry-filters",
-        "entryFilters",
-        "which entry filters decide about delivery",
-        (Option("-efn --entry-filters-name", "names of filters, comma separated", required=True),),
-        entry_filters,
-        "-efn my-filter",
-    ),
-    Policy(
-        "dispatcher-pause-on-ack-state-persistent",
-        "dispatcherPauseOnAckStatePersistent",
-        "whether delivery waits while the state of acknowledgements cannot be stored",
-    ),
+    ENTRY_FILTERS,
+    PAUSE_ON_ACK_STATE,
 )
 COMMANDS = (
     *(command for policy in _POLICIES for command in commands_of_policy(policy, NAMESPACE_ARGUMENT, _EXAMPLE)),

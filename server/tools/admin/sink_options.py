@@ -1,26 +1,27 @@
 """The options with which `sinks create`, `sinks update` and `sinks localrun` describe a sink."""
 
+from magnetar.server.tools.admin import local_run_options
 from magnetar.server.tools.admin.command_table import BOOLEAN, FLAG, FLOAT, INTEGER, LONG, Option
+from magnetar.server.tools.admin.local_run_options import GUARANTEES
 
-GUARANTEES = ("ATLEAST_ONCE", "ATMOST_ONCE", "EFFECTIVELY_ONCE", "MANUAL")
 CREATE = (
     Option("--tenant", "the sink's tenant"),
     Option("--namespace", "the sink's namespace"),
     Option("--name", "the sink's name"),
     Option("-t --sink-type", "the sinks's connector provider"),
-    Option("--cleanup-subscription", "whether delete the subscription when sink is deleted", FLAG),
+    Option("--cleanup-subscription", "delete the subscription together with the sink", FLAG),
     Option("-i --inputs", "the sink's input topic or topics"),
     Option(
         "--topicsPattern",
-        "topicsPattern to consume from list of topics under a namespace that match the pattern",
+        "a regular expression of the topics to read",
         hidden=True,
     ),
-    Option("--topics-pattern", "the topic pattern to consume from a list of topics under a namespace that matches the"),
-    Option("--subsName", "pulsar source subscription name if user wants a specific subscription-name for", hidden=True),
-    Option("--subs-name", "pulsar source subscription name if user wants a specific subscription-name for"),
+    Option("--topics-pattern", "a regular expression of the topics to read"),
+    Option("--subsName", "the name of its subscription", hidden=True),
+    Option("--subs-name", "the name of its subscription"),
     Option(
         "--subs-position",
-        "pulsar source subscription position if user wants to consume messages from the",
+        "where its subscription begins",
         choices=("Latest", "Earliest"),
     ),
     Option("--customSerdeInputs", "the map of input topics to SerDe class names", hidden=True),
@@ -29,7 +30,7 @@ CREATE = (
     Option("--input-specs", "the map of inputs to custom configuration"),
     Option(
         "--max-redeliver-count",
-        "maximum number of times that a message will be redelivered before being sent to the",
+        "how often a message is delivered before it goes to the dead letter topic",
         INTEGER,
     ),
     Option("--dead-letter-topic", "name of the dead topic where the failing messages will be sent"),
@@ -53,7 +54,7 @@ CREATE = (
     Option("--timeout-ms", "the message timeout in milliseconds", LONG),
     Option("--negative-ack-redelivery-delay-ms", "the negative ack message redelivery delay in milliseconds", LONG),
     Option("--custom-runtime-options", "A string that encodes options to customize the runtime"),
-    Option("--secrets", "the map of secretName to an object that encapsulates how the secret is fetched by the"),
+    Option("--secrets", "by the name of a secret, how it is fetched"),
     Option("--transform-function", "transform function applied before the Sink"),
     Option("--transform-function-classname", "the transform function class name"),
     Option("--transform-function-config", "configuration of the transform function applied before the Sink"),
@@ -62,30 +63,9 @@ CREATE = (
 )
 UPDATE = (
     *CREATE,
-    Option("--update-auth-data", "whether or not to update the auth data", FLAG),
+    Option("--update-auth-data", "replace the login that it uses", FLAG),
 )
 LOCAL_RUN = (
     *CREATE,
-    Option("--state-storage-service-url", "the URL for the state storage service"),
-    Option("--brokerServiceUrl", "the URL for the Pulsar broker", hidden=True),
-    Option("--broker-service-url", "the URL for the Pulsar broker"),
-    Option(
-        "--clientAuthPlugin",
-        "client authentication plugin using which function-process can connect to broker",
-        hidden=True,
-    ),
-    Option("--client-auth-plugin", "client authentication plugin using which function-process can connect to broker"),
-    Option("--clientAuthParams", "client authentication param", hidden=True),
-    Option("--client-auth-params", "client authentication param"),
-    Option("--use_tls", "use tls connection", FLAG, hidden=True),
-    Option("--use-tls", "use tls connection", FLAG),
-    Option("--tls_allow_insecure", "allow insecure tls connection", FLAG, hidden=True),
-    Option("--tls-allow-insecure", "allow insecure tls connection", FLAG),
-    Option("--hostname_verification_enabled", "enable hostname verification", FLAG, hidden=True),
-    Option("--hostname-verification-enabled", "enable hostname verification", FLAG),
-    Option("--tls_trust_cert_path", "tls trust cert file path", hidden=True),
-    Option("--tls-trust-cert-path", "tls trust cert file path"),
-    Option("--secrets-provider-classname", "whats the classname for secrets provider"),
-    Option("--secrets-provider-config", "config that needs to be passed to secrets provider"),
-    Option("--metrics-port-start", "the starting port range for metrics server"),
+    *local_run_options.LOCAL_RUN,
 )

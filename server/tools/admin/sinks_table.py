@@ -1,48 +1,6 @@
 """The rows of `sinks`."""
 
-from magnetar.server.tools.admin.command_table import VALUE, Call, Command
-from magnetar.server.tools.admin.component_rows import (
-    NAMESPACE,
-    SINKS,
-    TENANT,
-    common_commands,
-    described_commands,
-    settle_namespace,
-    show_built_in,
-    show_gson,
-)
-from magnetar.server.tools.admin.invocation import Invocation
+from magnetar.server.tools.admin.component_rows import SINKS, connector_commands
 from magnetar.server.tools.admin.sink_options import CREATE, LOCAL_RUN, UPDATE
 
-
-def _list(invocation: Invocation) -> None:
-    settle_namespace(invocation)
-    show_gson(invocation, invocation.get("/admin/v3/sink/{tenant}/{namespace}"))
-
-
-COMMANDS = (
-    *common_commands(SINKS),
-    *described_commands(SINKS, CREATE, UPDATE, LOCAL_RUN),
-    Command(
-        "list",
-        "Lists the sinks of a namespace.",
-        _list,
-        (),
-        (TENANT, NAMESPACE),
-        VALUE,
-        examples=("--tenant my-tenant --namespace my-namespace",),
-    ),
-    Command(
-        "available-sinks",
-        "Lists the built-in connectors that are sinks.",
-        show_built_in("/admin/v3/sink/builtinsinks", "sinkClass"),
-        output=VALUE,
-        examples=("",),
-    ),
-    Command(
-        "reload",
-        "Lets the workers look for built-in connectors again.",
-        Call("POST", "/admin/v3/sink/reloadBuiltInSinks"),
-        examples=("",),
-    ),
-)
+COMMANDS = connector_commands(SINKS, CREATE, UPDATE, LOCAL_RUN)

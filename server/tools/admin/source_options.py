@@ -1,8 +1,9 @@
 """The options with which `sources create`, `sources update` and `sources localrun` describe a source."""
 
+from magnetar.server.tools.admin import local_run_options
 from magnetar.server.tools.admin.command_table import FLAG, FLOAT, INTEGER, LONG, Option
+from magnetar.server.tools.admin.local_run_options import GUARANTEES
 
-GUARANTEES = ("ATLEAST_ONCE", "ATMOST_ONCE", "EFFECTIVELY_ONCE", "MANUAL")
 CREATE = (
     Option("--tenant", "the source's tenant"),
     Option("--namespace", "the source's namespace"),
@@ -32,36 +33,15 @@ CREATE = (
     Option("--source-config", "source config key/values"),
     Option("--batch-source-config", "batch source config key/values"),
     Option("--custom-runtime-options", "A string that encodes options to customize the runtime"),
-    Option("--secrets", "the map of secretName to an object that encapsulates how the secret is fetched by the"),
+    Option("--secrets", "by the name of a secret, how it is fetched"),
     Option("--log-topic", "the topic to which the logs of a Pulsar Sink are produced"),
     Option("--runtime-flags", "any flags that you want to pass to a runtime"),
 )
 UPDATE = (
     *CREATE,
-    Option("--update-auth-data", "whether or not to update the auth data", FLAG),
+    Option("--update-auth-data", "replace the login that it uses", FLAG),
 )
 LOCAL_RUN = (
     *CREATE,
-    Option("--state-storage-service-url", "the URL for the state storage service"),
-    Option("--brokerServiceUrl", "the URL for the Pulsar broker", hidden=True),
-    Option("--broker-service-url", "the URL for the Pulsar broker"),
-    Option(
-        "--clientAuthPlugin",
-        "client authentication plugin using which function-process can connect to broker",
-        hidden=True,
-    ),
-    Option("--client-auth-plugin", "client authentication plugin using which function-process can connect to broker"),
-    Option("--clientAuthParams", "client authentication param", hidden=True),
-    Option("--client-auth-params", "client authentication param"),
-    Option("--use_tls", "use tls connection", FLAG, hidden=True),
-    Option("--use-tls", "use tls connection", FLAG),
-    Option("--tls_allow_insecure", "allow insecure tls connection", FLAG, hidden=True),
-    Option("--tls-allow-insecure", "allow insecure tls connection", FLAG),
-    Option("--hostname_verification_enabled", "enable hostname verification", FLAG, hidden=True),
-    Option("--hostname-verification-enabled", "enable hostname verification", FLAG),
-    Option("--tls_trust_cert_path", "tls trust cert file path", hidden=True),
-    Option("--tls-trust-cert-path", "tls trust cert file path"),
-    Option("--secrets-provider-classname", "whats the classname for secrets provider"),
-    Option("--secrets-provider-config", "config that needs to be passed to secrets provider"),
-    Option("--metrics-port-start", "the starting port range for metrics server"),
+    *local_run_options.LOCAL_RUN,
 )

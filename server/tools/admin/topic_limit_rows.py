@@ -1,9 +1,13 @@
 """The policies of topics that limit numbers and rates. `topicPolicies` and `topics` have commands for each."""
 
-from magnetar.server.tools.admin.body_rules import dispatch_rate, publish_rate, subscribe_rate
 from magnetar.server.tools.admin.command_table import BYTES, INTEGER, Option
 from magnetar.server.tools.admin.policy_rows import APPLIED, Policy
-from magnetar.server.tools.admin.shared_policy_options import DISPATCH_RATE, PUBLISH_RATE, SUBSCRIBE_RATE
+from magnetar.server.tools.admin.shared_policies import (
+    DISPATCH_RATE_POLICY,
+    PUBLISH_RATE_POLICY,
+    REPLICATOR_DISPATCH_RATE,
+    SUBSCRIBE_RATE_POLICY,
+)
 
 _UNACKED = (Option("-m --maxNum", "how many; 0 = any number", INTEGER, required=True),)
 UNACKED_PER_CONSUMER = Policy(
@@ -67,45 +71,6 @@ _COMPACTION_THRESHOLD = Policy(
     "-t 100M",
     APPLIED,
 )
-_PUBLISH_RATE = Policy(
-    "publish-rate", "publishRate", "how fast may be published", PUBLISH_RATE, publish_rate, "-m 1000 -b 10485760"
-)
-_SUBSCRIBE_RATE = Policy(
-    "subscribe-rate",
-    "subscribeRate",
-    "how often consumers may subscribe",
-    SUBSCRIBE_RATE,
-    subscribe_rate,
-    "-sr 10 -st 30",
-    APPLIED,
-)
-_DISPATCH_RATE = Policy(
-    "dispatch-rate",
-    "dispatchRate",
-    "how fast a topic's messages are delivered",
-    DISPATCH_RATE,
-    dispatch_rate,
-    "-md 1000 -dt 1",
-    APPLIED,
-)
-SUBSCRIPTION_DISPATCH_RATE = Policy(
-    "subscription-dispatch-rate",
-    "subscriptionDispatchRate",
-    "how fast messages are delivered to a subscription",
-    DISPATCH_RATE,
-    dispatch_rate,
-    "-md 1000 -dt 1",
-    APPLIED,
-)
-_REPLICATOR_DISPATCH_RATE = Policy(
-    "replicator-dispatch-rate",
-    "replicatorDispatchRate",
-    "how fast messages are sent to another cluster",
-    DISPATCH_RATE,
-    dispatch_rate,
-    "-md 1000 -dt 1",
-    APPLIED,
-)
 LIMITS = (
     UNACKED_PER_CONSUMER,
     UNACKED_PER_SUBSCRIPTION,
@@ -114,9 +79,9 @@ LIMITS = (
     _MAX_CONSUMERS_PER_SUBSCRIPTION,
     _MAX_MESSAGE_SIZE,
     _COMPACTION_THRESHOLD,
-    _PUBLISH_RATE,
-    _SUBSCRIBE_RATE,
-    _DISPATCH_RATE,
-    _REPLICATOR_DISPATCH_RATE,
+    PUBLISH_RATE_POLICY,
+    SUBSCRIBE_RATE_POLICY._replace(applied=APPLIED),
+    DISPATCH_RATE_POLICY._replace(applied=APPLIED),
+    REPLICATOR_DISPATCH_RATE._replace(applied=APPLIED),
 )
 """The limits whose commands are the same in both groups."""

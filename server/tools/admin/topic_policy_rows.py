@@ -1,48 +1,20 @@
 """The policies of topics that are not limits. `topicPolicies` and `topics` have commands for each."""
 
-from magnetar.server.tools.admin.body_rules import (
-    any_backlog_quota,
-    delayed_delivery,
-    enabled,
-    inactive_topics,
-    persistence,
-    retention,
-    subscription_types,
-)
-from magnetar.server.tools.admin.command_table import COMMAS, INTEGER, SECONDS, Option
-from magnetar.server.tools.admin.field_orders import OFFLOAD_POLICIES
+from magnetar.server.tools.admin.body_rules import any_backlog_quota, enabled
+from magnetar.server.tools.admin.command_table import SECONDS, Option
 from magnetar.server.tools.admin.java_texts import show_backlog_quotas
-from magnetar.server.tools.admin.offload_body import offload_policies
 from magnetar.server.tools.admin.policy_rows import APPLIED, Policy
-from magnetar.server.tools.admin.shared_policy_options import (
-    BACKLOG_QUOTA,
-    BACKLOG_QUOTA_TYPE,
-    DELAYED_DELIVERY,
-    ENABLE_DISABLE,
-    INACTIVE_TOPICS,
-    PERSISTENCE,
-    RETENTION,
-    SUBSCRIPTION_TYPES,
+from magnetar.server.tools.admin.shared_policies import (
+    DELAYED_DELIVERY_POLICY,
+    INACTIVE_TOPIC_POLICIES,
+    PERSISTENCE_POLICY,
+    RETENTION_POLICY,
+    SNAPSHOT_INTERVAL,
+    SUBSCRIPTION_TYPES_ENABLED,
 )
+from magnetar.server.tools.admin.shared_policy_options import BACKLOG_QUOTA, BACKLOG_QUOTA_TYPE, ENABLE_DISABLE
 
-MESSAGE_TTL = Policy(
-    "message-ttl",
-    "messageTTL",
-    "after how long messages count as acknowledged, in seconds",
-    (Option("-t --ttl", "as 100m, 3h, 2d; 0 = never", SECONDS, required=True),),
-    example="-t 3h",
-    applied=APPLIED,
-    set_query=(("messageTTL", "{ttl}"),),
-    remove_query=(("messageTTL", "0"),),
-)
-SNAPSHOT_INTERVAL = Policy(
-    "deduplication-snapshot-interval",
-    "deduplicationSnapshotInterval",
-    "how often the state of deduplication is stored, in seconds",
-    (Option("-i --interval", "seconds", INTEGER, required=True),),
-    "interval",
-    "-i 120",
-)
+_NOT_APPLIED = (("applied", "false"),)
 DEDUPLICATION = Policy(
     "deduplication",
     "deduplicationEnabled",
@@ -50,7 +22,7 @@ DEDUPLICATION = Policy(
     ENABLE_DISABLE,
     enabled,
     "--enable",
-    get_query=(("applied", "false"),),
+    get_query=_NOT_APPLIED,
 )
 BACKLOG_QUOTAS = Policy(
     "backlog-quota",
@@ -65,63 +37,23 @@ BACKLOG_QUOTAS = Policy(
     remove_options=BACKLOG_QUOTA_TYPE,
     get_action=show_backlog_quotas,
 )
-OFFLOAD = Policy(
-    "offload-policies",
-    "offloadPolicies",
-    "when and where ledgers are offloaded",
-    (),
-    offload_policies,
-    "-d aws-s3 -r eu-west-1 -b bucket",
-    APPLIED,
-    order=OFFLOAD_POLICIES,
-)
 POLICIES = (
-    MESSAGE_TTL,
     Policy(
-        "subscription-types-enabled",
-        "subscriptionTypesEnabled",
-        "which types of subscriptions may be used",
-        (Option("-t --types", f"comma separated: {SUBSCRIPTION_TYPES}", COMMAS, required=True),),
-        subscription_types,
-        "-t Shared,Failover",
+        "message-ttl",
+        "messageTTL",
+        "after how long messages count as acknowledged, in seconds",
+        (Option("-t --ttl", "as 100m, 3h, 2d; 0 = never", SECONDS, required=True),),
+        example="-t 3h",
+        applied=APPLIED,
+        set_query=(("messageTTL", "{ttl}"),),
+        remove_query=(("messageTTL", "0"),),
     ),
-    Policy(
-        "retention",
-        "retention",
-        "how long and how many acknowledged messages are kept",
-        RETENTION,
-        retention,
-        "-t 3h -s 10G",
-        APPLIED,
-    ),
+    SUBSCRIPTION_TYPES_ENABLED,
+    RETENTION_POLICY._replace(applied=APPLIED),
     DEDUPLICATION,
     SNAPSHOT_INTERVAL,
-    Policy(
-        "persistence",
-        "persistence",
-        "how many copies of messages are stored",
-        PERSISTENCE,
-        persistence,
-        "-e 3 -w 3 -a 2",
-        get_query=(("applied", "false"),),
-    ),
-    Policy(
-        "delayed-delivery",
-        "delayedDelivery",
-        "whether messages may be delayed",
-        DELAYED_DELIVERY,
-        delayed_delivery,
-        "--enable -t 1s",
-        APPLIED,
-    ),
-    Policy(
-        "inactive-topic-policies",
-        "inactiveTopicPolicies",
-        "when topics that nobody uses are deleted",
-        INACTIVE_TOPICS,
-        inactive_topics,
-        "-e -t 7d -m delete_when_no_subscriptions",
-        APPLIED,
-    ),
+    PERSISTENCE_POLICY._replace(get_query=_NOT_APPLIED),
+    DELAYED_DELIVERY_POLICY._replace(applied=APPLIED),
+    INACTIVE_TOPIC_POLICIES._replace(applied=APPLIED),
 )
 """The policies whose commands are the same in both groups."""

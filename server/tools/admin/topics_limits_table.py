@@ -1,11 +1,11 @@
 """The rows of `topics` for limits, which are older names of those of `topicPolicies` and hidden in lists."""
 
 from magnetar.server.tools.admin.command_table import INTEGER, PERSISTENT_TOPIC_ARGUMENT, Option
-from magnetar.server.tools.admin.policy_rows import Policy, commands_of_policy
+from magnetar.server.tools.admin.policy_rows import APPLIED, Policy, commands_of_policy
+from magnetar.server.tools.admin.shared_policies import SUBSCRIPTION_DISPATCH_RATE
 from magnetar.server.tools.admin.topic_limit_rows import (
     LIMITS,
     MAX_PRODUCERS,
-    SUBSCRIPTION_DISPATCH_RATE,
     UNACKED_PER_CONSUMER,
     UNACKED_PER_SUBSCRIPTION,
 )
@@ -14,7 +14,7 @@ _OTHER_NAMES = (
     UNACKED_PER_CONSUMER._replace(name="max-unacked-messages-on-consumer"),
     UNACKED_PER_SUBSCRIPTION._replace(name="max-unacked-messages-on-subscription"),
     MAX_PRODUCERS._replace(name="maxProducers"),
-    SUBSCRIPTION_DISPATCH_RATE,
+    SUBSCRIPTION_DISPATCH_RATE._replace(applied=APPLIED),
     Policy(
         "max-subscriptions",
         "maxSubscriptionsPerTopic",

@@ -14,12 +14,13 @@ from magnetar.server.tools.admin.command_table import (
 )
 from magnetar.server.tools.admin.offload_options import OF_TOPICS
 from magnetar.server.tools.admin.policy_rows import APPLIED, Policy, commands_of_policy
-from magnetar.server.tools.admin.topic_policy_rows import BACKLOG_QUOTAS, DEDUPLICATION, OFFLOAD, POLICIES
+from magnetar.server.tools.admin.shared_policies import OFFLOAD
+from magnetar.server.tools.admin.topic_policy_rows import BACKLOG_QUOTAS, DEDUPLICATION, POLICIES
 
 _HIDDEN = (
     *POLICIES,
     BACKLOG_QUOTAS._replace(names=("get-backlog-quotas", "", "")),
-    OFFLOAD._replace(options=OF_TOPICS),
+    OFFLOAD._replace(options=OF_TOPICS, applied=APPLIED),
     DEDUPLICATION._replace(names=("get-deduplication-enabled", "", ""), verbs=("get",)),
 )
 _SHOWN = (
