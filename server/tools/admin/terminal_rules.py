@@ -4,50 +4,66 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from magnetar.server.tools.admin.jackson_rules import compact, to_string
+from magnetar.server.tools.admin.jackson_rules import to_string
 
 CELL_CHARACTERS_MAX = 60
 """Longer texts are cut in tables; `wide` and the other formats show them whole."""
+COLUMNS_MAX = 8
+"""Objects with more fields are shown one below the other instead of as rows."""
 _ODD = set(":#{}[],&*!|>'\"%@`\n\t\\")
 _WORDS = ("", "null", "true", "false", "yes", "no", "on", "off", "~", "-", "?")
 
 
 def table(value: Any, *, wide: bool = False) -> str:
-    """Returns a table for a list of objects and for an object, and lines for everything else."""
-    if isinstance(value, list):
-        if value and all(isinstance(item, dict) for item in value):
-            return _rows_of_objects(value, wide=wide)
-        return "\n".join(to_string(item) for item in value) if value else "(none)"
-    if isinstance(value, dict):
-        if not value:
-            return "(none)"
-        return _aligned([[str(key), _cell(item, wide=wide)] for key, item in value.items()])
+    """Returns aligned columns for an object and for a list of objects, with what is nested indented behind its key. A
+    list of texts becomes lines."""
+    if isinstance(value, dict | list):
+        return "\n".join(_lines(value, "", wide=wide)) or "(none)"
     return "(not set)" if value is None else to_string(value)
 
 
-def _rows_of_objects(items: Sequence[dict[str, Any]], *, wide: bool) -> str:
-    columns = list(dict.fromkeys(key for item in items for key in item))
-    rows = [[column.upper() for column in columns]]
-    rows += [[_cell(item.get(column), wide=wide) for column in columns] for item in items]
-    return _aligned(rows)
+def _lines(value: Any, indent: str, *, wide: bool) -> list[str]:
+    if isinstance(value, dict):
+        flat = {str(key): item for key, item in value.items() if not _is_nested(item)}
+        lines = _aligned([[key, _cell(item, wide=wide)] for key, item in flat.items()], indent)
+        for key, item in value.items():
+            if _is_nested(item):
+                lines += [f"{indent}{key}", *_lines(item, indent + "  ", wide=wide)]
+        return lines
+    if value and all(isinstance(item, dict) for item in value):
+        columns = list(dict.fromkeys(key for item in value for key in item))
+        if len(columns) <= COLUMNS_MAX and not any(_is_nested(item.get(key)) for item in value for key in columns):
+            rows = [[column.upper() for column in columns]]
+            rows += [[_cell(item.get(column), wide=wide) for column in columns] for item in value]
+            return _aligned(rows, indent)
+    lines = []
+    for item in value:
+        inner = _lines(item, indent + "  ", wide=wide) if _is_nested(item) else [indent + _cell(item, wide=True)]
+        lines += [f"{indent}- {inner[0].lstrip()}", *inner[1:]] if _is_nested(item) else inner
+    return lines
+
+
+def _is_nested(value: Any) -> bool:
+    """Returns whether a value has no place in a cell: an object, or a list of more than texts and numbers."""
+    if isinstance(value, list):
+        return any(isinstance(item, dict | list) for item in value)
+    return isinstance(value, dict) and bool(value)
 
 
 def _cell(value: Any, *, wide: bool) -> str:
-    if value is None:
+    if value is None or value == {}:
         return "-"
-    if isinstance(value, list) and not any(isinstance(item, dict | list) for item in value):
-        text = ", ".join(to_string(item) for item in value) or "-"
-    else:
-        text = value if isinstance(value, str) else compact(value)
+    text = ", ".join(map(to_string, value)) or "-" if isinstance(value, list) else to_string(value)
     text = text.replace("\n", " ")
     return text if wide or len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + "…"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
+def _aligned(rows: Sequence[Sequence[str]], indent: str) -> list[str]:
+    if not rows:
+        return []
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    padded = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return [(indent + line).rstrip() for line in padded]
 
 
 def yaml(value: Any) -> str:

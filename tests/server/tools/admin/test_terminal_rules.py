@@ -5,9 +5,10 @@ import pytest
 from magnetar.server.tools.admin.terminal_rules import table, yaml
 
 
-def test_an_object_is_a_table_of_its_members() -> None:
-    assert table({"partitions": 3, "names": ["a", "b"], "more": {"x": None}, "no": None}) == (
-        'partitions  3\nnames       a, b\nmore        {"x":null}\nno          -'
+def test_an_object_is_a_table_of_its_members_and_nested_ones_stand_behind_their_key() -> None:
+    value = {"partitions": 3, "more": {"x": None, "deep": {"y": 1}}, "names": ["a", "b"], "no": None, "empty": {}}
+    assert table(value) == (
+        "partitions  3\nnames       a, b\nno          -\nempty       -\nmore\n  x  -\n  deep\n    y  1"
     )
 
 
@@ -16,9 +17,17 @@ def test_objects_are_rows_and_texts_are_lines() -> None:
         "A  B          C\n1  x          -\n-  long text  true"
     )
     assert table(["one", "two"]) == "one\ntwo"
-    assert table([]) == "(none)"
+    assert table([]) == table({}) == "(none)"
+    assert table({"rows": [{"a": 1}, {"a": 22}]}) == "rows\n  A\n  1\n  22"
     assert table(None) == "(not set)"
     assert table("text") == "text"
+
+
+def test_objects_with_many_fields_stand_one_below_the_other() -> None:
+    many = {f"f{number}": number for number in range(9)}
+    assert table([many, {"g": {"h": 1}}]).splitlines()[:2] == ["- f0  0", "  f1  1"]
+    assert table([many, {"g": {"h": 1}}]).splitlines()[-2:] == ["- g", "    h  1"]
+    assert table([["a"], [1, {"b": 2}]]) == "a\n- 1\n  - b  2"
 
 
 def test_long_cells_are_cut_unless_the_table_is_wide() -> None:
