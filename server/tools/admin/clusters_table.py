@@ -100,6 +100,7 @@ COMMANDS = (
         Call("PUT", _PATH, body=cluster_data),
         (_CLUSTER,),
         _DATA,
+        aliases=("add",),
         examples=("us-west --url http://west:8080 --broker-url pulsar://west:6650",),
     ),
     Command(

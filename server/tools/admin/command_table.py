@@ -62,8 +62,6 @@ class Option(NamedTuple):
     default: Any = None
     choices: tuple[str, ...] = ()
     hidden: bool = False
-    any_case: bool = False
-    """Whether the choices are accepted in every case of letters."""
     called: str = ""
     """The key, when it is not made of a name."""
 

@@ -123,8 +123,11 @@ def _invoke(group: Group, command: Command, values: dict[str, Any], shared: dict
 
 
 def _fail(reason: str) -> int:
+    from magnetar.server.tools.admin.terminal_rules import visible
+
     sys.stdout.flush()
-    print(f"{reason}\n\nReason: {reason}", file=sys.stderr)
+    shown = visible(reason)
+    print(f"{shown}\n\nReason: {shown}", file=sys.stderr)
     return FAILED
 
 

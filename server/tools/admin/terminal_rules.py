@@ -18,8 +18,16 @@ def table(value: Any, *, wide: bool = False) -> str:
     """Returns aligned columns for an object and for a list of objects, with what is nested indented behind its key. A
     list of texts becomes lines."""
     if isinstance(value, dict | list):
-        return "\n".join(_lines(value, "", wide=wide)) or "(none)"
-    return "(not set)" if value is None else to_string(value)
+        return visible("\n".join(_lines(value, "", wide=wide))) or "(none)"
+    return "(not set)" if value is None else visible(to_string(value))
+
+
+def visible(text: str) -> str:
+    """Returns the text with control characters shown by their number, so that a name that somebody gave a topic cannot
+    move the cursor or change the colours of a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)
 
 
 def _lines(value: Any, indent: str, *, wide: bool) -> list[str]:
@@ -101,4 +109,4 @@ def _yaml_text(text: str) -> str:
     plain = text and not _ODD.intersection(text) and text.lower() not in _WORDS and text == text.strip()
     if plain and not text[0].isdigit() and text[0] not in "+-.=?<" and text.isprintable():
         return text
-    return json.dumps(text, ensure_ascii=False)
+    return json.dumps(text, ensure_ascii=not text.isprintable())

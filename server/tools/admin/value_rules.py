@@ -128,14 +128,7 @@ def option_value(option: Option, text: str, before: Any) -> Any:
         return {**(before or {}), **dict(pair(part) for part in parts)}
     if before is not None:
         raise ValueError("it may be given only once")
-    if option.choices:
-        return _choice(option, text)
+    if option.choices and text not in option.choices:
+        raise ValueError(f"'{text}' is not one of {', '.join(option.choices)}")
     convert = _SINGLE.get(option.kind)
     return text if convert is None else convert(text)
-
-
-def _choice(option: Option, text: str) -> str:
-    for choice in option.choices:
-        if choice == text or (option.any_case and choice.lower() == text.lower()):
-            return choice
-    raise ValueError(f"'{text}' is not one of {', '.join(option.choices)}")

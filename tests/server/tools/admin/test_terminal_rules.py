@@ -35,6 +35,12 @@ def test_long_cells_are_cut_unless_the_table_is_wide() -> None:
     assert table({"a": "x" * 100}, wide=True) == "a  " + "x" * 100
 
 
+def test_control_characters_do_not_reach_a_terminal() -> None:
+    assert table(["a\x1b[31mb", "c\x9bd"]) == "a\\x1b[31mb\nc\\x9bd"
+    assert table("ä\x07") == "ä\\x07"
+    assert yaml("\x1bä") == '"\\u001b\\u00e4"'
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
