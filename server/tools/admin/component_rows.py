@@ -21,20 +21,30 @@ _INSTANCE = Option("--instance-id", "only this instance")
 
 class Kind(NamedTuple):
     """One of the three groups. `path` is that of the REST interface, `what` a word for one, `own` the options that name
-    one."""
+    one, and `code` an example of the options that say what is run."""
 
     group: str
     path: str
     what: str
     own: tuple[Option, ...]
     deleted: str
+    code: str
 
 
 FUNCTIONS = Kind(
-    "functions", "/admin/v3/functions", "function", (FQFN, TENANT, NAMESPACE, NAME), "Deleted successfully"
+    "functions",
+    "/admin/v3/functions",
+    "function",
+    (FQFN, TENANT, NAMESPACE, NAME),
+    "Deleted successfully",
+    "--jar my.jar --classname org.example.F --inputs my-topic",
 )
-SOURCES = Kind("sources", "/admin/v3/source", "source", (TENANT, NAMESPACE, NAME), "Delete source successfully")
-SINKS = Kind("sinks", "/admin/v3/sink", "sink", (TENANT, NAMESPACE, NAME), "Deleted successfully")
+SOURCES = Kind(
+    "sources", "/admin/v3/source", "source", (TENANT, NAMESPACE, NAME), "Delete source successfully", "--archive my.nar"
+)
+SINKS = Kind(
+    "sinks", "/admin/v3/sink", "sink", (TENANT, NAMESPACE, NAME), "Deleted successfully", "--archive my.nar --inputs t"
+)
 EXAMPLE = "--tenant my-tenant --namespace my-namespace --name my-"
 
 
@@ -137,18 +147,11 @@ def show_built_in(path: str, class_field: str) -> Callable[[Invocation], None]:
     return run
 
 
-def not_here(kind: Kind, verb: str) -> Callable[[Invocation], None]:
-    """Returns the action of a command that needs what this tool does not have."""
-    reasons = {
-        "localrun": f"{kind.group} localrun runs a {kind.what} inside Java's tool: use Apache's pulsar-admin for it.",
-        "create": f"{kind.group} need a functions worker, which Magnetar does not have: to create one in Apache's, use "
-        "its own pulsar-admin.",
-        "update": f"{kind.group} need a functions worker, which Magnetar does not have: to change one in Apache's, use "
-        "its own pulsar-admin.",
-    }
-
+def _local_run(kind: Kind) -> Callable[[Invocation], None]:
     def run(_: Invocation) -> None:
-        raise RefusedError(reasons[verb])
+        raise RefusedError(
+            f"{kind.group} localrun runs a {kind.what} inside Java's tool: use Apache's pulsar-admin for it."
+        )
 
     return run
 
@@ -204,19 +207,30 @@ def described_commands(
     kind: Kind, create: tuple[Option, ...], update: tuple[Option, ...], local: tuple[Option, ...]
 ) -> tuple[Command, ...]:
     """Returns the rows of the commands that describe a function or connector with all its options."""
-    rows = (("create", "Creates", create), ("update", "Changes", update), ("localrun", "Runs locally", local))
-    return tuple(
-        Command(
-            verb,
-            f"{summary} a {kind.what}.",
-            not_here(kind, verb),
-            (),
-            options,
-            VALUE,
-            examples=(f"{EXAMPLE}{kind.what}",),
-        )
-        for verb, summary, options in rows
+    rows = (
+        ("create", "Creates", _sender(kind, update=False), create),
+        ("update", "Changes", _sender(kind, update=True), update),
+        ("localrun", "Runs locally", _local_run(kind), local),
     )
+    example = f"{EXAMPLE}{kind.what} {kind.code}"
+    return tuple(
+        Command(verb, f"{summary} a {kind.what}.", action, (), options, VALUE, examples=(example,))
+        for verb, summary, action, options in rows
+    )
+
+
+def _sender(kind: Kind, *, update: bool) -> Callable[[Invocation], None]:
+    def run(invocation: Invocation) -> None:
+        from magnetar.server.tools.admin import component_steps
+
+        senders = {
+            "function": component_steps.send_function,
+            "source": component_steps.send_source,
+            "sink": component_steps.send_sink,
+        }
+        senders[kind.what](invocation, update=update)
+
+    return run
 
 
 def connector_commands(

@@ -20,6 +20,8 @@ COMMANDS = json.loads((VECTORS / "pulsar_admin_commands.json").read_text())
 """For each group and command its options (` =` takes a value, ` !` is required), arguments and aliases."""
 CALLS = json.loads((VECTORS / "pulsar_admin_calls.json").read_text())
 """Words, and the calls that the tool made of them while every GET was answered with 404 and all else with 204."""
+UPLOADS = json.loads((VECTORS / "pulsar_admin_uploads.json").read_text())
+"""Words of commands that send a configuration and a file ({file}), with the call and the parts of its body."""
 STOPS_EARLIER = {
     ("topics", "list"),
     ("topics", "list-partitioned-topics"),
@@ -119,3 +121,28 @@ def unordered(content: Any) -> Any:
     if isinstance(content, dict):
         return {key: unordered(value) for key, value in content.items()}
     return content
+
+
+@pytest.mark.parametrize("recorded", UPLOADS, ids=[" ".join(each["words"][:4]) for each in UPLOADS])
+def test_what_describes_a_function_or_connector_is_sent_as_by_java(recorded: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "my.jar"
+    file.write_bytes(b"data\n")
+    http = Recorded()
+    run_words([word.replace("{file}", str(file)) for word in recorded["words"]], http)
+    ((method, path, body, media_type),) = http.calls
+    assert [method, path] == recorded["call"]
+    boundary = media_type.partition("boundary=")[2].encode()
+    parts: dict[str, Any] = {}
+    for part in body.split(b"--" + boundary)[1:-1]:
+        head, _, content = part.partition(b"\r\n\r\n")
+        name = re.search(rb' name="([^"]*)"', head)
+        assert name is not None
+        text = content.removesuffix(b"\r\n").decode()
+        parts[name[1].decode()] = json.loads(text) if text.startswith("{") else text.strip()
+    expected = json.loads(json.dumps(recorded["parts"]).replace("{file}", str(file)))
+    for sent in (parts, expected):
+        for config in sent.values():
+            if isinstance(config, dict) and "inputSpecs" in config:
+                # Java adds the defaults of each topic, which the worker would add too.
+                config["inputSpecs"] = sorted(config["inputSpecs"])
+    assert parts == expected
