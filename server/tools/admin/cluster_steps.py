@@ -4,7 +4,7 @@ from typing import Any
 from urllib.parse import quote
 
 from magnetar.server.tools.admin.admin_errors import CommandError, UsageError
-from magnetar.server.tools.admin.command_table import LINES, Call, Values
+from magnetar.server.tools.admin.command_table import Call, Values
 from magnetar.server.tools.admin.invocation import Invocation
 from magnetar.server.tools.admin.name_rules import parse_namespace, parse_topic
 
@@ -94,7 +94,7 @@ def list_clusters(invocation: Invocation) -> None:
     if invocation["current"]:
         own = invocation.get("/admin/v2/brokers/configuration/runtime").get("clusterName")
         clusters = [f"{name}(*)" if name == own else name for name in clusters]
-    invocation.show(clusters, LINES)
+    invocation.show(clusters)
 
 
 def delete_cluster(invocation: Invocation) -> None:

@@ -108,8 +108,9 @@ class Call(NamedTuple):
 class Command(NamedTuple):
     """A leaf of the command tree.
 
-    `action` is one REST call, or a function for commands of several steps. `output` says what is printed of the
-    answer, and `message` is a line that is printed after success. `examples` are the words after the command's name.
+    `action` is one REST call, or a function for commands of several steps. `output` says how the answer, or what the
+    function shows, looks as text; `message` is a line that is printed after success. `examples` are the words after the
+    command's name.
     """
 
     name: str

@@ -20,7 +20,7 @@ _EXAMPLE = "--tenant my-tenant --namespace my-namespace --name my-function"
 
 def _list(invocation: Invocation) -> None:
     settle_namespace(invocation)
-    invocation.show(invocation.get("/admin/v3/functions/{tenant}/{namespace}"), LINES)
+    invocation.show(invocation.get("/admin/v3/functions/{tenant}/{namespace}"))
 
 
 COMMANDS = (

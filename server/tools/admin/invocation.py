@@ -6,13 +6,13 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from magnetar.server.tools.admin.admin_errors import CommandError
 from magnetar.server.tools.admin.command_table import (
     LINES,
     MAP,
     NOTHING,
     QUOTED,
     RAW,
-    VALUE,
     Body,
     Call,
     Command,
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 TEXT_FORMAT = "text"
 """pulsar-admin's own shape."""
 FORMATS = (TEXT_FORMAT, "table", "wide", "json", "yaml")
+_EXPECTED = {LINES: list, MAP: dict}
+ODD_CHARACTERS_MAX = 200
+"""How much is shown of an answer that no broker gives."""
 _KEY = re.compile(r"\{([^{}]+)\}")
 
 
@@ -60,7 +63,7 @@ class Invocation:
         if isinstance(action, Call):
             answer = self.call(action)
             if self.command.output != NOTHING:
-                self.show(answer.text() if self.command.output == RAW else value_of(answer), self.command.output)
+                self.show(answer.text() if self.command.output == RAW else value_of(answer))
         else:
             action(self)
         if self.command.message:
@@ -103,8 +106,9 @@ class Invocation:
         """Prints a text with a line end."""
         sys.stdout.write(text + "\n")
 
-    def show(self, value: Any, output: str = VALUE) -> None:
-        """Prints a value in the form that was asked for."""
+    def show(self, value: Any, output: str = "") -> None:
+        """Prints a value in the form that was asked for: as text, it looks as `output` says, else as the command's row
+        says. Raises CommandError for a value that cannot look so."""
         if self.command.order and isinstance(value, dict):
             value = {key: value[key] for key in (*self.command.order, *value) if value.get(key) is not None}
         if self.command.stats:
@@ -112,7 +116,7 @@ class Invocation:
 
             value = with_doubles(value)
         if self.form == TEXT_FORMAT:
-            _show_text(self, value, output)
+            _show_text(self, value, output or self.command.output)
         elif self.form == "json":
             self.say(pretty(value))
         else:
@@ -123,6 +127,8 @@ class Invocation:
 
 def _show_text(invocation: Invocation, value: Any, output: str) -> None:
     """Prints as CliCommand.print does for a list, a map or anything else."""
+    if output in _EXPECTED and not isinstance(value, _EXPECTED[output] | None):
+        raise CommandError(f"the server's answer was not understood: {to_string(value)[:ODD_CHARACTERS_MAX]}")
     if output == LINES:
         for item in value or ():
             invocation.say(printed(item))

@@ -3,7 +3,7 @@
 from urllib.parse import quote
 
 from magnetar.server.tools.admin.admin_errors import UsageError
-from magnetar.server.tools.admin.command_table import LINES, RAW, Call, Query
+from magnetar.server.tools.admin.command_table import LINES, Call, Query
 from magnetar.server.tools.admin.invocation import Invocation
 from magnetar.server.tools.admin.value_rules import LONG_MAX, whole_number
 
@@ -16,7 +16,7 @@ def list_of_cluster(invocation: Invocation) -> None:
     if len(parts) != 2:
         raise UsageError("Parameter format is incorrect")
     tenant, cluster = (quote(part, safe="") for part in parts)
-    invocation.show(invocation.get(f"/admin/namespaces/{tenant}/{cluster}"), LINES)
+    invocation.show(invocation.get(f"/admin/namespaces/{tenant}/{cluster}"))
 
 
 def create_namespace(invocation: Invocation) -> None:
@@ -111,7 +111,7 @@ def remove_property(invocation: Invocation) -> None:
 def _property(invocation: Invocation, method: str) -> None:
     """Shows the value that the call answers; an empty one means that there is none."""
     answer = invocation.call(Call(method, "{namespace}/property/{key}"))
-    invocation.show(answer.text() or "null", RAW)
+    invocation.show(answer.text() or "null")
 
 
 def show_offload_threshold(invocation: Invocation) -> None:

@@ -71,7 +71,7 @@ def _download(invocation: Invocation) -> None:
 
 
 def _list_versions(invocation: Invocation) -> None:
-    invocation.show(invocation.get(_path(invocation, version=False)), LINES)
+    invocation.show(invocation.get(_path(invocation, version=False)))
 
 
 def _delete(invocation: Invocation) -> None:

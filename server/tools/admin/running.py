@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from magnetar.server.tools.admin.admin_errors import CommandError, RefusedError, UsageError
-from magnetar.server.tools.admin.command_table import Command, Group, Option
+from magnetar.server.tools.admin.command_table import MARK, TEXT, Command, Group, Option
 from magnetar.server.tools.admin.groups import GROUPS, commands_of, find_command, find_group
+from magnetar.server.tools.admin.invocation import FORMATS, TEXT_FORMAT, Invocation
 from magnetar.server.tools.admin.parsing_rules import HELP, VERSION, OptionReader, parse_command
 from magnetar.server.tools.connection.connection_errors import AdminCallError, ConnectionSettingsError
 from magnetar.server.tools.connection.shared_options import SHARED_OPTIONS
 
 WITHOUT_SERVER = ("context", "completion", "documents")
 """Groups whose commands call no server, or make their own connection."""
-FORMAT = Option(
-    "-o --output", "how answers are shown", choices=("text", "table", "wide", "json", "yaml"), called="form"
-)
+FORMAT = Option("-o --output", "how answers are shown", choices=FORMATS, called="form")
 DONE, FAILED = 0, 1
 
 
@@ -37,7 +36,7 @@ def run_admin(words: Sequence[str]) -> int:
 def shared_reader() -> OptionReader:
     """Returns a reader of the options that every command has: the connection and the format of the output."""
     options = [
-        Option(" ".join(each.names), each.help, "text" if each.metavar else "mark", called=each.key)
+        Option(" ".join(each.names), each.help, TEXT if each.metavar else MARK, called=each.key)
         for each in SHARED_OPTIONS
     ]
     return OptionReader((*options, FORMAT))
@@ -99,8 +98,6 @@ def _run_group(group: Group, words: list[str], shared: OptionReader, offset: int
 
 
 def _invoke(group: Group, command: Command, values: dict[str, Any], shared: dict[str, Any]) -> int:
-    from magnetar.server.tools.admin.invocation import TEXT_FORMAT, Invocation
-
     form = shared.get("form") or ("table" if sys.stdout.isatty() else TEXT_FORMAT)
     flags = {key: "true" if value is True else value for key, value in shared.items() if key != "form"}
     try:
@@ -115,6 +112,9 @@ def _invoke(group: Group, command: Command, values: dict[str, Any], shared: dict
         return _fail(error.reason)
     except (CommandError, ConnectionSettingsError) as error:
         return _fail(str(error))
+    except (AttributeError, KeyError, TypeError) as error:
+        # A broker's answer has the members that the steps of a command look for.
+        return _fail(f"the server's answer was not understood ({error!r}): is it a Pulsar broker?")
     except RefusedError as error:
         sys.stdout.flush()
         print(str(error), file=sys.stderr)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from magnetar.server.tools.admin.admin_errors import CommandError, UsageError
-from magnetar.server.tools.admin.command_table import LINES, MAP, Call
+from magnetar.server.tools.admin.command_table import Call
 from magnetar.server.tools.admin.invocation import TEXT_FORMAT, Invocation
 from magnetar.server.tools.admin.name_rules import Topic, parse_topic
 from magnetar.server.tools.admin.value_rules import MessageId
@@ -33,7 +33,7 @@ def list_topics(invocation: Invocation) -> None:
             f"{{namespace.root}}/{each}/{{namespace.text}}",
             (("bundle", "{bundle}"), ("includeSystemTopic", "{include-system-topic}")),
         )
-    invocation.show(list(dict.fromkeys(topics)), LINES)
+    invocation.show(list(dict.fromkeys(topics)))
 
 
 def list_partitioned_topics(invocation: Invocation) -> None:
@@ -41,7 +41,7 @@ def list_partitioned_topics(invocation: Invocation) -> None:
     for domain in ("persistent", "non-persistent"):
         path = f"{{namespace.root}}/{domain}/{{namespace.text}}/partitioned"
         topics += invocation.get(path, (("includeSystemTopic", "{include-system-topic}"),))
-    invocation.show(list(dict.fromkeys(topics)), LINES)
+    invocation.show(list(dict.fromkeys(topics)))
 
 
 def lookup(invocation: Invocation) -> None:
@@ -69,9 +69,9 @@ def partitioned_lookup(invocation: Invocation) -> None:
         by_broker: dict[str, list[str]] = {}
         for name, broker in brokers.items():
             by_broker.setdefault(broker, []).append(name)
-        invocation.show(by_broker, MAP)
+        invocation.show(by_broker)
     else:
-        invocation.show(brokers, MAP)
+        invocation.show(brokers)
 
 
 def bundle_range(invocation: Invocation) -> None:

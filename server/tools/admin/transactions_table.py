@@ -51,7 +51,7 @@ def _scale(invocation: Invocation) -> None:
 
 def _list(invocation: Invocation) -> None:
     coordinators = invocation.get(f"{_BASE}/coordinators") or ()
-    invocation.show({str(each["id"]): each["brokerServiceUrl"] for each in coordinators}, MAP)
+    invocation.show({str(each["id"]): each["brokerServiceUrl"] for each in coordinators})
 
 
 COMMANDS = (

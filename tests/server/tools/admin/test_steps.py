@@ -296,3 +296,11 @@ def test_answers_are_shown_in_other_forms(capsys: pytest.CaptureFixture[str]) ->
     assert shown["text"] == shown["json"] == '{\n  "partitions" : 3\n}\n'
     assert shown["yaml"] == "partitions: 3\n"
     assert shown["table"] == "partitions  3\n"
+
+
+def test_an_answer_that_no_broker_gives_is_named() -> None:
+    path = "/admin/v2/tenants"
+    with pytest.raises(CommandError, match="the server's answer was not understood: <html>"):
+        run_words(["tenants", "list"], Recorded({path: b"<html>"}))
+    with pytest.raises(CommandError, match="was not understood: 5"):
+        run_words(["topics", "permissions", "t"], Recorded({f"{TOPIC}/permissions": b"5"}))
