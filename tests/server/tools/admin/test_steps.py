@@ -225,6 +225,8 @@ def test_what_was_not_committed_and_what_brokers_write_is_left_out() -> None:
     assert messages_of(Answer(200, {"x-pulsar-txn-aborted": "true"}, b"x"), committed_only=True) == []
     assert messages_of(Answer(200, {"x-pulsar-marker-type": "21"}, b"x"), markers=False) == []
     assert messages_of(Answer(200, {"x-pulsar-marker-type": "21"}, b"x"))[0].marker == 21
+    (plain,) = messages_of(Answer(200, {"x-pulsar-message-id": "3:4"}, b"x"), markers=False, committed_only=True)
+    assert (plain.message_id, plain.payload) == ("3:4", b"x")
 
 
 def test_a_subscription_without_messages_shows_none_and_a_refusal_is_a_failure() -> None:
@@ -304,3 +306,17 @@ def test_an_answer_that_no_broker_gives_is_named() -> None:
         run_words(["tenants", "list"], Recorded({path: b"<html>"}))
     with pytest.raises(CommandError, match="was not understood: 5"):
         run_words(["topics", "permissions", "t"], Recorded({f"{TOPIC}/permissions": b"5"}))
+
+
+@pytest.mark.parametrize(
+    ("words", "body"),
+    [
+        (["-t", "-1", "-s", "-1"], {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}),
+        (["-t", "119", "-s", "2047K"], {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1}),
+        (["-t", "0", "-s", "0"], {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}),
+    ],
+)
+def test_retention_is_sent_in_minutes_and_megabytes(words: list[str], body: dict[str, int]) -> None:
+    http = Recorded()
+    run_words(["namespaces", "set-retention", "a/b", *words], http)
+    assert json.loads(http.calls[0][2]) == body

@@ -141,7 +141,9 @@ def test_the_next_address_is_tried_when_nobody_listens_at_the_first(start: Start
         dead = listener.getsockname()[1]
     site = start(lambda _: (200, {}, b"ok"))
     port = site.server.server_port
-    assert client(f"http://127.0.0.1:{dead},127.0.0.1:{port}", tmp_path).get("/x").text() == "ok"
+    for dead_ones in (1, 2):
+        url = f"http://{f'127.0.0.1:{dead},' * dead_ones}127.0.0.1:{port},127.0.0.1:{dead}"
+        assert client(url, tmp_path).get("/x").text() == "ok"
     with pytest.raises(AdminCallError, match=f"cannot connect to http://127.0.0.1:{dead}: Connection refused"):
         client(f"http://127.0.0.1:{dead}", tmp_path).get("/x")
 
