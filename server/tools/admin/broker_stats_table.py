@@ -2,7 +2,7 @@
 
 from magnetar.server.tools.admin.command_table import FLAG, VALUE, Argument, Call, Command, Option
 from magnetar.server.tools.admin.invocation import TEXT_FORMAT, Invocation
-from magnetar.server.tools.admin.jackson_rules import compact, gson_indented, pretty
+from magnetar.server.tools.admin.jackson_rules import gson, pretty
 
 _INDENT = Option("-i --indent", "over several lines", FLAG)
 _FOUR = "    "
@@ -15,7 +15,7 @@ def write_gson(invocation: Invocation, value: object, indent: str = _FOUR) -> No
     if invocation.form != TEXT_FORMAT:
         invocation.show(value)
     else:
-        sys.stdout.write(gson_indented(value, indent) if invocation["indent"] else compact(value))
+        sys.stdout.write(gson(value, indent if invocation["indent"] else ""))
 
 
 def _show_metrics(invocation: Invocation) -> None:

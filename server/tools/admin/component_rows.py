@@ -7,7 +7,7 @@ from typing import NamedTuple
 from magnetar.server.tools.admin.admin_errors import RefusedError, UsageError
 from magnetar.server.tools.admin.command_table import VALUE, Call, Command, Option
 from magnetar.server.tools.admin.invocation import TEXT_FORMAT, Invocation
-from magnetar.server.tools.admin.jackson_rules import compact, gson_indented
+from magnetar.server.tools.admin.jackson_rules import gson
 from magnetar.server.tools.admin.value_rules import INT_MAX, whole_number
 
 DEFAULT_PLACE = {"tenant": "public", "namespace": "default"}
@@ -113,11 +113,11 @@ def _getter(kind: Kind) -> Callable[[Invocation], None]:
     return run
 
 
-def show_gson(invocation: Invocation, value: object, *, pretty: bool = True) -> None:
+def show_gson(invocation: Invocation, value: object) -> None:
     if invocation.form != TEXT_FORMAT:
         invocation.show(value)
     else:
-        invocation.say(gson_indented(value, "  ") if pretty else compact(value))
+        invocation.say(gson(value, "  "))
 
 
 def _deleter(kind: Kind) -> Callable[[Invocation], None]:

@@ -10,6 +10,8 @@ from typing import Any
 
 _PLAIN_BELOW = 10.0**7
 _PLAIN_FROM = 10.0**-3
+_HTML_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&='\u2028\u2029"}
+"""They stand in texts only, never in the rest of JSON."""
 
 
 def pretty(value: Any) -> str:
@@ -32,7 +34,7 @@ def _pretty(value: Any, line: str) -> str:
 
 
 def compact(value: Any) -> str:
-    """Returns JSON without blanks, as Jackson and Gson write it when nobody asks for lines."""
+    """Returns JSON without blanks, as Jackson writes it when nobody asks for lines."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{_quoted(str(key))}:{compact(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -40,12 +42,18 @@ def compact(value: Any) -> str:
     return _scalar(value)
 
 
-def gson_indented(value: Any, indent: str, line: str = "\n") -> str:
-    """Returns the text of Gson's writer with an indent: arrays are written over lines too."""
+def gson(value: Any, indent: str = "") -> str:
+    """Returns what Gson writes: without blanks, or over lines with an indent, arrays too. Characters that mean
+    something in HTML are escaped."""
+    text = _gson_indented(value, indent, "\n") if indent else compact(value)
+    return text.translate(_HTML_ESCAPES)
+
+
+def _gson_indented(value: Any, indent: str, line: str) -> str:
     if isinstance(value, dict):
-        members = [f"{_quoted(str(key))}: {gson_indented(item, indent, line + indent)}" for key, item in value.items()]
+        members = [f"{_quoted(str(key))}: {_gson_indented(item, indent, line + indent)}" for key, item in value.items()]
     elif isinstance(value, list | tuple):
-        members = [gson_indented(item, indent, line + indent) for item in value]
+        members = [_gson_indented(item, indent, line + indent) for item in value]
     else:
         return _scalar(value)
     first, last = "{}" if isinstance(value, dict) else "[]"

@@ -2,7 +2,7 @@
 
 from magnetar.server.tools.admin.command_table import FLAG, VALUE, Command, Option
 from magnetar.server.tools.admin.invocation import TEXT_FORMAT, Invocation
-from magnetar.server.tools.admin.jackson_rules import compact, gson_indented
+from magnetar.server.tools.admin.jackson_rules import gson
 
 _INDENT = Option("-i --indent", "over several lines", FLAG)
 
@@ -12,7 +12,7 @@ def _show(path: str, invocation: Invocation) -> None:
     if invocation.form != TEXT_FORMAT:
         invocation.show(stats)
     else:
-        invocation.say(gson_indented(stats, "  ") if invocation["indent"] else compact(stats))
+        invocation.say(gson(stats, "  " if invocation["indent"] else ""))
 
 
 def _connections(invocation: Invocation) -> None:

@@ -4,7 +4,7 @@ import base64
 import json
 from typing import Any
 
-_STRUCTURED = ("AVRO", "JSON", "PROTOBUF")
+_STRUCTURED = ("AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE", "KEY_VALUE")
 
 
 def schema_info(name: str, answer: dict[str, Any]) -> dict[str, Any]:
@@ -16,14 +16,15 @@ def schema_info(name: str, answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown_schema(name: str, answer: dict[str, Any]) -> dict[str, Any]:
-    """Returns the schema as SchemaInfo's toString shows it: the definition of a structured schema is an object."""
-    data: Any = answer.get("data") or ""
+    """Returns the schema as SchemaInfo's toString shows it: the definition of a structured schema is an object, and any
+    other definition is in base64."""
+    data = answer.get("data") or ""
     if answer.get("type") in _STRUCTURED and data:
         try:
-            data = json.loads(data)
+            return _info(name, json.loads(data), answer)
         except ValueError:
             return _info(name, data, answer)
-    return _info(name, data, answer)
+    return _info(name, base64.b64encode(data.encode()).decode("ascii"), answer)
 
 
 def _info(name: str, schema: Any, answer: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from magnetar.server.tools.admin.command_table import (
     Values,
 )
 from magnetar.server.tools.admin.invocation import TEXT_FORMAT, Invocation
-from magnetar.server.tools.admin.jackson_rules import gson_indented
+from magnetar.server.tools.admin.jackson_rules import gson
 from magnetar.server.tools.admin.schema_rules import schema_info, shown_schema
 
 SCHEMA_FILE_BYTES_MAX = 16 << 20
@@ -41,7 +41,7 @@ def _get(invocation: Invocation) -> None:
     if version is None:
         info = {"version": answer["version"], "schemaInfo": info}
     if invocation.form == TEXT_FORMAT:
-        invocation.say(gson_indented(info, "  "))
+        invocation.say(gson(info, "  "))
     else:
         invocation.show(info)
 

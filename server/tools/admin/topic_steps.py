@@ -140,7 +140,7 @@ def exception_text(error: AdminCallError) -> str:
 
 def show_internal_info(invocation: Invocation) -> None:
     """Shows metadata by Gson's printer, which differs from Jackson's."""
-    from magnetar.server.tools.admin.jackson_rules import gson_indented
+    from magnetar.server.tools.admin.jackson_rules import gson
 
     info = invocation.get("{topic}/internal-info")
     if invocation.form != TEXT_FORMAT:
@@ -148,7 +148,7 @@ def show_internal_info(invocation: Invocation) -> None:
     elif info is None:
         invocation.say("Did not find any internal metadata info")
     else:
-        invocation.say(gson_indented(info, "  "))
+        invocation.say(gson(info, "  "))
 
 
 def create_partitioned_topic(invocation: Invocation) -> None:

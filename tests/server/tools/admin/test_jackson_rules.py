@@ -8,7 +8,7 @@ from magnetar.server.tools.admin.hex_dump_rules import pretty_hex_dump
 from magnetar.server.tools.admin.jackson_rules import (
     compact,
     double_text,
-    gson_indented,
+    gson,
     lombok_text,
     pretty,
     to_string,
@@ -51,9 +51,13 @@ GSON = """\
 
 def test_objects_stand_over_lines_and_arrays_on_one() -> None:
     assert pretty(VALUE) == PRETTY
-    assert gson_indented(VALUE, "  ") == GSON
+    assert gson(VALUE, "  ") == GSON
     assert compact(VALUE) == '{"a":1,"b":[],"c":{},"d":["x",{"e":null}],"f":{"g":true,"h":[1,2]}}'
     assert json.loads(pretty(VALUE)) == VALUE
+
+
+def test_gson_escapes_what_means_something_in_html() -> None:
+    assert gson({"a=b": "<'&'>"}) == r'{"a\u003db":"\u003c\u0027\u0026\u0027\u003e"}'
 
 
 def test_texts_keep_their_letters() -> None:

@@ -320,3 +320,23 @@ def test_retention_is_sent_in_minutes_and_megabytes(words: list[str], body: dict
     http = Recorded()
     run_words(["namespaces", "set-retention", "a/b", *words], http)
     assert json.loads(http.calls[0][2]) == body
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "shown"),
+    [
+        ("AVRO", '{"type":"int"}', {"type": "int"}),
+        ("STRING", "", ""),
+        ("STRING", "null", "bnVsbA=="),
+        ("JSON", "{", "{"),
+    ],
+)
+def test_a_schema_s_definition_is_shown_as_by_java(
+    kind: str, data: str, shown: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = {"version": 3, "type": kind, "timestamp": 7, "data": data, "properties": {"a": "b"}}
+    http = answering(**{"/admin/v2/schemas/public/default/t/schema": answer})
+    run_words(["schemas", "get", "t"], http)
+    told = json.loads(capsys.readouterr().out)
+    assert told["version"] == 3
+    assert told["schemaInfo"] == {"name": "t", "schema": shown, "type": kind, "timestamp": 7, "properties": {"a": "b"}}
