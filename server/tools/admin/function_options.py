@@ -5,7 +5,7 @@ from magnetar.server.tools.admin.command_table import BOOLEAN, FLAG, FLOAT, INTE
 from magnetar.server.tools.admin.local_run_options import GUARANTEES
 
 CREATE = (
-    Option("--fqfn", "the Fully Qualified Function Name for the function"),
+    Option("--fqfn", "tenant/namespace/name in one"),
     Option("--tenant", "the tenant of the function"),
     Option("--namespace", "the namespace of the function"),
     Option("--name", "the name of the function"),
@@ -25,24 +25,24 @@ CREATE = (
     Option("--topics-pattern", "a regular expression of the topics to read"),
     Option("-o --output", "the output topic of the function"),
     Option("--producer-config", "the custom producer configuration"),
-    Option("--logTopic", "the topic to which the logs of a Pulsar Function are produced", hidden=True),
-    Option("--log-topic", "the topic to which the logs of a Pulsar Function are produced"),
+    Option("--logTopic", "the topic for its log", hidden=True),
+    Option("--log-topic", "the topic for its log"),
     Option("-st --schema-type", "the schema of what it writes: a built-in type or a class"),
     Option("--customSerdeInputs", "the map of input topics to SerDe class names", hidden=True),
     Option("--custom-serde-inputs", "the map of input topics to SerDe class names"),
     Option("--custom-schema-inputs", "the map of input topics to Schema properties"),
     Option("--custom-schema-outputs", "the map of input topics to Schema properties"),
     Option("--input-specs", "the map of inputs to custom configuration"),
-    Option("--input-type-class-name", "the class name of input type class"),
+    Option("--input-type-class-name", "the class of what it reads"),
     Option("--outputSerdeClassName", "the SerDe class to be used for messages output by the function", hidden=True),
     Option("--output-serde-classname", "the SerDe class to be used for messages output by the function"),
-    Option("--output-type-class-name", "the class name of output type class"),
+    Option("--output-type-class-name", "the class of what it writes"),
     Option(
         "--functionConfigFile",
-        "the path to a YAML config file that specifies the configuration of the function",
+        "a file with all of this as JSON",
         hidden=True,
     ),
-    Option("--function-config-file", "the path to a YAML config file that specifies the configuration of the function"),
+    Option("--function-config-file", "a file with all of this as JSON"),
     Option(
         "--processingGuarantees", "the processing guarantees applied to the function", choices=GUARANTEES, hidden=True
     ),

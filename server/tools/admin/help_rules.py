@@ -3,18 +3,45 @@
 import textwrap
 from collections.abc import Sequence
 
-from magnetar.server.tools.admin.command_table import Argument, Command, Group, Option
+from magnetar.server.tools.admin.command_table import (
+    BOOLEAN,
+    BYTES,
+    COMMA_PAIRS,
+    COMMAS,
+    FLOAT,
+    INTEGER,
+    LONG,
+    MILLIS,
+    PAIRS,
+    SECONDS,
+    Argument,
+    Command,
+    Group,
+    Option,
+)
 from magnetar.server.tools.connection.shared_options import SHARED_OPTIONS
 
 PROGRAM = "magnetar admin"
 WIDTH = 100
 NAMES_WIDTH = 34
+_METAVARS = {
+    INTEGER: "NUMBER",
+    LONG: "NUMBER",
+    FLOAT: "NUMBER",
+    BOOLEAN: BOOLEAN,
+    SECONDS: "TIME",
+    MILLIS: "TIME",
+    BYTES: "SIZE",
+    COMMAS: "LIST",
+    PAIRS: "KEY=VALUE",
+    COMMA_PAIRS: "KEY=VALUE",
+}
 OUTPUT_HELP = "table, wide, json, yaml, or text as pulsar-admin prints it; text unless stdout is a terminal"
 
 
 def usage(group: Group, command: Command) -> str:
     """Returns the line that says how a command is written."""
-    required = [f"{_shortest(option)} {_metavar(option)}" for option in command.options if option.required]
+    required = [f"{_shortest(option)} {metavar(option)}" for option in command.options if option.required]
     optional = ["[options]"] if any(not option.required for option in command.options) else []
     places = [_place(argument) for argument in command.arguments]
     return " ".join(["usage:", PROGRAM, group.name, command.name, *optional, *required, *places])
@@ -78,8 +105,9 @@ def _shortest(option: Option) -> str:
     return option.names.split()[0]
 
 
-def _metavar(option: Option) -> str:
-    return option.kind.upper().replace("TRUE|FALSE", "true|false")
+def metavar(option: Option) -> str:
+    """Returns the word that stands for an option's value."""
+    return _METAVARS.get(option.kind, "TEXT")
 
 
 def _place(argument: Argument) -> str:
@@ -88,7 +116,7 @@ def _place(argument: Argument) -> str:
 
 def _names(option: Option) -> str:
     names = " ".join(option.names.split())
-    return f"{names} {_metavar(option)}" if option.takes_value else names
+    return f"{names} {metavar(option)}" if option.takes_value else names
 
 
 def _help(option: Option) -> str:

@@ -2,7 +2,7 @@
 
 from magnetar.server.tools.admin.command_table import Command, Group
 from magnetar.server.tools.admin.groups import GROUPS, commands_of
-from magnetar.server.tools.admin.help_rules import PROGRAM, usage
+from magnetar.server.tools.admin.help_rules import PROGRAM, metavar, usage
 
 HEAD = f"""\
 # The commands of `{PROGRAM}`
@@ -40,7 +40,7 @@ def _command(group: Group, command: Command) -> list[str]:
         lines += ["", "| option | value | |", "|---|---|---|"]
     for option in shown:
         names = " ".join(f"`{name}`" for name in option.names.split())
-        kind = option.kind.replace("|", " or ") if option.takes_value else ""
+        kind = metavar(option).replace("|", " or ") if option.takes_value else ""
         default = f" (default {option.default})" if option.takes_value and option.default not in (None, "") else ""
         text = option.help.replace("|", "\\|")
         lines.append(f"| {names} | {kind} | {text}{' (required)' if option.required else default} |")
