@@ -207,6 +207,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/config",
         "server/process",
     ),
+    "server/tools": (),
+    "server/tools/connection": ("server/config",),
+    "server/tools/admin": (*FOUNDATION, "server/tools/connection"),
     "server/commands": (
         *FOUNDATION,
         "server/config",
@@ -216,6 +219,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/programs/bookie",
         "server/programs/cluster",
         "server/security",
+        "server/tools/admin",
     ),
     "server": (),
     "storage": (),
