@@ -10,11 +10,16 @@ from collections.abc import Sequence
 from magnetar import __version__
 from magnetar.server.commands import (
     autorecovery,
+    bench_command,
     bk,
     bookie,
     broker,
+    check,
     cluster,
+    consume,
     initialize_cluster_metadata,
+    produce,
+    read,
     spark,
     standalone,
     tokens,
@@ -31,6 +36,11 @@ COMMANDS = (
     bk,
     initialize_cluster_metadata,
     tokens,
+    produce,
+    consume,
+    read,
+    bench_command,
+    check,
     spark,
 )
 """The modules of the subcommands, in the order in which `magnetar --help` lists them."""

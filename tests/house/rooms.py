@@ -208,6 +208,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "server/tools": (),
     "server/tools/connection": ("server/config",),
+    "server/tools/messages": (*FOUNDATION, "server/tools/connection"),
     "server/commands": (
         *FOUNDATION,
         "server/config",
@@ -217,6 +218,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/programs/bookie",
         "server/programs/cluster",
         "server/security",
+        "server/tools/connection",
+        "server/tools/messages",
     ),
     "server": (),
     "storage": (),
