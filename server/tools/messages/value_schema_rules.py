@@ -77,7 +77,7 @@ def decoder_of(kind: str, definition: str) -> Decoder | None:
     if kind == "STRING":
         return bytes.decode
     if kind == "JSON":
-        return json.loads
+        return _json_value
     if kind == "AVRO":
         return _avro_decoder(definition)
     return None
@@ -128,9 +128,13 @@ def _json(line: bytes) -> bytes:
 
 def _json_value(line: bytes) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _avro_decoder(definition: str) -> Decoder:
