@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from magnetar.server.tools.messages.input_line_rules import LineParser
 
 COMPRESSIONS = ("none", "lz4", "zlib", "zstd", "snappy")
-SCHEMA_TYPES = ("BYTES", "STRING", "JSON", "AVRO", "BOOLEAN", "INT8", "INT16", "INT32", "INT64", "FLOAT", "DOUBLE")
+SCHEMA_TYPES = ("BYTES", "STRING", "JSON", "AVRO")
 
 EPILOG = f"""\
 examples:

@@ -47,20 +47,21 @@ def bench(
     """Runs the bench and prints its report. Returns 0 when all messages that were asked for were published and
     consumed. Raises ToolError."""
     import_client()
-    reach(settings.broker_service_url)
+    reach(settings)
     if csv_path:
         _try_to_write(csv_path)
     interruption = Interruption().install()
-    if not as_json:
-        print(plan.describe(), flush=True)
     running = _Running(settings, plan, quiet)
     try:
+        running.wait_until_ready(interruption)
+        if not as_json:
+            print(plan.describe(), flush=True)
         results = running.run(interruption)
     finally:
         running.end()
-        if plan.mode != "pub":
+        if running.has_begun and plan.mode != "pub":
             _remove_subscription(settings, plan)
-        if remove_topic:
+        if running.has_begun and remove_topic:
             _remove_topic(settings, plan.topic)
     _report(plan, results, as_json, csv_path)
     return _verdict(plan, results, interruption)
@@ -87,10 +88,12 @@ class _Running:
             self._processes.append(process)
             self._pipes.append(ours)
         self._open = list(self._pipes)
+        self.has_begun = False
+        """Whether all clients were connected once, so that there is a topic and a subscription."""
 
     def run(self, interruption: Interruption) -> list[ClientResult]:
-        """Lets all clients begin at once when they are connected, and returns their results. Raises ToolError."""
-        self._wait_until_ready(interruption)
+        """Lets all clients begin at once, and returns their results. Raises ToolError."""
+        self.has_begun = True
         self._say("go")
         began_s = changed_s = time.monotonic()
         last, stopped_s = (-1, -1), 0.0
@@ -121,7 +124,8 @@ class _Running:
             return True
         return idle_s >= IDLE_SECONDS
 
-    def _wait_until_ready(self, interruption: Interruption) -> None:
+    def wait_until_ready(self, interruption: Interruption) -> None:
+        """Returns when all clients are connected. Raises ToolError when one of them cannot be."""
         waiting = set(self._pipes)
         until_s = time.monotonic() + READY_SECONDS
         while waiting:

@@ -8,6 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from magnetar.server.tools.connection.settings import ConnectionSettings
+from magnetar.server.tools.connection.tls_context import tls_context
+from magnetar.server.tools.messages.handshake import ChallengeError, greet, reason_of
 from magnetar.server.tools.messages.tool_errors import ToolError, UnreachableError
 from pulsar_proto.errors import InvalidTopicName
 from pulsar_proto.names import TopicName
@@ -16,6 +18,8 @@ REACH_SECONDS = 5.0
 """How long the first connection to a service URL may take. The client itself would try in silence for half a minute."""
 OPERATION_SECONDS = 30
 INSTALL = "pip install 'magnetar[client]'"
+BINARY_SCHEMES = ("pulsar://", "pulsar+ssl://")
+TLS_SCHEMES = ("pulsar+ssl://", "https://")
 DEFAULT_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651, "http": 80, "https": 443}
 
 SENTENCES = {
@@ -65,7 +69,7 @@ def open_client(
     """Returns a `pulsar.Client`. Raises ToolError when the client is missing, when the settings cannot be used and when
     nobody listens at the service URL. The client's log goes to stderr when a level is given, otherwise nowhere."""
     pulsar = import_client()
-    reach(settings.broker_service_url)
+    reach(settings)
     levels = {"DEBUG": "Debug", "INFO": "Info", "WARNING": "Warn", "ERROR": "Error"}
     level = getattr(pulsar.LoggerLevel, levels.get(log_level, "Error"))
     credentials, tls = settings.credentials, settings.tls
@@ -123,17 +127,25 @@ def addresses(service_url: str) -> list[tuple[str, int]]:
     return found
 
 
-def reach(service_url: str) -> None:
-    """Returns when one of the service URL's hosts accepts a connection. Raises UnreachableError when none does."""
+def reach(settings: ConnectionSettings) -> None:
+    """Returns when one of the service URL's hosts accepts a connection and the login. Raises UnreachableError when none
+    does, and ToolError for settings that cannot be used."""
+    url = settings.broker_service_url
     reason = ""
-    for address in addresses(service_url):
+    context = tls_context(settings) if url.startswith(TLS_SCHEMES) else None
+    for host, port in addresses(url):
         try:
-            socket.create_connection(address, REACH_SECONDS).close()
+            if url.startswith(BINARY_SCHEMES):
+                greet(host, port, context, settings.credentials, REACH_SECONDS)
+            else:
+                socket.create_connection((host, port), REACH_SECONDS).close()
         except OSError as error:
-            reason = error.strerror or str(error)
+            reason = reason_of(error)
+        except ChallengeError:
+            return
         else:
             return
-    raise UnreachableError(f"cannot connect to {service_url}: {reason}")
+    raise UnreachableError(f"cannot connect to {url}: {reason}")
 
 
 def sentence(error: Exception, service_url: str = "the server") -> str:

@@ -1,6 +1,7 @@
 """`check topic`, `check subscription` and `check brokers`: what the admin interface tells."""
 
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -23,7 +24,7 @@ def check_topic(outcome: Outcome, http: AdminHttp, topic: TopicName, thresholds:
     subscriptions = found.get("subscriptions", {})
     backlog = max((int(each.get("msgBacklog", 0)) for each in subscriptions.values()), default=0)
     outcome.add(measures.BACKLOG, backlog, thresholds)
-    outcome.add(measures.PRODUCERS, len(found.get("publishers", ())), thresholds)
+    outcome.add(measures.PRODUCERS, _clients(found.get("publishers", ()), "producerName"), thresholds)
     outcome.add(measures.SUBSCRIPTIONS, len(subscriptions), thresholds)
     outcome.add(measures.STORAGE, found.get("storageSize", 0), thresholds)
     outcome.add(measures.RATE_IN, round(found.get("msgRateIn", 0.0), 3), thresholds)
@@ -48,7 +49,7 @@ def check_subscription(
     elif measures.AGE.name in (*thresholds.warn, *thresholds.critical):
         outcome.fail(State.UNKNOWN, "the age of the backlog is not told by the server")
     outcome.add(measures.UNACKED, stats.get("unackedMessages", 0), thresholds)
-    outcome.add(measures.CONSUMERS, len(stats.get("consumers", ())), thresholds)
+    outcome.add(measures.CONSUMERS, _clients(stats.get("consumers", ()), "consumerName"), thresholds)
     outcome.add(measures.RATE_OUT, round(stats.get("msgRateOut", 0.0), 3), thresholds)
     if stats.get("blockedSubscriptionOnUnackedMsgs"):
         outcome.fail(State.CRITICAL, "it is blocked by messages that its consumers do not acknowledge")
@@ -67,6 +68,11 @@ def check_brokers(outcome: Outcome, http: AdminHttp, thresholds: Thresholds) -> 
         if error.status in (401, 403):
             raise
         outcome.fail(State.CRITICAL, f"the broker that was asked is not healthy: {error}")
+
+
+def _clients(stats: Sequence[Any], name: str) -> int:
+    """Counts clients by their names, because a client of a partitioned topic may be listed once for each partition."""
+    return len({(each.get("address"), each.get(name)) for each in stats})
 
 
 def _path(topic: TopicName, *more: str) -> str:

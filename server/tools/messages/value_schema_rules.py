@@ -4,7 +4,7 @@
     JSON                        JSON
     AVRO                        JSON: unions as their plain values, bytes and fixed as texts whose characters stand
                                 for one byte each, logical types as the numbers or texts that they are stored as
-    INT8, INT16, INT32, INT64   a whole number (big-endian in the message)
+    INT8, INT16, INT32, INT64   a whole number, big-endian in the message (only read, as the next)
     FLOAT, DOUBLE, BOOLEAN      a number; true or false
     all others                  bytes, unchanged
 
@@ -35,8 +35,9 @@ NUMBERS = {
     "DOUBLE": ">d",
 }
 SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-WRITTEN_TYPES = ("BYTES", "STRING", "JSON", "AVRO", *NUMBERS)
-"""The types of schema that `produce` can write."""
+WRITTEN_TYPES = ("BYTES", "STRING", "JSON", "AVRO")
+"""The types of schema that `produce` can write. Of the other types, the official client announces only those of
+protobuf to the broker."""
 DEFINED_TYPES = ("JSON", "AVRO")
 """Of those, the types that have a definition."""
 
@@ -85,8 +86,6 @@ def decoder_of(kind: str, definition: str) -> Decoder | None:
 
 def encoder_of(kind: str, definition: Mapping[str, Any]) -> Encoder:
     """Returns the encoder for one of WRITTEN_TYPES. Raises ValueError when the definition cannot be used."""
-    if kind in NUMBERS:
-        return lambda line: _pack(NUMBERS[kind], kind, line)
     if kind == "STRING":
         return _text
     if kind == "JSON":
@@ -101,16 +100,6 @@ def _number(form: str, kind: str, data: bytes) -> Any:
     if len(data) != struct.calcsize(form):
         raise ValueError(f"{len(data)} bytes are no {kind}")
     return _for_json(struct.unpack(form, data)[0])
-
-
-def _pack(form: str, kind: str, line: bytes) -> bytes:
-    text = line.decode("utf-8", "replace").strip()
-    try:
-        if kind == "BOOLEAN":
-            return struct.pack(form, {"true": True, "false": False}[text.lower()])
-        return struct.pack(form, (SPECIAL.get(text) or float(text)) if kind in ("FLOAT", "DOUBLE") else int(text))
-    except (KeyError, ValueError, OverflowError, struct.error):
-        raise ValueError(f"'{text[:40]}' is no {kind}") from None
 
 
 def _text(line: bytes) -> bytes:

@@ -27,7 +27,7 @@ MESSAGE = MessageFields(
     schema_version=1,
 )
 BARE = MessageFields("persistent://public/default/t", -1, "3:4:-1", None)
-UNICODE = st.text(st.characters(exclude_categories=("Cs",)))
+UNICODE = st.text(st.characters(codec="utf-8"))
 MESSAGES = st.builds(
     MessageFields,
     topic=UNICODE,

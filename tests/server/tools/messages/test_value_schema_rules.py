@@ -25,7 +25,7 @@ RECORD: dict[str, Any] = {
         {"name": "friends", "type": {"type": "array", "items": "Person"}},
     ],
 }
-LEAF = {
+LEAF: dict[str, Any] = {
     "name": "leaf",
     "age": None,
     "picture": None,
@@ -34,7 +34,7 @@ LEAF = {
     "tags": {},
     "friends": [],
 }
-TEXT = st.text(st.characters(exclude_categories=("Cs",)))
+TEXT = st.text(st.characters(codec="utf-8"))
 PEOPLE = st.fixed_dictionaries(
     {
         "name": TEXT,
@@ -71,22 +71,21 @@ def test_a_field_with_a_default_may_be_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "line", "data", "value"),
+    ("kind", "data", "value"),
     [
-        ("STRING", "ä".encode(), "ä".encode(), "ä"),
-        ("JSON", b'{"a": 1}', b'{"a": 1}', {"a": 1}),
-        ("INT8", b"-1", b"\xff", -1),
-        ("INT16", b"258", b"\x01\x02", 258),
-        ("INT32", b"1", b"\0\0\0\1", 1),
-        ("INT64", b"-2", b"\xff" * 7 + b"\xfe", -2),
-        ("BOOLEAN", b"true", b"\1", True),
-        ("FLOAT", b"0.5", b"\x3f\0\0\0", 0.5),
-        ("DOUBLE", b"0", b"\0" * 8, 0.0),
-        ("DOUBLE", b"-Infinity", b"\xff\xf0" + b"\0" * 6, "-Infinity"),
+        ("STRING", "ä".encode(), "ä"),
+        ("JSON", b'{"a": 1}', {"a": 1}),
+        ("INT8", b"\xff", -1),
+        ("INT16", b"\x01\x02", 258),
+        ("INT32", b"\0\0\0\1", 1),
+        ("INT64", b"\xff" * 7 + b"\xfe", -2),
+        ("BOOLEAN", b"\1", True),
+        ("FLOAT", b"\x3f\0\0\0", 0.5),
+        ("DOUBLE", b"\0" * 8, 0.0),
+        ("DOUBLE", b"\xff\xf0" + b"\0" * 6, "-Infinity"),
     ],
 )
-def test_simple_values(kind: str, line: bytes, data: bytes, value: Any) -> None:
-    assert encoder_of(kind, {})(line) == data
+def test_simple_values(kind: str, data: bytes, value: Any) -> None:
     decode = decoder_of(kind, "")
     assert decode is not None
     assert decode(data) == value
@@ -98,10 +97,6 @@ def test_simple_values(kind: str, line: bytes, data: bytes, value: Any) -> None:
         ("STRING", b"\xff"),
         ("JSON", b"{"),
         ("JSON", b"NaN"),
-        ("INT8", b"128"),
-        ("INT32", b"1.5"),
-        ("BOOLEAN", b"yes"),
-        ("DOUBLE", b""),
         ("AVRO", b"5"),
         ("AVRO", b'{"name": 5}'),
         ("AVRO", b'{"name": "x", "height": 1, "born": 0, "tags": {}, "friends": [], "picture": "\xc4\x80"}'),
@@ -122,6 +117,11 @@ def test_any_bytes_are_a_value_or_refused(data: bytes) -> None:
         except (ValueError, RecursionError):
             continue
         json.dumps(value, allow_nan=False)
+
+
+@pytest.mark.parametrize("kind", ["STRING", "JSON", "BYTES"])
+def test_what_needs_no_encoding_stays_as_it_is(kind: str) -> None:
+    assert encoder_of(kind, {})('{"a":  "ä"}'.encode()) == '{"a":  "ä"}'.encode()
 
 
 @pytest.mark.parametrize("kind", ["BYTES", "PROTOBUF", "PROTOBUF_NATIVE", "KEY_VALUE"])
