@@ -38,7 +38,19 @@ MODULES_AT_LEAST = 350
 CALLS_PER_ROUTE = 3
 SEED = 20261122
 ENDS_THE_SERVER = "/admin/v2/brokers/shutdown"
-COMMANDS = ("standalone", "bookie", "autorecovery", "bk", "tokens", "spark")
+COMMANDS = (
+    "standalone",
+    "bookie",
+    "autorecovery",
+    "bk",
+    "tokens",
+    "spark",
+    "produce",
+    "consume",
+    "read",
+    "bench",
+    "check",
+)
 
 PYTHON_TESTS = "compat_tests/python"
 CAPABILITIES = (
