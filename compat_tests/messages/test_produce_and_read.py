@@ -9,6 +9,7 @@ from pathlib import Path
 import pulsar
 import pytest
 
+from compat_tests.conftest import ServerFactory
 from compat_tests.harness import Server
 from compat_tests.messages.commands import done, joined, lines, refused, run
 from compat_tests.python.rest import Admin
@@ -103,10 +104,13 @@ def test_compression(server: Server, topic: str, compression: str) -> None:
     assert done(server, "read", topic) == value + b"\n"
 
 
-def test_large_messages_go_in_chunks(server: Server, topic: str, tmp_path: Path) -> None:
+def test_large_messages_go_in_chunks(make_server: ServerFactory, topic: str, tmp_path: Path) -> None:
+    server = make_server(settings={"maxMessageSize": "100000"})
+    server.start()
     file = tmp_path / "large"
-    file.write_bytes(random.Random(1).randbytes(12 << 20))
-    assert f"{file} has more than" in refused(run(server, "produce", topic, "-f", str(file)))
+    file.write_bytes(random.Random(1).randbytes(6 << 20))
+    assert f"{file} has more than 5242880 bytes" in refused(run(server, "produce", topic, "-f", str(file)))
+    assert "larger than the server takes" in refused(run(server, "produce", topic, "-m", "x" * 120_000))
     done(server, "produce", topic, "--chunking", "-f", str(file))
     assert done(server, "read", topic, "-F", "%v") == file.read_bytes()
 
