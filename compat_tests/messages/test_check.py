@@ -179,6 +179,8 @@ def test_formats(server: Server, form: str) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
+        ((), "CHECK"),
+        (("conection",), "invalid choice: 'conection'"),
         (("topic",), "TOPIC"),
         (("topic", "a//b"), "Invalid topic name"),
         (("disk",), "--path FOLDER"),

@@ -14,6 +14,7 @@ from compat_tests.harness import Server
 from compat_tests.messages.commands import done, joined, lines, refused, run
 from compat_tests.python.rest import Admin
 from compat_tests.python.support import bodies, read_bodies, send_all
+from compat_tests.wire import SEND, SEND_RECEIPT, WireClient, message_metadata, payload
 
 SCHEMA = {
     "type": "record",
@@ -90,11 +91,10 @@ def test_texts_and_files_are_messages_as_they_are(server: Server, topic: str, tm
 def test_printed_ids_are_those_of_the_messages_in_order(server: Server, topic: str, client: pulsar.Client) -> None:
     printed = done(server, "produce", topic, "--print-ids", "--batch-messages", "7", input=joined(lines(50)))
     assert printed == done(server, "read", topic, "-F", "%i\\n")
-    place = printed.split()[20].decode()
-    assert done(server, "read", topic, "--from", place, "-n", "1") == b"line 20\n"
-    assert done(server, "read", topic, "--from", place, "--to", printed.split()[22].decode()) == joined(
-        lines(50)[20:23]
-    )
+    first, last = printed.split()[20].decode(), printed.split()[22].decode()
+    assert done(server, "read", topic, "--from", first, "-n", "1") == b"line 20\n"
+    for follow in ((), ("-f",)):
+        assert done(server, "read", topic, "--from", first, "--to", last, *follow) == joined(lines(50)[20:23])
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4", "zlib", "zstd", "snappy"])
@@ -218,3 +218,15 @@ def test_compacted_topics_are_read_by_key(server: Server, topic: str) -> None:
 def test_values_of_bytes_in_a_batch_are_as_they_were(server: Server, topic: str, client: pulsar.Client) -> None:
     send_all(client.create_producer(topic, batching_enabled=True), bodies(300))
     assert done(server, "read", topic) == joined(bodies(300))
+
+
+def test_texts_of_other_clients_that_are_not_utf8_are_printed_as_well_as_can_be(server: Server, topic: str) -> None:
+    bad = b"\xff\xfe"
+    with WireClient(server.broker_port) as peer:
+        peer.open_producer(topic)
+        metadata = message_metadata("wire", 0, [(4, [(1, "a"), (2, bad)]), (6, bad)])
+        peer.send(SEND, [(1, 1), (2, 0)], payload(metadata, b"value"))
+        peer.expect(SEND_RECEIPT)
+    result = run(server, "read", topic, "-F", "%k %v %h{a}|")
+    assert (result.returncode, result.stdout.decode()) == (0, "\ufffd\ufffd value |")
+    assert b"are not UTF-8 and are left out" in result.stderr

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from magnetar.server.commands.arguments import add_command
@@ -34,12 +35,17 @@ examples:
 {CODES}"""
 
 
+def refuse_usage(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    """Does what a parser's `error` does, with another exit code."""
+    parser.print_usage(sys.stderr)
+    parser.exit(UNKNOWN, f"{parser.prog}: error: {message}\n")
+
+
 class CheckParser(argparse.ArgumentParser):
     """A parser whose wrong usage ends with UNKNOWN."""
 
     def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(UNKNOWN, f"{self.prog}: error: {message}\n")
+        refuse_usage(self, message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Refuses what is not known here: the parser of all commands would do it with its own exit code."""
@@ -69,6 +75,8 @@ def add_parser(commands: "Commands") -> None:
         description="Looks at one thing of a cluster and ends with the exit code of a monitoring plugin.",
         epilog=EPILOG,
     )
+    # The class of this parser is that of all commands, but a check that does not exist is wrong usage of a check.
+    parser.error = partial(refuse_usage, parser)  # type: ignore[method-assign]
     checks = parser.add_subparsers(dest="check", required=True, metavar="CHECK", parser_class=CheckParser)
     for check in CHECKS:
         _add(

@@ -50,6 +50,10 @@ class Place:
             return (self.ledger, self.entry) < (other.ledger, other.entry)
         return self.batch_index < other.batch_index
 
+    def is_at(self, other: "Place") -> bool:
+        """Returns whether both are the id of one message of their partition."""
+        return (self.ledger, self.entry, self.batch_index) == (other.ledger, other.entry, other.batch_index)
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:

@@ -30,6 +30,8 @@ WAIT_MS = 200
 """How long one round over all partitions waits for messages."""
 TOPICS_MAX = 1000
 """How many topics and partitions are read at once. Each has a reader with a queue of its own."""
+QUEUE_MAX, QUEUES_TOTAL_MAX = 1000, 10_000
+"""How many messages wait in the queue of one reader, and in all queues together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ def read(options: ReadOptions) -> int:
         partitions = _partitions(client, topics, options)
         printer = MessagePrinter(formatter, None if options.raw else ValueDecoder(client), "read")
         try:
-            tails = [_Tail(client, name, options) for name in partitions]
+            queue = max(1, min(QUEUE_MAX, QUEUES_TOTAL_MAX // len(partitions)))
+            tails = [_Tail(client, name, options, queue) for name in partitions]
             return _copy(tails, options, printer, output, interruption)
         except pulsar.PulsarException as error:
             raise ToolError(f"{', '.join(topics)}: {sentence(error, url)}") from None
@@ -134,7 +137,7 @@ def _of_ids(topic: str, partitions: list[str], options: ReadOptions) -> list[str
 class _Tail:
     """The reader of one topic or partition, and whether it has come to its end."""
 
-    def __init__(self, client: Any, topic: str, options: ReadOptions) -> None:
+    def __init__(self, client: Any, topic: str, options: ReadOptions, queue: int) -> None:
         pulsar = import_client()
         self._stop = options.stop
         self._follow = options.follow
@@ -146,7 +149,11 @@ class _Tail:
             place = options.start
             start = pulsar.MessageId(-1, place.ledger, place.entry, place.batch_index)
         self._reader = client.create_reader(
-            topic, start, start_message_id_inclusive=True, is_read_compacted=options.compacted
+            topic,
+            start,
+            receiver_queue_size=queue,
+            start_message_id_inclusive=True,
+            is_read_compacted=options.compacted,
         )
         if isinstance(options.start, Moment):
             self._reader.seek(options.start.ms)
@@ -165,11 +172,16 @@ class _Tail:
             except pulsar.Timeout:
                 self._look_at_clock()
                 break
-            self.is_done = self._is_beyond(message)
-            if not self.is_done:
+            self.is_done = self._is_last(message)
+            if not self._is_beyond(message):
                 group.append(message)
                 size += message._message.length()
         return group
+
+    def _is_last(self, message: Any) -> bool:
+        """Returns whether the end has come with this message, which may lie beyond it."""
+        is_stop = isinstance(self._stop, Place) and self._stop.is_at(place_of(message))
+        return is_stop or self._is_beyond(message)
 
     def _is_beyond(self, message: Any) -> bool:
         if isinstance(self._stop, Place):

@@ -1,7 +1,7 @@
 """From the official client's message to what is printed."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from magnetar.server.tools.messages.json_line_rules import json_line
@@ -31,6 +31,14 @@ def formatter_of(form: str, as_json: bool, is_terminal: bool) -> Formatter:
     return lambda message: render(parts, message)
 
 
+def _text(get: Callable[[], str]) -> str:
+    """Returns a text of a message. The client raises for one that is not UTF-8, which other clients may have sent."""
+    try:
+        return get()
+    except UnicodeDecodeError as error:
+        return bytes(error.object).decode("utf-8", "replace")
+
+
 class MessagePrinter:
     """Makes the output of messages as the options ask for it."""
 
@@ -51,13 +59,13 @@ class MessagePrinter:
             partition=partition_index(inner.topic_name()),
             id=str(place_of(message)),
             value=None if inner.has_null_value() else inner.data(),
-            key=inner.partition_key(),
-            ordering_key=inner.ordering_key(),
-            properties=inner.properties(),
+            key=_text(inner.partition_key),
+            ordering_key=_text(inner.ordering_key),
+            properties=self._properties(inner),
             publish_time_ms=inner.publish_timestamp(),
             event_time_ms=inner.event_timestamp(),
             redelivery_count=inner.redelivery_count(),
-            producer=inner.producer_name(),
+            producer=_text(inner.producer_name),
             schema_version=inner.int_schema_version(),
         )
         if self._decoder is not None and fields.schema_version >= 0 and fields.value is not None:
@@ -66,6 +74,15 @@ class MessagePrinter:
             except ValueError:
                 self._complain(self._decoder.complaint)
         return fields
+
+    def _properties(self, inner: Any) -> Mapping[str, str]:
+        try:
+            found: Mapping[str, str] = inner.properties()
+            return found
+        except UnicodeDecodeError:
+            # The client gives all properties or none.
+            self._complain(f"the properties of {inner.message_id()} are not UTF-8 and are left out")
+            return {}
 
     def _complain(self, complaint: str) -> None:
         if complaint and not self._has_complained:

@@ -81,6 +81,11 @@ def test_the_order_of_ids() -> None:
         assert [place.is_before(other) for other in ordered] == [other > index for other in range(len(ordered))]
 
 
+def test_the_partition_does_not_tell_messages_of_one_topic_apart() -> None:
+    assert Place(2, 0, 0, 1).is_at(Place(2, 0, -1, 1))
+    assert not Place(2, 0, 0, 1).is_at(Place(2, 0, 0))
+
+
 def test_an_id_without_batch_index_stands_for_its_whole_entry() -> None:
     assert not Place(2, 0, -1, 3).is_before(Place(2, 0))
     assert not Place(2, 0, -1, 3).is_before(Place(2, 0))
