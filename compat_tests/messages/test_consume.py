@@ -75,6 +75,20 @@ def test_several_topics_partitions_and_patterns(server: Server, topic: str) -> N
     assert sorted(done(server, "consume", f"{topic}-.*", *options).splitlines()) == sorted(several.splitlines())
 
 
+def test_a_pattern_may_be_for_topics_that_are_not_persistent(server: Server, topic: str, client: pulsar.Client) -> None:
+    volatile = topic.replace("persistent://", "non-persistent://")
+    producer = client.create_producer(volatile)
+    with start(server, "consume", f"{volatile}.*", "--pattern", "-s", "s", "-n", "1") as process:
+
+        def has_ended() -> bool:
+            producer.send(b"x")
+            return process.poll() is not None
+
+        wait_until(has_ended, "the consumer got a message")
+        assert process.stdout is not None
+        assert (process.returncode, process.stdout.read()) == (0, b"x\n")
+
+
 def test_what_a_killed_consumer_did_not_acknowledge_comes_again(
     server: Server, topic: str, client: pulsar.Client
 ) -> None:

@@ -1,6 +1,7 @@
 """What the commands say and return when something is wrong: the options, the topic, the login, the server."""
 
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from compat_tests.harness import Server, free_port, wait_until
 from compat_tests.messages.commands import (
     TIMEOUT_SECONDS,
     done,
+    environment,
     joined,
     lines,
     refused,
@@ -19,6 +21,7 @@ from compat_tests.messages.commands import (
     start,
     without_client,
 )
+from compat_tests.products import interpreter
 from compat_tests.python.rest import Admin
 from compat_tests.security_site import Site, running_site
 
@@ -43,6 +46,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         (("produce", "t", "--deliver-at", "earliest"), "'earliest' is no time"),
         (("produce", "t", "--chunking", "--no-batching"), "not allowed with"),
         (("produce", "t", "--mesage", "x"), "unrecognized arguments: --mesage"),
+        (("produce", "t", "--schema-type", "AVRO"), "--schema-type AVRO needs --schema FILE"),
         (("consume", "t"), "-s/--subscription"),
         (("consume", "t", "-s", "s", "-t", "shared"), "invalid choice: 'shared'"),
         (("consume", "t", "-s", "s", "-n", "0"), "at least 1"),
@@ -128,6 +132,16 @@ def test_lines_that_are_no_message_end_the_command_after_the_receipts_of_the_oth
     result = run(server, "produce", topic, "-F", "%k %v", input=b"k first\nk second\nthird\nk fourth\n")
     assert "line 3: it has no b' ' behind %k; 2 of 2 messages sent were acknowledged" in refused(result)
     assert done(server, "read", topic) == b"first\nsecond\n"
+
+
+@pytest.mark.parametrize(("command", "stream"), [("produce", "input"), ("consume", "output"), ("read", "output")])
+def test_a_closed_standard_stream_is_told(server: Server, topic: str, command: str, stream: str) -> None:
+    words = [*interpreter(), "-m", "magnetar", command, topic, *(("-s", "s") if command == "consume" else ())]
+    redirection = "<&-" if stream == "input" else ">&-"
+    result = subprocess.run(
+        ["bash", "-c", f'"$@" {redirection}', "bash", *words], env=environment(server), capture_output=True, text=True
+    )
+    assert (result.returncode, result.stderr) == (1, f"magnetar {command}: standard {stream} is closed\n")
 
 
 def test_a_line_that_is_too_long_is_refused(server: Server, topic: str) -> None:

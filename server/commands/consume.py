@@ -78,7 +78,8 @@ def _consume(arguments: argparse.Namespace) -> int:
         if len(topics) > 1:
             raise UsageError("--pattern takes one TOPIC")
         try:
-            topics = (f"persistent://{parse_pattern(topics[0])[1]}",)
+            domain = "non-persistent" if topics[0].startswith("non-persistent://") else "persistent"
+            topics = (f"{domain}://{parse_pattern(topics[0])[1]}",)
         except ValueError as error:
             raise UsageError(str(error)) from None
     return consume(

@@ -59,7 +59,7 @@ def bench(
         results = running.run(interruption)
     finally:
         running.end()
-        if running.has_begun and plan.mode != "pub":
+        if running.has_begun and plan.mode != "pub" and not remove_topic:
             _remove_subscription(settings, plan)
         if running.has_begun and remove_topic:
             _remove_topic(settings, plan.topic)

@@ -85,6 +85,8 @@ def _subscribe(client: Any, topics: list[str], options: ConsumeOptions) -> Any:
     topic: Any = topics[0] if len(topics) == 1 else topics
     if options.is_pattern:
         topic = re.compile(topics[0])
+    domains = pulsar.RegexSubscriptionMode
+    is_volatile = topics[0].startswith("non-persistent://")
     position = pulsar.InitialPosition.Earliest if options.from_earliest else pulsar.InitialPosition.Latest
     try:
         return client.subscribe(
@@ -97,6 +99,7 @@ def _subscribe(client: Any, topics: list[str], options: ConsumeOptions) -> Any:
             consumer_name=options.consumer_name or None,
             batch_index_ack_enabled=True,
             pattern_auto_discovery_period=1,
+            regex_subscription_mode=domains.NonPersistentOnly if is_volatile else domains.PersistentOnly,
         )
     except pulsar.PulsarException as error:
         where = ", ".join(topics)

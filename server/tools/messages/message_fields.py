@@ -32,3 +32,5 @@ class MessageFields:
     """-1 when the message was published without a schema."""
     decoded: Any = NOT_DECODED
     """The value as JSON has it, decoded by the message's schema."""
+    is_text: bool = False
+    """Whether the bytes of a decoded value are what people read: a text, or JSON."""

@@ -54,12 +54,9 @@ LETTERS = "%t %p %i %k %v %o %h %T %e %r %P %S"
 
 
 def value_bytes(message: MessageFields) -> bytes:
-    """Returns the value as it is printed: its bytes, or the JSON of the decoded value. A decoded text is printed as
-    it is, without quotes."""
-    if message.decoded is NOT_DECODED:
+    """Returns the value as it is printed: its bytes, or the JSON of a decoded value that is no text by itself."""
+    if message.decoded is NOT_DECODED or message.is_text:
         return message.value or b""
-    if isinstance(message.decoded, str):
-        return message.decoded.encode("utf-8", "surrogatepass")
     return json.dumps(message.decoded, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 

@@ -4,6 +4,8 @@ import os
 import select
 import sys
 
+from magnetar.server.tools.messages.tool_errors import ToolError
+
 
 class ClosedOutputError(Exception):
     """Nobody reads the output any more."""
@@ -34,6 +36,9 @@ class OutputStream:
 
 
 def standard_output() -> OutputStream:
-    """Returns the process's standard output. What Python has buffered for it is written first."""
+    """Returns the process's standard output. What Python has buffered for it is written first. Raises ToolError when
+    the process was started without it."""
+    if sys.stdout is None:
+        raise ToolError("standard output is closed")
     sys.stdout.flush()
     return OutputStream(sys.stdout.fileno())

@@ -1,5 +1,6 @@
 """`magnetar produce`: lines, files and texts become messages. The command succeeds when every one has its receipt."""
 
+import contextlib
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -80,6 +81,8 @@ def produce(options: ProduceOptions) -> int:
     """Sends all messages and returns the exit code: 0 when each was acknowledged. Raises ToolError."""
     import_client()
     topic = topic_name(options.topic)
+    if not options.texts and not options.files and sys.stdin is None:
+        raise ToolError("standard input is closed")
     schema = None if options.schema == REGISTRY else schema_of_options(options.schema, options.schema_type)
     interruption = Interruption().install()
     client = open_client(options.settings, log_level=options.log_level)
@@ -87,7 +90,7 @@ def produce(options: ProduceOptions) -> int:
         if options.schema == REGISTRY:
             schema = schema_of_registry(client, topic)
         producer = _create_producer(client, topic, schema, options)
-        return _Producing(options, topic, producer, schema, interruption).run()
+        return _Producing(options, producer, schema, interruption).run()
     finally:
         close_quietly(client)
 
@@ -119,14 +122,12 @@ class _Producing:
     def __init__(
         self,
         options: ProduceOptions,
-        topic: str,
         producer: Any,
         schema: WrittenSchema | None,
         interruption: Interruption,
     ) -> None:
         pulsar = import_client()
         self._options = options
-        self._topic = topic
         self._producer = producer
         self._schema = schema
         self._interruption = interruption
@@ -134,8 +135,6 @@ class _Producing:
         self._receipts = Receipts(keep_ids=options.print_ids)
         self._output: OutputStream | None = standard_output() if options.print_ids else None
         self._progress = Progress("messages acknowledged", quiet=options.quiet)
-        self._names: dict[int, str] = {}
-        """The names of messages that have no receipt yet, by their numbers."""
         self._began_s = time.monotonic()
         self._sent = 0
 
@@ -149,13 +148,15 @@ class _Producing:
             fault = error
         except ClosedOutputError:
             fault = ToolError("nobody reads the ids any more")
+        except OSError as error:
+            fault = ToolError(f"standard input or output: {error.strerror}")
         self._wait()
         self._progress.end(self._receipts.acknowledged)
         done = f"{self._receipts.acknowledged} of {self._sent} messages sent were acknowledged"
         if self._receipts.failure is not None:
-            number, result = self._receipts.failure
+            _, name, result = self._receipts.failure
             reason = result_sentence(result, self._options.settings.broker_service_url)
-            raise ToolError(f"{self._names[number]} was not acknowledged: {reason}; {done}")
+            raise ToolError(f"{name} was not acknowledged: {reason}; {done}")
         if fault is not None:
             raise ToolError(f"{fault}; {done}")
         if self._receipts.pending:
@@ -222,12 +223,11 @@ class _Producing:
         if not number:
             return False
         self._sent += 1
-        self._names[number] = name
         options = self._options
         try:
             self._producer.send_async(
                 message.value,
-                lambda result, message_id: receipts.answer(number, size, result == ok, result, message_id),
+                lambda result, message_id: receipts.answer(number, name, size, result == ok, result, message_id),
                 properties=dict(message.properties),
                 partition_key=message.key or None,
                 ordering_key=message.ordering_key or None,
@@ -236,7 +236,7 @@ class _Producing:
                 deliver_after=timedelta(seconds=options.deliver_after_s) if options.deliver_after_s else None,
             )
         except pulsar.PulsarException as error:
-            receipts.answer(number, size, False, error, None)
+            receipts.answer(number, name, size, False, error, None)
             return False
         return True
 
@@ -249,10 +249,8 @@ class _Producing:
             if self._interruption:
                 self._receipts.wait_for_all(INTERRUPTED_WAIT_SECONDS)
                 break
-        try:
+        with contextlib.suppress(ClosedOutputError, OSError):  # What became of the messages is told in any case.
             self._print_ids()
-        except ClosedOutputError:
-            self._output = None
 
     def _tell(self) -> None:
         """Prints the ids that are known by now, and how far the command has come."""

@@ -2,13 +2,21 @@
 threads bring the receipts."""
 
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 from magnetar.server.tools.messages.interruption import Interruption
 
 PENDING_MESSAGES_MAX = 1000
 PENDING_BYTES_MAX = 32 << 20
 LOOK_SECONDS = 0.2
+
+
+class Failure(NamedTuple):
+    """A message that was not acknowledged: its number from 1 on, the name by which it is told, the client's result."""
+
+    number: int
+    name: str
+    result: Any
 
 
 class Receipts:
@@ -25,8 +33,8 @@ class Receipts:
         self._ids: dict[int, Any] = {}
         self._next_id = 0
         self.acknowledged = 0
-        self.failure: tuple[int, Any] | None = None
-        """The number of the first message that was not acknowledged, from 1 on, and the client's result for it."""
+        self.failure: Failure | None = None
+        """The first message that was not acknowledged, in the order of sending."""
         self._failed = 0
 
     @property
@@ -50,7 +58,7 @@ class Receipts:
             return True
         return self.pending < PENDING_MESSAGES_MAX and self._pending_bytes + size <= PENDING_BYTES_MAX
 
-    def answer(self, number: int, size: int, is_ok: bool, result: Any, message_id: Any) -> None:
+    def answer(self, number: int, name: str, size: int, is_ok: bool, result: Any, message_id: Any) -> None:
         """Notes the answer to a message. The client calls this from its thread, and would end the process if this
         raised."""
         with self._changed:
@@ -61,8 +69,8 @@ class Receipts:
                     self._ids[number] = message_id
             else:
                 self._failed += 1
-                if self.failure is None or number < self.failure[0]:
-                    self.failure = (number, result)
+                if self.failure is None or number < self.failure.number:
+                    self.failure = Failure(number, name, result)
             self._changed.notify()
 
     def take_ids(self) -> list[Any]:

@@ -70,7 +70,8 @@ class MessagePrinter:
         )
         if self._decoder is not None and fields.schema_version >= 0 and fields.value is not None:
             try:
-                fields.decoded = self._decoder.decode(fields.topic, fields.schema_version, fields.value)
+                found = self._decoder.decode(fields.topic, fields.schema_version, fields.value)
+                fields.decoded, fields.is_text = found
             except ValueError:
                 self._complain(self._decoder.complaint)
         return fields

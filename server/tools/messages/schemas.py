@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from magnetar.server.tools.messages.message_client import import_client, sentence
-from magnetar.server.tools.messages.tool_errors import ToolError
+from magnetar.server.tools.messages.tool_errors import ToolError, UsageError
 from magnetar.server.tools.messages.value_schema_rules import (
     DEFINED_TYPES,
+    TEXT_TYPES,
     WRITTEN_TYPES,
     Decoder,
     Encoder,
@@ -53,7 +54,7 @@ def schema_of_options(schema: str, schema_type: str) -> WrittenSchema | None:
     kind = schema_type.upper()
     if not schema:
         if kind in DEFINED_TYPES:
-            raise ToolError(f"--schema-type {kind} needs --schema FILE, or --schema {REGISTRY}")
+            raise UsageError(f"--schema-type {kind} needs --schema FILE, or --schema {REGISTRY}")
         return WrittenSchema(kind, "", encoder_of(kind, {})) if kind not in ("", "BYTES") else None
     try:
         with Path(schema).open("rb") as file:
@@ -108,29 +109,30 @@ class ValueDecoder:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._decoders: dict[tuple[str, int], Decoder | None] = {}
+        self._decoders: dict[tuple[str, int], tuple[Decoder | None, bool]] = {}
         self.complaint = ""
 
-    def decode(self, topic: str, version: int, data: bytes) -> Any:
-        """Returns what JSON shows of the value. Raises ValueError when it is shown as bytes."""
+    def decode(self, topic: str, version: int, data: bytes) -> tuple[Any, bool]:
+        """Returns what JSON shows of the value, and whether its bytes are what people read. Raises ValueError when the
+        value is shown as bytes."""
         key = (topic, version)
         if key not in self._decoders:
             self._decoders[key] = self._fetch(topic, version)
-        decoder = self._decoders[key]
+        decoder, is_text = self._decoders[key]
         if decoder is None:
             raise ValueError
         try:
-            return decoder(data)
+            return decoder(data), is_text
         except (ValueError, RecursionError) as error:
             self.complaint = self.complaint or f"values that do not fit the schema are shown as bytes: {error}"
             raise ValueError from None
 
-    def _fetch(self, topic: str, version: int) -> Decoder | None:
+    def _fetch(self, topic: str, version: int) -> tuple[Decoder | None, bool]:
         pulsar = import_client()
         try:
             info = self._client._client.get_schema_info(topic, version)
             kind = info.schema_type().name
-            return decoder_of(kind, info.schema() if kind in DEFINED_TYPES else "")
+            return decoder_of(kind, info.schema() if kind in DEFINED_TYPES else ""), kind in TEXT_TYPES
         except (pulsar.PulsarException, ValueError) as error:
             self.complaint = self.complaint or f"version {version} of the schema of {topic} cannot be used: {error}"
-            return None
+            return None, False

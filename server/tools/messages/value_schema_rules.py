@@ -40,6 +40,8 @@ WRITTEN_TYPES = ("BYTES", "STRING", "JSON", "AVRO")
 protobuf to the broker."""
 DEFINED_TYPES = ("JSON", "AVRO")
 """Of those, the types that have a definition."""
+TEXT_TYPES = ("JSON", "STRING")
+"""The types whose bytes are what people read."""
 
 
 def parse_definition(text: str) -> tuple[str, dict[str, Any]]:
@@ -117,13 +119,18 @@ def _json(line: bytes) -> bytes:
 
 def _json_value(line: bytes) -> Any:
     try:
-        return json.loads(line, parse_constant=_refuse_constant)
+        return json.loads(line, parse_constant=_refuse_number, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+def _refuse_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number that JSON can hold")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
 
 
 def _avro_decoder(definition: str) -> Decoder:

@@ -75,10 +75,11 @@ def test_what_a_message_does_not_have_is_empty() -> None:
     assert shown("[%k%v%o%h%h{a}%T%e%T{iso}%S]", BARE) == b"[]"
 
 
-def test_a_decoded_value_is_printed_as_json_and_a_text_without_quotes() -> None:
+def test_a_decoded_value_is_printed_as_json_and_a_text_as_it_is() -> None:
     record = MessageFields("t", -1, "1:0", b"\x02", schema_version=0, decoded={"a": 1, "ä": None})
     assert shown("%v", record) == '{"a":1,"ä":null}'.encode()
-    assert shown("%v", MessageFields("t", -1, "1:0", b"x", decoded="x")) == b"x"
+    text = MessageFields("t", -1, "1:0", b'{"a":  1.0}', decoded={"a": 1.0}, is_text=True)
+    assert shown("%v", text) == b'{"a":  1.0}'
     assert json.loads(json_line(record))["value"] == {"a": 1, "ä": None}
 
 

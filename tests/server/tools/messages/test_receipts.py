@@ -12,11 +12,11 @@ NEVER = Interruption()
 def test_ids_come_in_the_order_of_sending() -> None:
     receipts = Receipts(keep_ids=True)
     assert [receipts.begin(1, NEVER) for _ in range(3)] == [1, 2, 3]
-    receipts.answer(3, 1, True, None, "c")
+    receipts.answer(3, "name 3", 1, True, None, "c")
     assert receipts.take_ids() == []
-    receipts.answer(1, 1, True, None, "a")
+    receipts.answer(1, "name 1", 1, True, None, "a")
     assert receipts.take_ids() == ["a"]
-    receipts.answer(2, 1, True, None, "b")
+    receipts.answer(2, "name 2", 1, True, None, "b")
     assert receipts.take_ids() == ["b", "c"]
     assert receipts.wait_for_all(0)
 
@@ -25,12 +25,12 @@ def test_the_first_failure_in_the_order_of_sending_is_kept_and_ends_the_sending(
     receipts = Receipts(keep_ids=False)
     for _ in range(3):
         receipts.begin(1, NEVER)
-    receipts.answer(3, 1, False, "late", None)
-    receipts.answer(2, 1, False, "early", None)
-    assert receipts.failure == (2, "early")
+    receipts.answer(3, "name 3", 1, False, "late", None)
+    receipts.answer(2, "name 2", 1, False, "early", None)
+    assert receipts.failure == (2, "name 2", "early")
     assert receipts.begin(1, NEVER) == 0
     assert not receipts.wait_for_all(0)
-    receipts.answer(1, 1, True, None, None)
+    receipts.answer(1, "name 1", 1, True, None, None)
     assert receipts.wait_for_all(0)
     assert receipts.acknowledged == 1
 
@@ -45,7 +45,7 @@ def test_sending_waits_for_room_in_messages_and_in_bytes() -> None:
         sender.start()
         sender.join(0.05)
         assert sender.is_alive()
-        receipts.answer(1, size, True, None, None)
+        receipts.answer(1, "name 1", size, True, None, None)
         sender.join(10)
         assert numbers == [count + 1]
 

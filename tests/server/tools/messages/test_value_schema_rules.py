@@ -97,6 +97,7 @@ def test_simple_values(kind: str, data: bytes, value: Any) -> None:
         ("STRING", b"\xff"),
         ("JSON", b"{"),
         ("JSON", b"NaN"),
+        ("JSON", b"1e999"),
         ("AVRO", b"5"),
         ("AVRO", b'{"name": 5}'),
         ("AVRO", b'{"name": "x", "height": 1, "born": 0, "tags": {}, "friends": [], "picture": "\xc4\x80"}'),
