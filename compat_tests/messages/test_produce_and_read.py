@@ -10,7 +10,7 @@ import pulsar
 import pytest
 
 from compat_tests.conftest import ServerFactory
-from compat_tests.harness import Server
+from compat_tests.harness import Server, wait_until
 from compat_tests.messages.commands import done, joined, lines, refused, run
 from compat_tests.python.rest import Admin
 from compat_tests.python.support import bodies, read_bodies, send_all
@@ -174,9 +174,8 @@ def test_a_topic_without_schema_has_none_in_the_registry(server: Server, topic: 
 def test_read_begins_and_ends_at_times(server: Server, topic: str, client: pulsar.Client) -> None:
     producer = client.create_producer(topic)
     send_all(producer, [b"a", b"b"])
-    time.sleep(0.05)
-    middle_ms = int(time.time() * 1000)
-    time.sleep(0.05)
+    middle_ms = int(done(server, "read", topic, "-F", "%T ").split()[-1]) + 1
+    wait_until(lambda: time.time() * 1000 > middle_ms + 1, "a message has a later publish time")
     send_all(producer, [b"c", b"d"])
     assert done(server, "read", topic, "--from", f"@{middle_ms}") == b"c\nd\n"
     assert done(server, "read", topic, "--to", f"@{middle_ms}") == b"a\nb\n"

@@ -18,13 +18,13 @@ PEEKED_PARTITIONS_MAX = 50
 
 def check_topic(outcome: Outcome, http: AdminHttp, topic: TopicName, thresholds: Thresholds) -> None:
     """Adds what the statistics of a topic, partitioned or not, say."""
-    found, _ = _stats(outcome, http, topic)
+    found, partitions = _stats(outcome, http, topic)
     if found is None:
         return
     subscriptions = found.get("subscriptions", {})
     backlog = max((int(each.get("msgBacklog", 0)) for each in subscriptions.values()), default=0)
     outcome.add(measures.BACKLOG, backlog, thresholds)
-    outcome.add(measures.PRODUCERS, _clients(found.get("publishers", ()), "producerName"), thresholds)
+    outcome.add(measures.PRODUCERS, _clients(found.get("publishers", ()), "producerName", partitions), thresholds)
     outcome.add(measures.SUBSCRIPTIONS, len(subscriptions), thresholds)
     outcome.add(measures.STORAGE, found.get("storageSize", 0), thresholds)
     outcome.add(measures.RATE_IN, round(found.get("msgRateIn", 0.0), 3), thresholds)
@@ -49,7 +49,7 @@ def check_subscription(
     elif measures.AGE.name in (*thresholds.warn, *thresholds.critical):
         outcome.fail(State.UNKNOWN, "the age of the backlog is not told by the server")
     outcome.add(measures.UNACKED, stats.get("unackedMessages", 0), thresholds)
-    outcome.add(measures.CONSUMERS, _clients(stats.get("consumers", ()), "consumerName"), thresholds)
+    outcome.add(measures.CONSUMERS, _clients(stats.get("consumers", ()), "consumerName", partitions), thresholds)
     outcome.add(measures.RATE_OUT, round(stats.get("msgRateOut", 0.0), 3), thresholds)
     if stats.get("blockedSubscriptionOnUnackedMsgs"):
         outcome.fail(State.CRITICAL, "it is blocked by messages that its consumers do not acknowledge")
@@ -70,9 +70,10 @@ def check_brokers(outcome: Outcome, http: AdminHttp, thresholds: Thresholds) -> 
         outcome.fail(State.CRITICAL, f"the broker that was asked is not healthy: {error}")
 
 
-def _clients(stats: Sequence[Any], name: str) -> int:
-    """Counts clients by their names, because a client of a partitioned topic may be listed once for each partition."""
-    return len({(each.get("address"), each.get(name)) for each in stats})
+def _clients(stats: Sequence[Any], name: str, partitions: int) -> int:
+    """Counts clients. Those of a partitioned topic are counted by their names, because one client may be listed for each
+    partition, with the address of another connection."""
+    return len({each.get(name) for each in stats}) if partitions else len(stats)
 
 
 def _path(topic: TopicName, *more: str) -> str:
