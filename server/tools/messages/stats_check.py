@@ -71,8 +71,8 @@ def check_brokers(outcome: Outcome, http: AdminHttp, thresholds: Thresholds) -> 
 
 
 def _clients(stats: Sequence[Any], name: str, partitions: int) -> int:
-    """Counts clients. Those of a partitioned topic are counted by their names, because one client may be listed for each
-    partition, with the address of another connection."""
+    """Counts clients. Those of a partitioned topic are counted by their names: one client may be listed once for each
+    partition, with another connection's address."""
     return len({each.get(name) for each in stats}) if partitions else len(stats)
 
 
