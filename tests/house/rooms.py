@@ -208,6 +208,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "server/tools": (),
     "server/tools/connection": ("server/config",),
+    "server/tools/admin": (*FOUNDATION, "server/tools/connection"),
     "server/tools/messages": (*FOUNDATION, "server/tools/connection"),
     "server/commands": (
         *FOUNDATION,
@@ -218,6 +219,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/programs/bookie",
         "server/programs/cluster",
         "server/security",
+        "server/tools/admin",
         "server/tools/connection",
         "server/tools/messages",
     ),

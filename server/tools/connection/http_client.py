@@ -58,6 +58,10 @@ class AdminHttp:
         self._bases = web_addresses(settings.web_service_url)
         self._tls: ssl.SSLContext | None = None
 
+    @property
+    def uses_tls(self) -> bool:
+        return self._bases[0].startswith("https:")
+
     def get(self, path: str, query: "Query" = ()) -> Answer:
         return self.call("GET", path, query)
 

@@ -17,6 +17,8 @@ DEFAULT_WEB_URL = "http://127.0.0.1:8080"
 DEFAULT_BROKER_URL = "pulsar://127.0.0.1:6650"
 REQUEST_TIMEOUT_SECONDS = 300
 """Java's PulsarAdminImpl.DEFAULT_REQUEST_TIMEOUT_SECONDS."""
+REQUEST_TIMEOUT_SECONDS_MAX = 10**8
+"""Three years: a socket takes no number that is much larger."""
 
 CLIENT_CONF_VARIABLE = "PULSAR_CLIENT_CONF"
 """The path of client.conf, as for pulsar-admin and pulsarctl."""
@@ -108,6 +110,6 @@ def _is_true(text: str | None) -> bool:
 def _seconds(text: str | None) -> float:
     if text is None:
         return REQUEST_TIMEOUT_SECONDS
-    if not text.isdecimal() or int(text) == 0:
+    if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= REQUEST_TIMEOUT_SECONDS_MAX:
         raise ConnectionSettingsError(f"--request-timeout: '{text}' is not a whole number of seconds above 0")
     return float(text)

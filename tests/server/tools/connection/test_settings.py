@@ -85,6 +85,7 @@ def test_a_client_certificate_is_named_by_the_parameters_of_tls(tmp_path: Path) 
         ({"authPlugin": "tls"}, "tlsCertFile and tlsKeyFile"),
         ({"tlsKeyFilePath": "/k"}, "needs both"),
         ({"requestTimeout": "-1"}, "'-1' is not a whole number of seconds"),
+        ({"requestTimeout": "9" * 30}, "is not a whole number of seconds"),
         ({"context": "lost"}, "there is no context 'lost'"),
     ],
 )
