@@ -55,7 +55,8 @@ class PeerReader(Attachment):
         self._prefix = subscription_prefix
         self._creates_topic = creates_topic
         self._entries: deque[_Entry] = deque()
-        """Entries that were received and are not decoded yet. The permits that the broker gets bound their number."""
+        """Entries that were received and are not decoded yet. Their number is limited by the permits that the reader
+        gives to the broker."""
         self._waiting = 0
         """The number of messages in `_entries` and `_messages` together."""
         self._messages: deque[PeerMessage] = deque()
@@ -79,8 +80,8 @@ class PeerReader(Attachment):
 
     @property
     def has_received(self) -> bool:
-        """Whether messages were received, so that `read` returns without waiting for the broker, unless all of these
-        messages were read before."""
+        """Whether there are received messages that `read` has not returned. `read` then returns without waiting for the
+        broker, unless all of them are duplicates after a reconnect or cannot be decoded."""
         return bool(self._messages or self._entries)
 
     def is_behind(self, place: MessagePlace) -> bool:

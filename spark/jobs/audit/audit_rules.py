@@ -54,7 +54,8 @@ class SubscriptionRow:
     """How long ago the subscription was last used. The number is -1 when the subscription was not used since the topic
     was loaded, because its earlier use is unknown."""
     unmoved_hours: float
-    """The least time for which the mark-delete position has not moved; -1 when that time is unknown."""
+    """The hours since the mark-delete position last moved, or, if it has not moved since the topic was loaded, the
+    hours since the loading; -1 when neither time is known."""
     is_orphan: bool
 
 
@@ -151,8 +152,8 @@ def check_ledgers(internal: Stats) -> list[str]:
 
 
 def check_ranges(internal: Stats, cursor: Stats) -> list[str]:
-    """Returns a sentence for each acknowledged range that is out of order, overlaps another, or is not inside the topic
-    behind the mark-delete position."""
+    """Returns a sentence for each acknowledged range that is out of order, overlaps another range, begins before the
+    mark-delete position, or ends outside of the topic."""
     last = {run.ledger: run.last for run in runs_of(internal)}
     before = position_of(str(cursor["markDeletePosition"]))
     problems = []
@@ -219,9 +220,9 @@ SENT = ("bytes_out", "messages_out")
 
 
 def by_base_topic(rows: Sequence[SubscriptionRow]) -> list[dict[str, Any]]:
-    """Returns the sums of each subscription over the partitions of its topic, and the `skew` of each: the entries of
-    the largest partition divided by the mean over the partitions, which is 1.0 when all partitions have as many
-    entries."""
+    """Returns a dictionary for each subscription of each topic, with sums over the topic's partitions and with the
+    `skew`. The skew is the entries of the largest partition divided by the mean over the partitions, so it is 1.0 when
+    all partitions have equally many entries."""
     groups: dict[tuple[str, str], list[SubscriptionRow]] = {}
     for row in rows:
         groups.setdefault((row.base_topic, row.subscription), []).append(row)

@@ -113,8 +113,8 @@ def _debezium(frame: DataFrame, values: list[str], arguments: Namespace) -> Data
 
 def _envelope(frame: DataFrame, values: list[str], arguments: Namespace) -> Column:
     """Returns the envelope with op, before, after and source. These four are looked for in the topic's columns, in the
-    columns of its value, and in its JSON, which may be bare or wrapped with its schema. Raises JobFailed when none of
-    these places has them."""
+    columns of its value, and in its JSON, which may be bare or wrapped with its schema. Raises JobFailed when the
+    topic's schema rules all of these places out, and when the value is JSON and the option --json-schema is missing."""
     envelope = {"op", "before", "after"}
     if envelope <= set(values):
         return F.struct(*(F.col(f"`{name}`") for name in values))
@@ -136,7 +136,8 @@ def _envelope(frame: DataFrame, values: list[str], arguments: Namespace) -> Colu
 
 def _lsn(envelope: StructType) -> Column:
     """Returns the position of a change in its database's log, as text that sorts: PostgreSQL's lsn, MySQL's file and
-    position, SQL Server's lsns, or Oracle's scn. The text is null when the change has no such position."""
+    position, SQL Server's lsns, or Oracle's scn. The text is empty for a tombstone, and null for any other change that
+    has no such position."""
     source = envelope["source"].dataType if "source" in envelope.names else None
     there = source.fieldNames() if isinstance(source, StructType) else []
 
