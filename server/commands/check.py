@@ -269,7 +269,7 @@ CHECKS = (
         "disk",
         "how full disks are: of folders on this machine, and of bookies",
         "disk --path /var/lib/magnetar --bookie http://bookie1:8000 --critical 90",
-        "used (percent; default warn 85, critical 95), free*; both of the fullest disk",
+        "used (percent of the fullest disk; default warn 85, critical 95), free* (the least of all disks)",
         run_disk,
         _disk_options,
     ),

@@ -23,7 +23,7 @@ RATE_OUT = Kind("rate_out", Unit.COUNT, "messages that go out each second", low_
 LATENCY = Kind("latency", Unit.SECONDS, "the longest time from sending a message to receiving it")
 PUBLISH = Kind("publish", Unit.SECONDS, "the longest time from sending a message to its receipt")
 USED = Kind("used", Unit.PERCENT, "how much of the fullest disk is used", default_warn=85.0, default_critical=95.0)
-FREE = Kind("free", Unit.BYTES, "how much of the fullest disk is free", low_is_bad=True)
+FREE = Kind("free", Unit.BYTES, "how much room the disk with the least of it has", low_is_bad=True)
 BROKERS = Kind("brokers", Unit.COUNT, "brokers that are registered", low_is_bad=True, default_critical=1.0)
 
 KINDS: dict[str, tuple[Kind, ...]] = {

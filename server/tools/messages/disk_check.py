@@ -5,6 +5,7 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from http.client import HTTPException
 
 from magnetar.server.tools.messages.check_measures import FREE, USED
 from magnetar.server.tools.messages.check_rules import Outcome, State, Thresholds
@@ -17,12 +18,12 @@ INFO_PATH = "/api/v1/bookie/info"
 def check_disk(
     outcome: Outcome, folders: Sequence[str], bookies: Sequence[str], thresholds: Thresholds, timeout_s: float
 ) -> None:
-    """Adds how full the fullest of all disks is."""
+    """Adds how full the fullest of all disks is, and the smallest room that any of them has."""
     sizes: list[tuple[int, int]] = []
     for folder in folders:
         try:
             stat = os.statvfs(folder)
-            # The blocks that only root may use count as used, as in df.
+            # The blocks that only root may use count neither as used nor as free, as in df.
             used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
             sizes.append((stat.f_bavail * stat.f_frsize, used + stat.f_bavail * stat.f_frsize))
         except OSError as error:
@@ -30,7 +31,7 @@ def check_disk(
     for bookie in bookies:
         try:
             sizes.append(_bookie_sizes(bookie, timeout_s))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             outcome.fail(State.CRITICAL, f"{bookie}: {reason}")
     sizes = [(free, total) for free, total in sizes if total > 0]
