@@ -31,7 +31,8 @@ class OutputStream:
 
     def check(self) -> None:
         """Raises ClosedOutputError when the reader of a pipe is gone."""
-        if any(event & (select.POLLERR | select.POLLNVAL) for _, event in self._poll.poll(0)):
+        # Linux tells it by POLLERR, macOS by POLLHUP.
+        if any(event & (select.POLLERR | select.POLLHUP) for _, event in self._poll.poll(0)):
             raise ClosedOutputError
 
 
