@@ -12,11 +12,16 @@ from magnetar import __version__
 from magnetar.server.commands import (
     admin,
     autorecovery,
+    bench_command,
     bk,
     bookie,
     broker,
+    check,
     cluster,
+    consume,
     initialize_cluster_metadata,
+    produce,
+    read,
     spark,
     standalone,
     tokens,
@@ -34,6 +39,11 @@ COMMANDS = (
     admin,
     initialize_cluster_metadata,
     tokens,
+    produce,
+    consume,
+    read,
+    bench_command,
+    check,
     spark,
 )
 """The modules of the subcommands, in the order in which `magnetar --help` lists them."""

@@ -210,6 +210,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server/tools": (),
     "server/tools/connection": ("server/config",),
     "server/tools/admin": (*FOUNDATION, "server/tools/connection"),
+    "server/tools/messages": (*FOUNDATION, "server/tools/connection"),
     "server/commands": (
         *FOUNDATION,
         "server/config",
@@ -220,6 +221,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/programs/cluster",
         "server/security",
         "server/tools/admin",
+        "server/tools/connection",
+        "server/tools/messages",
     ),
     "server": (),
     "storage": (),
