@@ -48,7 +48,7 @@ def read_contexts(environment: Mapping[str, str]) -> Contexts:
     try:
         with open(path, "rb") as file:
             content = file.read(FILE_BYTES_MAX)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return Contexts("", {})
     except OSError as error:
         raise ConnectionSettingsError(f"{path}: {os.strerror(error.errno or 0)}") from None

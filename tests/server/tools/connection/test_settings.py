@@ -108,6 +108,10 @@ def test_the_file_of_contexts_is_for_its_owner_only(tmp_path: Path) -> None:
     assert read_contexts(sources) == Contexts("", {"a": {"tokenFile": "/t"}})
 
 
+def test_a_folder_for_settings_that_is_none_holds_no_contexts() -> None:
+    assert read_contexts({"XDG_CONFIG_HOME": "/dev/null"}) == Contexts("", {})
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"contexts": 1}', '{"contexts": {"a": 1}}'])
 def test_a_damaged_file_of_contexts_is_named(text: str, tmp_path: Path) -> None:
     sources = environment(tmp_path)
