@@ -94,6 +94,7 @@ class TopicProducers:
         self._ledger = ledger
         self._new_name = new_name
         self._loop = asyncio.get_running_loop()
+        self._busy_since_ms = 0
         self._groups_begun = 0
         self._groups_answered = 0
         self._drains: list[_Drain] = []
@@ -270,6 +271,8 @@ class TopicProducers:
         return CheckedPublisher(producer, self)
 
     def publish(self, group: PublishGroup, payloads: list[bytes]) -> None:
+        if self._groups_begun == self._groups_answered:
+            self._busy_since_ms = now_ms()
         self._groups_begun += 1
         if self.limiters:
             self._spend(group)
@@ -297,6 +300,14 @@ class TopicProducers:
     def forget(self, of_broker: PublishLimiter) -> None:
         """Removes the broker's limiter from this topic, before `limit` sets another limiter."""
         self.limiters = tuple(limiter for limiter in self.limiters if limiter is not of_broker)
+
+    @property
+    def unanswered_since_ms(self) -> int | None:
+        """Returns since when SENDs are waiting while none is confirmed, in ms since the epoch, or None while no SEND
+        waits."""
+        if self._groups_begun == self._groups_answered:
+            return None
+        return max(self._busy_since_ms, self.last_publish_ms)
 
     @property
     def rate_limited_times(self) -> int:

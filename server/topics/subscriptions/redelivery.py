@@ -71,6 +71,11 @@ class PendingAcks:
         singles = self._singles.get(ledger_id)
         return sorted((*(() if singles is None else singles & entries), *(each for each in batches if each in entries)))
 
+    def by_ledger(self) -> Iterator[tuple[int, BitMap]]:
+        """Yields (ledger, held entries)."""
+        for ledger_id in self._singles.keys() | self._batches.keys():
+            yield ledger_id, self._singles.get(ledger_id, BitMap()) | BitMap(self._batches.get(ledger_id, ()))
+
     def reduce(self, ledger_id: int, entry_id: int, count: int) -> None:
         """Lowers the count of a held entry to `count`, which is at least one. Has no effect when the entry's count is
         `count` or less."""
@@ -149,6 +154,10 @@ class ReplayQueue:
         ledgers, self._ledgers = self._ledgers, {}
         for ledger_id in sorted(ledgers):
             yield ledger_id, list(ledgers[ledger_id])
+
+    def by_ledger(self) -> Iterator[tuple[int, BitMap]]:
+        """Yields (ledger, its entries in the queue). The caller must not change the bitmaps."""
+        yield from self._ledgers.items()
 
     def first_run(self, entries_max: int) -> tuple[Position, int]:
         """Returns the first position in the queue, and the number of consecutive entries in the queue from that
