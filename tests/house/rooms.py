@@ -206,6 +206,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/config",
         "server/process",
     ),
+    "server/tools": (),
+    "server/tools/connection": ("server/config",),
     "server/commands": (
         *FOUNDATION,
         "server/config",
