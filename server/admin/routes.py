@@ -34,6 +34,7 @@ CALL_MODULES = (
     "topic_calls",
     "topic_policy_calls",
     "topic_stats_calls",
+    "why_calls",
 )
 
 ROUTES: tuple[Route, ...] = tuple(

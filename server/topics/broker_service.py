@@ -274,6 +274,10 @@ class BrokerService:
         """Returns the unfinished loading tasks of the topics for whose full names `is_wanted` returns True."""
         return [task for name, task in self._loading.items() if is_wanted(name)]
 
+    def is_closing(self, name: TopicName) -> bool:
+        """Whether the topic is being closed, after which it may be loaded again."""
+        return name.full in self._closing
+
     # --- unloading and deleting --------------------------------------------------------------------------------------
 
     async def unload(self, topic: Topic) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from magnetar.server.why.reasons import LISTED_MAX, Holds, Reason, duration, entries, listed
-from magnetar.server.why.subscription_snapshot import KeyWait, SubscriptionSnapshot
+from magnetar.server.why.subscription_snapshot import SubscriptionSnapshot
 
 
 def key_reasons(subscription: SubscriptionSnapshot) -> Iterator[Reason]:

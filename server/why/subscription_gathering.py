@@ -1,6 +1,7 @@
 """Takes the snapshot of a subscription from the live objects. Nothing is changed and nothing is read from the log."""
 
 import asyncio
+from dataclasses import replace
 from itertools import islice
 
 from pyroaring import BitMap
@@ -22,6 +23,7 @@ from magnetar.server.why.subscription_snapshot import (
     BacklogSnapshot,
     ConsumerSnapshot,
     KeyWait,
+    OldestEntry,
     ReadSnapshot,
     RefusedSnapshot,
     SubscriptionSnapshot,
@@ -32,9 +34,12 @@ DUE_LOOKED_AT_MAX = 5_000
 """Among how many delayed messages of the topic the first one of a subscription is looked for."""
 
 
-def subscription_snapshot(topic: BaseTopic, subscription: BaseSubscription, now_ms: int) -> SubscriptionSnapshot:
+def subscription_snapshot(
+    topic: BaseTopic, subscription: BaseSubscription, now_ms: int, oldest: OldestEntry | None = None
+) -> SubscriptionSnapshot:
+    """Returns the snapshot. `oldest` is what the first entries of the backlog have shown, if they were read."""
     if isinstance(subscription, Subscription):
-        return _persistent(topic, subscription, now_ms)
+        return replace(_persistent(topic, subscription, now_ms), oldest=oldest)
     return SubscriptionSnapshot(
         name=subscription.name,
         now_ms=now_ms,

@@ -103,6 +103,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         *TOPICS,
     ),
+    "server/why": (*LOG, "server/process", *TOPICS),
     "server/protocol": (
         *LOG,
         "server/broker",
@@ -156,6 +157,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/stats",
         *TOPICS,
         "server/web",
+        "server/why",
     ),
     "server/programs": (
         *LOG,

@@ -17,7 +17,7 @@ from magnetar.server.why.subscription_rules import reasons_of
 from magnetar.server.why.subscription_snapshot import SubscriptionSnapshot
 from pulsar_proto.ids import Position
 from tests.server.topics.scene import pass_time, settle
-from tests.server.topics.subscriptions.test_dispatch_model import (
+from tests.server.topics.subscriptions.dispatch_histories import (
     LIMITS,
     AutoSplitHistories,
     DisorderHistories,
