@@ -17,7 +17,7 @@ from magnetar.server.why.producer_rules import producer_reasons
 from magnetar.server.why.producer_snapshot import ProducersSnapshot
 from magnetar.server.why.reasons import LISTED_MAX, Json, Reason, in_the_way, moment
 from magnetar.server.why.subscription_gathering import subscription_snapshot
-from magnetar.server.why.subscription_rules import reasons_of
+from magnetar.server.why.subscription_rules import backlog_summary, reasons_of
 from magnetar.server.why.subscription_snapshot import SubscriptionSnapshot
 from magnetar.server.why.topic_rules import UNUSED, AbsentTopic, TopicSnapshot, reasons_of_absent, topic_reasons
 from magnetar.storage.managed.appender import AppendState
@@ -98,6 +98,7 @@ async def _subscription(topic: BaseTopic, subscription: BaseSubscription, until_
         "isDurable": found.is_durable,
         "standsInTheWay": blocks,
         "reasons": _all_json(reasons),
+        "summary": backlog_summary(found),
         "backlog": _backlog(found) if found.is_stored else None,
         "consumers": [
             {

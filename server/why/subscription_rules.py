@@ -31,6 +31,27 @@ def reasons_of(subscription: SubscriptionSnapshot) -> list[Reason]:
     ]
 
 
+def backlog_summary(subscription: SubscriptionSnapshot) -> str:
+    """Returns the backlog in one line; empty for a subscription that has none, or has nothing stored."""
+    backlog, oldest = subscription.backlog, subscription.oldest
+    if not subscription.is_stored or not backlog.entries:
+        return ""
+    size = entries(backlog.entries)
+    if oldest is not None and oldest.messages is not None:
+        about = "" if oldest.messages_are_exact else "about "
+        size += f" ({about}{counted(oldest.messages, 'message')})"
+    if oldest is not None and oldest.published_ms is not None:
+        size += f", the oldest {duration((subscription.now_ms - oldest.published_ms) / 1000)} old"
+    parts = (
+        (backlog.delivered, "delivered and not acknowledged"),
+        (backlog.again, "waiting to be sent again"),
+        (backlog.waiting_for_chunks, "waiting for the consumer of their message"),
+        (backlog.delayed, "delayed"),
+        (backlog.not_read, "not read yet"),
+    )
+    return f"{size}: " + ", ".join(f"{count} {what}" for count, what in parts if count)
+
+
 # --- what holds everything back ---------------------------------------------------------------------------------------
 
 
@@ -174,19 +195,21 @@ def _delayed(subscription: SubscriptionSnapshot) -> Reason:
     return Reason(
         "DELAYED",
         Holds.SOME,
-        f"{backlog.delayed} of {entries(backlog.entries)} of the backlog are delayed{due}.",
+        f"{backlog.delayed} of {entries(backlog.entries)} of the backlog {'is' if backlog.delayed == 1 else 'are'} "
+        f"delayed{due}.",
         {"delayed": backlog.delayed, "backlog": backlog.entries, "nextDueMs": backlog.next_due_ms},
     )
 
 
 def _delivered(subscription: SubscriptionSnapshot) -> Reason:
     backlog = subscription.backlog
+    were, are = ("was", "is") if backlog.delivered == 1 else ("were", "are")
     what = "delivered or compacted away" if subscription.log_is_compacted else "delivered"
     return Reason(
         "DELIVERED_NOT_ACKNOWLEDGED",
         Holds.SOME,
-        f"{backlog.delivered} of {entries(backlog.entries)} of the backlog were {what} and are not acknowledged; they "
-        "come again only when the consumer asks for that or leaves.",
+        f"{backlog.delivered} of {entries(backlog.entries)} of the backlog {were} {what} and {are} not "
+        "acknowledged. A message comes again only when the consumer asks for that or leaves.",
         {
             "delivered": backlog.delivered,
             "backlog": backlog.entries,
@@ -225,7 +248,7 @@ def _notes(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
         )
     refused = subscription.refused
     newest_ms = max((each.connected_ms for each in subscription.consumers), default=0)
-    if refused is not None and refused.time_ms >= newest_ms:
+    if refused is not None and refused.time_ms > newest_ms:
         ago = duration((subscription.now_ms - refused.time_ms) / 1000)
         yield Reason(
             "CONSUMER_REFUSED",

@@ -210,6 +210,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "server/tools": (),
     "server/tools/connection": ("server/config",),
+    "server/tools/diagnosis": ("server/tools/connection",),
     "server/commands": (
         *FOUNDATION,
         "server/config",
@@ -219,6 +220,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/programs/bookie",
         "server/programs/cluster",
         "server/security",
+        "server/tools/connection",
+        "server/tools/diagnosis",
     ),
     "server": (),
     "storage": (),

@@ -107,6 +107,7 @@ class FakeManagedLedger:
         self._listeners: list[Callable[[], None]] = []
         self.now_ms = 0
         self.gaps = Gaps()
+        self.state = AppendState.OPEN
         self.config = ManagedLedgerConfig()
 
     # ---- for tests

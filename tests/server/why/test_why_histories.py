@@ -137,7 +137,7 @@ class Asking(Histories):
             return float(figures["seconds"]) + 0.1
         due_ms = figures["nextDueMs"]
         assert due_ms is not None
-        return max(0.0, (due_ms - self.model.now_ms) / 1000) + 0.1
+        return float(max(0, due_ms - self.model.now_ms)) / 1000 + 0.1
 
     def everybody_takes(self) -> None:
         for client in self.model.clients:
