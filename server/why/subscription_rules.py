@@ -182,7 +182,7 @@ def _some_messages(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
         )
     if backlog.delayed:
         yield _delayed(subscription)
-    if backlog.delivered and not backlog.waiting:
+    if backlog.delivered and not backlog.waiting and subscription.switch_seconds is None:
         yield _delivered(subscription)
 
 

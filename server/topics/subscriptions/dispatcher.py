@@ -217,7 +217,7 @@ class Dispatcher(ABC):
         """Returns a phrase for stats that says why the subscription's consumers get no messages now."""
         if self._is_closed:
             return "closed"
-        if self.failure:
+        if self.failure and (self._retry is not None or self._reading is not None):
             return f"cannot read on: {self.failure}"
         if self._reading is not None:
             return "reading"

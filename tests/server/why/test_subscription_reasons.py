@@ -11,7 +11,7 @@ from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
 from magnetar.server.topics.subscriptions.delay_index import DelayIndex
 from magnetar.server.why.reasons import Holds
 from pulsar_proto.errors import IncompatibleSchema
-from pulsar_proto.ids import Position
+from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.topics.scene import (
@@ -255,6 +255,25 @@ async def test_a_read_that_fails_is_told_with_its_error_and_when_it_is_tried_aga
     assert "entry 10:0" in reason.sentence
     assert "tried again in 4.0 s" in reason.sentence
     await pass_time(5)
+    assert "READ_FAILS" not in subscription_reasons(scene.topic)
+
+
+@in_virtual_time
+async def test_a_failure_that_is_over_because_nobody_needs_the_entry_any_more_is_not_told() -> None:
+    scene, cnx = Scene(), FakeConnection()
+    scene.ledger.append_now(numbers(1))
+    scene.ledger.cached_from = NOT_IN_MEMORY
+    scene.ledger.read_failures = 1
+    consumer = await scene.consumer(cnx, "Shared")
+    consumer.flow(10)
+    await settle()
+    ack(consumer, [Position(10, 0)])
+    scene.topic.subscriptions["s"].backlog_shrank()
+    await pass_time(120)
+    scene.ledger.cached_from = EARLIEST
+    scene.ledger.append_now(numbers(1))
+    scene.topic._appended()
+    assert len(cnx.messages) == 1
     assert "READ_FAILS" not in subscription_reasons(scene.topic)
 
 

@@ -1,6 +1,7 @@
 """No answer is false: random histories of a subscription, at every point of which somebody asks why it gets nothing.
 
-1. The parts of the backlog add up to it, and it is what the clients have not acknowledged.
+1. The parts of the backlog add up to it, and it is what the clients have not acknowledged; what is called delivered is
+   what the clients have.
 2. While a reason holds everything back, a message that is published is not delivered.
 3. When no reason holds anything back, a message that is published is delivered at once.
 4. A reason that is removed is gone from the next answer, or its figures or the backlog have changed.
@@ -51,7 +52,23 @@ class Asking(Histories):
         assert (
             parts.delivered + parts.again + parts.waiting_for_chunks + parts.delayed + parts.not_read == parts.entries
         )
-        return reasons_of(found)
+        if found.switch_seconds is None:
+            assert parts.delivered == len(self.with_clients())
+        reasons = reasons_of(found)
+        if any(reason.code == "DELIVERED_NOT_ACKNOWLEDGED" for reason in reasons):
+            others = set(self.model.left) - self.with_clients()
+            assert all(self.model.due_ms.get(each, 0) > self.model.now_ms - 2 for each in others)
+        return reasons
+
+    def with_clients(self) -> set[Position]:
+        """Returns the unacknowledged messages that the clients have."""
+        model = self.model
+        if not model.clients:
+            return set()
+        if model.is_shared:
+            return {position for client in model.clients for position in client.held}
+        last = model.last or Position(-1, -1)
+        return {each for each in model.left if each <= last}
 
     @property
     def is_asked(self) -> bool:
@@ -152,8 +169,7 @@ class Asking(Histories):
             for client in model.clients:
                 self.acknowledge_all(client, list(client.held))
         else:
-            last = model.last or Position(-1, -1)
-            self.acknowledge_all(model.clients[0], [each for each in model.left if each <= last])
+            self.acknowledge_all(model.clients[0], list(self.with_clients()))
 
 
 class SharedAsked(Asking, SharedHistories):
