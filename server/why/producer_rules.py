@@ -58,8 +58,8 @@ def _storage(producers: ProducersSnapshot) -> Iterator[Reason]:
         yield Reason(
             "APPENDS_WAIT",
             Holds.EVERYTHING,
-            f"{counted(producers.pending_sends, 'SEND')} waited {where}, and none was confirmed, for "
-            f"{duration(seconds)}.",
+            f"{counted(producers.pending_sends, 'SEND')} {'has' if producers.pending_sends == 1 else 'have'} waited "
+            f"{where} for {duration(seconds)}, and none was confirmed.",
             {"pending": producers.pending_sends, "sinceMs": since_ms, "seconds": seconds, "log": producers.log_state},
         )
 

@@ -149,7 +149,7 @@ async def test_sends_that_are_not_confirmed_are_told_with_the_time_since_which_t
     scene.ledger.state = AppendState.SETTLING
     reason = reasons_for_producers(scene.topic)["APPENDS_WAIT"]
     assert reason.holds is Holds.EVERYTHING
-    assert reason.sentence.startswith("2 SENDs waited for another ledger, and none was confirmed, for 1 min 30 s")
+    assert reason.sentence.startswith("2 SENDs have waited for another ledger for 1 min 30 s")
     scene.ledger.confirm()
     await settle()
     assert reasons_for_producers(scene.topic) == {}
