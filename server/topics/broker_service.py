@@ -323,7 +323,7 @@ class BrokerService:
         compacted = [] if topic.compaction is None else topic.compaction.ledger_ids
         with storage_faults_told():
             await self._factory.delete(topic.name.managed_ledger_name)
-        self._factory.reaper.bury(compacted)
+        self._factory.reaper.bury(compacted, f"{topic.name.managed_ledger_name} compaction")
         if not topic.name.is_partition:
             await self.schemas.delete(topic.name)
         log.info("%s: deleted", topic)

@@ -294,7 +294,7 @@ class FakeManagedLedger:
         await self.cursors[name].delete()
         del self.cursors[name]
 
-    def hold(self, position: Position) -> Callable[[], None]:
+    def hold(self, name: str, position: Position) -> Callable[[], None]:
         self.held.append(position)
         return lambda: self.held.remove(position)
 
