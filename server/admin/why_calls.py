@@ -4,16 +4,15 @@ The answer for a partitioned topic holds the answers of its partitions, each giv
 """
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 from magnetar.server.admin.call_paths import TOPIC, topic_of
-from magnetar.server.admin.over_partitions import all_here, at_partitions
+from magnetar.server.admin.over_partitions import each_partition
 from magnetar.server.admin.partition_outcome_rules import Outcome
 from magnetar.server.admin.topic_calls import loaded_of_any_domain, partitions_of
 from magnetar.server.process.turns import in_portions
 from magnetar.server.topics.topic import Topic
-from magnetar.server.web.calls import Answer, Call, Refusal, Route, refusal_of
+from magnetar.server.web.calls import Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic
 from magnetar.server.web.places import Place
 from magnetar.server.why import answers
@@ -21,7 +20,6 @@ from magnetar.server.why.reasons import Holds, Reason
 from magnetar.server.why.topic_rules import AbsentTopic
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import PulsarError, SubscriptionNotFound, TopicNotFound
-from pulsar_proto.names import TopicName
 
 LOAD_SECONDS = 5.0
 """How long an answer waits for a topic that is not loaded. Then it says that the topic is still loading."""
@@ -33,10 +31,7 @@ async def why(call: Call) -> Answer:
     count = await partitions_of(call, name)
     if not count:
         return await _of_topic(call)
-    if all_here(call, name, count):
-        outcomes = [await _here(call, name, index) async for index in in_portions(range(count))]
-    else:
-        outcomes = await at_partitions(call, name, range(count), _of_topic)
+    outcomes = await each_partition(call, name, count, _of_topic)
     if all(each.refusal is not None and each.refusal.status == 404 for each in outcomes):
         raise outcomes[0].refusal or Refusal(404, "Not found")
     partitions, verdict = {}, False
@@ -45,15 +40,6 @@ async def why(call: Call) -> Answer:
         partitions[full_name] = told = _told(full_name, outcome)
         verdict = verdict or told["standsInTheWay"]
     return {"topic": name.full, "standsInTheWay": verdict, "partitions": partitions}
-
-
-async def _here(call: Call, name: TopicName, index: int) -> Outcome:
-    """Returns the outcome for a partition that this broker owns."""
-    parts = {**call.parts, "topic": name.partition(index).local_name}
-    try:
-        return Outcome(index, await _of_topic(replace(call, parts=parts)))
-    except PulsarError as error:
-        return Outcome(index, refusal=refusal_of(error))
 
 
 def _told(name: str, outcome: Outcome) -> dict[str, Any]:

@@ -30,19 +30,6 @@ def assignment(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def topic_name(text: str) -> tuple[str, ...]:
-    """Returns (domain, tenant, namespace, local name) of a topic. A name alone is one of persistent://public/default,
-    as for Apache's tools."""
-    from pulsar_proto.errors import InvalidTopicName
-    from pulsar_proto.names import TopicName
-
-    try:
-        name = TopicName.parse(text)
-    except InvalidTopicName as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return ("persistent" if name.is_persistent else "non-persistent", *name.namespace.split("/"), name.local_name)
-
-
 def add_command(
     commands: "Commands", name: str, *, summary: str, description: str, epilog: str
 ) -> argparse.ArgumentParser:

@@ -16,6 +16,7 @@ from magnetar.server.commands import (
     broker,
     cluster,
     initialize_cluster_metadata,
+    ledgers,
     spark,
     standalone,
     tokens,
@@ -34,6 +35,7 @@ COMMANDS = (
     initialize_cluster_metadata,
     tokens,
     why,
+    ledgers,
     spark,
 )
 """The modules of the subcommands, in the order in which `magnetar --help` lists them."""

@@ -274,6 +274,10 @@ class BrokerService:
         """Returns the unfinished loading tasks of the topics for whose full names `is_wanted` returns True."""
         return [task for name, task in self._loading.items() if is_wanted(name)]
 
+    def ledgers_to_delete(self, name: TopicName) -> list[int]:
+        """Returns the ledgers that have left the topic and are not deleted yet."""
+        return self._factory.reaper.waiting_of(name.managed_ledger_name)
+
     def is_closing(self, name: TopicName) -> bool:
         """Whether the topic is being closed, after which it may be loaded again."""
         return name.full in self._closing

@@ -36,12 +36,12 @@ class LedgerReaper:
         return len(self._graves)
 
     def waiting_of(self, owner: str) -> list[int]:
-        """Returns the ledgers of `owner` that are not deleted yet."""
-        return [ledger_id for ledger_id, of in self._graves.items() if of == owner]
+        """Returns the ledgers of the managed ledger `owner`, or of its parts, that are not deleted yet."""
+        return [ledger_id for ledger_id, of in self._graves.items() if of.partition(" ")[0] == owner]
 
     def bury(self, ledger_ids: Iterable[int], owner: str) -> None:
         """Deletes the ledgers in the background. `retry` repeats deletions that failed. `owner` is whose ledgers they
-        were: a managed ledger, and perhaps the part of it that used them."""
+        were: the name of a managed ledger, and behind a space perhaps the part of it that used them."""
         for ledger_id in ledger_ids:
             if len(self._graves) >= GRAVES_MAX:
                 logger.warning("too many ledgers to delete, ledger %d of %s is left behind", ledger_id, owner)

@@ -92,7 +92,8 @@ STORED_TIMES = {
     "server/why/producer_rules.py": "when the last message came",
     "server/why/subscription_rules.py": "when subscriptions were used last, which is stored with their cursors",
     "server/upkeep/jobs.py": "when subscriptions were used last, which is stored with their cursors",
-    "storage/managed/ledger_rules.py": "when ledgers were closed, which is stored in their list",
+    "storage/managed/keeping_rules.py": "when ledgers were closed, which is stored in their list",
+    "server/why/ledger_keeping_rules.py": "until when ledgers are retained",
     "storage/repair/repair_rules.py": "when the last check ended, which is stored for the next auditor",
     "spark/jobs/audit/audit_rules.py": "times of records",
 }

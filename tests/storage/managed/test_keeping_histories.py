@@ -3,6 +3,7 @@ ledger: cursors acknowledge, are moved, made and deleted, readers come and go, e
 retention changes."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -21,7 +22,7 @@ async def live(seed: int) -> int:
     """Lives one history. Returns how many ledgers were deleted as the explanation said."""
     random, world, clock = Random(seed), World(seed), Clock()
     ledger = await open_one(world, CONFIG, clock)
-    releases = []
+    releases: list[Callable[[], None]] = []
     deleted = 0
     for _ in range(STEPS):
         match random.randrange(9):
