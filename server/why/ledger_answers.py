@@ -6,14 +6,14 @@ from itertools import islice
 from magnetar.server.process.turns import in_portions
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.topic import Topic
-from magnetar.server.why.ledger_keeping_rules import CURSORS_LISTED_MAX, KeptFacts, keeper_json
+from magnetar.server.why.ledger_keeping_rules import KeptFacts, keeper_json
 from magnetar.server.why.reasons import LISTED_MAX, Json
-from magnetar.storage.managed.keeping_rules import Keeper, KeptBy, KeptLedger
+from magnetar.storage.managed.keeping_rules import CURSORS_TOLD_MAX, Keeper
 from pulsar_proto.ids import I64_MAX, Position
 from pulsar_proto.records.ledger_record import LedgerMetadata
 
-LEDGERS_MAX = 1_000
-"""How many ledgers of messages one answer tells about, the oldest first."""
+CURSORS_MAX = 1_000
+"""How many ledgers of cursors one answer tells about."""
 
 
 async def topic_ledgers(topic: Topic, broker_id: str, waiting: list[int]) -> Json:
@@ -24,7 +24,7 @@ async def topic_ledgers(topic: Topic, broker_id: str, waiting: list[int]) -> Jso
     kept = ledger.kept_ledgers()
     stats = ledger.stats()
     told: list[Json] = []
-    async for each in in_portions(islice(kept, LEDGERS_MAX)):
+    async for each in in_portions(kept):
         is_current = each.info.ledger_id == stats.current_ledger_id
         told.append(
             {
@@ -33,8 +33,11 @@ async def topic_ledgers(topic: Topic, broker_id: str, waiting: list[int]) -> Jso
                 "sizeBytes": stats.current_ledger_size if is_current else each.info.size,
                 "isOpen": is_current,
                 "closedMs": each.info.closed_ms or None,
-                "keptBy": _keepers(topic, each, facts),
-                "keptByMoreCursors": max(0, _cursors(each) - CURSORS_LISTED_MAX),
+                "keptBy": [
+                    keeper_json(keeper, facts, _not_passed(topic, each.info.ledger_id, keeper))
+                    for keeper in each.keepers
+                ],
+                "keptByMoreCursors": max(0, each.cursors - CURSORS_TOLD_MAX),
             }
         )
     return {
@@ -45,10 +48,10 @@ async def topic_ledgers(topic: Topic, broker_id: str, waiting: list[int]) -> Jso
         "retentionMs": config.retention_ms,
         "retentionBytes": config.retention_bytes,
         "ledgers": told,
-        "ledgersLeftOut": max(0, len(kept) - len(told)),
+        "ledgersLeftOut": len(stats.ledgers) - len(kept),
         "cursorLedgers": [
             {"cursor": name, "ledgerId": cursor.ledger_id}
-            for name, cursor in islice(ledger.cursors.items(), LEDGERS_MAX)
+            for name, cursor in islice(ledger.cursors.items(), CURSORS_MAX)
             if cursor.ledger_id >= 0
         ],
         "compactedLedgerId": None if topic.compaction is None else topic.compaction.ledger_id,
@@ -59,20 +62,6 @@ async def topic_ledgers(topic: Topic, broker_id: str, waiting: list[int]) -> Jso
         ],
         "waitingForDeletion": waiting,
     }
-
-
-def _cursors(kept: KeptLedger) -> int:
-    return sum(keeper.by is KeptBy.CURSOR for keeper in kept.keepers)
-
-
-def _keepers(topic: Topic, kept: KeptLedger, facts: KeptFacts) -> list[Json]:
-    told: list[Json] = []
-    cursors = 0
-    for keeper in kept.keepers:
-        cursors += keeper.by is KeptBy.CURSOR
-        if keeper.by is not KeptBy.CURSOR or cursors <= CURSORS_LISTED_MAX:
-            told.append(keeper_json(keeper, facts, _not_passed(topic, kept.info.ledger_id, keeper)))
-    return told
 
 
 def _not_passed(topic: Topic, ledger_id: int, keeper: Keeper) -> int:

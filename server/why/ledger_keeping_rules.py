@@ -7,9 +7,6 @@ from magnetar.server.why.reasons import Json, duration, entries, moment
 from magnetar.storage.managed.keeping_rules import Keeper, KeptBy
 from pulsar_proto.ids import Position
 
-CURSORS_LISTED_MAX = 20
-"""How many cursors are told for one ledger. Those that are furthest behind come first."""
-
 HOLDERS = {
     "pulsar.dedup": "The snapshot of deduplication (cursor pulsar.dedup)",
     "__compaction": "Compaction (cursor __compaction)",

@@ -1,19 +1,26 @@
 """Decides what keeps each ledger of a managed ledger from being deleted. Pure. `trimmer` deletes the ledgers at the
-beginning of the list that nothing keeps, and tells people what keeps the others: both ask `judged`, so that the
+beginning of the list that nothing keeps, and tells people what keeps the others: both ask `_judged`, so that the
 explanation and the deletion cannot disagree.
 
 Readers without a durable cursor keep nothing. Source: ManagedLedgerImpl.internalTrimLedgers.
 """
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import NamedTuple
 
 from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
 from magnetar.storage.managed.ledger_rules import IDLE_SECONDS
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.ids import Position
+
+LEDGERS_TOLD_MAX = 500
+CURSORS_TOLD_MAX = 10
+"""For how many ledgers an explanation is given, the oldest first, and how many cursors it names for each of them. With
+more, an explanation would hold up the event loop."""
 
 
 class KeptBy(StrEnum):
@@ -62,10 +69,13 @@ class Keeper(NamedTuple):
 
 
 class KeptLedger(NamedTuple):
-    """A ledger and all that keeps it; nothing keeps a ledger that is deleted at the next trim."""
+    """A ledger and what keeps it; nothing keeps a ledger that is deleted at the next trim."""
 
     info: LedgerInfo
-    keepers: tuple[Keeper, ...]
+    keepers: list[Keeper]
+    """Of cursors, at most the CURSORS_TOLD_MAX that are furthest behind, which come first."""
+    cursors: int
+    """How many cursors keep the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +98,9 @@ def choose_trim(
     terminated: Position | None = None,
 ) -> Trim:
     """Chooses the ledgers at the beginning of the list that nothing keeps."""
+    slowest = min(needs, key=_position_of, default=None)
     chosen: list[int] = []
-    for kept in judged(config, ledgers, needs, now_ms, terminated=terminated):
+    for kept in _judged(config, ledgers, () if slowest is None else (slowest,), now_ms, terminated):
         if kept.keepers:
             return Trim(tuple(chosen), kept.keepers[0])
         chosen.append(kept.info.ledger_id)
@@ -104,46 +115,48 @@ def explained(
     *,
     terminated: Position | None = None,
 ) -> list[KeptLedger]:
-    """Returns every ledger with all that keeps it."""
+    """Returns the first LEDGERS_TOLD_MAX ledgers, each with what keeps it."""
     found: list[KeptLedger] = []
     first_kept = -1
-    for kept in judged(config, ledgers, needs, now_ms, terminated=terminated):
-        if first_kept >= 0 and not kept.keepers:
-            kept = KeptLedger(kept.info, (Keeper(KeptBy.EARLIER, earlier_id=first_kept),))
-        elif first_kept < 0 and kept.keepers:
+    judged = _judged(config, ledgers, sorted(needs, key=_position_of), now_ms, terminated)
+    for kept in islice(judged, LEDGERS_TOLD_MAX):
+        if not kept.keepers and first_kept >= 0:
+            kept = kept._replace(keepers=[Keeper(KeptBy.EARLIER, earlier_id=first_kept)])
+        elif kept.keepers and first_kept < 0:
             first_kept = kept.info.ledger_id
         found.append(kept)
     return found
 
 
-def judged(
+def _judged(
     config: ManagedLedgerConfig,
     ledgers: LedgerList,
-    needs: Iterable[Need],
+    needs: Sequence[Need],
     now_ms: int,
-    *,
-    terminated: Position | None = None,
+    terminated: Position | None,
 ) -> Iterator[KeptLedger]:
     """Yields the ledgers in order, each with what keeps it once all ledgers before it are gone. A ledger may only be
-    deleted together with all ledgers before it."""
-    needs = sorted(needs, key=lambda need: need.position)
-    first_needed_id = _first_needed(ledgers, needs[0].position) if needs else None
+    deleted together with all ledgers before it. `needs` are in order of their positions; the first one decides whether
+    cursors keep a ledger."""
+    first_needed = [_first_needed(ledgers, need.position) for need in needs]
     remaining = ledgers.size
     for info in ledgers.infos:
+        remaining -= info.size
         keepers: list[Keeper] = []
         is_current = info.ledger_id == ledgers.current_id
         if is_current:
             keepers.append(Keeper(KeptBy.CURRENT))
-        elif first_needed_id is None and info.ledger_id == ledgers.last_id:
+        elif not needs and info.ledger_id == ledgers.last_id:
             keepers.append(Keeper(KeptBy.LAST))
-        if first_needed_id is not None and info.ledger_id >= first_needed_id:
-            keepers += (
-                Keeper(KeptBy.CURSOR, need) for need in needs if info.ledger_id >= _first_needed(ledgers, need.position)
-            )
+        cursors = bisect_right(first_needed, info.ledger_id)
+        keepers += (Keeper(KeptBy.CURSOR, need) for need in needs[: min(cursors, CURSORS_TOLD_MAX)])
         if not is_current:
-            remaining -= info.size
             keepers += _by_time(config, info, remaining, now_ms, terminated)
-        yield KeptLedger(info, tuple(keepers))
+        yield KeptLedger(info, keepers, cursors)
+
+
+def _position_of(need: Need) -> Position:
+    return need.position
 
 
 def _by_time(

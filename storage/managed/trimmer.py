@@ -53,7 +53,8 @@ class Trimmer:
         return choose_trim(self.config, lists.ledgers, self._needs(), self._clock_ms(), terminated=lists.terminated)
 
     def explain(self) -> list[KeptLedger]:
-        """Returns every ledger with all that keeps it now. Nothing keeps the ledgers that `choose` names."""
+        """Returns the ledgers with what keeps them now (`keeping_rules.explained`). Nothing keeps the ledgers that
+        `choose` names."""
         lists = self._lists
         return explained(self.config, lists.ledgers, self._needs(), self._clock_ms(), terminated=lists.terminated)
 

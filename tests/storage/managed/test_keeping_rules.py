@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.storage.managed.keeping_rules import KeptBy, KeptLedger, Need, Trim, choose_trim, explained
+from magnetar.storage.managed.keeping_rules import (
+    CURSORS_TOLD_MAX,
+    KeptBy,
+    KeptLedger,
+    Need,
+    Trim,
+    choose_trim,
+    explained,
+)
 from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
 from magnetar.storage.managed.managed_ledger_config import MEBIBYTE, ManagedLedgerConfig
 from pulsar_proto.ids import Position
@@ -100,12 +108,21 @@ def test_every_ledger_is_told_with_all_that_keeps_it() -> None:
     config = replace(CONFIG, retention_time_minutes=15, retention_size_mb=100)
     needs = [Need("fast", Position(4, 0)), Need("slow", Position(2, 1)), Need("pulsar.dedup", Position(3, 0))]
     first, second, third, current = explained(config, three_and_current(), needs, NOW_MS)
-    assert first.keepers == (), "old enough, and everybody has passed it"
+    assert first.keepers == [], "old enough, and everybody has passed it"
     assert [str(each) for each in second.keepers] == ["cursor slow"]
     assert [str(each) for each in third.keepers] == ["cursor slow", "cursor pulsar.dedup", "retention"]
     assert third.keepers[-1].until_ms == NOW_MS + 5 * MINUTE_MS
     assert third.keepers[-1].bytes_missing == 99 * MEBIBYTE
     assert [str(each) for each in current.keepers][:2] == ["current", "cursor slow"]
+
+
+def test_of_many_cursors_those_that_are_furthest_behind_are_told_and_the_others_counted() -> None:
+    needs = [Need(f"s{number:02}", Position(1, 0) if number % 2 else Position(0, number)) for number in range(40)]
+    first = explained(CONFIG, three_and_current(), needs, NOW_MS)[0]
+    assert first.cursors == 40
+    told = [keeper.need.name for keeper in first.keepers if keeper.need is not None]
+    assert told == [f"s{number:02}" for number in range(0, 20, 2)]
+    assert len(told) == CURSORS_TOLD_MAX
 
 
 def test_a_ledger_that_only_an_earlier_one_keeps_names_it() -> None:
