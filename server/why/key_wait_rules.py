@@ -8,6 +8,7 @@ from magnetar.server.why.subscription_snapshot import SubscriptionSnapshot
 
 def key_reasons(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
     """Yields what keeps keys waiting, and then the limit of waiting entries, which is reached because of that."""
+    least = "" if subscription.key_waits_are_all else "At least "
     drains = [each for each in subscription.key_waits if each.holder is not None]
     orphans = [each for each in subscription.key_waits if each.holder is None and each.owner is None]
     idle = [each for each in subscription.key_waits if each.holder is None and each.owner and not each.owner_takes]
@@ -20,8 +21,8 @@ def key_reasons(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
         yield Reason(
             "KEY_HELD_BY_ANOTHER",
             Holds.SOME,
-            f"{entries(sum(each.entries for each in drains))} wait until another consumer acknowledges what it holds "
-            f"of their keys: {listed(told)}.",
+            f"{least}{entries(sum(each.entries for each in drains))} wait until another consumer acknowledges what it "
+            f"holds of their keys: {listed(told)}.",
             {
                 "hashes": [
                     {
@@ -44,7 +45,7 @@ def key_reasons(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
         yield Reason(
             "KEY_CONSUMER_TAKES_NOTHING",
             Holds.SOME,
-            f"{entries(sum(counts.values()))} wait for the consumer of their keys, which takes nothing now: "
+            f"{least}{entries(sum(counts.values()))} wait for the consumer of their keys, which takes nothing now: "
             f"{listed(told)}.",
             {"consumers": [{"name": name, "entries": count} for name, count in list(counts.items())[:LISTED_MAX]]},
         )

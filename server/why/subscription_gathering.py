@@ -33,6 +33,9 @@ from magnetar.server.why.subscription_snapshot import (
 DUE_LOOKED_AT_MAX = 5_000
 """Among how many delayed messages of the topic the first one of a subscription is looked for."""
 
+KEY_WAITS_MAX = 2_000
+"""At how many hashes with waiting entries the snapshot looks."""
+
 
 def subscription_snapshot(
     topic: BaseTopic, subscription: BaseSubscription, now_ms: int, oldest: OldestEntry | None = None
@@ -88,6 +91,7 @@ def _persistent(topic: BaseTopic, subscription: Subscription, now_ms: int) -> Su
         look_ahead=0 if by_key is None else len(by_key.replay),
         look_ahead_max=None if by_key is None else by_key.look_ahead_max(),
         key_waits=() if by_key is None else tuple(_key_waits(by_key, loop_s)),
+        key_waits_are_all=by_key is None or by_key.order.waiting_slots <= KEY_WAITS_MAX,
         hashes_without_consumer=0 if by_key is None else _hashes_without_consumer(by_key),
         chunk_waits=()
         if shared is None
@@ -138,7 +142,7 @@ def _key_waits(dispatcher: KeySharedDispatcher, now_s: float) -> list[KeyWait]:
             wait.held,
             now_s - wait.since_s if wait.holder is not None else 0.0,
         )
-        for wait in dispatcher.order.waits()
+        for wait in islice(dispatcher.order.waits(), KEY_WAITS_MAX)
     ]
 
 
@@ -164,9 +168,6 @@ def _backlog(subscription: Subscription, dispatcher: Dispatcher | None) -> Backl
     delivered = again = chunks = delayed = 0
     next_due_ms = None
     if isinstance(dispatcher, SharedDispatcher):
-        for consumer in subscription.consumers:
-            if consumer.pending is not None:
-                delivered += sum(cursor.unacked_among(*each) for each in consumer.pending.by_ledger())
         again = _unacked_in(subscription, dispatcher.replay)
         if isinstance(dispatcher, KeySharedDispatcher):
             again += _unacked_in(subscription, dispatcher.due_entries)
@@ -175,7 +176,9 @@ def _backlog(subscription: Subscription, dispatcher: Dispatcher | None) -> Backl
         next_due_ms = _next_due(subscription, dispatcher) if delayed else None
     elif isinstance(dispatcher, SingleActiveDispatcher):
         again = _unacked_in(subscription, dispatcher.holes_waiting)
-        delivered = cursor.backlog - not_read - again
+    if dispatcher is not None:
+        # Dispatchers see to it that every entry that is not acknowledged is with a consumer or in one of these places.
+        delivered = max(0, cursor.backlog - not_read - again - chunks - delayed)
     return BacklogSnapshot(
         entries=cursor.backlog,
         size_bytes=cursor.backlog_size,

@@ -1,12 +1,14 @@
 """What is known about one subscription at one moment, as plain values. `subscription_rules` reads nothing else."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pulsar_proto.ids import EARLIEST, Position
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerSnapshot:
+class ConsumerSnapshot(NamedTuple):
+    """One consumer. There may be thousands of them, as of `KeyWait`, so both are tuples."""
+
     name: str
     address: str
     connected_ms: int
@@ -90,8 +92,7 @@ class ThrottleSnapshot:
     wait_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class KeyWait:
+class KeyWait(NamedTuple):
     """Entries of one hash of a Key_Shared subscription that wait."""
 
     hash: int
@@ -164,6 +165,8 @@ class SubscriptionSnapshot:
     """How many entries wait for the consumers of their keys, and how many may wait before reading stops; None for
     types other than Key_Shared."""
     key_waits: tuple[KeyWait, ...] = ()
+    key_waits_are_all: bool = True
+    """False when more hashes have entries that wait than are looked at."""
     hashes_without_consumer: int = 0
     """How many of a Key_Shared subscription's hashes no consumer has chosen, where consumers choose hashes."""
     chunk_waits: tuple[tuple[str, int], ...] = ()

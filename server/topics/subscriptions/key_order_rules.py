@@ -240,6 +240,11 @@ class KeyOrder(Generic[T]):
             )
 
     @property
+    def waiting_slots(self) -> int:
+        """How many slots have entries that wait."""
+        return len(self._queues)
+
+    @property
     def draining_slots(self) -> int:
         return len(self._draining)
 

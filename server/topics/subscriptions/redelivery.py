@@ -71,11 +71,6 @@ class PendingAcks:
         singles = self._singles.get(ledger_id)
         return sorted((*(() if singles is None else singles & entries), *(each for each in batches if each in entries)))
 
-    def by_ledger(self) -> Iterator[tuple[int, BitMap]]:
-        """Yields (ledger, held entries)."""
-        for ledger_id in self._singles.keys() | self._batches.keys():
-            yield ledger_id, self._singles.get(ledger_id, BitMap()) | BitMap(self._batches.get(ledger_id, ()))
-
     def reduce(self, ledger_id: int, entry_id: int, count: int) -> None:
         """Lowers the count of a held entry to `count`, which is at least one. Has no effect when the entry's count is
         `count` or less."""
