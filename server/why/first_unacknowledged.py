@@ -23,20 +23,19 @@ READ_SECONDS = 2.0
 
 
 async def oldest_entry(subscription: Subscription, until_s: float) -> OldestEntry | None:
-    """Returns what the first unacknowledged entries show, or None when everything is acknowledged. Reads nothing after
-    the loop's time has reached `until_s`."""
+    """Returns what the first unacknowledged entries show, or None when everything is acknowledged. Reads nothing when
+    the read might last longer than until the loop's time is `until_s`."""
     ledger, cursor = subscription.topic.ledger, subscription.cursor
     first, backlog = cursor.next_unacked(cursor.mark_delete), cursor.backlog
     if not backlog:
         return None
-    allowed_s = min(READ_SECONDS, until_s - asyncio.get_running_loop().time())
-    if allowed_s <= 0:
+    if asyncio.get_running_loop().time() + READ_SECONDS > until_s:
         return OldestEntry()
     try:
-        async with asyncio.timeout(allowed_s):
+        async with asyncio.timeout(READ_SECONDS):
             run = await ledger.read(first, READ_ENTRIES, READ_BYTES)
     except TimeoutError:
-        return OldestEntry(failure=f"the bookies did not answer within {duration(allowed_s)}")
+        return OldestEntry(failure=f"the bookies did not answer within {duration(READ_SECONDS)}")
     except ManagedLedgerError as error:
         return OldestEntry(failure=str(error))
     if not run.entries or Position(run.ledger_id, run.first_entry_id) != first:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from magnetar.server.why.producer_snapshot import ProducersSnapshot, PublishRateSnapshot, QuotaSnapshot
 from magnetar.server.why.reasons import LISTED_MAX, Holds, Reason, counted, duration, listed, moment
+from magnetar.server.why.refusal_rules import refused_reason
 
 SLOW_APPEND_SECONDS = 1.0
 """SENDs that wait longer than this without any confirmation are a reason."""
@@ -144,12 +145,5 @@ def _notes(producers: ProducersSnapshot) -> Iterator[Reason]:
             f"No producer is connected{last}.",
             {"lastPublishMs": producers.last_publish_ms},
         )
-    refused = producers.refused
-    if refused is not None:
-        ago = duration((producers.now_ms - refused.time_ms) / 1000)
-        yield Reason(
-            "PRODUCER_REFUSED",
-            Holds.NOTHING,
-            f"A producer from {refused.client} was refused {ago} ago: {refused.kind}: {refused.text}",
-            {"timeMs": refused.time_ms, "error": refused.kind, "reason": refused.text, "client": refused.client},
-        )
+    if producers.refused is not None:
+        yield refused_reason("PRODUCER_REFUSED", "producer", producers.refused, producers.now_ms)

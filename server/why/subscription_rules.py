@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from magnetar.server.why.consumer_rules import consumer_reasons
 from magnetar.server.why.key_wait_rules import key_reasons
 from magnetar.server.why.reasons import LISTED_MAX, Holds, Reason, counted, duration, entries, listed, moment
+from magnetar.server.why.refusal_rules import refused_reason
 from magnetar.server.why.subscription_snapshot import BacklogSnapshot, SubscriptionSnapshot, ThrottleSnapshot
 
 SLOW_READ_SECONDS = 1.0
@@ -249,13 +250,7 @@ def _notes(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
     refused = subscription.refused
     newest_ms = max((each.connected_ms for each in subscription.consumers), default=0)
     if refused is not None and refused.time_ms > newest_ms:
-        ago = duration((subscription.now_ms - refused.time_ms) / 1000)
-        yield Reason(
-            "CONSUMER_REFUSED",
-            Holds.NOTHING,
-            f"A consumer from {refused.client} was refused {ago} ago: {refused.kind}: {refused.text}",
-            {"timeMs": refused.time_ms, "error": refused.kind, "reason": refused.text, "client": refused.client},
-        )
+        yield refused_reason("CONSUMER_REFUSED", "consumer", refused, subscription.now_ms)
 
 
 def _holes(backlog: BacklogSnapshot) -> Reason:

@@ -90,6 +90,7 @@ STORED_TIMES = {
     "server/stats/persistent_topic_stats.py": "publish times",
     "server/why/answers.py": "publish times",
     "server/why/producer_rules.py": "when the last message came",
+    "server/why/refusal_rules.py": "when a client was refused",
     "server/why/subscription_rules.py": "when subscriptions were used last, which is stored with their cursors",
     "server/upkeep/jobs.py": "when subscriptions were used last, which is stored with their cursors",
     "storage/managed/keeping_rules.py": "when ledgers were closed, which is stored in their list",
