@@ -16,6 +16,7 @@ CALL_MODULES = (
     "compaction_calls",
     "isolation_calls",
     "ledger_calls",
+    "log_level_calls",
     "lookup_calls",
     "message_calls",
     "migration_calls",

@@ -18,8 +18,8 @@ examples:
 
 All of it is one process tree on one machine, and uses as many cores as there are brokers and bookies. A child that dies
 is started again; the topics of a broker that died move to the others at once. Ctrl-C stops brokers, bookies and
-metadata, in this order; a second Ctrl-C kills what is left. Ports are chosen at the first start and kept. The names,
-addresses and pids of what runs stand in the file processes.json of the data folder.
+metadata, in this order; a second Ctrl-C kills what is left. Ports are chosen at the first start and kept. The addresses
+and pids of what runs stand in the file processes.json of the data folder.
 """
 
 
@@ -82,5 +82,6 @@ def run(arguments: argparse.Namespace) -> int:
         bookie_overrides=dict(arguments.bookie_set),
         ready_json=arguments.ready_json,
         log_level=arguments.log_level,
+        log_format=arguments.log_format,
     )
-    return run_app(ClusterApp(options), log_level=arguments.log_level)
+    return run_app(ClusterApp(options), log_level=arguments.log_level, log_format=arguments.log_format)
