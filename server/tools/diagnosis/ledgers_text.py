@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from magnetar.server.tools.diagnosis.printable import joined
+
 BOOKIES_SHOWN_MAX = 8
 
 
@@ -10,8 +12,8 @@ def ledgers_text(answer: Mapping[str, Any]) -> str:
     """Returns the lines for a topic, or for all partitions of a partitioned topic."""
     partitions = answer.get("partitions")
     if partitions is None:
-        return "\n".join(_topic(answer))
-    return "\n\n".join("\n".join(_topic(each)) for each in partitions.values())
+        return joined(_topic(answer))
+    return "\n\n".join(joined(_topic(each)) for each in partitions.values())
 
 
 def _topic(answer: Mapping[str, Any]) -> Iterator[str]:

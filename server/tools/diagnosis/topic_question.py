@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from magnetar.server.tools.connection.connection_errors import AdminCallError, ConnectionSettingsError
 from magnetar.server.tools.connection.http_client import AdminHttp, path_of
 from magnetar.server.tools.connection.settings import load_settings
+from magnetar.server.tools.diagnosis.printable import printable
 
 NO_ANSWER = 3
 """The exit code when the cluster could not be asked, or refused."""
@@ -43,7 +44,7 @@ def ask(
         printed = ""
         while True:
             answer = http.get(path, question.query).json()
-            text = json.dumps(answer, indent=2, ensure_ascii=False) if as_json else question.to_text(answer)
+            text = json.dumps(answer, indent=2) if as_json else question.to_text(answer)
             if text != printed:
                 print(text, flush=True)
                 printed = text
@@ -51,7 +52,7 @@ def ask(
                 return question.exit_code(answer)
             time.sleep(watch_seconds)
     except (AdminCallError, ConnectionSettingsError) as error:
-        print(f"magnetar {question.command}: {error}", file=sys.stderr)
+        print(f"magnetar {question.command}: {printable(str(error))}", file=sys.stderr)
         return NO_ANSWER
     except KeyboardInterrupt:
         return 0

@@ -4,6 +4,8 @@ Does no I/O."""
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from magnetar.server.tools.diagnosis.printable import joined
+
 LABELS = {"everything": "everything waits", "some": "some wait", "nothing": "note"}
 """The words in front of a sentence, by what the reason holds back."""
 
@@ -14,8 +16,8 @@ def why_text(answer: Mapping[str, Any]) -> str:
     """Returns the lines for a topic, or for all partitions of a partitioned topic."""
     partitions = answer.get("partitions")
     if partitions is None:
-        return "\n".join(_topic(answer))
-    return "\n\n".join("\n".join(_topic(each)) for each in partitions.values())
+        return joined(_topic(answer))
+    return "\n\n".join(joined(_topic(each)) for each in partitions.values())
 
 
 def _topic(answer: Mapping[str, Any]) -> Iterator[str]:

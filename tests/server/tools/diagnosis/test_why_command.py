@@ -82,6 +82,12 @@ def test_wrong_usage_exits_2(words: list[str], complaint: str, capsys: pytest.Ca
     assert complaint in capsys.readouterr().err
 
 
+def test_a_name_with_control_characters_stays_one_line_and_moves_no_cursor() -> None:
+    reason = {"code": "NO_PERMITS", "holdsBack": "some", "sentence": "Permits: a\x1b[2J\nb (0).", "figures": {}}
+    printed = why_text({"topic": "t", "broker": None, "reasons": [reason], "subscriptions": {}})
+    assert printed == "t\n  some wait: Permits: a\\x1b[2J\\nb (0). [NO_PERMITS]"
+
+
 def test_partitions_are_printed_one_below_the_other() -> None:
     def partition(index: int) -> dict[str, object]:
         reason = {"code": "NOT_ANSWERED", "holdsBack": "everything", "sentence": "The broker is away.", "figures": {}}
