@@ -60,7 +60,8 @@ def key_reasons(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
             {"hashesWithoutConsumer": subscription.hashes_without_consumer, "entries": waiting}
             | ({"hashes": hashes[:LISTED_MAX]} if hashes else {}),
         )
-    yield from _look_ahead(subscription)
+    if drains or idle or orphans:
+        yield from _look_ahead(subscription)  # otherwise the entries that wait are being sent
 
 
 def _look_ahead(subscription: SubscriptionSnapshot) -> Iterator[Reason]:

@@ -3,10 +3,11 @@
 from magnetar.server.why.reasons import Holds
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from tests.server.topics.scene import FakeConnection, Scene, ack, pass_time, payload, settle
+from tests.server.topics.scene import FakeConnection, Scene, ack, in_virtual_time, pass_time, payload, settle
 from tests.server.why.why_scene import subscription_reasons
 
 
+@in_virtual_time
 async def test_a_key_waits_for_the_consumer_that_had_it_before() -> None:
     scene = Scene(subscription_key_shared_use_consistent_hashing=False)
     keyed = [payload(b"x", ordering_key=b"%d" % number) for number in range(20)]

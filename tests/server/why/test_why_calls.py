@@ -185,6 +185,8 @@ async def test_an_entry_that_every_bookie_lost_is_told_with_and_without_a_consum
         assert codes(told["reasons"]) == ["READ_FAILS"]
         assert "are lost" in told["reasons"][0]["sentence"]
         broker.disk.lost.clear()
+        dispatcher.rewind()
+        dispatcher.kick()
         await until(lambda: topic.subscriptions["s"].unacked_messages == 40)
         assert codes((await asked(topic))["reasons"]) == ["DELIVERED_NOT_ACKNOWLEDGED"]
 

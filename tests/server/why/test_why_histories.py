@@ -10,6 +10,7 @@
 
 from typing import Any
 
+from hypothesis import settings
 from hypothesis.stateful import precondition, rule
 
 from magnetar.server.why.reasons import Holds, Reason, in_the_way
@@ -19,7 +20,6 @@ from magnetar.server.why.subscription_snapshot import SubscriptionSnapshot
 from pulsar_proto.ids import Position
 from tests.server.topics.scene import pass_time, settle
 from tests.server.topics.subscriptions.dispatch_histories import (
-    LIMITS,
     AutoSplitHistories,
     DisorderHistories,
     ExclusiveHistories,
@@ -200,6 +200,7 @@ class ExclusiveAsked(Asking, ExclusiveHistories):
     pass
 
 
+LIMITS = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestShared = SharedAsked.TestCase
 TestShared.settings = LIMITS
 TestRing = RingAsked.TestCase
