@@ -18,6 +18,7 @@ from magnetar.server.admin.call_paths import topic_of
 from magnetar.server.admin.over_bundles import each_at_once
 from magnetar.server.admin.partition_outcome_rules import Outcome
 from magnetar.server.admin.peer_calls import ask_peer, forwarded
+from magnetar.server.process.turns import in_portions
 from magnetar.server.topics.broker_service import TopicBusy
 from magnetar.server.web.calls import Answer, Call, Handler, Refusal, Status, Text, refusal_of
 from magnetar.server.web.place_rules import AUTHORITATIVE, location
@@ -101,6 +102,22 @@ async def at_partitions(
         if isinstance(result, Exception):
             raise result
     return [result for result in results if not isinstance(result, Exception)]
+
+
+async def each_partition(call: Call, name: TopicName, partitions: int, handler: Handler) -> list[Outcome]:
+    """Makes a call that only reads on every partition, and returns the outcomes. While this broker owns all partitions,
+    it goes from one to the next, so that clients are served meanwhile. Otherwise it asks the owners at the same
+    time."""
+    if not all_here(call, name, partitions):
+        return await at_partitions(call, name, range(partitions), handler)
+    outcomes = []
+    async for index in in_portions(range(partitions)):
+        parts = {**call.parts, "topic": name.partition(index).local_name}
+        try:
+            outcomes.append(Outcome(index, await handler(replace(call, parts=parts))))
+        except PulsarError as error:
+            outcomes.append(Outcome(index, refusal=_refusal_of(error)))
+    return outcomes
 
 
 def partition_target(target: str, index: int, tail: str | None = None) -> str:

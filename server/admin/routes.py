@@ -15,6 +15,7 @@ CALL_MODULES = (
     "cluster_calls",
     "compaction_calls",
     "isolation_calls",
+    "ledger_calls",
     "log_level_calls",
     "lookup_calls",
     "message_calls",
@@ -35,6 +36,7 @@ CALL_MODULES = (
     "topic_calls",
     "topic_policy_calls",
     "topic_stats_calls",
+    "why_calls",
 )
 
 ROUTES: tuple[Route, ...] = tuple(

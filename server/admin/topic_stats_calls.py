@@ -17,9 +17,11 @@ from magnetar.server.admin.over_partitions import all_here, at_partitions
 from magnetar.server.admin.partition_outcome_rules import succeeded
 from magnetar.server.admin.topic_calls import loaded, loaded_of_any_domain, message_id, partitions_of
 from magnetar.server.namespaces.partitioned_topics import PartitionedTopic
+from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.process.turns import in_portions
 from magnetar.server.stats import domain_stats
 from magnetar.server.stats.traffic_stats import iso_time
+from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.web.calls import Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic
 from magnetar.server.web.places import Place
@@ -52,7 +54,15 @@ partition has one."""
 
 
 async def stats(call: Call) -> Answer:
-    return _shown(call, domain_stats.topic_stats(await loaded_of_any_domain(call)))
+    return await _stats_of(call, await loaded_of_any_domain(call))
+
+
+async def _stats_of(call: Call, held: BaseTopic) -> dict[str, Any]:
+    answer = _shown(call, domain_stats.topic_stats(held))
+    if call.flag("getEarliestTimeInBacklog"):
+        with storage_faults_told():
+            await domain_stats.add_earliest_times(held, answer)
+    return answer
 
 
 def _shown(call: Call, answer: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +132,7 @@ async def partitioned_stats(call: Call) -> Answer:
         async for index in in_portions(range(record.partitions)):
             each = name.partition(index)
             held = await call.broker.service.get_any(each, create=True)
-            partitions[each.full] = _shown(call, domain_stats.topic_stats(held))
+            partitions[each.full] = await _stats_of(call, held)
     total = await total_of(partitions.values())
     total["metadata"] = _metadata(record)
     total["partitions"] = partitions if call.flag("perPartition", True) else {}

@@ -1,7 +1,8 @@
 """The command line. Each subcommand is a module of this package and turns its faults into one sentence and an exit
 code.
 
-Exit codes: 0 for a stop on request, 1 for a program that could not start or failed, 2 for wrong usage.
+Exit codes: 0 for a stop on request, 1 for a program that could not start or failed, 2 for wrong usage. Tools say in
+their help what else their exit codes mean.
 """
 
 import argparse
@@ -20,11 +21,13 @@ from magnetar.server.commands import (
     cluster,
     consume,
     initialize_cluster_metadata,
+    ledgers,
     produce,
     read,
     spark,
     standalone,
     tokens,
+    why,
     zookeeper,
 )
 
@@ -44,6 +47,8 @@ COMMANDS = (
     read,
     bench_command,
     check,
+    why,
+    ledgers,
     spark,
 )
 """The modules of the subcommands, in the order in which `magnetar --help` lists them."""

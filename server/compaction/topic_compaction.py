@@ -77,13 +77,13 @@ class CompactionCounters:
 
 
 class CompactionService:
-    """The objects and limits that the compactions of all topics share. `bury(ids)` deletes ledgers in the background; a
-    run holds `turns` while it works."""
+    """The objects and limits that the compactions of all topics share. `bury(ids, owner)` deletes ledgers in the
+    background; a run holds `turns` while it works."""
 
     def __init__(
         self,
         bookkeeper: BookKeeper,
-        bury: Callable[[Iterable[int]], None],
+        bury: Callable[[Iterable[int], str], None],
         clock_ms: Callable[[], int],
         *,
         retain_null_key: bool = False,
@@ -229,8 +229,11 @@ class TopicCompaction:
             settled, self._unsettled = self._unsettled, []
         for release, _ in settled:
             release()
-        self._service.bury(ledger_ids)
+        self._bury(ledger_ids)
         log.info("%s: compacted no more, deletes compacted ledgers %s", self._name, ledger_ids)
+
+    def _bury(self, ledger_ids: Iterable[int]) -> None:
+        self._service.bury(ledger_ids, f"{self._ledger.name} compaction")
 
     def hold_messages_soon(self) -> None:
         """Creates the cursor in the background if it is missing. When the creation fails, the next run tries again."""
@@ -309,12 +312,12 @@ class TopicCompaction:
         ledger."""
         cursor = self.cursor
         if cursor is None:
-            self._service.bury([ledger_id])
+            self._bury([ledger_id])
             raise EntryReadFault(self._name, "the compaction's cursor was deleted meanwhile")
-        release = self._ledger.hold(cursor.mark_delete)
+        release = self._ledger.hold(COMPACTION_CURSOR, cursor.mark_delete)
         if not cursor.ack_cumulative(*horizon, properties={LEDGER_PROPERTY: ledger_id}):
             release()
-            self._service.bury([ledger_id])
+            self._bury([ledger_id])
             raise EntryReadFault(self._name, f"the messages up to {horizon} were deleted meanwhile")
         self._unsettled.append((release, [] if old is None else [old.ledger_id]))
         # If the cursor cannot be stored, both ledgers stay, because either of them may be in use after a restart.
@@ -322,4 +325,4 @@ class TopicCompaction:
         settled, self._unsettled = self._unsettled, []
         for release, replaced in settled:
             release()
-            self._service.bury(replaced)
+            self._bury(replaced)

@@ -87,6 +87,7 @@ TOPICS = (
     whole("maxUnackedMessagesPerConsumer", 0, MAX_INT),
     whole("maxUnackedMessagesPerSubscription", 0, MAX_INT),
     switch("acknowledgmentAtBatchIndexLevelEnabled"),
+    switch("exposeSubscriptionBacklogAgeInPrometheus"),
     switch("enableNonPersistentTopics"),
     switch("strictBookieAffinityEnabled"),
     whole("brokerPublisherThrottlingMaxMessageRate", 0, MAX_INT, "messages a second"),

@@ -49,6 +49,9 @@ class TopicSettings:
     """Shared and Key_Shared: a subscription with this many unacknowledged messages sends nothing until it has half as
     many."""
     acknowledgment_at_batch_index_level_enabled: bool = True
+    expose_subscription_backlog_age_in_prometheus: bool = False
+    """Whether /metrics has the age of each subscription's oldest unacknowledged message (PIP-492), for which that
+    message is read at each check of the backlog quotas."""
 
     enable_non_persistent_topics: bool = True
     strict_bookie_affinity_enabled: bool = False

@@ -1,8 +1,8 @@
 """The stats of a persistent or non-persistent topic. The admin API calls these functions."""
 
+from magnetar.server.stats import persistent_topic_stats
 from magnetar.server.stats.internal_stats import managed_ledger_stats
 from magnetar.server.stats.non_persistent_topic_stats import non_persistent_internal_stats, non_persistent_topic_stats
-from magnetar.server.stats.persistent_topic_stats import persistent_topic_stats
 from magnetar.server.stats.traffic_stats import Json
 from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
@@ -14,7 +14,14 @@ def topic_stats(topic: BaseTopic) -> Json:
     if isinstance(topic, NonPersistentTopic):
         return non_persistent_topic_stats(topic)
     assert isinstance(topic, Topic)
-    return persistent_topic_stats(topic)
+    return persistent_topic_stats.persistent_topic_stats(topic)
+
+
+async def add_earliest_times(topic: BaseTopic, stats: Json) -> None:
+    """Fills in when the oldest unacknowledged messages were published. A non-persistent topic has none. Raises
+    ManagedLedgerError when the log cannot be read."""
+    if isinstance(topic, Topic):
+        await persistent_topic_stats.add_earliest_times(topic, stats)
 
 
 def internal_stats(topic: BaseTopic) -> Json:

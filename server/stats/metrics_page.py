@@ -18,7 +18,7 @@ import aiofiles.os
 from magnetar import __version__
 from magnetar.server.process.turns import in_portions
 from magnetar.server.stats.load_metrics import load_metrics
-from magnetar.server.stats.topic_metrics import subscription_metrics, topic_metrics
+from magnetar.server.stats.topic_metrics import backlog_age_metrics, subscription_metrics, topic_metrics
 
 if TYPE_CHECKING:
     from magnetar.server.broker.broker import Broker
@@ -87,6 +87,7 @@ def _add_topic(families: MetricFamilies, topic: "BaseTopic") -> list[tuple[str, 
         subscription_labels = families.labels(**labels, subscription=name)
         rate, throughput = _add_out(families, subscription, subscription_labels)
         families.add_all(subscription_labels, subscription_metrics(subscription))
+        families.add_all(subscription_labels, backlog_age_metrics(topic, subscription))
         rate_out += rate
         throughput_out += throughput
     sums: list[tuple[str, float]] = [

@@ -56,6 +56,22 @@ def persistent_topic_stats(topic: Topic) -> Json:
     }
 
 
+async def add_earliest_times(topic: Topic, stats: Json) -> None:
+    """Fills in when the oldest message of each backlog was published, as `getEarliestTimeInBacklog` asks for: -1 for a
+    subscription without a backlog (PersistentSubscription.getStatsAsync). Raises ManagedLedgerError when the log cannot
+    be read."""
+    told = stats["subscriptions"]
+    assert isinstance(told, dict)
+    times = []
+    for name, subscription in list(topic.subscriptions.items()):
+        published_ms = await topic.backlog_ages.published_ms(subscription)
+        if name in told:
+            told[name]["earliestMsgPublishTimeInBacklog"] = -1 if published_ms is None else published_ms
+        if published_ms is not None:
+            times.append(published_ms)
+    stats["earliestMsgPublishTimeInBacklogs"] = min(times, default=0)
+
+
 def subscription_stats(subscription: Subscription) -> Json:
     cursor, out = subscription.cursor, subscription.counters_out()
     active = subscription.active_consumer

@@ -46,6 +46,17 @@ def _of_persistent_topic(topic: Topic) -> Samples:
     )
 
 
+def backlog_age_metrics(topic: BaseTopic, subscription: BaseSubscription) -> Samples:
+    """Returns the age of the subscription's oldest unacknowledged message, as the last check of the backlog quotas has
+    found it (PIP-492): -1 when everything was acknowledged then. The result is empty unless that is configured."""
+    if not topic.settings.expose_subscription_backlog_age_in_prometheus or not isinstance(topic, Topic):
+        return ()
+    assert isinstance(subscription, Subscription)
+    oldest_ms = topic.backlog_ages.known_ms(subscription)
+    age_seconds = -1 if oldest_ms is None else (now_ms() - oldest_ms) // 1000
+    return (("pulsar_subscription_storage_backlog_age_seconds", age_seconds),)
+
+
 def _of_persistent_subscription(subscription: Subscription) -> Samples:
     backlog, expired = subscription.cursor.backlog, subscription.expired
     delayed = subscription.delayed_messages

@@ -20,6 +20,7 @@ from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
 from magnetar.server.topics.publishing.receipt_writers import ReceiptWriter
 from magnetar.server.topics.publishing.send_rules import SendChecks
 from magnetar.server.topics.publishing.topic_producers import TopicProducers
+from magnetar.server.topics.refusals import Refusals
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.consumer_owner import SubscriptionCursor
@@ -30,7 +31,7 @@ from magnetar.server.topics.subscriptions.subscribe_rate_rules import (
 )
 from magnetar.server.topics.topic_schemas import TopicSchemas
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
-from pulsar_proto.errors import ConsumerBusy, MetadataFault, NotAllowed, ProducerBusy, ServiceNotReady
+from pulsar_proto.errors import ConsumerBusy, MetadataFault, NotAllowed, ProducerBusy, PulsarError, ServiceNotReady
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -83,6 +84,8 @@ class BaseTopic(ABC):
         self.created_ms = now_ms()
         self.broker_limiter: PublishLimiter | None = None
         """The broker's limit for publishing to all topics together; set by `TopicOpener.equip`."""
+        self.refusals = Refusals()
+        """The clients that this topic refused last, for people who ask why a client gets nothing."""
         self._subscribe_limiter: SubscribeLimiter | None = None
         self.last_active_s = time.monotonic()
         """When the periodic jobs (`server/upkeep`) last saw the topic in use, in seconds of the monotonic clock."""
@@ -160,6 +163,15 @@ class BaseTopic(ABC):
         producer's turn, in the order of Apache's ServerCnx.handleProducer. For WaitForExclusive this method writes the
         first answer, "not ready". The producer's receipts go to `receipts`, or to the client as frames. Raises
         PulsarError when the producer is refused."""
+        try:
+            return await self._admit_producer(cnx, command, receipts)
+        except PulsarError as error:
+            self.refusals.producer_refused(cnx.remote_address, error)
+            raise
+
+    async def _admit_producer(
+        self, cnx: ClientConnection, command: pb.CommandProducer, receipts: ReceiptWriter | None
+    ) -> Producer:
         self.check_takes_producers()
         if self.policies.encryption_required and not command.encrypted:
             raise MetadataFault(f"Encryption is required in {self.name.full}")
@@ -201,6 +213,13 @@ class BaseTopic(ABC):
     async def subscribe(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
         """Attaches a new consumer to the subscription that the command names. Creates a missing subscription if the
         command and the policies allow that. Raises PulsarError when the consumer is refused."""
+        try:
+            return await self._admit_consumer(cnx, command)
+        except PulsarError as error:
+            self.refusals.consumer_refused(command.subscription, cnx.remote_address, error)
+            raise
+
+    async def _admit_consumer(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
         await self.admit_schema_of(command)
         self.check_subscribe(cnx, command)
         subscription = await self._subscription_for(command)

@@ -275,6 +275,14 @@ class BrokerService:
         """Returns the unfinished loading tasks of the topics for whose full names `is_wanted` returns True."""
         return [task for name, task in self._loading.items() if is_wanted(name)]
 
+    def ledgers_to_delete(self, name: TopicName) -> list[int]:
+        """Returns the ledgers that have left the topic and are not deleted yet."""
+        return self._factory.reaper.waiting_of(name.managed_ledger_name)
+
+    def is_closing(self, name: TopicName) -> bool:
+        """Whether the topic is being closed, after which it may be loaded again."""
+        return name.full in self._closing
+
     # --- unloading and deleting --------------------------------------------------------------------------------------
 
     async def unload(self, topic: Topic) -> None:
@@ -320,7 +328,7 @@ class BrokerService:
         compacted = [] if topic.compaction is None else topic.compaction.ledger_ids
         with storage_faults_told():
             await self._factory.delete(topic.name.managed_ledger_name)
-        self._factory.reaper.bury(compacted)
+        self._factory.reaper.bury(compacted, f"{topic.name.managed_ledger_name} compaction")
         if not topic.name.is_partition:
             await self.schemas.delete(topic.name)
         log.info("%s: deleted", topic)

@@ -17,6 +17,18 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.system_topics import is_system_topic
 
 
+class LoadUnderWay:
+    """How far the loading of one topic is."""
+
+    __slots__ = ("began_s", "has_permit")
+
+    def __init__(self, began_s: float) -> None:
+        self.began_s = began_s
+        """When the load began, by the loop's clock."""
+        self.has_permit = False
+        """False while the topic waits for a permit, True while the topic is being opened."""
+
+
 class LoadPermits:
     """The permits of one broker. There are `max_concurrent_topic_load_request` of them, which may change at any
     time."""
@@ -27,6 +39,8 @@ class LoadPermits:
         self._is_closed = False
         self.held = 0
         """How many topics are being loaded with a permit."""
+        self.under_way: dict[str, LoadUnderWay] = {}
+        """Full name -> how far the loading of the topic is, for the topics that are being loaded."""
 
     @asynccontextmanager
     async def one(self, name: TopicName) -> AsyncIterator[None]:
@@ -35,15 +49,21 @@ class LoadPermits:
 
         System topics need no permit, because the load of another topic waits for a system topic (`__change_events`)
         while it holds a permit itself."""
-        if is_system_topic(name):
-            yield
-            return
-        await self._take()
+        progress = self.under_way[name.full] = LoadUnderWay(asyncio.get_running_loop().time())
         try:
-            yield
+            if is_system_topic(name):
+                progress.has_permit = True
+                yield
+                return
+            await self._take()
+            progress.has_permit = True
+            try:
+                yield
+            finally:
+                self.held -= 1
+                self.settings_changed()
         finally:
-            self.held -= 1
-            self.settings_changed()
+            del self.under_way[name.full]
 
     async def _take(self) -> None:
         if not self._waiting and self._has_room():

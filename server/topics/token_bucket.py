@@ -11,11 +11,11 @@ BURST_SECONDS = 1.0
 class TokenBucket:
     """The bucket of one rate limit. Times are seconds of any clock that does not go back."""
 
-    __slots__ = ("_capacity", "_filled_s", "_per_second", "_tokens")
+    __slots__ = ("_capacity", "_filled_s", "_tokens", "per_second")
 
     def __init__(self, per_second: float, now_s: float) -> None:
         """A new bucket is full. `per_second` is positive."""
-        self._per_second = per_second
+        self.per_second = per_second
         self._capacity = per_second * BURST_SECONDS
         self._tokens = self._capacity
         self._filled_s = now_s
@@ -28,7 +28,7 @@ class TokenBucket:
         """Returns how many seconds pass until the number of tokens is no longer negative, or 0 when it is not negative
         now."""
         self._fill(now_s)
-        return max(0.0, -self._tokens / self._per_second)
+        return max(0.0, -self._tokens / self.per_second)
 
     def tokens(self, now_s: float) -> float:
         """Returns how many tokens the bucket holds. The number is negative after callers took more tokens than the
@@ -39,10 +39,10 @@ class TokenBucket:
     def set_rate(self, per_second: float, now_s: float) -> None:
         """Sets the rate from now on; `per_second` is positive."""
         self._fill(now_s)
-        self._per_second = per_second
+        self.per_second = per_second
         self._capacity = per_second * BURST_SECONDS
 
     def _fill(self, now_s: float) -> None:
         if now_s > self._filled_s:
-            self._tokens = min(self._capacity, self._tokens + (now_s - self._filled_s) * self._per_second)
+            self._tokens = min(self._capacity, self._tokens + (now_s - self._filled_s) * self.per_second)
             self._filled_s = now_s

@@ -138,7 +138,21 @@ def compact_if_due(topic: Topic, now_ms: int) -> None:
 
 
 def check_quotas(topic: Topic, now_ms: int) -> Awaitable[None] | None:
-    """Applies the backlog quotas of a topic, if the topic has backlog quotas."""
+    """Applies the backlog quotas of a topic, if the topic has backlog quotas. Also learns the ages of the backlogs if
+    /metrics shows them."""
+    if topic.settings.expose_subscription_backlog_age_in_prometheus:
+        return _check_with_ages(topic, now_ms)
+    return _check_only_quotas(topic, now_ms)
+
+
+async def _check_with_ages(topic: Topic, now_ms: int) -> None:
+    await topic.backlog_ages.refresh()
+    checking = _check_only_quotas(topic, now_ms)
+    if checking is not None:
+        await checking
+
+
+def _check_only_quotas(topic: Topic, now_ms: int) -> Awaitable[None] | None:
     quotas = topic.policies.backlog_quotas
     if quotas.destination_storage.limit < 0 and quotas.message_age.limit <= 0:
         topic.quota.excess = None

@@ -81,6 +81,21 @@ class AckState:
         return sum(map(len, self._acked.values()))
 
     @property
+    def first_beyond(self) -> Position:
+        """Returns the position after the mark-delete. There need not be an entry."""
+        return Position(self._ledger, self._entry + 1)
+
+    def acked_from(self, ledger_id: int, entry_id: int) -> int:
+        """Returns how many entries at or after this position, which is beyond the mark-delete, are acknowledged."""
+        count = 0
+        for acked_ledger, bitmap in self._acked.items():
+            if acked_ledger > ledger_id or (acked_ledger == ledger_id and entry_id <= 0):
+                count += len(bitmap)
+            elif acked_ledger == ledger_id:
+                count += len(bitmap) - bitmap.rank(entry_id - 1)
+        return count
+
+    @property
     def is_plain(self) -> bool:
         """Whether the mark-delete says everything: there are neither entries beyond it nor half-acknowledged
         batches."""

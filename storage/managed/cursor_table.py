@@ -11,6 +11,7 @@ from magnetar.storage.managed.ack_state import AckState
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.cursor_store import CursorStore
 from magnetar.storage.managed.gaps import Gap
+from magnetar.storage.managed.keeping_rules import Need
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import (
@@ -67,24 +68,16 @@ class CursorTable:
         self._check_owner = check_owner
         self._lock = asyncio.Lock()
         self._non_durable: dict[Cursor, None] = {}
-        self.held: list[Position] = []
+        self.held: list[Need] = []
         """Positions after which no entry may be deleted, as if a durable cursor stood there; see
         `ManagedLedger.hold`."""
         self._unsure: dict[str, CursorStore] = {}
         """The stores of cursors whose creation failed. Their nodes may exist nevertheless."""
         self.durable: dict[str, Cursor] = {}
 
-    @property
-    def slowest(self) -> Position | None:
-        """Returns the earliest position from which the log is needed by durable cursors or by `held`; None when there
-        are neither durable cursors nor held positions."""
-        return min((*(cursor.needed_from for cursor in self.durable.values()), *self.held), default=None)
-
-    @property
-    def slowest_name(self) -> str | None:
-        """Returns the name of the durable cursor that needs the earliest position."""
-        slowest = min(self.durable.values(), key=lambda cursor: cursor.needed_from, default=None)
-        return None if slowest is None else slowest.name
+    def needs(self) -> list[Need]:
+        """Returns from where on each durable cursor, and each holder of a position, needs the log."""
+        return [*(Need(cursor.name, cursor.needed_from) for cursor in self.durable.values()), *self.held]
 
     async def recover(self) -> None:
         """Recovers all durable cursors from the metadata store. Raises MetaStoreFault, CursorFault."""
@@ -126,7 +119,8 @@ class CursorTable:
             acks = AckState(self._ledgers, Position(-1, -1))
             acks.reset(self._ledgers.start_of(initial))
             store = self._unsure.pop(name, None) or self._store(name)
-            self.held.append(acks.mark_delete)
+            held = Need(name, acks.mark_delete)
+            self.held.append(held)
             try:
                 await store.create(acks.mark_delete, properties)
             except CursorExists:
@@ -136,7 +130,7 @@ class CursorTable:
                     self._unsure[name] = store
                 raise
             finally:
-                self.held.remove(acks.mark_delete)
+                self.held.remove(held)
             cursor = self.durable[name] = self._cursor(name, acks, store, {})
             logger.info("%s: cursor %s created at %s", self._name, name, cursor.mark_delete)
             return cursor

@@ -27,6 +27,12 @@ class CursorView:
         """How many entries are not acknowledged, counted from positions and ledger lengths."""
         return self._ledgers.entries_between(self._acks.mark_delete, LATEST) - self._acks.acked_beyond
 
+    def unacked_from(self, position: Position) -> int:
+        """Returns how many entries at or after `position` are not acknowledged."""
+        ledger_id, entry_id = max(position, self._acks.first_beyond)
+        before = Position(ledger_id, entry_id - 1)
+        return self._ledgers.entries_between(before, LATEST) - self._acks.acked_from(ledger_id, entry_id)
+
     @property
     def backlog_size(self) -> int:
         """Estimated payload bytes after the mark-delete."""

@@ -188,7 +188,7 @@ class ManagedLedgerFactory:
         except (MetadataError, MalformedRecord) as error:
             raise MetaStoreFault(name, f"not deleted: {error}") from error
         logger.info("%s: deleted, with %d ledgers", name, len(garbage))
-        self.reaper.bury(garbage)
+        self.reaper.bury(garbage, name)
 
     async def close(self) -> None:
         """Closes all managed ledgers. Idempotent."""

@@ -26,7 +26,8 @@ class LedgerReaper:
 
     def __init__(self, bookkeeper: BookKeeper) -> None:
         self._bookkeeper = bookkeeper
-        self._graves: dict[int, None] = {}
+        self._graves: dict[int, str] = {}
+        """Ledger -> whose ledger it was, for the log and for people who ask."""
         self._digging: asyncio.Task[None] | None = None
 
     @property
@@ -34,13 +35,18 @@ class LedgerReaper:
         """How many ledgers are not deleted yet."""
         return len(self._graves)
 
-    def bury(self, ledger_ids: Iterable[int]) -> None:
-        """Deletes the ledgers in the background. `retry` repeats deletions that failed."""
+    def waiting_of(self, owner: str) -> list[int]:
+        """Returns the ledgers of the managed ledger `owner`, or of its parts, that are not deleted yet."""
+        return [ledger_id for ledger_id, of in self._graves.items() if of.partition(" ")[0] == owner]
+
+    def bury(self, ledger_ids: Iterable[int], owner: str) -> None:
+        """Deletes the ledgers in the background. `retry` repeats deletions that failed. `owner` is whose ledgers they
+        were: the name of a managed ledger, and behind a space perhaps the part of it that used them."""
         for ledger_id in ledger_ids:
             if len(self._graves) >= GRAVES_MAX:
-                logger.warning("too many ledgers to delete, ledger %d is left behind", ledger_id)
+                logger.warning("too many ledgers to delete, ledger %d of %s is left behind", ledger_id, owner)
             else:
-                self._graves[ledger_id] = None
+                self._graves[ledger_id] = owner
         self.retry()
 
     def retry(self) -> None:
@@ -63,13 +69,14 @@ class LedgerReaper:
             self._digging = None
 
     async def _delete(self, ledger_id: int) -> None:
+        owner = self._graves[ledger_id]
         try:
             await self._bookkeeper.delete_ledger(ledger_id)
         except NoSuchLedger:
-            logger.info("ledger %d was deleted before", ledger_id)
+            logger.info("ledger %d of %s was deleted before", ledger_id, owner)
         except LedgerError as error:
-            logger.warning("ledger %d is not deleted yet: %s: %s", ledger_id, type(error).__name__, error)
+            logger.warning("ledger %d of %s is not deleted yet: %s: %s", ledger_id, owner, type(error).__name__, error)
             return
         else:
-            logger.info("ledger %d deleted", ledger_id)
+            logger.info("ledger %d of %s deleted", ledger_id, owner)
         self._graves.pop(ledger_id, None)

@@ -17,6 +17,7 @@ from magnetar.storage.managed.append_queue import AddDone
 from magnetar.storage.managed.appender import Appender, AppendState
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.cursor_table import CursorTable
+from magnetar.storage.managed.keeping_rules import Need
 from magnetar.storage.managed.ledger_labels import ledger_labels, relabel
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.ledger_opening import open_list
@@ -88,7 +89,7 @@ class ManagedLedger:
             shared.reaper,
             config,
             shared.access,
-            slowest=lambda: cursors.slowest,
+            needs=cursors.needs,
             clock_ms=shared.clocks.wall_ms,
             on_trimmed=self._trimmed,
             on_fenced=appender.fence,
@@ -97,6 +98,7 @@ class ManagedLedger:
         self.cached = self._reader.cached
         self.read = self._reader.read
         self.find_first = self._reader.find_first
+        self.kept_ledgers = trimmer.explain
         self.scan = self._reader.scan
         self.next_position = self._ledgers.next_position
         self.previous_position = self._ledgers.previous_position
@@ -114,7 +116,7 @@ class ManagedLedger:
         now_ms = shared.clocks.wall_ms()
         opened = await open_list(name, path, shared.metadata, shared.bookkeeper, create=create, now_ms=now_ms)
         ledger = cls(name, config, shared, opened.lists)
-        shared.reaper.bury(opened.garbage)
+        shared.reaper.bury(opened.garbage, name)
         if opened.has_cursors:
             await ledger._cursors.recover()
         ledger._trim_passed()
@@ -163,9 +165,7 @@ class ManagedLedger:
     def stats(self) -> ManagedLedgerStats:
         """Returns the statistics that internalStats shows of this managed ledger."""
         ledgers, appender = self._ledgers, self._appender
-        held_by = self._trimmer.choose().held_by
-        if held_by == "cursor":
-            held_by = f"cursor {self._cursors.slowest_name}"
+        keeper = self._trimmer.choose().keeper
         return ManagedLedgerStats(
             appender.state,
             appender.entries_added,
@@ -179,7 +179,7 @@ class ManagedLedger:
             appender.pending_entries,
             ledgers.last_confirmed,
             tuple(ledgers.infos),
-            held_by,
+            None if keeper is None else str(keeper),
         )
 
     # ---- writing
@@ -288,15 +288,15 @@ class ManagedLedger:
         self.deactivate(await self._cursors.delete(name))
         self._trimmer.request()
 
-    def hold(self, position: Position) -> Callable[[], None]:
+    def hold(self, name: str, position: Position) -> Callable[[], None]:
         """Keeps all entries after `position` from being deleted, even if all cursors acknowledge them, until the
         returned function is called. Compaction and snapshots of deduplication use this method, because their results
-        are not durable at once."""
-        held = self._cursors.held
-        held.append(position)
+        are not durable at once. `name` tells people who holds the entries."""
+        held, need = self._cursors.held, Need(name, position)
+        held.append(need)
 
         def release() -> None:
-            held.remove(position)
+            held.remove(need)
             self._trimmer.request()
 
         return release
@@ -376,7 +376,7 @@ class ManagedLedger:
                 logger.exception("%s: a listener failed", self.name)
 
     def _ledger_closed(self, garbage: Sequence[int]) -> None:
-        self._shared.reaper.bury(garbage)
+        self._shared.reaper.bury(garbage, self.name)
         self._trim_passed()
 
     def _fenced(self, error: ManagedLedgerError) -> None:
@@ -389,7 +389,7 @@ class ManagedLedger:
         """Trims the ledgers that every durable cursor has passed. Has no effect without durable cursors: ledgers then
         wait for `maintain`. In Apache's broker they wait for the retention check, too: its trim at a rollover comes
         before the next ledger exists."""
-        if self._cursors.slowest is not None:
+        if self._cursors.needs():
             self._trimmer.request()
 
     def _trimmed(self, ledger_ids: tuple[int, ...]) -> None:

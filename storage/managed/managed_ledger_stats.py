@@ -25,5 +25,4 @@ class ManagedLedgerStats(NamedTuple):
     ledgers: tuple[LedgerInfo, ...]
     """All ledgers in the list. The current one is shown without entries and size, as it is stored."""
     held_by: str | None
-    """The reason why the oldest ledger is not deleted: `cursor NAME`, or one of the other values of
-    `ledger_rules.Trim.held_by`."""
+    """What keeps the oldest ledger from being deleted: `cursor NAME`, or another value of `keeping_rules.KeptBy`."""

@@ -2,23 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from magnetar.storage.managed import ledger_rules
+from magnetar.storage.managed.keeping_rules import KeptLedger, Need, Trim, choose_trim, explained
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.ledger_reaper import LedgerReaper
 from magnetar.storage.managed.list_store import ListStore
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from magnetar.storage.managed.metadata_access import MetadataAccess
-from pulsar_proto.ids import Position
 
 logger = logging.getLogger(__name__)
 
 
 class Trimmer:
-    """Trims one managed ledger. `slowest()` returns the earliest position from which durable cursors or held positions
-    need the log (`CursorTable.slowest`), or None when there are neither.
+    """Trims one managed ledger. `needs()` returns the durable cursors and the positions that are held like them.
 
     `on_trimmed(ids)` is called when ledgers have left the list, `on_fenced(error)` when another owner has taken over
     the list.
@@ -32,7 +30,7 @@ class Trimmer:
         config: ManagedLedgerConfig,
         access: MetadataAccess,
         *,
-        slowest: Callable[[], Position | None],
+        needs: Callable[[], Sequence[Need]],
         clock_ms: Callable[[], int],
         on_trimmed: Callable[[tuple[int, ...]], None],
         on_fenced: Callable[[ManagedLedgerError], None],
@@ -41,7 +39,7 @@ class Trimmer:
         self._lists = lists
         self._reaper = reaper
         self._access = access
-        self._slowest = slowest
+        self._needs = needs
         self._clock_ms = clock_ms
         self._on_trimmed = on_trimmed
         self._on_fenced = on_fenced
@@ -49,12 +47,16 @@ class Trimmer:
         self._closed = False
         self.config = config
 
-    def choose(self) -> ledger_rules.Trim:
+    def choose(self) -> Trim:
         """Returns the ledgers that would be deleted now, and the reason why the others are kept."""
         lists = self._lists
-        return ledger_rules.choose_trim(
-            self.config, lists.ledgers, self._slowest(), self._clock_ms(), terminated=lists.terminated
-        )
+        return choose_trim(self.config, lists.ledgers, self._needs(), self._clock_ms(), terminated=lists.terminated)
+
+    def explain(self) -> list[KeptLedger]:
+        """Returns the ledgers with what keeps them now (`keeping_rules.explained`). Nothing keeps the ledgers that
+        `choose` names."""
+        lists = self._lists
+        return explained(self.config, lists.ledgers, self._needs(), self._clock_ms(), terminated=lists.terminated)
 
     def request(self) -> None:
         """Trims in the background if there is anything to trim."""
@@ -92,7 +94,7 @@ class Trimmer:
                 await self._lists.change(edit)
                 logger.info("%s: trimmed ledgers %s", self._name, list(ledger_ids))
                 self._on_trimmed(ledger_ids)
-                self._reaper.bury(ledger_ids)
+                self._reaper.bury(ledger_ids, self._name)
         except ManagedLedgerError as error:
             logger.warning("%s: not trimmed: %s", self._name, error)
             if not error.retriable:

@@ -103,6 +103,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         *TOPICS,
     ),
+    "server/why": (*LOG, "server/process", *TOPICS),
     "server/protocol": (
         *LOG,
         "server/broker",
@@ -157,6 +158,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/stats",
         *TOPICS,
         "server/web",
+        "server/why",
     ),
     "server/programs": (
         *LOG,
@@ -211,6 +213,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server/tools/connection": ("server/config",),
     "server/tools/admin": (*FOUNDATION, "server/tools/connection"),
     "server/tools/messages": (*FOUNDATION, "server/tools/connection"),
+    "server/tools/diagnosis": ("server/tools/connection",),
     "server/commands": (
         *FOUNDATION,
         "server/config",
@@ -222,6 +225,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/security",
         "server/tools/admin",
         "server/tools/connection",
+        "server/tools/diagnosis",
         "server/tools/messages",
     ),
     "server": (),

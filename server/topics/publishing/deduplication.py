@@ -151,7 +151,7 @@ class Deduplication:
         if position <= cursor.mark_delete:
             return
         if self._release is None:
-            self._release = self._ledger.hold(cursor.mark_delete)
+            self._release = self._ledger.hold(DEDUP_CURSOR, cursor.mark_delete)
         cursor.ack_cumulative(position.ledger_id, position.entry_id, None, self.table.snapshot())
         cursor.when_persisted(self._snapshot_stored)
 

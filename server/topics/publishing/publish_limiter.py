@@ -35,6 +35,11 @@ class PublishLimiter:
         connection."""
         return self._wait_seconds(self._loop.time())
 
+    @property
+    def throttled(self) -> tuple[ClientConnection, ...]:
+        """The connections that are not read until the rate allows more messages."""
+        return tuple(self._waiting)
+
     def took(self, cnx: ClientConnection, messages: int, size_bytes: int) -> None:
         """Called after messages were published over `cnx`. Stops reading the connection when the rate is exceeded."""
         now_s = self._loop.time()

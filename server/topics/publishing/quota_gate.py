@@ -46,16 +46,22 @@ class QuotaGate:
         published_ms = await self.oldest.published_ms()
         return 0.0 if published_ms is None else (time_ms - published_ms) / 1000
 
+    def exceeded(self) -> list[Excess]:
+        """Returns the quotas that the topic exceeds: that of the size now, that of the age at the last periodic check
+        if it stops producers."""
+        quotas = self._topic.policies.backlog_quotas
+        if quotas.destination_storage.limit < 0 and self.excess is None:
+            return []
+        size = self._topic.backlog_size
+        found = excesses(quotas, size, 0)
+        if self.excess is not None and size:
+            found.append(self.excess)
+        return found
+
     def check(self) -> None:
         """Called before a producer is created. Raises QuotaExceededHold or QuotaExceeded when the topic is over a quota
         that stops producers."""
-        quotas = self._topic.policies.backlog_quotas
-        if quotas.destination_storage.limit < 0 and self.excess is None:
-            return
-        size = self._topic.backlog_size
-        found = [each for each in excesses(quotas, size, 0) if each.stops_producers]
-        if self.excess is not None and size:
-            found.append(self.excess)
+        found = [each for each in self.exceeded() if each.stops_producers]
         if found:
             hold = found[0].action is BacklogAction.PRODUCER_REQUEST_HOLD
             raise (QuotaExceededHold if hold else QuotaExceeded)(REFUSAL)

@@ -94,6 +94,7 @@ class TopicProducers:
         self._ledger = ledger
         self._new_name = new_name
         self._loop = asyncio.get_running_loop()
+        self._busy_since_ms = 0
         self._groups_begun = 0
         self._groups_answered = 0
         self._drains: list[_Drain] = []
@@ -273,18 +274,15 @@ class TopicProducers:
         return CheckedPublisher(producer, self)
 
     def publish(self, group: PublishGroup, payloads: list[bytes]) -> None:
-        self._groups_begun += 1
-        if self.limiters:
-            self._spend(group)
+        self.began(group)
         self._ledger.add_entries(payloads, group.stored)
 
     def began(self, group: PublishGroup) -> None:
-        """Counts a group that does not go to the log. When the group is answered, the caller calls `stored` or
+        """Counts a group. When a group is answered that does not go to the log, the caller calls `stored` or
         `failed`."""
+        if self._groups_begun == self._groups_answered:
+            self._busy_since_ms = now_ms()
         self._groups_begun += 1
-        self._spend(group)
-
-    def _spend(self, group: PublishGroup) -> None:
         for limiter in self.limiters:
             limiter.took(group.producer.cnx, group.messages, group.size_bytes)
 
@@ -300,6 +298,12 @@ class TopicProducers:
     def forget(self, of_broker: PublishLimiter) -> None:
         """Removes the broker's limiter from this topic, before `limit` sets another limiter."""
         self.limiters = tuple(limiter for limiter in self.limiters if limiter is not of_broker)
+
+    @property
+    def unanswered_since_ms(self) -> int | None:
+        """Since when SENDs wait and none was confirmed, in ms since the epoch; None while no SEND waits."""
+        waits = self._groups_begun > self._groups_answered
+        return max(self._busy_since_ms, self.last_publish_ms) if waits else None
 
     @property
     def rate_limited_times(self) -> int:

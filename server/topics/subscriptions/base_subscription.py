@@ -77,6 +77,11 @@ class BaseSubscription(ABC):
         """Whether the subscription has ended. An ended subscription admits no consumer and does not change any more."""
         return self.topic.subscriptions.get(self.name) is not self
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the subscription has ended, is being deleted, or its topic is being closed."""
+        return self._is_fenced or not self.topic.is_open
+
     def counters_out(self) -> ConsumerCounters:
         """Returns the sums of the counters of all consumers that are or were connected."""
         result = ConsumerCounters()

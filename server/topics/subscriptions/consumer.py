@@ -256,6 +256,16 @@ class Consumer:
         return self.permits
 
     @property
+    def unacked_max(self) -> int:
+        """The number of messages that the consumer may hold unacknowledged; 0 means no limit."""
+        return self._unacked_max
+
+    @property
+    def permits_kept_back(self) -> int:
+        """The permits that came while the consumer was blocked. The consumer gets them when it is unblocked."""
+        return self._blocked_permits
+
+    @property
     def unacked_messages(self) -> int:
         return 0 if self.pending is None else self.pending.messages
 

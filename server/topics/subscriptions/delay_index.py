@@ -93,6 +93,14 @@ class DelayIndex:
     def next_due_ms(self) -> int | None:
         return self._segments[0].times[0] if self._segments else None
 
+    def in_order(self) -> Iterator[tuple[int, int, int]]:
+        """Yields (due time, ledger, entry) for the entries in the index, the earliest first."""
+        for segment in self._segments:
+            for due_ms, place in zip(segment.times, segment.places, strict=True):
+                ledger_id, entry_id = self._ledger_ids[place >> _ENTRY_BITS], place & _ENTRY_MASK
+                if self.has(ledger_id, entry_id):
+                    yield due_ms, ledger_id, entry_id
+
     def pop_due(self, now_ms: int, entries_max: int) -> dict[int, list[int]]:
         """Removes at most `entries_max` of the entries that are due, the earliest entries first. Returns ledger ->
         sorted entry ids."""

@@ -1,5 +1,5 @@
-"""`DispatchSource`, from which a dispatcher gets a subscription's entries, and `PlannedRead`, which describes a
-dispatcher's next read."""
+"""`DispatchSource`, from which a dispatcher gets a subscription's entries, `PlannedRead`, which describes a
+dispatcher's next read, and `ReadUnderWay`, which describes the read that has begun."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -23,6 +23,15 @@ class PlannedRead(NamedTuple):
     again: bool
     """True if the read returns entries that were sent before or that wait out of order, False if the read returns the
     next new entries."""
+
+
+class ReadUnderWay(NamedTuple):
+    """A read of the log that was begun and has not ended."""
+
+    position: Position
+    """The first entry that the read asks for."""
+    began_s: float
+    """When the read began, by the loop's clock."""
 
 
 class DispatchSource(NamedTuple):

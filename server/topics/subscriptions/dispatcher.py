@@ -27,7 +27,7 @@ from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.process.turns import Turns
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer
-from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource, PlannedRead
+from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource, PlannedRead, ReadUnderWay
 from magnetar.server.topics.subscriptions.dispatch_throttle_rules import Throttle
 from magnetar.server.topics.subscriptions.outgoing_messages import AckView, OutgoingMessages, unacknowledged
 from magnetar.storage.managed.entry_run import EntryRun
@@ -65,16 +65,19 @@ class Dispatcher(ABC):
         are sent before new entries."""
         self._held_at = 0
         self._reading: asyncio.Task[None] | None = None
+        self.read_under_way: ReadUnderWay | None = None
+        """The read of the log that has not ended, if there is one."""
         self._generation = 0
         """A number that grows whenever the read position is set anew. Entries that were read under an older generation
         are not sent as new entries and not held, because the dispatcher reads these entries again."""
         self.rewinds = 0
         self._failures = 0
-        self._failure = ""
+        self.failure = ""
         """The reason why the last read failed; empty after a read that succeeded."""
         self._retry: asyncio.TimerHandle | None = None
         self._limits = source.limits
-        self._throttles: tuple[Throttle, ...] = ()
+        self.throttles: tuple[Throttle, ...] = ()
+        """The throttles of the topic and of the subscription, as far as there are any."""
         self._throttled: asyncio.TimerHandle | None = None
         self._messages_per_entry = 1.0
         """The average number of messages in the entries that were sent last; computed only while there are
@@ -97,7 +100,7 @@ class Dispatcher(ABC):
 
     def set_policies(self, policies: EffectivePolicies) -> None:
         """Applies the policies that hold from now on. Also called once before the first consumer connects."""
-        self._throttles = self._limits()
+        self.throttles = self._limits()
         self._end_throttling()
         self.kick()
 
@@ -150,7 +153,7 @@ class Dispatcher(ABC):
         """Moves the read position back to the first unacknowledged entry. Entries that were read and not sent are
         forgotten."""
         self._generation += 1
-        self._failure = ""
+        self.failure = ""
         self.rewinds += 1
         self._held = None
         if self._retry is not None:
@@ -187,8 +190,23 @@ class Dispatcher(ABC):
         return min(self.read_position, Position(self._held.ledger_id, self._held.entry_ids[self._held_at]))
 
     @property
+    def held(self) -> tuple[int, BitMap] | None:
+        """Returns (ledger, entries) of the entries that were read and not sent."""
+        return None if self._held is None else (self._held.ledger_id, BitMap(self._held.entry_ids[self._held_at :]))
+
+    @property
     def is_reading(self) -> bool:
         return self._reading is not None
+
+    @property
+    def retry_seconds(self) -> float | None:
+        """Returns in how many seconds a read that failed is tried again, or None when no read has failed."""
+        return None if self._retry is None else max(0.0, self._retry.when() - self._loop.time())
+
+    @property
+    def log_is_compacted(self) -> bool:
+        """Whether the consumer reads the compacted log, in which entries are left out."""
+        return isinstance(self._ledger, CompactedView)
 
     @property
     def is_caught_up(self) -> bool:
@@ -199,8 +217,8 @@ class Dispatcher(ABC):
         """Returns a phrase for stats that says why the subscription's consumers get no messages now."""
         if self._is_closed:
             return "closed"
-        if self._failure:
-            return f"cannot read on: {self._failure}"
+        if self.failure and (self._retry is not None or self._reading is not None):
+            return f"cannot read on: {self.failure}"
         if self._reading is not None:
             return "reading"
         if self._throttled is not None:
@@ -243,7 +261,7 @@ class Dispatcher(ABC):
         room = self._room()
         if room == 0 or self._is_closed:
             return None
-        if self._throttles:
+        if self.throttles:
             room = self._within_rates(room)
             if room == 0:
                 return None
@@ -267,11 +285,11 @@ class Dispatcher(ABC):
         """Returns how many of `room` entries the dispatch rates allow now. After a result of 0 a timer kicks the
         dispatcher when the rates allow entries again."""
         now_s = self._loop.time()
-        allowed = min(throttle.messages_now(now_s) for throttle in self._throttles)
+        allowed = min(throttle.messages_now(now_s) for throttle in self.throttles)
         if allowed > 0:
             return int(min(room, max(1, allowed / self._messages_per_entry)))
         if self._throttled is None:
-            wait_s = max(throttle.wait_seconds(now_s) for throttle in self._throttles)
+            wait_s = max(throttle.wait_seconds(now_s) for throttle in self.throttles)
             self._throttled = self._loop.call_later(max(wait_s, THROTTLE_SECONDS_MIN), self._end_throttling)
         return 0
 
@@ -282,12 +300,12 @@ class Dispatcher(ABC):
             self.kick()
 
     def _sent(self, messages: OutgoingMessages) -> None:
-        """Charges the throttles for `messages`. While there are `_throttles`, subclasses call this method after each
+        """Charges the throttles for `messages`. While there are `throttles`, subclasses call this method after each
         send."""
         now_s = self._loop.time()
         size = sum(map(len, messages.payloads))
         self._messages_per_entry = max(1.0, messages.total / max(1, len(messages)))
-        for throttle in self._throttles:
+        for throttle in self.throttles:
             throttle.sent(messages.total, size, now_s)
 
     def _take(self, run: EntryRun) -> None:
@@ -334,13 +352,14 @@ class Dispatcher(ABC):
         try:
             while read is not None:
                 await turns.breathe()  # a read that the bookie answers from memory never yields to the loop
+                self.read_under_way = ReadUnderWay(read.position, self._loop.time())
                 run = await self._ledger.read(
                     read.position, read.entries_max, self.settings.dispatcher_max_read_size_bytes
                 )
                 if self._is_closed:
                     return
                 self._failures = 0
-                self._failure = ""
+                self.failure = ""
                 self._sending = True
                 try:
                     if read.again:
@@ -352,18 +371,18 @@ class Dispatcher(ABC):
                 read = self._send_from_memory()
                 generation = self._generation
         except ManagedLedgerError as error:
-            if str(error) != self._failure:
+            if str(error) != self.failure:
                 log.warning("%s: reading failed at %s: %s", self._name, read and read.position, error)
             self._read_failed(str(error))
         except Exception:
             log.exception("%s: reading or sending failed at %s", self._name, read and read.position)
             self._read_failed(INTERNAL_ERROR)
         finally:
-            self._reading = None
+            self._reading = self.read_under_way = None
 
     def _read_failed(self, why: str) -> None:
         """Arranges another try after a delay, which grows with each failure (`dispatcherReadFailureBackoff…`)."""
-        self._failure = why
+        self.failure = why
         settings = self.settings
         self._failures += 1
         delay_ms = backoff(

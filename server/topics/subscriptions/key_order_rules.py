@@ -36,6 +36,22 @@ class DrainingSlot(NamedTuple):
     """How often an entry had to wait because the slot was draining."""
 
 
+class SlotWait(NamedTuple, Generic[T]):
+    """A slot with entries that wait."""
+
+    slot: int
+    entries: int
+    """How many entries of the slot wait."""
+    owner: T | None
+    """The member that gets the entries, or None while nobody has the slot."""
+    holder: T | None
+    """While the slot is draining, the member whose acknowledgements the entries wait for."""
+    held: int
+    """How many entries of the slot the holder has not acknowledged."""
+    since_s: float
+    """Since when the slot is draining, by the caller's clock; 0 while it is not draining."""
+
+
 class _Hold(Generic[T]):
     """The consumer that holds the pending entries of a slot, and the number of these entries."""
 
@@ -64,24 +80,26 @@ class KeyOrder(Generic[T]):
         """Slot -> positions of the entries that wait, in order."""
         self._holds: dict[int, _Hold[T]] = {}
         """Slot -> the consumer that holds the slot's pending entries, for all slots that have pending entries."""
-        self._draining: set[int] = set()
+        self._draining: dict[int, float] = {}
+        """Draining slot -> since when it is draining."""
         self._heads: dict[T, list[tuple[int, int, int]]] = {}
         """Member -> a heap of (ledger, entry, slot). The heap holds the first entry of each slot's queue, provided that
         this entry may be sent to the member. Outdated items are dropped when they come to the top of the heap."""
 
     # ---- members
 
-    def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
-        """Adds a member. Raises ConsumerAssignFault when the selector has no slots for the member."""
+    def add(self, member: T, name: str, ranges: Sequence[SlotRange] = (), now_s: float = 0.0) -> None:
+        """Adds a member. `now_s` is the time by any clock that does not go back. Raises ConsumerAssignFault when the
+        selector has no slots for the member."""
         self.selector.add(member, name, ranges)
         self.cleared[member] = 0
-        self._reassign()
+        self._reassign(now_s)
 
-    def remove(self, member: T) -> None:
-        """Removes a member. The caller gives back the member's entries before."""
+    def remove(self, member: T, now_s: float = 0.0) -> None:
+        """Removes a member; for `now_s` see `add`. The caller gives back the member's entries before."""
         self.selector.remove(member)
         del self.cleared[member]
-        self._reassign()
+        self._reassign(now_s)
 
     def clear(self) -> None:
         """Forgets all pending entries and all entries that wait."""
@@ -208,6 +226,24 @@ class KeyOrder(Generic[T]):
             found.setdefault(hold.member, []).append(DrainingSlot(slot, hold.entries, hold.blocked))
         return found
 
+    def waits(self) -> Iterator[SlotWait[T]]:
+        """Yields every slot that has entries which wait, in no order."""
+        for slot, queue in self._queues.items():
+            hold = self._holds[slot] if slot in self._draining else None
+            yield SlotWait(
+                slot,
+                len(queue),
+                self.selector.owner(slot),
+                None if hold is None else hold.member,
+                0 if hold is None else hold.entries,
+                self._draining.get(slot, 0.0),
+            )
+
+    @property
+    def waiting_slots(self) -> int:
+        """How many slots have entries that wait."""
+        return len(self._queues)
+
     @property
     def draining_slots(self) -> int:
         return len(self._draining)
@@ -271,17 +307,19 @@ class KeyOrder(Generic[T]):
         del self._holds[slot]
         if slot not in self._draining:
             return False
-        self._draining.discard(slot)
+        del self._draining[slot]
         self.cleared[hold.member] += 1
         self.cleared_total += 1
         self._offer(slot)
         return slot in self._queues
 
-    def _reassign(self) -> None:
+    def _reassign(self, now_s: float) -> None:
         """Called when slots have new owners: computes again which slots are draining, and fills the heaps anew."""
-        owner = self.selector.owner
+        owner, since_s = self.selector.owner, self._draining
         if self.ordered:
-            self._draining = {slot for slot, hold in self._holds.items() if owner(slot) is not hold.member}
+            self._draining = {
+                slot: since_s.get(slot, now_s) for slot, hold in self._holds.items() if owner(slot) is not hold.member
+            }
         self._heads = {}
         for slot in self._queues:
             self._offer(slot)

@@ -51,13 +51,13 @@ class KeySharedDispatcher(SharedDispatcher):
         self._ranges: dict[Consumer, list[SlotRange]] | None = None
         """Consumer -> the slots that it owns. Computed when stats ask for the slots; None until then, and after a
         change of consumers."""
-        self._due = ReplayQueue()
+        self.due_entries = ReplayQueue()
         """Delayed entries whose time has come. The keys of these entries are unknown until the entries have been
         read."""
 
     def add(self, consumer: Consumer) -> None:
         """Adds a consumer. Raises ConsumerAssignFault when there are no slots for the consumer."""
-        self.order.add(consumer, consumer.name, consumer.hash_ranges)
+        self.order.add(consumer, consumer.name, consumer.hash_ranges, self._loop.time())
         self._ranges = None
         super().add(consumer)
         self._loop.call_soon(self.kick)  # entries of slots that had no owner may wait for the newcomer
@@ -66,8 +66,8 @@ class KeySharedDispatcher(SharedDispatcher):
         super().remove(consumer)
         if not len(self._consumers):
             self.order.clear()
-            self._due.clear()
-        self.order.remove(consumer)
+            self.due_entries.clear()
+        self.order.remove(consumer, self._loop.time())
         self._ranges = None
 
     def rival_of(self, consumer: Consumer) -> Consumer | None:
@@ -100,12 +100,12 @@ class KeySharedDispatcher(SharedDispatcher):
         self.order.given_back(ledger_id, entry_ids)
 
     def _became_due(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        self._due.add(ledger_id, [each for each in entry_ids if not self.replay.contains(ledger_id, each)])
+        self.due_entries.add(ledger_id, [each for each in entry_ids if not self.replay.contains(ledger_id, each)])
 
     # --- Dispatcher --------------------------------------------------------------------------------------------------
 
     def _room(self) -> int:
-        if not self._has_replays and len(self.replay) >= self._look_ahead_max():
+        if not self._has_replays and len(self.replay) >= self.look_ahead_max():
             return 0
         return super()._room()
 
@@ -114,7 +114,7 @@ class KeySharedDispatcher(SharedDispatcher):
         share the entries of one read."""
         return super()._entries_max() * min(SHARED_OUT_MAX, len(self._consumers))
 
-    def _look_ahead_max(self) -> int:
+    def look_ahead_max(self) -> int:
         """Returns how many entries may wait before reading stops."""
         of_consumer = self.settings.key_shared_look_ahead_msg_in_replay_threshold_per_consumer
         in_all = self.settings.key_shared_look_ahead_msg_in_replay_threshold_per_subscription
@@ -124,7 +124,7 @@ class KeySharedDispatcher(SharedDispatcher):
     @property
     def _has_replays(self) -> bool:
         """Whether a waiting entry can be sent now, or a delayed entry whose time has come can be read."""
-        if self._due and len(self.replay) < self._look_ahead_max():
+        if self.due_entries and len(self.replay) < self.look_ahead_max():
             return True
         return bool(self.replay) and self._first_replay() is not None
 
@@ -142,7 +142,7 @@ class KeySharedDispatcher(SharedDispatcher):
     def _next_replay(self, room: int) -> PlannedRead:
         first = self._first_replay() if self.replay else None
         if first is None:
-            position, count = self._due.first_run(room)
+            position, count = self.due_entries.first_run(room)
             return PlannedRead(position, count, True)
         span = min(room, self.settings.dispatcher_max_read_batch_size)
         return PlannedRead(first, self.replay.nearby(first, span, GAP_MAX), True)
@@ -150,7 +150,7 @@ class KeySharedDispatcher(SharedDispatcher):
     def _send_again(self, read: PlannedRead, run: EntryRun) -> None:
         ledger_id, first = read.position
         end = first + read.entries_max
-        if self._due.contains(ledger_id, first):
+        if self.due_entries.contains(ledger_id, first):
             self._send_due(read, run)
             return
         if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
@@ -164,7 +164,7 @@ class KeySharedDispatcher(SharedDispatcher):
         if len(messages) < len(wanted):
             found = set(messages.entry_ids)
             self._drop(ledger_id, [entry_id for entry_id in wanted if entry_id not in found])
-        plan = _Plan(self.unacked_messages, self._unacked_max)
+        plan = _Plan(self.unacked_messages, self.unacked_max)
         order, counts = self.order, messages.counts
         for index, entry_id in enumerate(messages.entry_ids):
             choice = order.may_take(ledger_id, entry_id)
@@ -180,11 +180,11 @@ class KeySharedDispatcher(SharedDispatcher):
         ledger_id, first = read.position
         end = first + read.entries_max
         if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
-            self._due.discard(ledger_id, range(first, end))
+            self.due_entries.discard(ledger_id, range(first, end))
             return
         end = min(end, run.first_entry_id + len(run.entries))
-        wanted = self._due.within(ledger_id, run.first_entry_id, end)
-        self._due.discard(ledger_id, range(first, end))
+        wanted = self.due_entries.within(ledger_id, run.first_entry_id, end)
+        self.due_entries.discard(ledger_id, range(first, end))
         messages = unacknowledged(messages_of(run, wanted), 0, self.cursor)
         if messages.payloads:
             self._send(messages)
@@ -193,7 +193,7 @@ class KeySharedDispatcher(SharedDispatcher):
         """Sends new entries. Entries that cannot be sent now wait in the replay queue, so this method always takes all
         entries."""
         ledger_id, entry_ids, counts = messages.ledger_id, messages.entry_ids, messages.counts
-        plan = _Plan(self.unacked_messages, self._unacked_max)
+        plan = _Plan(self.unacked_messages, self.unacked_max)
         order, slot_of = self.order, self._slot_of
         route, put = order.route, plan.put
         waiting: list[int] = []
@@ -223,7 +223,7 @@ class KeySharedDispatcher(SharedDispatcher):
             self.unacked_messages += consumer.take(part, 0, len(part))
             self._some_are_blocked |= consumer.blocked
             parts.append((consumer, part))
-            if self._throttles:
+            if self.throttles:
                 self._sent(part)
         self._block_if_full()
         redelivery_counts = self.redelivery_counts.of_ledger(ledger_id)
@@ -239,7 +239,7 @@ class KeySharedDispatcher(SharedDispatcher):
                     f"{len(self.replay)} entries wait; {self.order.draining_slots} keys' hashes belong to other "
                     f"consumers now, but {', '.join(names[:10])} must acknowledge what they hold of them first"
                 )
-            if len(self.replay) >= self._look_ahead_max():
+            if len(self.replay) >= self.look_ahead_max():
                 return f"{len(self.replay)} entries wait for consumers of their keys that take nothing now"
         return super()._why_nobody_takes()
 

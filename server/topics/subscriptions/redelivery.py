@@ -150,6 +150,10 @@ class ReplayQueue:
         for ledger_id in sorted(ledgers):
             yield ledger_id, list(ledgers[ledger_id])
 
+    def by_ledger(self) -> Iterator[tuple[int, BitMap]]:
+        """Yields (ledger, its entries in the queue). The caller must not change the bitmaps."""
+        yield from self._ledgers.items()
+
     def first_run(self, entries_max: int) -> tuple[Position, int]:
         """Returns the first position in the queue, and the number of consecutive entries in the queue from that
         position on, at most `entries_max`. The queue must not be empty."""

@@ -50,14 +50,16 @@ class SharedDispatcher(Dispatcher):
         """Whether some consumer may be blocked. While this is False, an acknowledgement does not require a look at all
         consumers."""
         self._consumers: RoundRobin[Consumer] = RoundRobin()
-        self._chunks = ChunkOwners()
+        self.chunks = ChunkOwners()
+        """Knows which chunks wait for the consumer that has the other chunks of their message."""
         self._delayed = source.delayed
-        self._delays_full = False
-        self._unacked_max = self.settings.max_unacked_messages_per_subscription
+        self.delays_are_full = False
+        """Whether reading has stopped because as many delayed messages wait as the topic's index holds."""
+        self.unacked_max = self.settings.max_unacked_messages_per_subscription
 
     def set_policies(self, policies: EffectivePolicies) -> None:
-        self._unacked_max = policies.max_unacked_messages_per_subscription
-        self.blocked = 0 < self._unacked_max <= self.unacked_messages
+        self.unacked_max = policies.max_unacked_messages_per_subscription
+        self.blocked = 0 < self.unacked_max <= self.unacked_messages
         self._some_are_blocked = True
         super().set_policies(policies)
 
@@ -74,7 +76,7 @@ class SharedDispatcher(Dispatcher):
         self._consumers.remove(consumer)
         assert consumer.pending is not None
         self.unacked_messages -= consumer.pending.messages
-        for ledger_id, entry_ids in self._chunks.gone(consumer):
+        for ledger_id, entry_ids in self.chunks.gone(consumer):
             self.replay.add(ledger_id, entry_ids)
         if len(self._consumers):
             for ledger_id, entry_ids in consumer.pending.drain():
@@ -83,7 +85,7 @@ class SharedDispatcher(Dispatcher):
             self._loop.call_soon(self.kick)
         else:
             self.replay.clear()
-            self._chunks.clear()
+            self.chunks.clear()
             self.redelivery_counts.clear()
             self.blocked = False
             self.rewind()
@@ -173,7 +175,7 @@ class SharedDispatcher(Dispatcher):
         return None
 
     def _unblock_if_drained(self) -> bool:
-        if not self.blocked or self.unacked_messages >= max(1, self._unacked_max // 2):
+        if not self.blocked or self.unacked_messages >= max(1, self.unacked_max // 2):
             return False
         self.blocked = False
         log.info("%s: unblocked at %d unacknowledged messages", self._name, self.unacked_messages)
@@ -209,8 +211,8 @@ class SharedDispatcher(Dispatcher):
         return sum(self.cursor.unacked_among(ledger_id, entries) for ledger_id, entries in passed)
 
     def _send_once(self) -> PlannedRead | None:
-        if self._chunks.waiting:
-            for ledger_id, entry_ids in self._chunks.ready():
+        if self.chunks.waiting:
+            for ledger_id, entry_ids in self.chunks.ready():
                 self.replay.add(ledger_id, entry_ids)
         if self._delayed.index:
             self.read_position = self._delayed.index.pass_over(self.read_position)
@@ -228,7 +230,7 @@ class SharedDispatcher(Dispatcher):
             if special is None or special.deliver_at_ms <= now_ms:
                 kept.append(index)
             elif not self._delayed.delay(ledger_id, entry_id, special.deliver_at_ms):
-                self._delays_full = True
+                self.delays_are_full = True
                 self.read_position = Position(ledger_id, entry_id)
                 break
         return messages.part(kept)
@@ -244,9 +246,9 @@ class SharedDispatcher(Dispatcher):
             for consumer in self._consumers:
                 consumer.watch_writable()
         elif self._delayed.index:
-            if self._delays_full and not self._has_replays and self._held is None:
-                self._delays_full = self._delayed.index.is_full
-                return 0 if self._delays_full else entries_max
+            if self.delays_are_full and not self._has_replays and self._held is None:
+                self.delays_are_full = self._delayed.index.is_full
+                return 0 if self.delays_are_full else entries_max
             return entries_max  # most of the entries that a read brings may not be due yet
         return entries
 
@@ -300,8 +302,8 @@ class SharedDispatcher(Dispatcher):
             if consumer is None:
                 break
             room = consumer.room
-            if self._unacked_max:
-                room = min(room, self._unacked_max - self.unacked_messages)
+            if self.unacked_max:
+                room = min(room, self.unacked_max - self.unacked_messages)
             share = entries_within(messages.counts, messages.total, at, room)
             stop = min(total, at + turn, at + share)
             assert stop > at, "who can take messages has room for one"
@@ -310,7 +312,7 @@ class SharedDispatcher(Dispatcher):
             self.unacked_messages += consumer.take(messages, at, stop)
             self._some_are_blocked |= consumer.blocked
             self._block_if_full()
-            if self._throttles:
+            if self.throttles:
                 self._sent(messages.part(range(at, stop)))
             consumer.write(messages, at, stop, redelivery_counts)
             at = stop
@@ -324,7 +326,7 @@ class SharedDispatcher(Dispatcher):
         for index, entry_id in enumerate(messages.entry_ids):
             special = specials.get(entry_id)
             chunk = None if special is None else special.chunk
-            consumer = None if chunk is None else self._chunks.owner(chunk)
+            consumer = None if chunk is None else self.chunks.owner(chunk)
             if consumer is None and not self.blocked:
                 consumer = self._consumers.pick()
             if consumer is None or self.blocked:
@@ -332,20 +334,20 @@ class SharedDispatcher(Dispatcher):
             if again:
                 self.replay.discard(ledger_id, (entry_id,))
             if not consumer.can_take:
-                self._chunks.wait(consumer, ledger_id, entry_id)
+                self.chunks.wait(consumer, ledger_id, entry_id)
                 continue
             self.unacked_messages += consumer.take(messages, index, index + 1)
             self._some_are_blocked |= consumer.blocked
             self._block_if_full()
             if chunk is not None:
-                self._chunks.sent(chunk, consumer)
-            if self._throttles:
+                self.chunks.sent(chunk, consumer)
+            if self.throttles:
                 self._sent(messages.part(range(index, index + 1)))
             consumer.write(messages, index, index + 1, redelivery_counts)
         return len(messages)
 
     def _block_if_full(self) -> None:
-        if 0 < self._unacked_max <= self.unacked_messages and not self.blocked:
+        if 0 < self.unacked_max <= self.unacked_messages and not self.blocked:
             self.blocked = True
             log.info("%s: blocked at %d unacknowledged messages", self._name, self.unacked_messages)
 
@@ -354,7 +356,7 @@ class SharedDispatcher(Dispatcher):
             return "no consumer"
         if self.blocked:
             return f"{self.unacked_messages} messages are unacknowledged"
-        if self._delays_full:
+        if self.delays_are_full:
             return f"{len(self._delayed.index)} delayed messages wait, which is as many as are remembered"
         reasons = set()
         for consumer in self._consumers:

@@ -61,6 +61,16 @@ class SingleActiveDispatcher(Dispatcher):
             self._cancel_switch()
             self.rewind()
 
+    @property
+    def holes_waiting(self) -> ReplayQueue:
+        """The entries in holes that are to be sent again. The caller must not change the queue."""
+        return self._holes
+
+    @property
+    def switch_seconds(self) -> float | None:
+        """Returns in how many seconds a new active consumer gets its first messages, or None when none waits."""
+        return None if self._switching is None else max(0.0, self._switching.when() - self._loop.time())
+
     def rewind_for(self, consumer: Consumer) -> None:
         """Handles REDELIVER_UNACKNOWLEDGED_MESSAGES: if `consumer` is the active consumer, sends all unacknowledged
         entries again."""
@@ -111,7 +121,7 @@ class SingleActiveDispatcher(Dispatcher):
         count = entries_within(messages.counts, messages.total, 0, active.permits)
         if count:
             active.take(messages, 0, count)
-            if self._throttles:
+            if self.throttles:
                 self._sent(messages.part(range(count)))
             active.write(messages, 0, count)
         return count

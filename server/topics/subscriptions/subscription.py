@@ -128,9 +128,13 @@ class Subscription(BaseSubscription):
         return self._deleting or super()._is_fenced
 
     @property
+    def is_moving(self) -> bool:
+        """Whether a seek is under way."""
+        return self._seeking is not None
+
+    @property
     def unacked_messages(self) -> int:
-        """How many messages the consumers hold unacknowledged; 0 for Exclusive and Failover, which do not count
-        them."""
+        """How many messages the consumers hold unacknowledged; always 0 for Exclusive and Failover."""
         return self.dispatcher.unacked_messages if isinstance(self.dispatcher, SharedDispatcher) else 0
 
     @property

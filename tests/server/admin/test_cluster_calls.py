@@ -59,6 +59,32 @@ class TestPartitions:
             internal = (await seat.call("GET", f"{PARTS}/partitioned-internalStats")).json
             assert len(internal["partitions"]) == PARTITIONS
 
+    @pytest.mark.parametrize("call", ["why", "ledgers"])
+    async def test_every_partition_is_explained_by_its_owner(self, seats: list[Seat], call: str) -> None:
+        for seat in seats:
+            answer = await seat.call("GET", f"{PARTS}/{call}")
+            assert answer.status == 200, answer
+            partitions = answer.json["partitions"]
+            assert len(partitions) == PARTITIONS
+            assert {each["broker"] for each in partitions.values()} == {each.broker.broker_id for each in seats}
+
+    async def test_a_partition_whose_owner_does_not_answer_is_told_as_a_reason(self, seats: list[Seat]) -> None:
+        first, _ = seats
+        assert first.broker.peer is not None
+        await first.broker.peer.close()
+
+        async def fails(*_: object, **__: object) -> None:
+            raise PeerUnreachableError("gone")
+
+        first.broker.peer.call = fails  # type: ignore[assignment,method-assign]
+        answer = (await first.call("GET", f"{PARTS}/why")).json
+        assert answer["standsInTheWay"] is True
+        reasons = [reason for each in answer["partitions"].values() for reason in each["reasons"]]
+        assert {reason["code"] for reason in reasons} == {"NOT_ANSWERED"}
+        assert 0 < len(reasons) < PARTITIONS
+        kept = (await first.call("GET", f"{PARTS}/ledgers")).json["partitions"].values()
+        assert 0 < sum("error" in each for each in kept) < PARTITIONS
+
     async def test_stats_of_partitions_whose_owner_does_not_answer_are_left_out(self, seats: list[Seat]) -> None:
         first, _ = seats
         assert first.broker.peer is not None

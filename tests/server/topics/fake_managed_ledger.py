@@ -107,6 +107,7 @@ class FakeManagedLedger:
         self._listeners: list[Callable[[], None]] = []
         self.now_ms = 0
         self.gaps = Gaps()
+        self.state = AppendState.OPEN
         self.config = ManagedLedgerConfig()
 
     # ---- for tests
@@ -293,7 +294,7 @@ class FakeManagedLedger:
         await self.cursors[name].delete()
         del self.cursors[name]
 
-    def hold(self, position: Position) -> Callable[[], None]:
+    def hold(self, name: str, position: Position) -> Callable[[], None]:
         self.held.append(position)
         return lambda: self.held.remove(position)
 

@@ -125,6 +125,8 @@ def check(state: AckState, twin: Twin, ledgers: LedgerList) -> None:
             assert ledgers.at_or_after(found) is None
         else:
             assert found == expected
+        if entry >= state.first_beyond:
+            assert state.acked_from(*entry) == sum(e >= entry and twin.is_acked(e) for e in twin.entries), entry
     acked = {Position(r.ledger_id, e) for r in state.ranges() for e in range(r.first, r.last + 1)}
     assert acked == {e for e in twin.entries[prefix:] if twin.is_acked(e)}
     assert state.number_of_ranges == len(list(state.ranges()))

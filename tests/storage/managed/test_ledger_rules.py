@@ -1,4 +1,4 @@
-"""When ledgers are closed and deleted."""
+"""When ledgers are closed."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,9 +7,8 @@ import pytest
 
 from magnetar.storage.managed import ledger_rules
 from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
-from magnetar.storage.managed.ledger_rules import Trim, choose_trim, is_due, is_full
+from magnetar.storage.managed.ledger_rules import is_due, is_full
 from magnetar.storage.managed.managed_ledger_config import MEBIBYTE, ManagedLedgerConfig
-from pulsar_proto.ids import Position
 
 CONFIG = ManagedLedgerConfig()
 MINUTE_S = 60
@@ -24,11 +23,6 @@ def three_and_current(entries: int = 4) -> LedgerList:
     if entries:
         ledgers.grow(entries, MEBIBYTE)
     return ledgers
-
-
-def trim(slowest: Position | None, minutes: int = 0, megabytes: int = 0) -> Trim:
-    config = replace(CONFIG, retention_time_minutes=minutes, retention_size_mb=megabytes)
-    return choose_trim(config, three_and_current(), slowest, NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -65,62 +59,6 @@ def test_an_inactive_ledger_is_due_when_so_configured() -> None:
     config = replace(CONFIG, managed_ledger_inactive_ledger_rollover_time_seconds=30)
     assert is_due(config, three_and_current(), 31, 30, consumed=False)
     assert not is_due(config, three_and_current(), 31, 29.9, consumed=False)
-
-
-@pytest.mark.parametrize(
-    ("slowest", "expected"),
-    [
-        (Position(1, -1), ()),
-        (Position(1, 2), ()),
-        (Position(1, 3), (1,)),
-        (Position(2, 0), (1,)),
-        (Position(2, 3), (1, 2)),
-        (Position(4, 3), (1, 2, 3)),
-        (Position(0, 7), ()),
-        (None, (1, 2, 3)),
-    ],
-)
-def test_without_retention_everything_that_the_slowest_cursor_passed_goes(
-    slowest: Position | None, expected: tuple[int, ...]
-) -> None:
-    assert trim(slowest).ledger_ids == expected
-
-
-@pytest.mark.parametrize(("minutes", "expected"), [(-1, ()), (5, (1, 2, 3)), (15, (1, 2)), (30, ()), (29, (1,))])
-def test_retention_by_time_counts_from_the_close_of_the_ledger(minutes: int, expected: tuple[int, ...]) -> None:
-    assert trim(None, minutes, -1).ledger_ids == expected
-
-
-@pytest.mark.parametrize(("megabytes", "expected"), [(-1, ()), (4, ()), (3, (1,)), (2, (1, 2)), (1, (1, 2, 3))])
-def test_retention_by_size_keeps_at_least_so_much(megabytes: int, expected: tuple[int, ...]) -> None:
-    assert trim(None, -1, megabytes).ledger_ids == expected
-
-
-def test_either_limit_of_retention_is_enough() -> None:
-    assert trim(None, 1000, 3).ledger_ids == (1,)
-    assert trim(None, 15, 1000).ledger_ids == (1, 2)
-    assert trim(Position(2, 0), 15, 1000).ledger_ids == (1,), "but never what a cursor needs"
-
-
-def test_what_holds_the_rest_is_said() -> None:
-    assert trim(Position(1, 0)).held_by == "cursor"
-    assert trim(None, -1, -1).held_by == "retention"
-    assert trim(None).held_by == "current"
-    nothing_open = LedgerList([LedgerInfo(1, 4, 10, NOW_MS)])
-    assert choose_trim(CONFIG, nothing_open, None, NOW_MS) == Trim((), "last")
-    assert choose_trim(CONFIG, nothing_open, Position(1, 3), NOW_MS) == Trim((1,), None)
-
-
-def test_the_last_ledger_of_a_terminated_topic_stays_as_long_as_an_idle_open_one() -> None:
-    end = Position(2, 3)
-
-    def trim_after(minutes: int, slowest: Position | None = end) -> Trim:
-        ledgers = LedgerList(LedgerInfo(n, 4, 10, NOW_MS) for n in (1, 2))
-        return choose_trim(CONFIG, ledgers, slowest, NOW_MS + minutes * MINUTE_MS, terminated=end)
-
-    assert trim_after(0) == trim_after(9) == Trim((1,), "end")
-    assert trim_after(10) == Trim((1, 2), None)
-    assert trim_after(1_000, None) == Trim((1,), "last"), "nobody has read it"
 
 
 @pytest.mark.parametrize(

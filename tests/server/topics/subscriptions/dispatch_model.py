@@ -282,7 +282,7 @@ class Model:
             out = {position for client in self.clients for position in client.held}
             for_owner = {
                 Position(ledger_id, entry_id)
-                for consumer, queue in dispatcher._chunks.waiting.items()
+                for consumer, queue in dispatcher.chunks.waiting.items()
                 if not consumer.can_take
                 for ledger_id in queue._ledgers
                 for entry_id in queue._ledgers[ledger_id]
@@ -307,7 +307,7 @@ class Model:
         out = {position for client in self.clients for position in client.held}
         waits: set[bytes] = set()
         found: set[Position] = set()
-        reads_ahead = len(dispatcher.replay) < dispatcher._look_ahead_max()
+        reads_ahead = len(dispatcher.replay) < dispatcher.look_ahead_max()
         due = self._due()
         for position in (each for each in self.positions if each in due and each not in out):
             key = self.keys[position]
