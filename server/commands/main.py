@@ -77,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line `argv`, or that of the process if `argv` is None. Returns the exit code."""
-    words = sys.argv[1:] if argv is None else argv
+    words = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if words[:1] == ["admin"]:
         return admin.run(words[1:])
     parser = build_parser()
