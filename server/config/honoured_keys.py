@@ -74,6 +74,18 @@ HTTP = (
     whole("webSocketMaxConnections", 0, MAX_INT),
 )
 
+METRICS = (
+    switch("exposeTopicLevelMetricsInPrometheus"),
+    switch("exposeConsumerLevelMetricsInPrometheus"),
+    switch("exposeProducerLevelMetricsInPrometheus"),
+    switch("exposeManagedLedgerMetricsInPrometheus"),
+    switch("exposeManagedCursorMetricsInPrometheus"),
+    switch("splitTopicAndPartitionLabelInPrometheus"),
+    whole("metricsServletTimeoutMs", 0, MAX_INT, "milliseconds"),
+    whole("statsUpdateFrequencyInSecs", 1, DAY_SECONDS, "seconds"),
+    whole("managedLedgerStatsPeriodSeconds", 1, DAY_SECONDS, "seconds"),
+)
+
 TOPICS = (
     whole("topicLoadTimeoutSeconds", 1, DAY_SECONDS, "seconds"),
     whole("maxConcurrentTopicLoadRequest", 1, MAX_INT, "topics"),
@@ -285,6 +297,7 @@ KEYS: dict[str, Key] = {
         SECURITY,
         PEERS,
         BUNDLES,
+        METRICS,
         TOPICS,
         POLICIES,
         MANAGED_LEDGERS,

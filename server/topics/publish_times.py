@@ -59,3 +59,33 @@ class OldestMessage:
         cursors = self._cursors()
         position = min((cursor.next_unacked(cursor.mark_delete) for cursor in cursors), default=None)
         return None if position is None or self._ledger.is_after_last(position) else position
+
+
+class BacklogAges:
+    """Knows the oldest unacknowledged message of each durable subscription of one topic, as of the last `refresh`."""
+
+    __slots__ = ("_by_cursor", "_ledger")
+
+    def __init__(self, ledger: ManagedLedger) -> None:
+        self._ledger = ledger
+        self._by_cursor: dict[Cursor, OldestMessage] = {}
+
+    async def refresh(self, cursors: Iterable[Cursor]) -> None:
+        """Reads the oldest messages of these cursors, as far as they have changed since the last call; all others are
+        forgotten. Raises ManagedLedgerError when the log cannot be read."""
+        known = self._by_cursor
+        self._by_cursor = {
+            cursor: known.get(cursor) or OldestMessage(self._ledger, lambda cursor=cursor: [cursor])  # type: ignore[misc]
+            for cursor in cursors
+            if cursor.backlog
+        }
+        for oldest in list(self._by_cursor.values()):
+            await oldest.published_ms()
+
+    def age_seconds(self, cursor: Cursor, now_ms: int) -> int:
+        """Returns the age of the cursor's oldest message: 0 without a backlog, -1 when the age is not known yet."""
+        oldest = self._by_cursor.get(cursor)
+        known_ms = None if oldest is None else oldest.known_ms()
+        if known_ms is None:
+            return -1 if cursor.backlog else 0
+        return max(0, now_ms - known_ms) // 1000

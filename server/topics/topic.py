@@ -15,7 +15,7 @@ from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.base_topic import BaseTopic, TopicState, is_reserved
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.ledger_config_rules import ledger_config
-from magnetar.server.topics.publish_times import OldestMessage
+from magnetar.server.topics.publish_times import BacklogAges, OldestMessage
 from magnetar.server.topics.publishing.dedup_switch import DedupSwitch
 from magnetar.server.topics.publishing.quota_gate import QuotaGate
 from magnetar.server.topics.publishing.topic_producers import TopicProducers
@@ -67,6 +67,7 @@ class Topic(BaseTopic):
         self.subscriptions: dict[str, Subscription] = {}
         self.publishing = TopicProducers(name.full, self, ledger, new_producer_name)
         self.quota = QuotaGate(self, OldestMessage(ledger, self.durable_cursors))
+        self.backlog_ages = BacklogAges(ledger)
         self.compaction: TopicCompaction | None = None
         """The topic's compaction, set by the broker's service."""
         self.delayed = DelayedDelivery(
@@ -319,6 +320,10 @@ class Topic(BaseTopic):
                 return False
 
         return await self.ledger.find_first(is_late_enough)
+
+    def roll_storage(self, elapsed_s: float) -> None:
+        changes = sum(cursor.changes for cursor in self.ledger.cursors.values())
+        self.ledger.traffic.roll(elapsed_s, changes)
 
     # --- the whole topic ---------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from pulsar_proto.ids import EARLIEST, Position
 
 log = logging.getLogger(__name__)
 
+BACKLOG_QUOTAS = "backlog quotas"
 INACTIVE_TOPICS = "inactive topics"
 """The name of the job that deletes unused topics."""
 
@@ -57,7 +58,7 @@ def jobs_of(settings: UpkeepSettings, service: Deleter) -> list[Job[BaseTopic]]:
     ]
     if settings.backlog_quota_check_enabled:
         interval = settings.backlog_quota_check_interval_in_seconds
-        jobs.append(Job("backlog quotas", interval, persistent(check_quotas)))
+        jobs.append(Job(BACKLOG_QUOTAS, interval, persistent(check_quotas)))
     return jobs
 
 
@@ -138,12 +139,23 @@ def compact_if_due(topic: Topic, now_ms: int) -> None:
 
 
 def check_quotas(topic: Topic, now_ms: int) -> Awaitable[None] | None:
-    """Applies the backlog quotas of a topic, if the topic has backlog quotas."""
+    """Applies the backlog quotas of a topic, if the topic has backlog quotas, and learns the age of the backlog."""
     quotas = topic.policies.backlog_quotas
-    if quotas.destination_storage.limit < 0 and quotas.message_age.limit <= 0:
+    has_quota = quotas.destination_storage.limit >= 0 or quotas.message_age.limit > 0
+    if not has_quota:
         topic.quota.excess = None
-        return None
-    return _check_quotas(topic, now_ms)
+        if not topic.backlog_entries:
+            return None
+    return _check_backlog(topic, now_ms, has_quota=has_quota)
+
+
+async def _check_backlog(topic: Topic, now_ms: int, *, has_quota: bool) -> None:
+    """Reads the oldest messages of a topic with a backlog, for metrics and stats (PersistentTopic.updateOldPositionInfo
+    and PIP-492), and then enforces the quotas."""
+    await topic.quota.oldest.published_ms()
+    await topic.backlog_ages.refresh(topic.durable_cursors())
+    if has_quota:
+        await _check_quotas(topic, now_ms)
 
 
 async def _check_quotas(topic: Topic, now_ms: int) -> None:
@@ -159,6 +171,8 @@ async def _check_quotas(topic: Topic, now_ms: int) -> None:
     topic.quota.excess = next((excess for excess in stopping if excess.kind is BacklogQuotaType.AGE), None)
     for excess in found:
         if not excess.stops_producers:
+            kind = "size" if excess.kind is BacklogQuotaType.SIZE else "time"
+            topic.quota.evictions[kind] = topic.quota.evictions.get(kind, 0) + 1
             await _cut(topic, excess, now_ms)
     if stopping and topic.producers:
         excess = stopping[0]

@@ -101,6 +101,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/broker",
         "server/compaction",
         "server/process",
+        "server/schema",
         *TOPICS,
     ),
     "server/protocol": (

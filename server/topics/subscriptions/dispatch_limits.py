@@ -47,6 +47,7 @@ class DispatchLimits:
             return known[1]
         per_second = PerSecond(rate.messages / rate.period_seconds, rate.bytes / rate.period_seconds)
         more = self._published if rate.relative_to_publish_rate else None
-        throttle = Throttle(per_second, asyncio.get_running_loop().time(), more)
+        of = "topic" if name is None else "subscription"
+        throttle = Throttle(per_second, asyncio.get_running_loop().time(), more, of=of)
         self._throttles[name] = rate, throttle
         return throttle

@@ -23,11 +23,15 @@ class Throttle:
     """Limits how fast the messages of one topic or subscription are sent. Times are seconds of any clock that does not
     go back."""
 
-    __slots__ = ("_bytes", "_messages", "_more", "_rate")
+    __slots__ = ("_bytes", "_messages", "_more", "_rate", "of")
 
-    def __init__(self, rate: PerSecond, now_s: float, more: Callable[[], PerSecond] | None = None) -> None:
+    def __init__(
+        self, rate: PerSecond, now_s: float, more: Callable[[], PerSecond] | None = None, *, of: str = "subscription"
+    ) -> None:
         """A new throttle allows as many messages as after a second of silence. `messages_now` adds the result of
-        `more()` to `rate`; for a limit that is relative to the publish rate, `more()` returns the publish rate."""
+        `more()` to `rate`; for a limit that is relative to the publish rate, `more()` returns the publish rate. `of`
+        says whose rate it is, "topic" or "subscription"."""
+        self.of = of
         self._rate = rate
         self._more = more
         self._messages = TokenBucket(rate.messages, now_s) if rate.messages > 0 else None
@@ -44,6 +48,11 @@ class Throttle:
         if self._bytes is not None and self._bytes.tokens(now_s) <= 0:
             return 0.0
         return float("inf") if self._messages is None else max(0.0, self._messages.tokens(now_s))
+
+    def exhausted(self, now_s: float) -> tuple[bool, bool]:
+        """Returns whether the rate of messages, and whether the rate of bytes, allows no message now."""
+        messages = self._messages is not None and self._messages.tokens(now_s) <= 0
+        return messages, self._bytes is not None and self._bytes.tokens(now_s) <= 0
 
     def sent(self, messages: int, size_bytes: int, now_s: float) -> None:
         """Takes the sent messages and bytes from the buckets."""

@@ -19,6 +19,7 @@ readEntriesComplete, readEntriesFailed).
 import asyncio
 import logging
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 
 from pyroaring import BitMap
@@ -76,6 +77,9 @@ class Dispatcher(ABC):
         self._limits = source.limits
         self._throttles: tuple[Throttle, ...] = ()
         self._throttled: asyncio.TimerHandle | None = None
+        self.throttled_events: Counter[tuple[str, str]] = Counter()
+        """How often a dispatch rate kept messages back, by what was exhausted ("msg" or "bytes") and by whose rate it
+        was ("topic" or "subscription")."""
         self._messages_per_entry = 1.0
         """The average number of messages in the entries that were sent last; computed only while there are
         throttles."""
@@ -270,6 +274,9 @@ class Dispatcher(ABC):
         allowed = min(throttle.messages_now(now_s) for throttle in self._throttles)
         if allowed > 0:
             return int(min(room, max(1, allowed / self._messages_per_entry)))
+        for throttle in self._throttles:
+            for kind, is_exhausted in zip(("msg", "bytes"), throttle.exhausted(now_s), strict=True):
+                self.throttled_events[kind, throttle.of] += is_exhausted
         if self._throttled is None:
             wait_s = max(throttle.wait_seconds(now_s) for throttle in self._throttles)
             self._throttled = self._loop.call_later(max(wait_s, THROTTLE_SECONDS_MIN), self._end_throttling)
