@@ -17,11 +17,16 @@ PERIOD_SECONDS = 60.0
 with BookKeeper's prometheusStatsLatencyRolloverSeconds."""
 
 
+WELL_KNOWN_SECONDS = (0.000_5, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 1.0)
+"""The bounds of the buckets of latencies that Pulsar's dashboards know (ENTRY_LATENCY_BUCKETS_USEC of managed ledgers).
+They are bounds here too, so that each bucket lies in one of Pulsar's buckets."""
+
+
 def _bounds() -> list[float]:
     bounds = [SHORTEST_SECONDS]
     while bounds[-1] < LONGEST_SECONDS:
         bounds.append(bounds[-1] * BOUND_RATIO)
-    return bounds
+    return sorted({*bounds, *WELL_KNOWN_SECONDS})
 
 
 BOUNDS = _bounds()
@@ -42,11 +47,14 @@ class LatencySummary:
         self._before = [0] * (len(BOUNDS) + 1)
         self._period_began_s = 0.0
 
-    def add(self, seconds: float, count: int = 1) -> None:
-        """Counts a latency, or `count` things that took equally long, such as the messages of one group."""
-        self._now[bisect_left(BOUNDS, seconds)] += count
+    def add(self, seconds: float, count: int = 1) -> int:
+        """Counts a latency, or `count` things that took equally long, such as the messages of one group. Returns the
+        number of the bucket, from 0 to len(BOUNDS)."""
+        bucket = bisect_left(BOUNDS, seconds)
+        self._now[bucket] += count
         self.count += count
         self.seconds += seconds * count
+        return bucket
 
     def quantiles(self, wanted: Sequence[float], now_s: float) -> Iterator[float]:
         """Yields the wanted quantiles (each from 0.0 to 1.0, ascending) in seconds; NaN when nothing was counted.

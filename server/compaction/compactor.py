@@ -33,7 +33,7 @@ from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed.managed_ledger import ManagedLedger
-from magnetar.storage.managed.period_buckets import LATENCY_BOUNDS_S, PeriodBuckets
+from magnetar.storage.managed.period_buckets import LatencyBuckets
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.records.entry_digest import DigestType
 
@@ -86,7 +86,7 @@ class CompactionRun:
         self._turns = Turns()
         self._end = log_.last_confirmed
         self._read_bytes = 0
-        self.write_latency = PeriodBuckets(LATENCY_BOUNDS_S)
+        self.write_latency = LatencyBuckets()
         """The written entries by the time that writing took, as a period that ends with the run."""
 
     async def run(self) -> Compacted:
@@ -177,7 +177,7 @@ class CompactionRun:
 class _Writing:
     """Writes the new ledger in step 2: it appends entries in groups, and bounds the bytes that are not confirmed."""
 
-    def __init__(self, handle: WriteHandle, latency: PeriodBuckets) -> None:
+    def __init__(self, handle: WriteHandle, latency: LatencyBuckets) -> None:
         """`latency` counts the entries by the time from their append to its confirmation."""
         self._handle = handle
         self._group: list[bytes] = []

@@ -5,10 +5,9 @@ Source: TopicStats.printTopicStats. Dashboards ask for two names that Apache's b
 names here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from magnetar.server.stats.metric_tables import Column, gauges
-from magnetar.storage.managed.period_buckets import PeriodBuckets
 
 LATENCY_BUCKETS = ("0_5", "1", "5", "10", "20", "50", "100", "200", "1000")
 SIZE_BUCKETS = ("128", "512", "1_kb", "2_kb", "4_kb", "16_kb", "100_kb", "1_mb")
@@ -25,10 +24,10 @@ def bucket_columns(name: str, buckets: tuple[str, ...]) -> tuple[Column, ...]:
     )
 
 
-def bucket_values(buckets: PeriodBuckets, unit: float) -> Iterator[float]:
-    """Yields the values of the columns of `bucket_columns`: the counts of the last period, and their sum in units of
-    1 / `unit`."""
-    yield from buckets.last
-    yield buckets.last[-1]
-    yield sum(buckets.last)
-    yield round(buckets.last_sum * unit)
+def bucket_values(counts: Sequence[int], total: float) -> Iterator[float]:
+    """Yields the values of the columns of `bucket_columns`: the counts of a period, and `total` as the sum of what was
+    counted."""
+    yield from counts
+    yield counts[-1]
+    yield sum(counts)
+    yield round(total)

@@ -44,9 +44,10 @@ def topic_ledger_values(topic: Topic) -> Iterator[float]:
     yield rates.entries_read
     yield rates.entries_missed
     yield 0
-    yield from bucket_values(traffic.write_latency, MICROSECONDS)
-    yield from bucket_values(traffic.ledger_write_latency, MICROSECONDS)
-    yield from bucket_values(traffic.entry_size, 1)
+    last = traffic.last
+    yield from bucket_values(last.write_latencies, last.write_seconds * MICROSECONDS)
+    yield from bucket_values(last.ledger_latencies, last.ledger_seconds * MICROSECONDS)
+    yield from bucket_values(last.sizes, last.size_bytes)
 
 
 class LedgerSums:
@@ -69,12 +70,13 @@ class LedgerSums:
         of_messages[1] += topic.stored_bytes
         of_messages[3] += traffic.per_second.bytes_added * topic.ledger.config.quorums[1]
         of_messages[2] += topic.publishing.counters.message_rate.value
-        lasts = (traffic.write_latency, traffic.ledger_write_latency, traffic.switch_latency, traffic.entry_size)
-        known = self._buckets.setdefault(key, [[0] * len(each.last) for each in lasts])
-        for counts, each in zip(known, lasts, strict=True):
-            if any(each.last):
-                for index, count in enumerate(each.last):
-                    counts[index] += count
+        last = traffic.last
+        lasts = (last.write_latencies, last.ledger_latencies, traffic.switch_latency.last, last.sizes)
+        known = self._buckets.setdefault(key, [[0] * len(each) for each in lasts])
+        for sums, counts in zip(known, lasts, strict=True):
+            if any(counts):
+                for index, count in enumerate(counts):
+                    sums[index] += count
 
     def write(self, families: MetricFamilies) -> None:
         for key, (backlog, stored, messages, copied) in self._messages.items():

@@ -15,7 +15,7 @@ from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.list_store import ListStore
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import AppendFault, ManagedLedgerError, ManagedLedgerFenced
-from magnetar.storage.managed.period_buckets import PeriodBuckets
+from magnetar.storage.managed.period_buckets import LatencyBuckets
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class LedgerSwitch:
         custom_metadata: Mapping[str, bytes],
         *,
         clocks: Clocks,
-        switch_latency: PeriodBuckets,
+        switch_latency: LatencyBuckets,
         highest_id: Callable[[], int],
         on_ledger_closed: Callable[[Sequence[int]], None],
     ) -> None:

@@ -4,11 +4,22 @@ Counting happens once for each group of entries, never for each entry. Two figur
 sizes of entries (`LedgerTraffic.added`) and the bytes of a part of a cached group (`TailCache.hit_bytes`).
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from magnetar.storage.managed.period_buckets import LATENCY_BOUNDS_S, SIZE_BOUNDS, PeriodBuckets
+from magnetar.storage.managed.period_buckets import (
+    LATENCY_BOUNDS_S,
+    LATENCY_BUCKET_OF,
+    NO_LATENCIES,
+    NO_SIZES,
+    SIZE_BOUNDS,
+    LatencyBuckets,
+)
 from pulsar_proto.latency_summary import LatencySummary
+
+_SIZES_AT = len(NO_LATENCIES)
+"""Where the counts of sizes begin in the list of counts."""
 
 
 class Figures(NamedTuple):
@@ -16,7 +27,6 @@ class Figures(NamedTuple):
 
     entries_added: float
     bytes_added: float
-    groups_added: float
     add_errors: float
     entries_read: float
     bytes_read: float
@@ -30,10 +40,32 @@ class Figures(NamedTuple):
 NOTHING = Figures(*[0] * len(Figures._fields))
 
 
+class PeriodCounts(NamedTuple):
+    """What was appended in the last full period, by Pulsar's buckets (`period_buckets`)."""
+
+    write_latencies: Sequence[int] = NO_LATENCIES
+    """The entries by the time from the append to its confirmation, with the wait for a ledger."""
+    write_seconds: float = 0.0
+    """The sum of these times."""
+    ledger_latencies: Sequence[int] = NO_LATENCIES
+    """The entries by the part of that time in which a ledger had them."""
+    ledger_seconds: float = 0.0
+    sizes: Sequence[int] = NO_SIZES
+    """The entries by their size."""
+    size_bytes: float = 0
+
+
+IDLE = PeriodCounts()
+
+
 class LedgerTraffic:
     """The counters of one managed ledger."""
 
     __slots__ = (
+        "_counts",
+        "_ledger_seconds",
+        "_moved",
+        "_seconds",
         "_seen",
         "_write_summary",
         "add_errors",
@@ -42,37 +74,37 @@ class LedgerTraffic:
         "entries_added",
         "entries_missed",
         "entries_read",
-        "entry_size",
-        "groups_added",
-        "ledger_write_latency",
+        "last",
         "per_second",
         "read_errors",
         "reads",
         "switch_latency",
-        "write_latency",
     )
 
     def __init__(self, write_summary: LatencySummary) -> None:
         """`write_summary` gets the latencies of all managed ledgers of the process."""
         self._write_summary = write_summary
+        self._counts: list[int] | None = None
+        """The entries of this period by write latency, and after that by size. None while there are none, because a
+        broker has many idle topics."""
+        self._seconds = 0.0
+        self._moved: list[int] | None = None
+        """What to add to the counts by write latency to get those by the latency of ledgers. The two differ only when
+        groups wait for a ledger."""
+        self._ledger_seconds = 0.0
         self._seen = NOTHING
         self.per_second = NOTHING
         """The growth of each figure in a second, in the last full period."""
+        self.last = IDLE
         self.entries_added = 0
         self.bytes_added = 0
-        self.groups_added = 0
         self.add_errors = 0
         self.entries_read = 0
         self.bytes_read = 0
         self.reads = 0
         self.read_errors = 0
         self.entries_missed = 0
-        self.write_latency = PeriodBuckets(LATENCY_BOUNDS_S)
-        """By the time from the append to its confirmation, with the wait for a ledger."""
-        self.ledger_write_latency = PeriodBuckets(LATENCY_BOUNDS_S)
-        """By the part of that time in which a ledger had the entries."""
-        self.entry_size = PeriodBuckets(SIZE_BOUNDS)
-        self.switch_latency = PeriodBuckets(LATENCY_BOUNDS_S)
+        self.switch_latency = LatencyBuckets()
         """By the time that the change to a new ledger took."""
 
     def added(self, ledger_s: float, waited_s: float, entries: Sequence[bytes], size: int) -> None:
@@ -80,17 +112,30 @@ class LedgerTraffic:
         the time that the group waited for a ledger before that.
 
         All entries of the group count with their average size. That is exact for a group of entries of one size, and
-        puts some entries of a mixed group into a bucket next to their own.
+        puts some entries of a mixed group into a bucket next to their own. This runs for each group of a producer, so
+        it is one list and one search for each kind of bucket.
         """
         count = len(entries)
         total_s = ledger_s + waited_s
         self.entries_added += count
         self.bytes_added += size
-        self.groups_added += 1
-        self._write_summary.add(total_s, count)
-        self.write_latency.add(total_s, count)
-        self.ledger_write_latency.add(ledger_s, count)
-        self.entry_size.add(size / count, count)
+        self._seconds += total_s * count
+        counts = self._counts
+        if counts is None:
+            counts = self._counts = [*NO_LATENCIES, *NO_SIZES]
+        bucket = LATENCY_BUCKET_OF[self._write_summary.add(total_s, count)]
+        counts[bucket] += count
+        counts[_SIZES_AT + bisect_left(SIZE_BOUNDS, size / count)] += count
+        if waited_s:
+            self._waited(bucket, ledger_s, waited_s, count)
+
+    def _waited(self, bucket: int, ledger_s: float, waited_s: float, count: int) -> None:
+        moved = self._moved
+        if moved is None:
+            moved = self._moved = list(NO_LATENCIES)
+        moved[bucket] -= count
+        moved[bisect_left(LATENCY_BOUNDS_S, ledger_s)] += count
+        self._ledger_seconds -= waited_s * count
 
     def read(self, entries: int, size: int) -> None:
         """Counts a read of entries, from the cache or from bookies."""
@@ -103,7 +148,6 @@ class LedgerTraffic:
         return Figures(
             self.entries_added,
             self.bytes_added,
-            self.groups_added,
             self.add_errors,
             self.entries_read,
             self.bytes_read,
@@ -115,12 +159,21 @@ class LedgerTraffic:
 
     def roll(self, elapsed_s: float, mark_deletes: int) -> None:
         """Ends a period of `elapsed_s` seconds; `mark_deletes` is as in `totals`."""
-        totals = self.totals(mark_deletes)
-        if totals == self._seen or elapsed_s <= 0:
+        totals, seen = self.totals(mark_deletes), self._seen
+        if totals == seen or elapsed_s <= 0:
             self.per_second = NOTHING
         else:
-            pairs = zip(totals, self._seen, strict=True)
+            pairs = zip(totals, seen, strict=True)
             self.per_second = Figures(*[max(0, now - before) / elapsed_s for now, before in pairs])
         self._seen = totals
-        for buckets in (self.write_latency, self.ledger_write_latency, self.entry_size, self.switch_latency):
-            buckets.roll()
+        self.last = IDLE if self._counts is None else self._period(self._counts, totals.bytes_added - seen.bytes_added)
+        self._counts = self._moved = None
+        self._seconds = self._ledger_seconds = 0.0
+        self.switch_latency.roll()
+
+    def _period(self, counts: list[int], size_bytes: float) -> PeriodCounts:
+        latencies = counts[:_SIZES_AT]
+        moved = self._moved
+        of_ledger = latencies if moved is None else [sum(both) for both in zip(latencies, moved, strict=True)]
+        ledger_seconds = self._seconds + self._ledger_seconds
+        return PeriodCounts(latencies, self._seconds, of_ledger, ledger_seconds, counts[_SIZES_AT:], size_bytes)

@@ -7,38 +7,41 @@ anew with each period. Source: StatsBuckets of the managed ledger.
 from bisect import bisect_left
 from collections.abc import Sequence
 
-LATENCY_BOUNDS_S = (0.000_5, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 1.0)
-"""The bounds of ENTRY_LATENCY_BUCKETS_USEC, in seconds."""
+from pulsar_proto.latency_summary import BOUNDS, WELL_KNOWN_SECONDS
+
+LATENCY_BOUNDS_S = WELL_KNOWN_SECONDS
+LATENCY_BUCKET_OF = [bisect_left(LATENCY_BOUNDS_S, bound) for bound in BOUNDS] + [len(LATENCY_BOUNDS_S)]
+"""Maps the number of a bucket of `LatencySummary` to the number of the bucket that it lies in."""
 SIZE_BOUNDS = (128, 512, 1024, 2048, 4096, 16_384, 102_400, 1_048_576)
 """The bounds of ENTRY_SIZE_BUCKETS_BYTES."""
 
-_NOTHING = {len(bounds): (0,) * (len(bounds) + 1) for bounds in (LATENCY_BOUNDS_S, SIZE_BOUNDS)}
-"""The counts of a period in which nothing was counted, by the number of bounds."""
+NO_LATENCIES = (0,) * (len(LATENCY_BOUNDS_S) + 1)
+NO_SIZES = (0,) * (len(SIZE_BOUNDS) + 1)
+"""The counts of a period in which nothing was counted. The last bucket of each kind has no upper bound."""
 
 
-class PeriodBuckets:
-    """The buckets of one managed ledger. A managed ledger that gets nothing has no lists, because a broker has many
-    idle topics."""
+class LatencyBuckets:
+    """The buckets of work that is rare, so that it is counted piece by piece."""
 
-    __slots__ = ("_counts", "_sum", "bounds", "last", "last_sum")
+    __slots__ = ("_counts", "_seconds", "last", "last_seconds")
 
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
+    def __init__(self) -> None:
         self._counts: list[int] | None = None
-        self._sum: float = 0
-        self.last: Sequence[int] = _NOTHING[len(bounds)]
-        """The counts of the last full period. The last bucket has no upper bound."""
-        self.last_sum: float = 0
-        """The sum of the values that were counted in the last full period."""
+        """None while nothing was counted, because a broker has many idle topics."""
+        self._seconds = 0.0
+        self.last: Sequence[int] = NO_LATENCIES
+        """The counts of the last full period."""
+        self.last_seconds = 0.0
+        """The sum of the latencies of the last full period."""
 
-    def add(self, value: float, count: int) -> None:
-        """Counts `count` values, each of which is in the bucket of `value`."""
+    def add(self, seconds: float, count: int) -> None:
+        """Counts `count` things that took so long."""
         if self._counts is None:
-            self._counts = [0] * (len(self.bounds) + 1)
-        self._counts[bisect_left(self.bounds, value)] += count
-        self._sum += value * count
+            self._counts = list(NO_LATENCIES)
+        self._counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += count
+        self._seconds += seconds * count
 
     def roll(self) -> None:
         """Ends the period."""
-        self.last = _NOTHING[len(self.bounds)] if self._counts is None else self._counts
-        self.last_sum, self._counts, self._sum = self._sum, None, 0
+        self.last = NO_LATENCIES if self._counts is None else self._counts
+        self.last_seconds, self._counts, self._seconds = self._seconds, None, 0.0
