@@ -5,22 +5,20 @@ MetadataStoreStats, WebExecutorStats; names and labels are those of Pulsar 4.0.7
 """
 
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from magnetar import __version__
 from magnetar.metadata.measured_store import MeasuredStore
+from magnetar.server.process.metric_summaries import add_histogram, add_summary
+from magnetar.server.process.metric_tables import MetricFamilies
 from magnetar.server.stats.load_metrics import load_metrics
-from magnetar.server.stats.metric_tables import MetricFamilies
 
 if TYPE_CHECKING:
     from magnetar.server.broker.broker import Broker
     from magnetar.server.schema.schema_metrics import SchemaCounters
     from magnetar.server.security.security import Security
     from magnetar.server.topics.load_permits import LoadPermits
-    from pulsar_proto.histogram import Histogram
-    from pulsar_proto.latency_summary import LatencySummary
 
 PUBLISH_QUANTILES = (0.0, 0.5, 0.95, 0.99, 0.999, 0.9999, 1.0)
 LOOKUP_QUANTILES = (0.5, 0.99, 0.999, 1.0)
@@ -36,32 +34,6 @@ LOAD_PERCENTILES = (
 SCHEMA_QUANTILES = (0.5, 0.99, 0.999, 1.0)
 
 MILLISECONDS = 1000.0
-
-
-def add_summary(
-    families: MetricFamilies,
-    name: str,
-    summary: "LatencySummary",
-    quantiles: Sequence[float],
-    unit: float = 1.0,
-    **labels: str,
-) -> None:
-    """Adds the quantiles, the count and the sum of a summary. `unit` is how many units of the metric a second has."""
-    for quantile, seconds in zip(quantiles, summary.quantiles(quantiles, time.monotonic()), strict=True):
-        families.add(name, families.labels(**labels, quantile=str(quantile)), unit * seconds, "summary")
-    plain = families.labels(**labels)
-    families.add(f"{name}_count", plain, summary.count, "summary", of=name)
-    families.add(f"{name}_sum", plain, unit * summary.seconds, "summary", of=name)
-
-
-def add_histogram(families: MetricFamilies, metric: str, histogram: "Histogram", **labels: str) -> None:
-    """Adds the buckets, the count and the sum of a histogram."""
-    bounds = [*(str(float(bound)) for bound in histogram.bounds), "+Inf"]
-    for bound, count in zip(bounds, histogram.cumulative(), strict=True):
-        families.add(f"{metric}_bucket", families.labels(**labels, le=bound), count, "histogram", of=metric)
-    plain = families.labels(**labels)
-    families.add(f"{metric}_count", plain, histogram.count, "histogram", of=metric)
-    families.add(f"{metric}_sum", plain, histogram.sum, "histogram", of=metric)
 
 
 def add_broker(families: MetricFamilies, broker: "Broker", totals: dict[str, float], topics: int) -> None:

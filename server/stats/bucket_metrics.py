@@ -7,7 +7,7 @@ names here.
 
 from collections.abc import Iterator, Sequence
 
-from magnetar.server.stats.metric_tables import Column, gauges
+from magnetar.server.process.metric_tables import Column, gauges
 
 LATENCY_BUCKETS = ("0_5", "1", "5", "10", "20", "50", "100", "200", "1000")
 SIZE_BUCKETS = ("128", "512", "1_kb", "2_kb", "4_kb", "16_kb", "100_kb", "1_mb")

@@ -6,8 +6,10 @@ Pulsar 4.0.7.
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from magnetar.server.process.metric_tables import MetricFamilies, gauges
 from magnetar.server.stats.bucket_metrics import (
     LATENCY_BUCKETS,
     MICROSECONDS,
@@ -15,10 +17,9 @@ from magnetar.server.stats.bucket_metrics import (
     bucket_columns,
     bucket_values,
 )
-from magnetar.server.stats.metric_tables import MetricFamilies, gauges
 from magnetar.server.topics.topic import Topic
 from magnetar.storage.managed.ledger_traffic import NOTHING, Figures
-from magnetar.storage.managed.period_buckets import LATENCY_BOUNDS_S, SIZE_BOUNDS
+from magnetar.storage.managed.period_buckets import LATENCY_BOUNDS_S, NO_LATENCIES, NO_SIZES, SIZE_BOUNDS
 
 if TYPE_CHECKING:
     from magnetar.storage.managed.factory import ManagedLedgerFactory
@@ -50,44 +51,64 @@ def topic_ledger_values(topic: Topic) -> Iterator[float]:
     yield from bucket_values(last.sizes, last.size_bytes)
 
 
+@dataclass(slots=True)
+class _OfNamespace:
+    """The sums over the managed ledgers of one namespace and domain."""
+
+    rates: list[float] = field(default_factory=lambda: [0.0] * len(Figures._fields))
+    bytes_of_all_copies: float = 0.0
+    messages: float = 0.0
+    backlog: int = 0
+    stored: int = 0
+    buckets: tuple[list[int], ...] = field(
+        default_factory=lambda: (
+            list(NO_LATENCIES),
+            list(NO_LATENCIES),
+            list(NO_LATENCIES),
+            list(NO_SIZES),
+        )
+    )
+    """The counts in the order of BUCKETS."""
+
+
+BUCKETS = (
+    ("pulsar_ml_AddEntryLatencyBuckets", [1000 * bound for bound in LATENCY_BOUNDS_S]),
+    ("pulsar_ml_LedgerAddEntryLatencyBuckets", [1000 * bound for bound in LATENCY_BOUNDS_S]),
+    ("pulsar_ml_LedgerSwitchLatencyBuckets", [1000 * bound for bound in LATENCY_BOUNDS_S]),
+    ("pulsar_ml_EntrySizeBuckets", [float(bound) for bound in SIZE_BOUNDS]),
+)
+"""The metrics with buckets, and their bounds in milliseconds or bytes."""
+
+
 class LedgerSums:
     """Adds up the managed ledgers of each namespace and domain, for `pulsar_ml_…{namespace="tenant/ns/persistent"}`."""
 
     def __init__(self) -> None:
-        self._rates: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(Figures._fields))
-        self._messages: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
-        self._buckets: dict[str, list[list[int]]] = {}
+        self._of: dict[str, _OfNamespace] = defaultdict(_OfNamespace)
 
     def add(self, topic: Topic) -> None:
-        traffic = topic.ledger.traffic
-        key = f"{topic.name.namespace}/{topic.name.domain}"
+        traffic, sums = topic.ledger.traffic, self._of[f"{topic.name.namespace}/{topic.name.domain}"]
+        sums.messages += topic.publishing.counters.message_rate.value
+        sums.backlog += topic.backlog_entries
+        sums.stored += topic.stored_bytes
         if traffic.per_second is not NOTHING:
-            sums = self._rates[key]
-            for index, value in enumerate(traffic.per_second):
-                sums[index] += value
-        of_messages = self._messages[key]
-        of_messages[0] += topic.backlog_entries
-        of_messages[1] += topic.stored_bytes
-        of_messages[3] += traffic.per_second.bytes_added * topic.ledger.config.quorums[1]
-        of_messages[2] += topic.publishing.counters.message_rate.value
+            sums.rates = [one + other for one, other in zip(sums.rates, traffic.per_second, strict=True)]
+            sums.bytes_of_all_copies += traffic.per_second.bytes_added * topic.ledger.config.quorums[1]
         last = traffic.last
         lasts = (last.write_latencies, last.ledger_latencies, traffic.switch_latency.last, last.sizes)
-        known = self._buckets.setdefault(key, [[0] * len(each) for each in lasts])
-        for sums, counts in zip(known, lasts, strict=True):
+        for known, counts in zip(sums.buckets, lasts, strict=True):
             if any(counts):
-                for index, count in enumerate(counts):
-                    sums[index] += count
+                known[:] = [one + other for one, other in zip(known, counts, strict=True)]
 
     def write(self, families: MetricFamilies) -> None:
-        for key, (backlog, stored, messages, copied) in self._messages.items():
-            labels = families.labels(namespace=key)
-            rates = Figures(*self._rates[key])
+        for key, sums in self._of.items():
+            rates = Figures(*sums.rates)
             families.add_all(
-                labels,
+                families.labels(namespace=key),
                 (
                     ("pulsar_ml_AddEntryBytesRate", rates.bytes_added),
-                    ("pulsar_ml_AddEntryWithReplicasBytesRate", copied),
-                    ("pulsar_ml_AddEntryMessagesRate", messages),
+                    ("pulsar_ml_AddEntryWithReplicasBytesRate", sums.bytes_of_all_copies),
+                    ("pulsar_ml_AddEntryMessagesRate", sums.messages),
                     ("pulsar_ml_AddEntryErrors", rates.add_errors),
                     ("pulsar_ml_AddEntrySucceed", rates.entries_added),
                     ("pulsar_ml_ReadEntriesRate", rates.entries_read),
@@ -96,21 +117,14 @@ class LedgerSums:
                     ("pulsar_ml_ReadEntriesSucceeded", rates.reads),
                     ("pulsar_ml_ReadEntriesOpsCacheMissesRate", rates.entries_missed),
                     ("pulsar_ml_MarkDeleteRate", rates.mark_deletes),
-                    ("pulsar_ml_NumberOfMessagesInBacklog", backlog),
-                    ("pulsar_ml_StoredMessagesSize", stored),
+                    ("pulsar_ml_NumberOfMessagesInBacklog", sums.backlog),
+                    ("pulsar_ml_StoredMessagesSize", sums.stored),
                 ),
             )
-            self._write_buckets(families, key)
-
-    def _write_buckets(self, families: MetricFamilies, key: str) -> None:
-        milliseconds = [1000 * bound for bound in LATENCY_BOUNDS_S]
-        sizes = [float(bound) for bound in SIZE_BOUNDS]
-        names = ("AddEntryLatencyBuckets", "LedgerAddEntryLatencyBuckets", "LedgerSwitchLatencyBuckets")
-        bounds = [(f"pulsar_ml_{name}", milliseconds) for name in names] + [("pulsar_ml_EntrySizeBuckets", sizes)]
-        for (name, upper), counts in zip(bounds, self._buckets[key], strict=True):
-            for low, high, count in zip([0.0, *upper], upper, counts, strict=False):
-                families.add(name, families.labels(namespace=key, quantile=f"{low}_{high}"), count)
-            families.add(f"{name}_OVERFLOW", families.labels(namespace=key), counts[-1])
+            for (name, bounds), counts in zip(BUCKETS, sums.buckets, strict=True):
+                for low, high, count in zip([0.0, *bounds[:-1]], bounds, counts[:-1], strict=True):
+                    families.add(name, families.labels(namespace=key, quantile=f"{low}_{high}"), count)
+                families.add(f"{name}_OVERFLOW", families.labels(namespace=key), counts[-1])
 
 
 def add_cache(families: MetricFamilies, factory: "ManagedLedgerFactory") -> None:

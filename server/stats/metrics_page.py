@@ -9,10 +9,10 @@ Pulsar 4.0.7.
 from typing import TYPE_CHECKING
 
 from magnetar.server.process.compressed_text import CompressedText, compressed
+from magnetar.server.process.metric_tables import MetricFamilies, MetricTable, label_text, page_text
 from magnetar.server.process.turns import in_portions
 from magnetar.server.stats import ledger_metrics, subscription_metrics, topic_metrics
 from magnetar.server.stats.broker_metrics import add_broker, add_schemas
-from magnetar.server.stats.metric_tables import MetricFamilies, MetricTable, label_text, page_text
 from magnetar.server.stats.process_metrics import add_process
 from magnetar.server.topics.counters import ConsumerCounters, now_ms
 from magnetar.server.topics.subscriptions.subscription import Subscription
@@ -51,7 +51,7 @@ class _Page:
     """The samples of topics, subscriptions, producers and consumers, as far as the settings want them."""
 
     def __init__(self, broker: "Broker") -> None:
-        self.families = MetricFamilies(broker.cluster)
+        self.families = MetricFamilies(cluster=broker.cluster)
         self.topics_of: dict[str, int] = {}
         """How many topics each namespace has."""
         self.totals: dict[str, float] = dict.fromkeys(topic_metrics.SUMMED, 0)

@@ -18,7 +18,7 @@ import aiofiles
 import aiofiles.os
 
 from magnetar import __version__
-from magnetar.server.stats.metric_tables import MetricFamilies
+from magnetar.server.process.metric_tables import MetricFamilies
 
 BOOT_CLOCK = time.CLOCK_BOOTTIME if hasattr(time, "CLOCK_BOOTTIME") else time.CLOCK_MONOTONIC
 

@@ -5,7 +5,7 @@ Source: TopicStats.printTopicStats and writeConsumerMetric; names as in Pulsar 4
 
 from collections.abc import Iterator
 
-from magnetar.server.stats.metric_tables import Column, MetricFamilies, counters, gauges
+from magnetar.server.process.metric_tables import Column, MetricFamilies, counters, gauges
 from magnetar.server.topics.counters import ConsumerCounters
 from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription

@@ -6,9 +6,9 @@ Source: TopicStats.printTopicStats, AggregatedNamespaceStats; names as in Pulsar
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from magnetar.server.process.metric_tables import MetricFamilies, counters, gauges
 from magnetar.server.stats.compaction_stats import compaction_metrics
 from magnetar.server.stats.ledger_metrics import TOPIC_LEDGER_COLUMNS, topic_ledger_values
-from magnetar.server.stats.metric_tables import MetricFamilies, counters, gauges
 from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.counters import ConsumerCounters, now_ms
 from magnetar.server.topics.publishing.producer import Producer

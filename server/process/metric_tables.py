@@ -65,23 +65,23 @@ class MetricTable:
 
 
 class MetricFamilies:
-    """The samples of few objects. Every label set begins with the label `cluster`."""
+    """The samples of few objects. `common` are labels that every label set begins with."""
 
-    def __init__(self, cluster: str) -> None:
-        self._cluster = cluster
+    def __init__(self, **common: str) -> None:
+        self._common = common
         self._samples: dict[str, list[str]] = {}
         self.kinds: dict[str, str] = {}
 
     def labels(self, **values: str) -> str:
         """Returns the text of a label set, which can be used for many samples."""
-        return label_text(cluster=self._cluster, **values)
+        return label_text(**self._common, **values)
 
     def add(self, name: str, labels: str, value: float, kind: str = "gauge", *, of: str = "") -> None:
         """Adds a sample. `of` is the name of the metric for the samples of a summary or a histogram whose names have a
         suffix, as in `…_count`."""
         family = of or name
         self.kinds.setdefault(family, kind)
-        self._samples.setdefault(family, []).append(f"{name}{{{labels}}} {value}\n")
+        self._samples.setdefault(family, []).append(f"{name}{{{labels}}} {value}\n" if labels else f"{name} {value}\n")
 
     def add_all(self, labels: str, samples: Iterable[tuple[str, float]], kind: str = "gauge") -> None:
         for name, value in samples:
@@ -89,6 +89,12 @@ class MetricFamilies:
 
     def lines(self, name: str) -> list[str]:
         return self._samples.get(name, [])
+
+
+def text_of(families: MetricFamilies) -> str:
+    """Returns a short page at once."""
+    heads = ((name, f"# TYPE {name} {kind}\n") for name, kind in families.kinds.items())
+    return "".join([head + "".join(families.lines(name)) for name, head in heads])
 
 
 async def page_text(tables: Sequence[MetricTable], families: MetricFamilies) -> AsyncIterator[str]:
