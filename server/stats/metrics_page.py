@@ -43,7 +43,7 @@ async def render(broker: "Broker") -> CompressedText:
     add_schemas(families, broker.service.schemas.registry.counters)
     page.add_totals()
     add_broker(families, broker, page.totals, sum(page.topics_of.values()))
-    await add_process(families)
+    await add_process(families, broker.service.managed_ledgers.cache)
     return await compressed(page_text(page.tables, families))
 
 

@@ -13,12 +13,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import aiofiles
 import aiofiles.os
 
 from magnetar import __version__
 from magnetar.server.process.metric_tables import MetricFamilies
+
+if TYPE_CHECKING:
+    from magnetar.storage.managed.tail_cache import TailCache
 
 BOOT_CLOCK = time.CLOCK_BOOTTIME if hasattr(time, "CLOCK_BOOTTIME") else time.CLOCK_MONOTONIC
 
@@ -47,8 +51,9 @@ connects."""
 gc.callbacks.append(COLLECTIONS)
 
 
-async def add_process(families: MetricFamilies) -> None:
-    """Adds the metrics of the process. Leaves out values that the operating system does not provide."""
+async def add_process(families: MetricFamilies, cache: "TailCache") -> None:
+    """Adds the metrics of the process. Leaves out values that the operating system does not provide. `cache` is the
+    cache of entries, which stands for the direct memory and for the caches of a JVM."""
     labels = families.labels()
     families.add("process_cpu_seconds_total", labels, time.process_time(), "counter")
     families.add("process_max_fds", labels, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -68,8 +73,10 @@ async def add_process(families: MetricFamilies) -> None:
         families.add("process_virtual_memory_bytes", labels, int(fields[20]))
         families.add("process_resident_memory_bytes", labels, resident)
         families.add("process_open_fds", labels, open_files)
-    for name, further, value, kind in _as_of_a_jvm(resident):
+    for name, further, value, kind in (*_as_of_a_jvm(resident), *_as_of_caffeine(cache)):
         families.add(name, families.labels(**further), value, kind)
+    families.add("jvm_memory_direct_bytes_used", labels, cache.bytes_held)
+    families.add("jvm_memory_direct_bytes_max", labels, cache.bytes_max)
 
 
 def _as_of_a_jvm(resident_bytes: int) -> Iterator[tuple[str, dict[str, str], float, str]]:
@@ -93,3 +100,16 @@ def _as_of_a_jvm(resident_bytes: int) -> Iterator[tuple[str, dict[str, str], flo
         yield "jvm_gc_collection_seconds_count", name, COLLECTIONS.counts[generation], "counter"
     yield "jvm_pause_time_ms_sum", {}, 1000 * sum(COLLECTIONS.seconds), "counter"
     yield "jvm_pause_time_ms_count", {}, sum(COLLECTIONS.counts), "counter"
+
+
+def _as_of_caffeine(cache: "TailCache") -> Iterator[tuple[str, dict[str, str], float, str]]:
+    """Yields the same for the cache of entries, by the names of Caffeine's collector."""
+    of_entries = {"cache": "managed-ledger-entries"}
+    yield "caffeine_cache_estimated_size", of_entries, cache.entries_added - cache.entries_evicted, "gauge"
+    yield "caffeine_cache_hit_total", of_entries, cache.hit_entries, "counter"
+    yield "caffeine_cache_miss_total", of_entries, cache.missed_entries, "counter"
+    yield "caffeine_cache_requests_total", of_entries, cache.hit_entries + cache.missed_entries, "counter"
+    yield "caffeine_cache_eviction_total", of_entries, cache.entries_evicted, "counter"
+    yield "caffeine_cache_loads_total", of_entries, cache.missed_reads, "counter"
+    yield "caffeine_cache_load_duration_seconds_count", of_entries, cache.missed_reads, "counter"
+    yield "caffeine_cache_load_duration_seconds_sum", of_entries, cache.missed_seconds, "counter"

@@ -10,6 +10,7 @@ to read at once; here only lost entries are passed over.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
 from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchEntry, NoSuchLedger
@@ -204,6 +205,7 @@ class LedgerReader:
 
     async def _fetch(self, start: Position, max_entries: int, max_bytes: int) -> EntryRun:
         """Reads entries from bookies. Raises LedgerError."""
+        began_s = time.monotonic()
         try:
             run = await self._read_from_bookies(start, max_entries, max_bytes)
         except LedgerError:
@@ -212,7 +214,7 @@ class LedgerReader:
         size = sum(map(len, run.entries)) - run.payload_offset * len(run.entries)
         self._traffic.read(len(run.entries), size)
         self._traffic.entries_missed += len(run.entries)
-        self._cache.missed(len(run.entries), size)
+        self._cache.missed(len(run.entries), size, time.monotonic() - began_s)
         return run
 
     async def _read_from_bookies(self, start: Position, max_entries: int, max_bytes: int) -> EntryRun:

@@ -87,6 +87,8 @@ class TailCache:
         "hits",
         "missed_bytes",
         "missed_entries",
+        "missed_reads",
+        "missed_seconds",
         "misses",
     )
 
@@ -99,6 +101,8 @@ class TailCache:
         self.hit_bytes = 0
         """The payload bytes of all entries that `get` returned. A part of a group counts by the group's average
         entry."""
+        self.missed_reads = 0
+        self.missed_seconds = 0.0
         self.missed_entries = 0
         self.missed_bytes = 0
         self.entries_added = 0
@@ -169,8 +173,10 @@ class TailCache:
         self.hit_bytes += group.size * len(taken) // count
         return EntryRun(ledger_id, entry_id, taken, ledger.payload_offset)
 
-    def missed(self, entries: int, size: int) -> None:
-        """Counts entries of `size` payload bytes that were read from bookies, because the cache does not have them."""
+    def missed(self, entries: int, size: int, seconds: float) -> None:
+        """Counts a read of entries of `size` payload bytes from bookies, because the cache does not have them."""
+        self.missed_reads += 1
+        self.missed_seconds += seconds
         self.missed_entries += entries
         self.missed_bytes += size
 

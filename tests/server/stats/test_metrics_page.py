@@ -15,7 +15,7 @@ from tests.server.web.web_scene import TOPIC, Web, running
 ROOT = Path(__file__).resolve().parents[3]
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "rest_reads.json").read_text())
 
-OURS = ("magnetar_", "jvm_", "jetty_")
+OURS = ("magnetar_", "jvm_", "jetty_", "caffeine_")
 """The prefixes of names that the recorded page of Apache's broker does not have."""
 
 ADDED = {
