@@ -1,62 +1,14 @@
 """The score: how much of what the published dashboards ask for do the pages of running servers have? All of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
-from compat_tests.cluster.cluster import Cluster, Seats
-from compat_tests.cluster.own_zookeeper import OwnZooKeeper
+from compat_tests.cluster.cluster import Cluster
 from compat_tests.dashboards import queried
-from compat_tests.dashboards.feature_load import FeatureLoad, topic, wait_for
+from compat_tests.dashboards.feature_load import topic
 from compat_tests.dashboards.queried import Queried
 from compat_tests.dashboards.recovery_process import OurRecovery
 from compat_tests.dashboards.scrape import Scrape, has, scrape, total
-from compat_tests.harness import Server
-
-SETTINGS = {
-    "exposeConsumerLevelMetricsInPrometheus": "true",
-    "exposeProducerLevelMetricsInPrometheus": "true",
-    "managedLedgerStatsPeriodSeconds": "1",
-    "statsUpdateFrequencyInSecs": "1",
-    "backlogQuotaCheckIntervalInSeconds": "1",
-    "brokerDeduplicationEnabled": "true",
-}
-
-
-@pytest.fixture(scope="module")
-def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("standalone"), settings=SETTINGS) as server:
-        load = FeatureLoad(server.broker_url, server.web_url)
-        load.run()
-        yield server
-        load.close()
-
-
-@pytest.fixture(scope="module")
-def broker(standalone: Server) -> Scrape:
-    """Returns a page of the standalone server, once its periodic work has seen the load."""
-    evicted = "pulsar_storage_backlog_quota_exceeded_evictions_total"
-    wait_for(lambda: total(scrape(standalone.web_url), evicted, quota_type="size") > 0, "no backlog was evicted")
-    compacted = "pulsar_compaction_succeed_count"
-    wait_for(lambda: total(scrape(standalone.web_url), compacted) > 0, "the topic was not compacted")
-    return scrape(standalone.web_url)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    keys = {"httpServerEnabled": "true", "httpServerHost": "127.0.0.1", "httpServerPort": "0"}
-    seats = Seats(metadata=OwnZooKeeper)
-    with Cluster(tmp_path_factory.mktemp("cluster"), bookie_keys=keys, seats=seats, settings=SETTINGS) as made:
-        load = FeatureLoad(made.service_url, made.brokers[0].web_url)
-        load.run()
-        yield made
-        load.close()
-
-
-@pytest.fixture(scope="module")
-def bookie(cluster: Cluster) -> Scrape:
-    return scrape(f"http://127.0.0.1:{cluster.bookies[0].ready['httpPort']}")
 
 
 def score(title: str, asked: Sequence[Queried], page: Scrape) -> int:

@@ -261,6 +261,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark/source/columns",
         "spark/source/ranges",
     ),
+    "monitoring": (),
     "magnetar": (*FOUNDATION, *METADATA, "storage/ledger", "server/commands"),
 }
 """For each room (a folder of modules) the rooms that it may import, besides itself. Imports for types count too.
