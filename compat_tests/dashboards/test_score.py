@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from compat_tests.cluster.cluster import Cluster
 from compat_tests.dashboards import queried
 from compat_tests.dashboards.feature_load import topic
@@ -48,6 +50,13 @@ def test_auto_recovery_has_a_port_of_its_own(cluster: Cluster, tmp_path: Path) -
     with OurRecovery(tmp_path, cluster.zookeeper.address) as recovery:
         page = scrape(recovery.url)
     score("auto-recovery", queried.OF_RECOVERY, page)
+
+
+def test_a_label_or_a_name_that_is_not_there_is_noticed(broker: Scrape) -> None:
+    with pytest.raises(AssertionError):
+        score("a label", [Queried("pulsar_rate_in", "cluster bundle", "")], broker)
+    with pytest.raises(AssertionError):
+        score("a name", [Queried("pulsar_rate", "cluster", "")], broker)
 
 
 def test_the_figures_are_those_of_the_load(broker: Scrape, bookie: Scrape) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from pulsar_proto.ids import EARLIEST
+from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import command
 from tests.server.web.web_scene import TOPIC, Web, running
@@ -220,3 +222,17 @@ async def test_a_partitions_number_is_a_label_of_its_own_if_the_key_says_so(tmp_
         labels = labels_of(await page(web))["pulsar_rate_in"]
     places = {(each["topic"], each["partition"]) for each in labels}
     assert places == {(TOPIC, "-1"), ("persistent://public/default/parted", "7")}
+
+
+async def test_a_topic_takes_less_than_a_kilobyte_of_a_compressed_page(tmp_path: Path) -> None:
+    async with running(tmp_path) as web:
+        headers = {"Accept-Encoding": "gzip"}
+        sizes = []
+        for first in (0, 200):
+            for number in range(first, first + 200):
+                name = TopicName.parse(f"persistent://public/default/orders-{number:06d}")
+                topic = await web.server.service.get_topic(name, create=True)
+                await topic.create_subscription("billing", EARLIEST)
+            async with web.session.get(f"{web.server.web_url}/metrics/", headers=headers) as response:
+                sizes.append(int(response.headers["Content-Length"]))
+        assert (sizes[1] - sizes[0]) / 200 < 1_000
