@@ -31,6 +31,11 @@ BOOKIE_KEYS = (
 """The keys by which tests set up a standalone server's bookie. In a cluster they belong to the bookies."""
 
 
+ROOM = {"diskUsageThreshold": "0.9995"}
+"""A server of users stops writing when a hundredth of its disk is left. The disk of a machine that runs tests may be
+nearly full of other people's files, and a hundredth of it is gigabytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """The addresses of a running server. `pid` is the server's own process."""
@@ -96,7 +101,7 @@ class Magnetar:
         broker_port, web_port = map(str, ports)
         command = [*self._program, "-m", "magnetar", "standalone", "--data-dir", str(folder), "--ready-json"]
         command += ["--broker-port", broker_port, "--web-port", web_port]
-        for key, value in settings.items():
+        for key, value in {**ROOM, **settings}.items():
             command += ["--set", f"{key}={value}"]
         return command
 
@@ -134,7 +139,7 @@ class MagnetarCluster:
             command += ["--metadata", f"{metadata}/{hashlib.sha1(str(folder).encode()).hexdigest()}"]
         if 0 not in ports and not (folder / "cluster.json").exists():  # Later starts find the ports of the first one.
             command += ["--broker-port", str(ports[0]), "--web-port", str(ports[1])]
-        for key, value in settings.items():
+        for key, value in {**ROOM, **settings}.items():
             option = "--bookie-set" if key in BOOKIE_KEYS else "--set"
             command += [option, f"{key}={value}"]
         return command

@@ -17,7 +17,8 @@ from magnetar.metadata.store import MetadataStore, Record
 from pulsar_proto.backoff import backoff
 
 ATTEMPTS_MAX = 20
-"""How many rounds in a row a change may lose to other writers before it fails: ten seconds."""
+"""How many rounds in a row a change may lose to other writers before it fails, with pauses of about ten seconds
+together."""
 
 AT_ONCE = 3
 """After how many lost rounds a change begins to pause before the next one."""

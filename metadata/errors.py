@@ -34,14 +34,14 @@ class BadVersionError(MetadataError):
 
 
 class NotEmptyError(MetadataError):
-    """delete() was asked for a record that has children."""
+    """delete() was called for a record that has children."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "record has children")
 
 
 class EphemeralParentError(MetadataError):
-    """create() was asked for a record below an ephemeral one, which ZooKeeper does not allow."""
+    """create() was called for a record below an ephemeral one, which ZooKeeper does not allow."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "parent is ephemeral")
@@ -52,7 +52,7 @@ class StoreClosedError(MetadataError):
 
 
 class StoreWriteError(MetadataError):
-    """The change could not be made durable (disk full, quota) and has not happened.
+    """The change was refused or could not be made durable (full disk, quota, ACL), and has not happened.
 
     Reads go on, and a later write may succeed.
     """
@@ -70,11 +70,11 @@ class OutcomeUnknownError(MetadataError):
 
 
 class StoreOverloadedError(MetadataError):
-    """The store's bound for waiting writes is reached, and this write was not taken."""
+    """The store has too many requests waiting, and this request was not taken."""
 
 
 class StoreFileError(MetadataError):
-    """The store cannot use its file. Nothing in the file was changed.
+    """The store cannot use its file. If reading the file raises this error, nothing in the file was changed.
 
     `path` is the path of the file, not of a record; `reason` is the message without the path.
     """

@@ -19,8 +19,8 @@ SAMPLES_PER_PART = 8
 async def sorted_in_portions(names: Sequence[str]) -> list[str]:
     """Returns the names sorted, as a new list. Lets other tasks run in between if there are many.
 
-    The names are put into parts, each of which has only greater names than the part before, and the parts are sorted
-    one by one.
+    The names are put into parts, so that every name is greater than all names of the parts before, and the parts are
+    sorted one by one.
     """
     if len(names) <= SORTED_AT_ONCE:
         return sorted(names)

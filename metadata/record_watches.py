@@ -1,4 +1,5 @@
-"""A registry of the callbacks that watch records, without I/O: a store tells it of changes, and it calls them."""
+"""A registry of the callbacks that watch records, without I/O: a store tells the registry of changes, and the registry
+calls the callbacks."""
 
 import logging
 from collections.abc import Iterable

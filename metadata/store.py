@@ -128,8 +128,9 @@ class MetadataStore(ABC):
     """A store that keeps the contract in this module's docstring.
 
     Every method may raise StoreClosedError. Every method that changes records may also raise StoreOverloadedError, and
-    StoreWriteError when the change has not happened but a later change may succeed, for instance after a full disk.
-    Each method's docstring names further errors.
+    StoreWriteError when the change has not happened but a later change may succeed, for instance after a full disk. If
+    the store is in another process (`is_remote`), a read may also raise StoreUnavailableError or StoreOverloadedError,
+    and a change OutcomeUnknownError. Each method's docstring names further errors.
     """
 
     @abstractmethod

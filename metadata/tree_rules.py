@@ -105,7 +105,7 @@ def name_of(path: str) -> str:
 
 
 class Tree:
-    """The committed records, of which "/" always exists. `ephemerals` holds the ephemeral paths of each session."""
+    """The committed records; "/" always exists. `ephemerals` holds the paths of each session's ephemeral records."""
 
     __slots__ = ("ephemerals", "root", "size")
 

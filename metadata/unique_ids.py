@@ -20,9 +20,9 @@ BLOCK_IDS = 8
 skipped."""
 
 DRAWN_AT_ONCE_MAX = 64
-"""How many ids are drawn at once at most while that many callers wait. With one id after the other, each of them two
-commits of the metadata store, a thousand topics that moved to another broker waited longest for the ids of their
-ledgers."""
+"""The largest number of ids that are drawn at once when many callers wait. Drawing ids one after the other would cost
+two commits of the metadata store for each id, and a thousand topics that moved to another broker would mostly wait for
+the ids of their ledgers."""
 
 SHORT_ID_END = 2**31 - 1
 """Ids from here on come from idgen-long (Java compares with Integer.MAX_VALUE)."""

@@ -1,5 +1,5 @@
-"""How long to wait before the next try of an action that keeps failing. All retries with growing pauses use this
-schedule."""
+"""Computes how long to wait before the next try of an action that keeps failing. All retries with growing pauses use
+this schedule."""
 
 DOUBLINGS_MAX = 30
 """The exponent does not grow beyond this number, however long an action has been failing."""

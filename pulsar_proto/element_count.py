@@ -1,7 +1,7 @@
 """Bounds the work of parsing a protobuf message, which depends on how many elements it has, not on how long it is.
 
 A frame of 5 MB may hold one string of 5 MB, which is parsed at once, or two million empty strings, which block all
-other work for a second. The two frames differ in the number of elements only. So a message longer than INNOCENT_BYTES
+other work for a second. The two frames differ only in the number of elements. So a message longer than INNOCENT_BYTES
 is first walked over without building anything, and refused when it has more than ELEMENTS_MAX elements: a long message
 of an honest peer has a few long elements.
 
@@ -35,8 +35,8 @@ def check_elements(data: bytes, descriptor: Descriptor, elements_max: int = ELEM
 
 
 def _walk(data: bytes, at: int, end: int, descriptor: Descriptor | None, room: int) -> int:
-    """Subtracts the number of elements from `at` to `end` from `room` and returns the rest: how many elements the
-    message may still have after `end`. Raises MalformedFrame when there are more than `room`.
+    """Counts the elements between `at` and `end`, and returns `room` minus this number: how many elements the message
+    may still have after `end`. Raises MalformedFrame when there are more than `room`.
 
     Bytes that do not decode are not judged here: the parser refuses them afterwards.
     """

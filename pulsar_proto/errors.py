@@ -121,7 +121,7 @@ class ConsumerNotFound(PulsarError, code=pb.ConsumerNotFound):
 
 
 class TooManyRequests(PulsarError, code=pb.TooManyRequests):
-    """A named limit of requests in progress is reached."""
+    """A limit is reached: of requests in progress, of one connection's watchers, or of bytes that wait to be stored."""
 
 
 class TopicTerminated(PulsarError, code=pb.TopicTerminatedError):

@@ -2,8 +2,8 @@
 
 The parser does not check that the strings of a proto2 message are UTF-8: it returns a field that is not UTF-8 as
 `bytes`, in spite of the field's type. `check_text` refuses commands and records with such a value, so later code never
-meets such a value. What a producer wrote into a message's metadata is stored and sent on as it came; code that looks at
-such a string takes it by `raw` or `shown`.
+meets such a value. A message's metadata is stored and sent on as its producer wrote it; code that looks at a string of
+the metadata takes it by `raw` or `shown`.
 """
 
 from collections.abc import Callable, Iterable

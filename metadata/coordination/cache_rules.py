@@ -110,8 +110,8 @@ class CopyTable(Generic[T]):
                 del self._readings[reading.path]
 
     def answered(self, reading: Reading, copy: Copy[T] | None) -> bool:
-        """Takes the answer of a read. Returns whether the answer is the first one for the path or differs from the
-        earlier copy."""
+        """Takes the answer of a read. Returns whether the table has changed: the answer is the first one for the path,
+        or differs from the earlier copy."""
         entry = self._entries.get(reading.path)
         if entry is None:
             if copy is None and not self._keeps_missing:

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _ROOM_LOOK_SECONDS = 1.0
 
 SESSION = 1
-"""The id of the session. The file has one user, so there is only one at a time."""
+"""The id of the session. The file has one user, so there is only one session at a time."""
 
 
 class EmbeddedStore(TreeStore):

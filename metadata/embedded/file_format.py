@@ -59,8 +59,8 @@ class FileFormat(Generic[TreeT]):
     """The words with which messages name the data that contradicts a file that is too old, such as "what the bookie
     holds"."""
     restore: str
-    """The words with which messages name what else an operator may restore when a file is too old, such as ", or the
-    bookie's folders"; may be empty."""
+    """The part of the advice to an operator that follows "Restore FILE with its -wal", such as " and its witness". It
+    names other data that may have to be restored. It may be empty."""
     acceptance: str
     """The end of a sentence that says what an operator accepts by setting `acceptMetadataGeneration`."""
     upgrades: Mapping[int, str] = field(default_factory=dict)

@@ -67,8 +67,9 @@ class RecordFile:
         """Opens the file that `read_stored` has read, or creates the file if there is none. `witness` must be the one
         that `read_stored` got.
 
-        This is the first change on disk. A witness that has no commit so far gets the numbers of commits only after
-        `begin_witness`. Raises StoreFileError and its subclasses when the file cannot be used.
+        This is the first change on disk. If the witness has no commit so far, or the operator accepted a file that does
+        not fit it, the witness gets the numbers of commits only after `begin_witness`. Raises StoreFileError and its
+        subclasses when the file cannot be used.
         """
         path, file_format = stored.path, stored.format
         with faults_named(path):

@@ -39,8 +39,8 @@ def _persistent_row(path: str, node: RecordNode | None) -> Row | None:
 
 
 def plan_change(tree: Tree, staged: Staged, totals: RecordTotals) -> RowChange | None:
-    """Returns what must be written so that the file follows the tree to `staged`; None when no persistent record
-    changes.
+    """Returns the change after which the file has the tree's records with the changes of `staged`; None when no
+    persistent record changes.
 
     Ephemeral records are never written, because they end with the process at the latest.
     """

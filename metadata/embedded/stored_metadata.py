@@ -207,7 +207,7 @@ def _best_reading(
     path: str, files: _Files, file_format: FileFormat[TreeT]
 ) -> tuple[StoredMetadata[TreeT], StoreFileError | None, str, WriteAheadLog]:
     """Returns the newest sound state of the file, the reason why this state is not the last one, a note about anything
-    odd in the log, and what of the log belongs to the state.
+    odd in the log, and the part of the log that belongs to the state.
 
     The last state is the file with all whole transactions of its log; for this state the reason is None. When the last
     state is not sound, the file without its log is tried. Raises StoreFileError when no state is sound.

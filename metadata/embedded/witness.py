@@ -1,5 +1,5 @@
-"""The witness: a small file beside the bookie's data that has the number of commits that were made to the metadata
-file.
+"""The witness: a small file, in standalone beside the bookie's data, that holds the number of commits that were made to
+the metadata file.
 
 Metadata that goes back in time is dangerous: acknowledged topics are gone, their ledgers would be deleted as garbage
 and their ids given out again. The metadata file alone does not show that it is old: an old copy of the file is whole

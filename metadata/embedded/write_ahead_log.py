@@ -93,7 +93,7 @@ def _damage_at(wal: bytes, frames: Frames, sound: int, frame_bytes: int, salts: 
         and _commits(frames[sound + 1 : sound + 2], salts)
         and _follows(wal, frames, sound + 1, frame_bytes, words)
     ):
-        return offset  # not an older log: the next frame fits its checksum, so only its head is damaged
+        return offset  # no rest of an older log: the next frame continues this one's checksum; only this head is bad
     rest = _commits(frames[sound:], salts)
     torn_transaction_only = sum(rest) == 0 or (sum(rest) == 1 and rest[-1])
     return None if torn_transaction_only else offset

@@ -150,7 +150,8 @@ def consistent(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> lis
 def _one_winner(calls: Sequence[PendingRequest], found: Sequence[Finding]) -> list[Finding]:
     """When the record has the state that several equal writes wanted, counts only the first of these writes as applied.
 
-    The later writes failed. They count as not applied and are sent again, so that the server refuses them.
+    The later writes failed. They count as not applied and are sent again, so that the server refuses them. Puts that
+    accept any version never fail, so all of them count as applied.
     """
     winners: dict[str, Op | None] = {}
     result: list[Finding] = []

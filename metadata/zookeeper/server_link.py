@@ -10,7 +10,7 @@ from typing import cast
 class ServerLink(asyncio.Protocol):
     """One connection to a server.
 
-    The link calls `received` with the bytes that came, and `lost` when the other side ended the connection. The owner
+    The link calls `received` with the bytes that came, and `lost` when the connection has ended. The owner
     sets the future `attached` when the handshake is over; the link sets it to False if the connection is lost before
     that. `gone` completes when the connection is lost.
     """
@@ -38,7 +38,8 @@ class ServerLink(asyncio.Protocol):
             self._transport.write(data)
 
     def read_on(self, wanted: bool) -> None:
-        """Reads from the socket, or stops reading while there is enough to do. Has no effect when it is so already."""
+        """Reads from the socket, or, if `wanted` is False, stops reading, because there is enough to do. Has no effect
+        when the link does so already."""
         if wanted != self._is_reading and self._transport is not None and not self._transport.is_closing():
             self._is_reading = wanted
             if wanted:

@@ -29,8 +29,8 @@ PING_PART = 1 / 15
 SILENT_PART = 1 / 5
 SILENCE_PART = 2 / 3
 """Fractions of the session's time. After PING_PART without a request a ping is sent (ZKSessionWatcher asks as often);
-after SILENT_PART without input the server counts as silent, so that nobody begins what needs it; after SILENCE_PART the
-link is given up, so that the rest of the time is left for finding another server."""
+after SILENT_PART without input the server counts as silent, so that no work begins that needs its answers; after
+SILENCE_PART the link is given up, so that the rest of the time is left for finding another server."""
 
 BACKOFF_FIRST_SECONDS = 0.1
 BACKOFF_SECONDS_MAX = 1.0
@@ -120,7 +120,7 @@ class ZkSession(Generic[CallT]):
         self.password = NO_PASSWORD
         self.last_zxid = 0
         """The zxid up to which the client has seen all changes: the events of these changes were delivered, and
-        requests that are answered after that point have a higher zxid."""
+        writes that are answered after that point have a higher zxid."""
         self._in_flight: deque[tuple[int, CallT]] = deque()
         self._in_flight_bytes: deque[int] = deque()
         self.in_flight_bytes = 0

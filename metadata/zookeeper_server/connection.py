@@ -135,7 +135,7 @@ class Connection(asyncio.Protocol):
         self._held = None
         self._server.gone(self)
 
-    # processor.Client
+    # batches.Client
 
     def send(self, frame: bytes) -> None:
         if self.is_closed:

@@ -123,5 +123,6 @@ def _open(
         try:
             file.begin_witness(witness)
         except (OSError, sqlite3.Error) as error:
+            file.close()
             raise StoreFileError(witness.path, f"cannot be written: {error}") from error
     return Journal(file, thread, StoredRows(stored.tree, stored.totals)), stored.tree, stored.is_accepted

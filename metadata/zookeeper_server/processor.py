@@ -57,8 +57,8 @@ WAITING_BYTES_MAX = 64 << 20
 Commit = Callable[[dict[bytes, bytes], Callable[[], None]], None]
 """Makes rows durable and then calls the function (`Journal.commit`)."""
 EPOCH = 1 << 32
-"""The number of transaction ids that the server skips after the operator accepted an older state, so that clients that
-have seen later transactions can connect again."""
+"""The number of transaction ids in one epoch. After the operator accepted an older state, the server goes on in the
+next epoch, so that clients that have seen later transactions can connect again."""
 
 
 class Processor:
@@ -99,7 +99,7 @@ class Processor:
         self._paused.append(callback)
 
     def skip_epoch(self) -> None:
-        """Skips EPOCH transaction ids, after the operator accepted an older state of the file."""
+        """Goes on in the next epoch of transaction ids, after the operator accepted an older state of the file."""
         self._staging.zxid = self.zxid = (self.zxid // EPOCH + 1) * EPOCH
         self._open.rows.update((zxid_row(self.zxid),))
         self._schedule_flush()
@@ -197,7 +197,7 @@ class Processor:
 
     def _read(self, client: Client, xid: int, opcode: int, frame: bytes, offset: int) -> None:
         if client.is_closed:
-            return  # a watch of such a path would never end
+            return  # a watch that this read sets would stay for ever, because its connection is gone already
         try:
             fields = self._reads.by_opcode[opcode](client, JuteReader(frame, offset))
         except RequestError as error:

@@ -4,7 +4,7 @@ transaction.
 The module does no I/O. A row of the table `record` is a key, bytes and a checksum. Keys of records are their paths,
 which begin with "/"; the other keys begin with "+", so that they are read first:
 
-    +acl/NNNNNN        an access control list, as in Jute
+    +acl/NNNNNNNN      an access control list, as in Jute
     +session/HEX       i32 timeout in milliseconds, 16 bytes password
     +zxid              i64 number of the last transaction
     /…                 a record, the bytes of `node_rules`

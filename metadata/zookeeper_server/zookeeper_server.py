@@ -49,7 +49,7 @@ class ZooKeeperServer:
         accepted_generation: int | None = None,
     ) -> "ZooKeeperServer":
         """Opens or makes the file in `folder`, which must exist. Raises StoreFileError and its subclasses when the file
-        cannot be used; nothing on disk was changed then."""
+        cannot be used. All checks are made before anything on disk is changed."""
         journal, state, is_accepted = await Journal.open(folder, witness_folder or folder, accepted_generation)
         processor = Processor(state, settings.tick_ms, journal.commit)
         if is_accepted:

@@ -3,8 +3,8 @@
     i64 ledgerId | i64 entryId | i64 lastAddConfirmed | i64 length | digest | payload
 
 `length` is the sum of the ledger's payload bytes up to and including this entry. The digest covers the 32 header bytes
-and the payload. A bookie looks at the two ids only. See docs/WIRE_FORMATS.md, "Stored entries and their digest";
-source: DigestManager of BookKeeper 4.17.
+and the payload. A bookie looks only at the two ids and at lastAddConfirmed. See docs/WIRE_FORMATS.md, "Stored entries
+and their digest"; source: DigestManager of BookKeeper 4.17.
 """
 
 import zlib

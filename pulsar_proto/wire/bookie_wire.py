@@ -237,7 +237,7 @@ def decode_request(packet: bytes) -> Request:
 
 
 def decode_response(packet: bytes) -> Response:
-    """Decodes the answer to an add or a read. Raises MalformedFrame for anything else.
+    """Decodes the answer to an add, a read or a batch read. Raises MalformedFrame for anything else.
 
     The caller recognises an answer to AUTH beforehand, by `packet[1] == OpCode.AUTH`.
     """

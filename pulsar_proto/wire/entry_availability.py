@@ -67,16 +67,18 @@ def decode(blob: bytes) -> list[range]:
         raise MalformedFrame(f"entry availability: version {version}, {count} groups in {len(blob)} bytes")
     runs: list[range] = []
     for group in _GROUP.iter_unpack(blob[HEADER_BYTES:]):
-        runs += _sequences(group)
+        runs += _sequences(group, GROUPS_MAX - len(runs))
     return runs
 
 
-def _sequences(group: Group) -> Sequence[range]:
+def _sequences(group: Group, most: int) -> Sequence[range]:
+    """Returns the sequences of a group. Raises MalformedFrame when there are more than `most`, so that few bytes of a
+    bookie cannot fill the memory."""
     first, last, size, period = group
     if size <= 0 or last < first or period < 0 or (period == 0) != (first == last):
         raise MalformedFrame(f"entry availability: group {group}")
-    if period == 0:
+    if period == 0 and most > 0:
         return (range(first, first + size),)
-    if (last - first) % period or (last - first) // period >= GROUPS_MAX:
+    if period == 0 or (last - first) % period or (last - first) // period >= most:
         raise MalformedFrame(f"entry availability: group {group}")
     return [range(start, start + size) for start in range(first, last + 1, period)]

@@ -16,11 +16,11 @@ of sequence id 1001 at ledger 12, entry 300:
                                                     first byte of 1001
 
 Invariant: prefix, middle and rest belong to the blocks and the ledger that the encoder remembers (`_sequence_block`,
-`_entry_block`, `_ledger_id`); a frame is put together from them only after these were compared with the ids at hand,
-and `_prepare` makes them anew when one differs. The sizes in the prefix hold for all ids of the block, because these
-have equally many bytes: a first byte from the table, and the same other bytes, of which block 0 has none (hence two
-tables, `CONTINUED_BYTE` and `LAST_BYTE`). Negative ids (-1 in a duplicate's receipt) work like others, since they are
-taken modulo 2^64 and `-1 >> 7` is -1, a block of its own.
+`_entry_block`, `_ledger_id`). A frame is put together from these parts only after the remembered values were compared
+with the ids at hand; when one differs, `_prepare` makes the parts anew. The sizes in the prefix hold for all ids of the
+block, because these have equally many bytes: a first byte from the table, and the same other bytes. An id of block 0 is
+its first byte alone; that is why there are two tables, `CONTINUED_BYTE` and `LAST_BYTE`. Negative ids (-1 in a
+duplicate's receipt) work like others, since they are taken modulo 2^64 and `-1 >> 7` is -1, a block of its own.
 """
 
 from collections.abc import Iterable, Sequence

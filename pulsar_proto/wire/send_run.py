@@ -86,9 +86,9 @@ def parse_send(data: bytes) -> pb.CommandSend:
         if data.startswith(PLAIN_SEND_PREFIX) and data[3] == len(data) - 4 < 128:
             send = _new_send(data[4:])
             # To ask protobuf for missing required fields (IsInitialized) costs as much as the parse. There is no need
-            # when the bytes themselves show them: CommandSend requires producer_id and sequence_id, which lead in every
-            # client's encoding (tag 0x08, one byte of id, tag 0x10), and the only field with required fields of its
-            # own is message_id, whose tag 0x4a must not occur. Where it occurs as part of a number, we just ask.
+            # when the bytes show that none is missing: CommandSend requires producer_id and sequence_id, which lead in
+            # every client's encoding (tag 0x08, one byte of id, tag 0x10), and the only field with required fields of
+            # its own is message_id, whose tag 0x4a must not occur. Where it occurs as part of a number, we just ask.
             if (data[4] == 0x08 and data[5] < 128 and data[6] == 0x10 and 0x4A not in data) or send.IsInitialized():
                 return send
             raise MalformedFrame(f"SEND of {len(data)} bytes lacks a required field")

@@ -58,7 +58,7 @@ def shown(value: Any) -> str:
 
 
 def _write(schema: AvroSchema, value: Any, place: str, depth: int, out: bytearray) -> None:
-    """Appends the value at `place`, the path within the whole value, to `out`."""
+    """Appends the encoded value to `out`. `place` is the path of this value within the whole value, for error texts."""
     if depth > VALUE_DEPTH_MAX:
         raise ValueFault(f"the value is nested deeper than {VALUE_DEPTH_MAX}")
     match schema.kind:

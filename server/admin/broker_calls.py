@@ -115,7 +115,8 @@ async def configuration_values(call: Call) -> Answer:
 
 
 async def runtime_configuration(call: Call) -> Answer:
-    """Answers with the settings in force, by their keys in broker.conf. Secrets are left out."""
+    """Answers with the present values of the settings objects that `DynamicConfiguration` holds, by their keys in
+    broker.conf. Settings of other parts, and secrets, are left out."""
     return call.broker.configuration.in_force()
 
 

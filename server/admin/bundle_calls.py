@@ -109,8 +109,8 @@ async def anti_affinity(call: Call) -> Answer:
 
 
 async def set_anti_affinity(call: Call) -> Answer:
-    """Puts the namespace into an anti-affinity group. The namespace keeps its bundles; in Apache's broker it loses them
-    if it was never loaded. Raises Refusal 404 when the namespace does not exist."""
+    """Puts the namespace into an anti-affinity group. The namespace keeps its bundles. In Apache's broker, a namespace
+    that was never loaded loses its bundles by this call. Raises Refusal 404 when the namespace does not exist."""
     await _set_group(call, bodies.word(call.body) or None)
     return NO_CONTENT
 

@@ -83,8 +83,8 @@ async def _bundle_to_split(call: Call, name: str) -> BundleName:
 
 
 async def _extreme(call: Call, name: str) -> BundleName:
-    """Returns the bundle with the most topics, or for `HOT` the bundle with the most throughput. When no bundle has a
-    topic, or traffic, returns the first bundle."""
+    """Returns for `HOT` the bundle with the most throughput. For `LARGEST`, and for `HOT` when no bundle has traffic,
+    returns the bundle with the most topics, or the first bundle when no bundle has a topic."""
     broker, bundles = call.broker, await call.broker.ownership.bundles.get(name)
     if call.parts["bundle"] == HOT:
         busiest = max(bundles.all, key=broker.lookups.placement.throughput_of)

@@ -193,7 +193,8 @@ async def _change(call: Call, change: Any) -> None:
 
 
 async def _user_of(store: MetadataStore, cluster: str) -> str | None:
-    """Returns the name of a namespace that is replicated to the cluster, or None when no namespace is."""
+    """Returns the text "namespace TENANT/NAME" for a namespace that is replicated to the cluster, or None when no
+    namespace is."""
     for tenant in await json_records.children(store, paths.POLICIES):
         for namespace in await json_records.children(store, paths.tenant_path(tenant)):
             policies = await json_records.read(store, paths.policies_path(f"{tenant}/{namespace}"))

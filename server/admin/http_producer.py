@@ -42,8 +42,9 @@ class HttpProducer:
         self._answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def connect(self, topic: BaseTopic, name: str, schema: pb.Schema) -> Producer:
-        """Connects to the topic and returns the producer. For an empty name the broker generates one, so that calls at
-        the same time do not wait for each other. Raises PulsarError when the topic refuses the producer."""
+        """Connects to the topic and returns the producer. If the name is empty, the broker generates a name. Calls at
+        the same time then have different names, so that none of them is refused with ProducerBusy. Raises PulsarError
+        when the topic refuses the producer."""
         command = pb.CommandProducer(
             topic=topic.name.full,
             producer_id=PRODUCER_ID,

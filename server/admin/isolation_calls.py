@@ -62,7 +62,7 @@ async def put(call: Call) -> Answer:
 
 async def _unload_moved(call: Call, before: dict[str, Any], policy: dict[str, Any]) -> None:
     """Unloads the namespaces that the change of a policy may move to other brokers. A namespace that cannot be unloaded
-    now is logged, and the load manager moves its bundles later."""
+    now is logged; its bundles stay where they are until they are unloaded for another reason."""
     async for namespace in namespaces_of(_store(call)):
         if moved_by_isolation(namespace, before, policy):
             try:

@@ -157,8 +157,8 @@ def _count(payload: bytes, offset: int) -> int:
 
 
 async def unreadable(call: Call) -> Answer:
-    """Reads the topic to its end and answers with the entries that every bookie has lost. Consumers do not skip these
-    entries because of this call. If the scan takes longer than SCAN_SECONDS, the answer's `complete` is false. The
+    """Reads the topic to its end and answers with the entries that every bookie has lost. The call does not make any
+    consumer skip these entries. If the scan takes longer than SCAN_SECONDS, the answer's `complete` is false. The
     client then calls again, with the parameter `after` set to the answer's `scanned`."""
     if not topic_of(call).is_persistent:
         raise Refusal(405, "Non-persistent topics store nothing")

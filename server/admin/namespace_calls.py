@@ -1,4 +1,4 @@
-"""The calls that list, create, read and delete namespaces, list their topics, and act on all of their subscriptions.
+"""The calls that list, create, read and delete namespaces, and list their topics.
 
 Sources: Namespaces, NamespacesBase; answers recorded from Pulsar 4.0.7.
 """
@@ -169,8 +169,8 @@ async def delete(call: Call) -> Answer:
 
 
 async def topics(call: Call) -> Answer:
-    """Lists the topics of the domain that the parameter `mode` names, or of both domains. With `includeSystemTopic`
-    system topics are listed as well."""
+    """Lists the topics of the domain that the parameter `mode` names, or of both domains if `mode` is ALL. Without
+    `mode`, lists the persistent topics. With `includeSystemTopic` system topics are listed as well."""
     mode = call.query.get("mode", "PERSISTENT").upper()
     if mode not in MODES:
         raise Refusal(404, f"There is no mode {mode}")

@@ -87,8 +87,8 @@ async def _unsubscribe(subscription: "Subscription") -> None:
 
 async def _of_all(call: Call, names: Sequence[str], work: Callable[["Subscription"], Awaitable[None]]) -> None:
     """Does `work` on subscriptions of the users' persistent topics among `names`: on the subscription that the path
-    names, or on all subscriptions. A fault on one topic does not stop the work on the others; the first fault is raised
-    when all topics are done."""
+    names, or on all subscriptions. A fault on one topic does not stop the work on the others. When all topics are done,
+    raises the first fault if it is a Refusal or PulsarError, otherwise a RuntimeError."""
     wanted = call.parts.get("subscription")
     users = [name for name in await without_system_topics(names) if name.startswith(f"{PERSISTENT}://")]
     faults: list[Exception] = []

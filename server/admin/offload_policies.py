@@ -22,10 +22,12 @@ OWN_BUCKETS = {
     **dict.fromkeys(S3_DRIVERS, "s3ManagedLedgerOffloadBucket"),
     GOOGLE: "gcsManagedLedgerOffloadBucket",
 }
-"""The older key of each driver for its bucket."""
+"""The drivers that have an older key for the name of the bucket, each with this key. Any driver may use
+`managedLedgerOffloadBucket` instead."""
 
 PRIORITY = "managedLedgerOffloadedReadPriority"
-"""The key of the priority, whose values may also be spelled as in broker.conf: `bookkeeper-first`."""
+"""The key of the policy that says whether an offloaded ledger is first looked for in BookKeeper. Its values may also be
+spelled as in broker.conf: `bookkeeper-first`."""
 
 DEFAULTS: Mapping[str, Any] = {
     "offloadersDirectory": "./offloaders",

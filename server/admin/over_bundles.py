@@ -35,9 +35,10 @@ async def at_owners(
     acquire: bool,
 ) -> list[Any]:
     """Works on every bundle of a namespace at the bundle's owner, and returns the results. For a bundle of this broker,
-    `here(bundle)` does the work; for any other bundle, the call `method path(bundle)` at its owner does. A bundle
-    without an owner gets one if `acquire` is set, and is left out otherwise. A fault of one bundle does not stop the
-    work on other bundles. When all are done, the first fault is raised, mostly a Refusal or PulsarError."""
+    `here(bundle)` does the work. For any other bundle, this broker calls the owner with the HTTP method `method` and
+    the path `path(bundle)`. A bundle without an owner gets one if `acquire` is set, and is left out otherwise. A fault
+    of one bundle does not stop the work on other bundles. When all are done, raises the fault that `first_fault_raised`
+    chooses."""
 
     async def one(bundle: BundleName) -> list[Any]:
         owner = await owner_of(broker, bundle, acquire=acquire)
@@ -53,8 +54,8 @@ async def at_owners(
 
 
 async def unload_everywhere(broker: Broker, namespace: str) -> None:
-    """Unloads every bundle of a namespace at the bundle's owner. When all are done, raises the first fault of a bundle:
-    a Refusal or PulsarError."""
+    """Unloads every bundle of a namespace at the bundle's owner. When all are done, raises the fault that
+    `first_fault_raised` chooses."""
     path = f"/admin/v2/namespaces/{quote(namespace)}"
 
     async def unload(bundle: BundleName) -> None:

@@ -72,8 +72,9 @@ async def at_partitions(
 ) -> list[Outcome]:
     """Makes a call on each of these partitions at the partition's owner, and returns the outcomes. A partition without
     an owner gets one. The call repeats the caller's call, except for the `method`, the `body` and the path behind the
-    topic (`tail`) if they are given. For a partition of this broker, `handler` does the work. A call that fails on a
-    partition is an outcome with a refusal, and raises nothing."""
+    topic (`tail`) if they are given. For a partition of this broker, `handler` does the work. A Refusal, PulsarError,
+    ManagedLedgerError, MetadataError or TopicBusy on a partition becomes an outcome with a refusal. Any other error is
+    raised when all calls are done."""
 
     async def one(index: int) -> Outcome:
         partition = name.partition(index)

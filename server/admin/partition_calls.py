@@ -29,7 +29,8 @@ from pulsar_proto.names import TopicName
 
 UNHEARD_ATTEMPTS_MAX = 20
 UNHEARD_PAUSE_SECONDS = 0.25
-"""How many times, and at which interval, a new partition's owner is asked that has not heard of the partition yet."""
+"""How many times a call on a new partition is made while the partition's owner has not heard of the partition yet, and
+the pause between two of these calls."""
 
 
 async def get(call: Call) -> Answer:
@@ -119,8 +120,9 @@ async def _copy_subscriptions(call: Call, name: TopicName, old: int, new: int) -
 
 async def _copy_by_owners(call: Call, name: TopicName, new: Sequence[int]) -> None:
     """Creates the topic's durable subscriptions in the new partitions, as `_copy_subscriptions` does, but at the owners
-    of the partitions. An owner that is an Apache broker refuses a partition that is not in the topic's record yet, so
-    clients may have learned of the partitions before. Each subscription begins at the partition's first message."""
+    of the partitions. The caller does this after the topic's record has changed, because an owner that is an Apache
+    broker refuses a partition that is not in the record yet. Clients may have learned of the partitions by then, so
+    each subscription begins at the partition's first message."""
     [first] = rules.values(await at_partitions(call, name, [0], stats, method="GET", tail="stats", body=b""))
     for subscription, held in first["subscriptions"].items():
         if held.get("isDurable", True):

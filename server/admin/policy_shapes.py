@@ -224,8 +224,9 @@ def check_auto_topic_creation(value: Any) -> None:
 
 
 def retention_exceeds_quota(retention: Mapping[str, Any] | None, quota: Mapping[str, Any] | None) -> bool:
-    """Returns whether the retention is larger than the backlog quota in size and time; a smaller retention is not
-    allowed (NamespacesBase.checkBacklogQuota)."""
+    """Returns whether the retention is larger than the backlog quota in size and time; no other retention is allowed
+    (NamespacesBase.checkBacklogQuota). Also returns True when one of the two is missing. A size or time of the
+    retention of 0 or less is not compared."""
     if retention is None or quota is None:
         return True
     size, time = retention.get("retentionSizeInMB") or 0, retention.get("retentionTimeInMinutes") or 0

@@ -200,8 +200,8 @@ class _Publishing:
         self._schema_version = b""
 
     async def run(self, messages: list[EncodedMessage | str], names: list[TopicName]) -> Answer:
-        """Publishes the messages to the topics in turn, and returns the answer to the call. Raises Refusal or
-        PulsarError when every topic refused its producer."""
+        """Publishes the messages to the topics in turn, and returns the answer to the call. Raises Refusal when every
+        topic refused its producer. An error that is a fault of this server is raised as it is."""
         results: list[Stored] = [each if isinstance(each, str) else "" for each in messages]
         partitions = [names[index % len(names)] for index in range(len(messages))]
         parts: dict[TopicName, list[Part]] = defaultdict(list)
@@ -236,7 +236,7 @@ class _Publishing:
             raise Refusal(412, f"Encryption is required in {name.full}: messages over HTTP are not encrypted")
         if part:
             await _wait_for_rate(held)
-        # Without deduplication a name means nothing, and calls at the same time would be in each other's way.
+        # Without deduplication a name means nothing, and of two calls at the same time the topic would refuse one.
         has_own_name = held.publishing.dedup is not None and bool(self._producer_name)
         connection = HttpProducer(self._remote_address)
         schema = schema_to_command(name.schema_id, self._schema)

@@ -26,7 +26,7 @@ DEFAULT = {
     "memory": 80.0,
     "dynamic": True,
 }
-"""The quota of every bundle whose quota nobody has set."""
+"""The quota of a bundle when nobody has set a quota for the bundle or the default quota."""
 
 
 async def default(call: Call) -> Answer:

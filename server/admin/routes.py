@@ -15,6 +15,7 @@ CALL_MODULES = (
     "cluster_calls",
     "compaction_calls",
     "isolation_calls",
+    "log_level_calls",
     "lookup_calls",
     "message_calls",
     "migration_calls",

@@ -35,7 +35,8 @@ async def get(call: Call) -> Answer:
 
 
 async def put(call: Call) -> Answer:
-    """Refuses to set shadows. Raises Refusal 412 when one of the named topics does not exist, otherwise 503."""
+    """Refuses to set shadows. Raises Refusal 412 when no topic is named or one of the named topics does not exist,
+    otherwise 503."""
     await checked_topic(call)
     names = bodies.strings(bodies.present(bodies.parse(call.body)))
     if not names:

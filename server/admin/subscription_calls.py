@@ -38,8 +38,8 @@ property, but replicates nothing."""
 SKIP_MAX = bodies.INT_MAX
 
 EXPIRY_BACKLOG_MIN = 1_000
-"""With consumers connected, a backlog of fewer entries is not expired, unless its first entry is old enough to expire
-(MINIMUM_BACKLOG_FOR_EXPIRY_CHECK)."""
+"""If a call finds no message that is old enough, it is refused when consumers are connected and the backlog has fewer
+entries than this (MINIMUM_BACKLOG_FOR_EXPIRY_CHECK)."""
 
 HINT = (
     "If it's performed on a partitioned topic operation might succeeded on other partitions, please check stats of "
@@ -258,7 +258,7 @@ async def reset_to_position(call: Call) -> Answer:
 @over_partitions(rules.done)
 async def expire(call: Call) -> Answer:
     """Expires the messages of a subscription whose age is more than the number of seconds in the path. Raises Refusal
-    409 when there is nothing to expire."""
+    409 when the subscription has no backlog, or when no message expires and EXPIRY_BACKLOG_MIN applies."""
     seconds = number_of(call, "seconds", bodies.INT_MAX)
     for subscription in await subscriptions_of(call):
         await _expire(subscription, seconds)

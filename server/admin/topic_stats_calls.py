@@ -1,5 +1,5 @@
-"""The calls on the statistics of topics and of partitioned topics as a whole, and on the content of the metadata store
-about them.
+"""The calls on the statistics of topics and of partitioned topics as a whole, and on the records of topics in the
+metadata store.
 
 Source: PersistentTopicsBase.internalGetStatsAsync, internalGetPartitionedStats; TopicStatsImpl.add; answers recorded
 from Pulsar 4.0.7.

@@ -6,7 +6,8 @@ from typing import Protocol
 
 
 class StoragePart(Protocol):
-    """The interface of a part of the storage: the metadata store or the bookie."""
+    """The interface of a part of the storage: the metadata store or the bookie of a standalone server, or a cluster's
+    `MetadataLink`."""
 
     @property
     def fault(self) -> str | None:
@@ -14,8 +15,8 @@ class StoragePart(Protocol):
 
     @property
     def hindrance(self) -> str | None:
-        """The reason why this part takes no writes now: its `fault`, or a full disk, on which space may become free
-        again. None while this part takes writes."""
+        """The reason why this part takes no writes now: its `fault`, or a reason that may go away, such as a full disk
+        or a lost session. None while this part takes writes."""
 
 
 class WriteReadiness:
@@ -33,6 +34,6 @@ class WriteReadiness:
 
     @property
     def hindrance(self) -> str | None:
-        """The reason why the broker serves no writes now: a fault or a full disk. None while the broker serves writes.
-        A full disk does not stop reads."""
+        """The reason why the broker serves no writes now: a fault, a full disk or a lost session. None while the broker
+        serves writes. A full disk does not stop reads."""
         return self.fault or next((part.hindrance for part in self._parts if part.hindrance is not None), None)

@@ -47,10 +47,14 @@ def add_command(
 
 
 def add_server_options(parser: argparse.ArgumentParser, *, conf: str) -> None:
-    """Adds the options --conf, --set, --ready-json and --log-level. `conf` says which kind of file --conf takes."""
+    """Adds the options --conf, --set, --ready-json, --log-level and --log-format. `conf` says which kind of file --conf
+    takes."""
     parser.add_argument("--conf", type=Path, metavar="FILE", help=f"a {conf}")
     parser.add_argument(
         "--set", action="append", default=[], type=assignment, metavar="KEY=VALUE", help="overrides a key of --conf"
     )
     parser.add_argument("--ready-json", action="store_true", help="print the ready line as JSON, for programs")
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    parser.add_argument(
+        "--log-format", default="text", choices=["text", "json"], help="json: each log line is a JSON object"
+    )

@@ -37,4 +37,4 @@ def run(arguments: argparse.Namespace) -> int:
     from magnetar.server.programs.autorecovery import AutoRecoveryApp, AutoRecoveryOptions
 
     options = AutoRecoveryOptions(conf=arguments.conf, overrides=dict(arguments.set), ready_json=arguments.ready_json)
-    return run_app(AutoRecoveryApp(options), log_level=arguments.log_level)
+    return run_app(AutoRecoveryApp(options), log_level=arguments.log_level, log_format=arguments.log_format)

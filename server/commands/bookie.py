@@ -46,4 +46,4 @@ def run(arguments: argparse.Namespace) -> int:
     from magnetar.server.programs.bookie.bookie_program import BookieApp, BookieOptions
 
     options = BookieOptions(conf=arguments.conf, overrides=dict(arguments.set), ready_json=arguments.ready_json)
-    return run_app(BookieApp(options), log_level=arguments.log_level)
+    return run_app(BookieApp(options), log_level=arguments.log_level, log_format=arguments.log_format)

@@ -41,4 +41,4 @@ def run(arguments: argparse.Namespace) -> int:
 
     options = BrokerOptions(conf=arguments.conf, overrides=dict(arguments.set), ready_json=arguments.ready_json)
     ask_to_stop = partial(signal.raise_signal, signal.SIGTERM)
-    return run_app(BrokerApp(options, ask_to_stop), log_level=arguments.log_level)
+    return run_app(BrokerApp(options, ask_to_stop), log_level=arguments.log_level, log_format=arguments.log_format)

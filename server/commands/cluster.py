@@ -82,5 +82,6 @@ def run(arguments: argparse.Namespace) -> int:
         bookie_overrides=dict(arguments.bookie_set),
         ready_json=arguments.ready_json,
         log_level=arguments.log_level,
+        log_format=arguments.log_format,
     )
-    return run_app(ClusterApp(options), log_level=arguments.log_level)
+    return run_app(ClusterApp(options), log_level=arguments.log_level, log_format=arguments.log_format)

@@ -74,4 +74,4 @@ def run(arguments: argparse.Namespace) -> int:
         ready_json=arguments.ready_json,
     )
     ask_to_stop = partial(signal.raise_signal, signal.SIGTERM)
-    return run_app(Standalone(options, ask_to_stop), log_level=arguments.log_level)
+    return run_app(Standalone(options, ask_to_stop), log_level=arguments.log_level, log_format=arguments.log_format)

@@ -56,4 +56,4 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.port is not None:
         overrides["clientPort"] = str(arguments.port)
     options = ZooKeeperOptions(conf=arguments.conf, overrides=overrides, ready_json=arguments.ready_json)
-    return run_app(ZooKeeperApp(options), log_level=arguments.log_level)
+    return run_app(ZooKeeperApp(options), log_level=arguments.log_level, log_format=arguments.log_format)

@@ -155,7 +155,8 @@ def remaining_indexes(entry: StoredEntry) -> int | None:
 
 def last_batch_index(entry: StoredEntry) -> int:
     """Returns the batch index of the last message that compaction did not remove from the entry. Returns -1 when the
-    entry is no batch of several messages or cannot be decoded. Source: ServerCnx.calculateTheLastBatchIndexInBatch."""
+    entry is no batch of several messages, when compaction removed all of its messages, or when it cannot be decoded.
+    Source: ServerCnx.calculateTheLastBatchIndexInBatch."""
     if len(entry.messages) <= 1:
         return -1
     return max((index for index, (single, _) in enumerate(entry.messages) if not single.compacted_out), default=-1)

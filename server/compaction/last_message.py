@@ -63,9 +63,9 @@ async def first_kept_at(ledger: ManagedLedger, compaction: TopicCompaction, publ
 
 
 def mark_delete_seen(asked: Position | None, cursor: CursorPosition, first: Position) -> Position:
-    """Returns the mark-delete position that the broker reports to a consumer. The consumer compares it with the last
-    message to know whether there are messages for it. For a consumer that begins in the compacted ledger, before the
-    log's `first` message, this is the position before `asked`; for any other consumer it is the cursor's own
+    """Returns the mark-delete position that the broker reports to a consumer. By comparing this position with the last
+    message, the consumer knows whether there are messages to read. For a consumer that begins in the compacted ledger,
+    before the log's `first` message, this is the position before `asked`; for any other consumer it is the cursor's own
     mark-delete position."""
     if asked is None or not begins_in_the_past(asked, cursor.mark_delete, first, cursor.durable):
         return cursor.mark_delete

@@ -1,11 +1,12 @@
-"""The keys of bk_server.conf that auto-recovery honours. `AutoRecoveryConfig` describes each key."""
+"""The keys of bk_server.conf that auto-recovery honours. `AutoRecoveryConfig` describes the keys of REPAIR, and the
+settings of the ledger client describe those of CLIENT."""
 
 from magnetar.server.config.honoured_keys import LEDGER_CLIENT
 from magnetar.server.config.key_kinds import DAY_SECONDS, MAX_INT, Key, switch, whole
 
 
 def _rate(name: str) -> Key:
-    """Returns the key of a rate in bytes a second. Values of 0 and less mean "no limit"."""
+    """Returns the key of a rate in bytes a second. The values 0 and -1 mean "no limit"."""
     each = whole(name, -1, MAX_INT, "bytes a second")
     return Key(name, each.fields, lambda text: each.parse(text) or -1, f"{each.expected}; -1: no limit")
 

@@ -24,8 +24,8 @@ def _check_factory(key: str, field: str, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BrokerBookieTls:
-    """The keys of broker.conf for TLS to the bookies. Raises ValueError, which names a field, for keys that TLS needs
-    and that are missing or of a kind that is not read."""
+    """The keys of broker.conf for TLS to the bookies. Raises ValueError, which names a field, when TLS is on and a key
+    that it needs is missing or names a kind of file that is not read."""
 
     tls_to_bookies: bool = False
     """bookkeeperTLSClientAuthentication: whether the broker speaks TLS with the bookies, and shows its certificate."""
@@ -86,8 +86,8 @@ class BookieTls:
 
     @property
     def clients_speak_tls(self) -> bool:
-        """Whether the clients of this process speak TLS: BookKeeper's do if TLS is on, and fail without a
-        clientTrustStore."""
+        """Whether the clients of this process speak TLS: TLS must be on, and clientTrustStore must be set. BookKeeper's
+        clients speak TLS whenever it is on, and fail without a clientTrustStore."""
         return self.is_on and bool(self.client_trust_store)
 
     def __post_init__(self) -> None:

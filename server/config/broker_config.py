@@ -1,8 +1,10 @@
 """The server's configuration: a file that was written for Apache's servers, and overrides. File and overrides are
 checked once, at the start.
 
-Only the keys of `honoured_keys` have an effect; a warning names the others. A key without a value keeps its default.
-Each part of the server has a settings class of its own, which `ServerConfig.fill` makes from the values that were set.
+Only the keys of `honoured_keys` have an effect. A key of UNSAFE_TO_IGNORE that is set to true refuses the start; a
+warning names all other keys that have a value. An honoured key without a value keeps its default, unless its
+`Key.empty` gives another value. Each part of the server has a settings class of its own, which `ServerConfig.fill`
+makes from the values that were set.
 """
 
 import logging
@@ -83,7 +85,8 @@ class ServerConfig:
         }
         threshold = self.values.get("disk_usage_threshold")
         if isinstance(threshold, float) and "disk_usage_lwm_threshold" not in self.values:
-            # BookKeeper's low-water mark is the threshold itself unless it is set (ServerConfiguration).
+            # Without a low-water mark, BookKeeper takes the threshold (ServerConfiguration). Here the mark is at most
+            # our default.
             default: Any = BookieConfig.__dataclass_fields__["disk_usage_lwm_threshold"].default
             fixed["disk_usage_lwm_threshold"] = min(threshold, default)
         return self.fill(BookieConfig, **fixed)

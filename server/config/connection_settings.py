@@ -31,7 +31,8 @@ class ConnectionSettings:
     enable_broker_topic_list_watcher: bool = True
     """Whether clients with a topic pattern are told of topics that come and go. Otherwise these clients poll."""
     subscription_pattern_max_length: int = 50
-    """The length in characters of the longest topic pattern that the broker is willing to evaluate."""
+    """The length in characters of the longest topic pattern that the broker is willing to evaluate; with 0 it evaluates
+    none."""
 
     def __post_init__(self) -> None:
         if self.max_message_size <= 0 or self.keep_alive_interval_seconds <= 0:

@@ -1,8 +1,9 @@
 """The configuration keys that Apache's brokers can change while they run, with the type of each.
 
-Any of these keys may stand in the record /admin/configuration, which Apache's brokers and this broker read. The keys
-that are also in `honoured_keys` have an effect on this broker. Source: the fields of ServiceConfiguration with `dynamic
-= true`; the list is the answer of Pulsar 4.0.7 to GET /admin/v2/brokers/configuration.
+Any of these keys may stand in the record /admin/configuration, which Apache's brokers and this broker read. Keys that
+are not in `honoured_keys` have no effect on this broker, nor have keys whose settings object is not held
+(`DynamicConfiguration.hold`). Source: the fields of ServiceConfiguration with `dynamic = true`; the list is the answer
+of Pulsar 4.0.7 to GET /admin/v2/brokers/configuration.
 """
 
 from enum import Enum

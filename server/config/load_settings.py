@@ -11,7 +11,8 @@ SHEDDERS = ("ThresholdShedder", "OverloadShedder", "UniformLoadShedder", "AvgShe
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
     """The settings of the load balancer. Each field has the snake_case name of a key in broker.conf and Pulsar 4.0's
-    default. Rates are per second; a share is a percentage of a resource unless its name says otherwise."""
+    default. Rates are per second. Thresholds and percentages are in percent unless the field's text says otherwise; hit
+    counts are plain numbers."""
 
     load_balancer_enabled: bool = True
     """Whether the load is balanced. If this is off, a broker is registered but does not report its load, and as the

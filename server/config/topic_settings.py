@@ -93,9 +93,9 @@ class TopicSettings:
     """The default time to live of messages; 0 means that messages do not expire."""
     subscription_expiration_time_minutes: int = 0
     default_retention_time_in_minutes: int = 0
-    """How many minutes acknowledged messages are retained; -1 means "for ever"."""
+    """How many minutes acknowledged messages are retained; 0 means "not at all", and -1 "for ever"."""
     default_retention_size_in_mb: int = 0
-    """How many MB of acknowledged messages are retained; -1 means "without a limit"."""
+    """How many MB of acknowledged messages are retained; 0 means "none", and -1 "without a limit"."""
     backlog_quota_default_limit_bytes: int = -1
     """The backlog quota in bytes; -1 means that there is no quota."""
     backlog_quota_default_limit_gb: float = -1
@@ -118,8 +118,8 @@ class TopicSettings:
     delayed_delivery_max_delay_in_millis: int = 0
     encryption_require_on_producer: bool = False
     fill_ack_holes_interval_seconds: int = 0
-    """A message that stays unacknowledged for longer, while later messages are acknowledged, is delivered again; 0
-    switches this off. Apache's broker has no such key."""
+    """A message that stays unacknowledged for more than this many seconds, while later messages are acknowledged, is
+    delivered again; 0 switches this off. Apache's broker has no such key."""
     max_publish_rate_per_topic_in_messages: int = 0
     max_publish_rate_per_topic_in_bytes: int = 0
     dispatch_throttling_rate_per_topic_in_msg: int = 0

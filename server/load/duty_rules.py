@@ -79,7 +79,8 @@ _NEVER = float("inf")
 
 
 def worth_writing(view: LoadView, settings: LoadSettings) -> list[str]:
-    """Returns the bundles whose averages are written: the busiest bundles, a fixed number per broker."""
+    """Returns the bundles whose averages are written: the busiest bundles, a configured number per broker, or all
+    bundles if that number is not positive."""
     most = settings.load_balancer_max_number_of_bundles_in_bundle_load_report
     if most <= 0:
         return sorted(view.bundles)

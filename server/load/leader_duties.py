@@ -128,8 +128,8 @@ class LeaderDuties:
     # --- averages ----------------------------------------------------------------------------------------------------
 
     async def _learn(self) -> None:
-        """Reads the averages that earlier leaders have stored of bundles that this broker has not known so far, and
-        deletes the averages of brokers that are gone."""
+        """Reads the stored averages of the bundles that are new to this broker, because an earlier leader may have
+        written them. Deletes the averages of brokers that are gone."""
         new = self._manager.view.take_new_bundles()
         for bundle, stored in (await self._manager.records.read_all(new)).items():
             self._manager.view.learn(bundle, stored)

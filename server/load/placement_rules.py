@@ -139,8 +139,9 @@ class Placer:
         may own the bundle. `stored` has the averages of the bundle from the metadata store; they are used if the view
         has no averages of the bundle.
 
-        A bundle for which a destination was noted goes to that destination. A bundle that was promised to a broker is
-        promised to that broker again, because two brokers may ask for the same bundle at the same time."""
+        A bundle for which a destination was noted goes to that destination. For a bundle that is promised already,
+        returns the broker of that promise if it may still own the bundle, because two brokers may ask for the same
+        bundle at the same time."""
         noted = view.take_destination(bundle)
         if noted is None:
             promised = view.preallocated_to(bundle)

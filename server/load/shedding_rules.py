@@ -46,8 +46,8 @@ class SheddingStrategy(Protocol):
 
 
 def movable(view: LoadView, broker: str) -> list[str]:
-    """Returns the bundles of a broker that may be moved, that is, bundles that were not moved lately and do not belong
-    to the broker's own health check."""
+    """Returns the bundles of a broker that may be moved, that is, bundles that were not moved lately and whose
+    namespaces are not reserved for this broker (`is_bound`)."""
     load = view.brokers[broker]
     return [
         bundle
@@ -166,7 +166,8 @@ def largest_moves(view: LoadView, broker: str, wanted: float, usage: dict[str, f
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """The brokers with the most and the least of one kind of traffic."""
+    """The broker with the most of one kind of traffic, and the largest and the smallest traffic of a broker. `least` is
+    1 instead of almost nothing, so that others can be divided by it."""
 
     most_broker: str
     most: float
@@ -213,7 +214,7 @@ class _Order(Protocol):
 
 def _fitting(view: LoadView, broker: str, wanted: float, order: _Order, settings: LoadSettings) -> list[Move]:
     """Returns the moves of the largest bundles whose traffic fits into the wanted traffic. A bundle may exceed the rest
-    of it by DELTA."""
+    of the wanted traffic by DELTA."""
     if len(view.brokers[broker].report.bundles) < 2:
         return []
     most = settings.max_unload_bundle_num_per_shedding

@@ -132,11 +132,12 @@ class BundleMoves:
         return max(counts, key=counts.__getitem__, default=None)
 
     async def _split(self, bundle: BundleName, algorithm: str, positions: Sequence[int]) -> list[BundleName]:
+        algorithm = algorithm or self._default_algorithm
         for attempt in range(SPLIT_ATTEMPTS_MAX):
             if attempt:
                 await asyncio.sleep(SPLIT_PAUSE_SECONDS)
             old = await self._ownership.bundles.refresh(bundle.namespace)
-            points = split_points(algorithm or self._default_algorithm, await self._task(old, bundle, positions))
+            points = split_points(algorithm, await self._task(old, bundle, positions))
             if not points:
                 log.info("%s: not split, %s finds no point", bundle, algorithm)
                 return []
@@ -195,8 +196,8 @@ class BundleMoves:
             log.warning("%s: its lock goes as soon as the metadata store answers: %s", part, error)
 
     async def _write_local(self, old: NamespaceBundles, cut: tuple[int, ...]) -> bool:
-        """Writes the boundaries to the local policies if these still have the version of `old`. Returns whether they
-        did. Other keys of the record stay unchanged."""
+        """Writes the boundaries to the local policies if these still have the version of `old`. Returns whether the
+        boundaries are written. Other keys of the record stay unchanged."""
         path = paths.local_policies_path(old.namespace)
         record = await self._store.get(path)
         if record is None or record.stat.version != old.version:

@@ -17,8 +17,8 @@ async def acquire_own_namespaces(
     ownership: Ownership, cluster: str, namespace_exists: Callable[[str], Awaitable[bool]]
 ) -> None:
     """Acquires the namespaces for the health check of this broker, and the namespace for a service monitor if an
-    operator has created it. Raises PulsarError when the namespaces for the health check cannot be acquired, which means
-    that another live broker has the same id."""
+    operator has created it. Raises PulsarError when the namespaces for the health check cannot be acquired, because
+    another live broker has the same id or the metadata store fails."""
     for bundle in heartbeat_bundles(cluster, ownership.broker_id):
         await ownership.acquire(bundle)
     monitored = sla_bundle(cluster, ownership.broker_id)

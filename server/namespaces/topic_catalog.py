@@ -36,8 +36,8 @@ NEVER_PARTITIONED = ("-DLQ", "-RETRY")
 """The ends of the names of dead letter and retry topics, which clients expect to be unpartitioned."""
 
 LoadedNames = Callable[[], Collection[str]]
-"""Returns the full names of the topics that are loaded. Whether a name is among them must not cost more when there are
-many."""
+"""Returns the full names of the topics that are loaded. The test whether a name is among them must not cost more when
+there are more names."""
 
 
 class TopicCatalog:

@@ -20,7 +20,7 @@ of ways through the pattern's alternatives."""
 NAME_COST_MAX = 400_000
 """The highest cost of matching one name, which takes some milliseconds in which no other task can run."""
 NAME_COST_MIN = 100
-"""What a name costs besides the matching itself."""
+"""The cost of a name besides the matching itself."""
 MEAN_COST_MAX = 2_000
 """The highest mean cost of a name in a long list. Patterns with two repeats stay below it, as long as the names have no
 more than forty characters. The list of a namespace with hundreds of thousands of topics does not fit into a frame
@@ -38,7 +38,7 @@ _JAVA_ONLY = re.compile(r"\\[pPQEGRhHvVXz]|&&")
 
 
 class TopicListDigest(NamedTuple):
-    """What an answer with a list of topics needs to know about the list."""
+    """The hash and the size of a list of topics, for the answer that holds the list."""
 
     topics_hash: str
     """The `hash_of` the list."""
@@ -86,7 +86,7 @@ def difference(old: Sequence[str], new: Sequence[str]) -> Steps[tuple[list[str],
     removed: list[str] = []
     at_old = at_new = 0
     while at_old < len(old) or at_new < len(new):
-        # Both slices end at the same name, so that whatever is in one of them only is nowhere else in the other list.
+        # Both slices end at the same name, so a name that is in only one of the slices is in only one of the lists.
         some_old, some_new = old[at_old : at_old + NAMES_AT_ONCE], new[at_new : at_new + NAMES_AT_ONCE]
         ends = [some[-1] for some in (some_old, some_new) if len(some) == NAMES_AT_ONCE]
         if ends:

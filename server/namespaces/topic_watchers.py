@@ -62,15 +62,15 @@ class Watcher:
         return matching
 
     async def listed(self, topics: Sequence[str]) -> TopicListChange | None:
-        """Takes the whole list of topics. Returns what that changes for the client, or None. Raises as `matching`
-        does."""
+        """Takes the whole list of topics. Returns how the client's list changes, or None when it stays as it is. Raises
+        the errors of `matching`."""
         matching = await self.matching(topics)
         new, deleted = await Turns().run(difference(self.topics, matching))
         return await self._became(matching, new, deleted)
 
     async def heard(self, changed: Mapping[str, bool]) -> TopicListChange | None:
-        """Takes topics that may have come (True) or gone. Returns what that changes for the client, or None. Raises as
-        `matching` does."""
+        """Takes topics that were created (True) or deleted (False) and that the client may know already. Returns how
+        the client's list changes, or None when it stays as it is. Raises the errors of `matching`."""
         new = await self.matching(sorted(name for name, exists in changed.items() if exists))
         new = [name for name in new if not self._knows(name)]
         deleted = sorted(name for name, exists in changed.items() if not exists and self._knows(name))

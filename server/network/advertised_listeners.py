@@ -43,8 +43,9 @@ class AdvertisedListeners:
     """The addresses that lookups answer, by the names of the listeners."""
 
     def __init__(self, own: Urls, settings: ListenerSettings | None = None) -> None:
-        """`own` holds the addresses of the ports themselves. When the internal listener lacks the address of an open
-        port, the first listener that has one of this scheme supplies it, and the port itself if there is none."""
+        """`own` holds the addresses of the ports themselves. If the internal listener has no address with the scheme of
+        an open port, the first listener that has one supplies it; if no listener has one, the address in `own` is
+        used."""
         settings = settings or ListenerSettings()
         self._named = parse_listeners(settings.advertised_listeners)
         name = settings.internal_listener_name or next(iter(self._named), "")

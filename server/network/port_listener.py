@@ -46,8 +46,8 @@ class PortListener(ABC):
         listener_name: str = "",
     ) -> int:
         """Listens on a port and returns its number, which the system chooses if `port` is 0. With a bound socket in
-        `sock`, host and port are not used. `listener_name` names the advertised listener whose clients come in by this
-        port; it is empty for a port of all listeners. Raises OSError."""
+        `sock`, host and port are not used. `listener_name` is the name of the advertised listener to which the port
+        belongs; it is empty for a port that belongs to no listener. Raises OSError."""
         options: dict[str, Any] = {"backlog": self._backlog}
         options |= {"sock": sock} if sock is not None else {"host": host, "port": port}
         if tls is not None:

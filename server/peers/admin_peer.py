@@ -65,7 +65,7 @@ class AdminPeer:
         `url_or_broker` is `http://host:port` or the id of a registered broker; `path` begins with a slash and is
         encoded already. A `body` is JSON unless `headers` say otherwise. `deadline_seconds` is the deadline of the
         whole call, with all redirects; the default is metadataStoreOperationTimeoutSeconds. Raises
-        PeerUnreachableError, PeerTimeoutError and PeerAnswerError; after the last two the call may have had its effect.
+        PeerUnreachableError, PeerTimeoutError and PeerAnswerError; after each of them the call may have had its effect.
         """
         seconds = deadline_seconds or float(self._settings.metadata_store_operation_timeout_seconds)
         try:
@@ -90,8 +90,8 @@ class AdminPeer:
 
     async def web_url(self, broker_id: str) -> str:
         """Returns the address of a registered broker's admin interface: the TLS address with brokerClientTlsEnabled,
-        otherwise the plain one. Raises PeerUnreachableError when the broker is not registered or has no such
-        address."""
+        otherwise the plain one, or the TLS address of a broker that has no plain one. Raises PeerUnreachableError when
+        the broker is not registered or has no such address."""
         record = await self.addresses.broker(broker_id)
         url = record.web_url_tls if self._credentials.uses_tls else record.web_url or record.web_url_tls
         if not url:

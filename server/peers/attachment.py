@@ -1,6 +1,6 @@
 """The common part of producers and readers. A producer or reader attaches to the broker that owns its topic, which
-means that this broker creates the producer or the subscription. After the loss of the broker it attaches anew, until it
-is closed or refused for good."""
+means that the owner creates the producer or the subscription. After the loss of the owner, the producer or reader
+attaches anew, until it is closed or refused for good."""
 
 import asyncio
 import logging
@@ -60,7 +60,7 @@ class Attachment(ABC):
 
     @abstractmethod
     def _take_handler_id(self, link: PeerLink) -> int:
-        """Returns the id of this handler on the link."""
+        """Registers this handler on the link and returns the id that it has there."""
 
     @abstractmethod
     def _detached(self) -> None:
@@ -89,8 +89,8 @@ class Attachment(ABC):
         self._wake.set()
 
     async def attached(self, deadline_seconds: float) -> None:
-        """Waits until the producer or reader is attached. Raises TimeoutError after the deadline, or `failure` after
-        the producer or reader has given up."""
+        """Waits until the producer or reader is attached or closed. Raises TimeoutError after the deadline, or
+        `failure` after the producer or reader has given up."""
         async with asyncio.timeout(deadline_seconds):
             while not (self.is_attached or self.failure is not None or self._is_closed):
                 await self._changed.wait()
@@ -128,8 +128,8 @@ class Attachment(ABC):
     # --- attaching ---------------------------------------------------------------------------------------------------
 
     def _leave(self) -> PeerLink | None:
-        """Gives up the present broker, so that the task attaches anew. Returns the link to this broker, or None if the
-        link is closed."""
+        """Gives up the present broker, so that the task attaches anew. Returns the link to the broker that was given
+        up, or None if there is no open link to it."""
         link, self._link = self._link, None
         if link is not None:
             link.detach(self._handler_id)

@@ -27,7 +27,8 @@ from pulsar_proto.names import TopicName
 log = logging.getLogger(__name__)
 
 PAUSE_MIN_SECONDS = 0.05
-"""The pause after a first failure of which nothing suggests that the next attempt will succeed at once."""
+"""The pause after a first failure. `Retries` proposes none, because after the loss of a broker the next attempt mostly
+succeeds at once; after a failure here it mostly does not."""
 
 EventTopics = Callable[[TopicName], Awaitable[list[TopicName]]]
 """Returns the topics that have a namespace's events now: the partitions of `__change_events`, or the topic itself, or

@@ -38,11 +38,11 @@ LOAD_SECONDS = 30.0
 WRITE_SECONDS = 30.0
 """How long a change of policies waits until its event is stored, and after that until the event was read back."""
 LOOKS_AT_ONCE = 64
-"""For how many namespaces at the same time the metadata store is asked which topics have their events. After a lost
-connection all namespaces ask."""
+"""How many namespaces may look up their topics of events in the metadata store at the same time. After a lost
+connection all namespaces do so."""
 SWEEP_SECONDS = 60.0
-"""How often the broker stops following namespaces of which it owns no bundle, and closes unused producers. Such a
-namespace is followed because an administrator asked for its policies."""
+"""How often the broker stops following namespaces of which it owns no bundle, and closes unused producers. The broker
+follows a namespace of which it owns no bundle after an administrator has asked for its policies."""
 
 
 class OwnedBundles(Protocol):

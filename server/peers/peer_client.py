@@ -69,9 +69,9 @@ class PeerClient:
     # --- topics ------------------------------------------------------------------------------------------------------
 
     def producer(self, topic: TopicName, *, name: str = "", schema: pb.Schema | None = None) -> PeerProducer:
-        """Returns a producer of a topic, or of one partition, which begins to attach; the producer's method `attached`
-        waits for the end of that. Raises PeerUnreachableError when the client is closed or has ATTACHMENTS_MAX
-        producers and readers."""
+        """Returns a producer of a topic, or of one partition. The producer begins to attach at once; its method
+        `attached` waits until it is attached. Raises PeerUnreachableError when the client is closed or has
+        ATTACHMENTS_MAX producers and readers."""
         return self._started(PeerProducer(self, topic, self._rng, name=name, schema=schema, clock_ms=self._clock_ms))
 
     def reader(

@@ -136,7 +136,8 @@ class PeerCredentials:
 
     async def tls(self) -> ssl.SSLContext | None:
         """Returns the context for new connections to TLS ports; None while brokerClientTlsEnabled is off. Files that
-        have changed are read again; if they cannot be used, the old certificates stay."""
+        have changed are read again. If they cannot be used, this call raises PeerUnreachableError, and the calls until
+        the next look return the old certificates."""
         refresh_s = self._settings.tls_cert_refresh_check_duration_sec
         if self._tls is not None and refresh_s and self._now_s() - self._looked_at_s >= refresh_s:
             self._looked_at_s = self._now_s()

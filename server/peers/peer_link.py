@@ -27,8 +27,7 @@ PROTOCOL_VERSION = 21
 REQUESTS_MAX = 10_000
 """How many requests may wait for answers on one link. A further request is refused with PeerUnreachableError."""
 KEEP_ALIVE_SECONDS = 15.0
-"""If nothing was received for this time, the link sends a PING. If nothing was received for twice this time, the link
-closes."""
+"""The interval at which the link sends a PING. If nothing was received for twice this time, the link closes."""
 IDLE_TICKS_MAX = 4
 """After this number of keep-alive intervals without producers, readers and requests the link closes."""
 DEFAULT_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}

@@ -79,8 +79,8 @@ class PeerReader(Attachment):
 
     @property
     def has_received(self) -> bool:
-        """Whether messages were received, so that `read` returns without waiting for the broker, unless all of these
-        messages were read before."""
+        """Whether there are received messages that `read` has not returned. `read` then returns without waiting for the
+        broker, unless all of them are duplicates after a reconnect or cannot be decoded."""
         return bool(self._messages or self._entries)
 
     def is_behind(self, place: MessagePlace) -> bool:

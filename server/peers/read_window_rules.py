@@ -102,8 +102,8 @@ class ReadWindow:
         """Notes that an entry with `messages` messages has arrived. Returns whether the reader keeps the entry; an
         entry that was received completely before is dropped."""
         self._permits = max(0, self._permits - messages)
-        # A known entry comes again only as the first one after a reconnect. An entry of which a part was known at the
-        # start is received for the first time.
+        # A known entry comes again only as the first one after a reconnect. If the reader's start is inside a batch,
+        # `_received` has a batch index, and the entry of that batch is received for the first time.
         if entry[:2] < self._received[:2] and self._received != LATEST:
             return False
         if entry[:2] == self._received[:2] and self._received.batch_index < 0:

@@ -1,9 +1,9 @@
 """Keeps the policies of single topics in the namespace's topic `__change_events`, as Apache's brokers do. The last
 event of a topic holds the topic's current policies, and compaction keeps that event.
 
-The broker that has loaded a namespace's `__change_events` owns the policies of the namespace's topics. That broker
-reads all events when a topic of the namespace is first used, and from then on every change of these policies goes
-through that broker.
+A standalone server uses this service; in a cluster `magnetar.server.peers.followed_policies` takes its place. The
+service reads all events of a namespace when a topic of the namespace is first used. It does not follow the topic
+afterwards, because every change of these policies goes through the service.
 
 This package may not import the package `topics`. So this module declares the methods of topics that it needs in two
 Protocols, `EventTopics` and `EventLog`, which `topics/policy_event_topics.py` implements.

@@ -49,9 +49,9 @@ class EffectivePolicies:
     subscription_expiration_time_minutes: int = 0
     """With 0, subscriptions do not expire."""
     retention_time_in_minutes: int = 0
-    """With -1, acknowledged messages are kept without a limit of time."""
+    """With 0, acknowledged messages are not kept; with -1, they are kept without a limit of time."""
     retention_size_in_mb: int = 0
-    """With -1, acknowledged messages are kept without a limit of size."""
+    """With 0, acknowledged messages are not kept; with -1, they are kept without a limit of size."""
     backlog_quotas: BacklogQuotas = NO_QUOTAS
     inactive_topic_policies: InactiveTopicPolicies = NEVER_INACTIVE
     compaction_threshold: int = 0
@@ -365,8 +365,9 @@ def _strategy_of_namespace(namespace: Json) -> str | None:
 
 
 def _fill_ack_holes(properties: Mapping[str, str] | None) -> dict[str, Any]:
-    """Returns the policy FILL_ACK_HOLES_PROPERTY as properties set it, in which users may write any text. Ignores a
-    text that is no number of seconds, or that has more than FILL_ACK_HOLES_DIGITS_MAX digits."""
+    """Returns the field of EffectivePolicies that the property FILL_ACK_HOLES_PROPERTY sets, with its value. Users may
+    write any text into a property. The result is empty when the property is missing, is no number of seconds, or has
+    more than FILL_ACK_HOLES_DIGITS_MAX digits."""
     text = (properties or {}).get(FILL_ACK_HOLES_PROPERTY, "")
     is_number = text.isascii() and text.isdigit() and len(text) <= FILL_ACK_HOLES_DIGITS_MAX
     return {"fill_ack_holes_interval_seconds": int(text)} if is_number else {}

@@ -38,8 +38,8 @@ class EventTable:
         """Version -> the parsed schema, for the schemas with which events were written."""
 
     async def apply_payload(self, payload: bytes, place: str) -> None:
-        """Decodes and applies the event in a message. `place` is the message's position, for log lines. Logs and skips
-        a message that is no event."""
+        """Decodes and applies the event in a message. `place` is the message's position, for log lines. Skips a message
+        that is no event, and logs it if it cannot be decoded."""
         try:
             schema = await self.schema_of(events.version_of(payload))
             event = events.decode(payload, schema)
@@ -51,7 +51,7 @@ class EventTable:
 
     async def apply_value(self, key: bytes | None, value: bytes | None, schema_version: bytes, place: str) -> str:
         """Decodes and applies the event in a message with this key and content. Returns the event's key. Returns an
-        empty text for a message that is no event; such a message is logged and skipped."""
+        empty text for a message that is no event; such a message is skipped, and logged if it cannot be decoded."""
         try:
             name = (key or b"").decode()
             if value is None:

@@ -3,12 +3,19 @@
 Log messages quote names, versions and reasons that come from peers. A newline in such a text would let its sender forge
 log lines, and escape sequences would reach the terminal of a person who reads the log. Therefore the formatter, which
 every record passes, spells such characters out. Lines that begin with four spaces belong to the record above them.
+
+With `--log-format json`, a record is a JSON object on one line instead, its stack included.
 """
 
+import json
 import logging
 import re
 import sys
 import time
+from datetime import UTC, datetime
+
+TEXT, JSON = "text", "json"
+"""The formats of the log."""
 
 LINE_CHARACTERS_MAX = 8_192
 """The longest message that is written whole. Of a longer message the rest is cut off and only its length is logged,
@@ -21,12 +28,15 @@ _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\
 separators, changes of the writing direction, and halves of surrogate pairs."""
 
 
+def cut(text: str) -> str:
+    """Returns the text cut to LINE_CHARACTERS_MAX."""
+    more = len(text) - LINE_CHARACTERS_MAX
+    return f"{text[:LINE_CHARACTERS_MAX]}… and {more} characters more" if more > 0 else text
+
+
 def one_line(text: str) -> str:
     """Returns the text cut to LINE_CHARACTERS_MAX, with unsafe characters written as escapes of Python's literals."""
-    more = len(text) - LINE_CHARACTERS_MAX
-    if more > 0:
-        text = f"{text[:LINE_CHARACTERS_MAX]}… and {more} characters more"
-    return _UNSAFE.sub(_spelled, text)
+    return _UNSAFE.sub(_spelled, cut(text))
 
 
 def _spelled(match: re.Match[str]) -> str:
@@ -59,12 +69,45 @@ class OneLineFormatter(logging.Formatter):
         return _indented(stack_info)
 
 
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one JSON object on one line: `time` (ISO 8601, UTC), `level`, `logger`, `message`, and
+    `stack` if the record has an exception. All characters are printable ASCII, so no text of a peer can reach a
+    terminal as an escape sequence."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC)
+        members = {
+            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": cut(record.getMessage()),
+        }
+        stack = [self.formatException(record.exc_info)] if record.exc_info else []
+        if record.stack_info:
+            stack.append(self.formatStack(record.stack_info))
+        if stack:
+            members["stack"] = "\n".join(cut(line) for line in "\n".join(stack).split("\n"))
+        return json.dumps(members)
+
+
+def with_process(line: str, name: str) -> str:
+    """Returns a line of a process as a JSON object that names the process. `line` may be an object of `JsonFormatter`,
+    or any other text, which becomes the `message`."""
+    try:
+        members = json.loads(line) if line.startswith("{") else None
+    except ValueError:
+        members = None
+    if not isinstance(members, dict) or "message" not in members:
+        members = {"message": cut(line)}
+    return json.dumps({"process": name, **members})
+
+
 def _indented(stack: str) -> str:
     return _CONTINUATION[1:] + _CONTINUATION.join(one_line(line) for line in stack.split("\n"))
 
 
-def log_to_stderr(level: str) -> None:
-    """Configures the root logger. The program calls it once, before anything is logged.
+def log_to_stderr(level: str, log_format: str = TEXT) -> None:
+    """Configures the root logger. The program calls it once, before anything is logged. `log_format` is TEXT or JSON.
 
     The formatter shows neither threads nor places in the code, so records do not get them: when a thousand topics move
     to another broker, logging takes a tenth of the brokers' CPU time, and finding these facts would add to it.
@@ -72,5 +115,5 @@ def log_to_stderr(level: str) -> None:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # "Optimization" in the Logging HOWTO of Python
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(OneLineFormatter())
+    handler.setFormatter(JsonFormatter() if log_format == JSON else OneLineFormatter())
     logging.basicConfig(level=level, handlers=[handler])

@@ -47,11 +47,12 @@ SAMPLES_PER_LIMIT = 8
 LATE_SAMPLES = 2
 """No sample of the loop's thread is taken until the timer is late by this many samples, so that a healthy loop is never
 looked at: CPython 3.11 may crash when one thread walks over the frames of another thread that runs meanwhile
-(python/cpython issue 111363). `stack_of` does not let it run."""
+(python/cpython issue 111363). `stack_of` does not let the other thread run."""
 GAP_LIMITS = 5
-"""If the last sample or run of the timer was this many limits ago, a callback that is seen for the first time counts
-from that moment. A shorter gap may as well mean that the watching thread was kept from the processor while the loop ran
-many callbacks."""
+"""When a sample shows a callback for the first time, the watch takes the later of two moments: the last sample and the
+last run of the timer. If that moment is at least this many limits ago, the callback's time counts from that moment.
+Otherwise its time counts from the present sample: the watching thread may only have been kept from the processor while
+the loop ran many callbacks."""
 FRAMES_SHOWN = 12
 PARTS_OF_PATH_SHOWN = 3
 
@@ -180,9 +181,10 @@ class LoopWatch:
 def stack_of(ident: int) -> list[FrameType]:
     """Returns the frames of another thread at one moment, innermost first. The list is empty when the thread has ended.
 
-    All of it is one call that runs no Python code, so that the other thread cannot go on meanwhile. A loop over
-    `f_back` lets it, and then follows pointers of frames that have ended: CPython 3.11.7 crashes in PyFrame_GetBack.
-    The collector is off for that time, because its callbacks and finalizers are Python code.
+    All frames are collected by one call that runs no Python code, so that the other thread cannot go on meanwhile. A
+    Python loop over `f_back` would let the other thread go on, and would then follow pointers of frames that have
+    ended: CPython 3.11.7 crashes in PyFrame_GetBack. The garbage collector is off during the call, because its
+    callbacks and finalizers are Python code.
     """
     frames: list[FrameType] = []
     innermost = map(itemgetter(ident), map(operator.call, (sys._current_frames,)))

@@ -7,7 +7,7 @@ import sys
 from typing import Protocol
 
 from magnetar.server.process.descriptors import raise_limit
-from magnetar.server.process.log_lines import log_to_stderr
+from magnetar.server.process.log_lines import TEXT, log_to_stderr
 from magnetar.server.process.loop_watch import make_loop_watch
 from magnetar.server.process.private_files import make_files_private
 from magnetar.server.process.supervision import beat_for_supervisor, end_with_supervisor
@@ -50,10 +50,10 @@ def sentence(error: Exception) -> str:
     return str(error)
 
 
-def run_app(app: App, *, log_level: str) -> int:
+def run_app(app: App, *, log_level: str, log_format: str = TEXT) -> int:
     """Runs a server to its end and returns the exit code: 0 when it was asked to stop, 1 when it could not start or
     failed."""
-    log_to_stderr(log_level)
+    log_to_stderr(log_level, log_format)
     end_with_supervisor()
     make_files_private()
     raise_limit()

@@ -1,8 +1,7 @@
 """Builds, starts and stops one broker of a cluster. The broker's metadata is in ZooKeeper, its ledgers are on bookies.
 
-The start follows PulsarService.start: metadata stores, ledger client, topics, binary port, web port, and the broker's
-registration in the cluster. A broker stores no data of its own: after a kill, the next start finds all data in the
-cluster.
+The start follows PulsarService.start: metadata stores, ledger client, topics, ports, and the broker's registration in
+the cluster. A broker stores no data of its own: after a kill, the next start finds all data in the cluster.
 """
 
 import asyncio

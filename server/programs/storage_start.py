@@ -88,8 +88,9 @@ async def open_storage(
 
 
 def _instance_id(stored: Read, config: BookieConfig, accepted_generation: int) -> str:
-    """Returns the instance id in the metadata, or a new one for metadata that has none. Raises StoreMismatchError when
-    metadata and bookie are not of the same time, and DirectoryMismatch when the folders belong to another instance."""
+    """Returns the instance id in the metadata. For metadata without an id, returns the id in the bookie's folders if
+    the operator has accepted such metadata, or a new id if the folders have none. Raises StoreMismatchError when the
+    folders have an id and the operator has not accepted that, and DirectoryMismatch when a cookie cannot be read."""
     record = stored.tree.find(paths.INSTANCE_ID)
     if record is not None:
         return record.value.decode()
@@ -104,7 +105,8 @@ def _instance_id(stored: Read, config: BookieConfig, accepted_generation: int) -
 
 def _judge_unwitnessed(stored: Read, recovered: RecoveredStorage, accepted_generation: int) -> Read:
     """Checks metadata that has no witness yet by the ids of its ledgers. Raises StoreMismatchError if the bookie holds
-    ledgers that the metadata cannot know. The check does not notice older metadata that lacks no ledger."""
+    ledgers that the metadata cannot know, or is new although the metadata has given out ids; marks the metadata as
+    accepted instead if the operator accepts it. The check does not notice older metadata that lacks no ledger."""
     end, held = ledger_ids_end(stored.tree), max(recovered.states.ids(), default=-1)
     folder = recovered.directories.ledgers[0]
     if not stored.is_unwitnessed:

@@ -55,8 +55,9 @@ class Connection(asyncio.BufferedProtocol):
     """The connection of one client. Implements `magnetar.server.topics.client_connection.ClientConnection`."""
 
     def __init__(self, traffic: "ClientTraffic", inbound: "FrameReceiver", listener_name: str = "") -> None:
-        """`listener_name` names the advertised listener of the bind address by which the client came in; it is empty
-        for the port of all listeners."""
+        """`listener_name` is the name of the advertised listener that belongs to the bind address at which the client
+        connected. The name is empty when the client connected at a port that belongs to no listener, such as
+        brokerServicePort."""
         limits = traffic.limits
         self.listener_name = listener_name
         self.traffic = traffic
@@ -375,8 +376,8 @@ class Connection(asyncio.BufferedProtocol):
             self.throttle_reading(self._output)
 
     def _schedule_release(self) -> None:
-        """Schedules the check for the next turn of the loop, because the producers count the receipts that were just
-        written only at the end of this turn."""
+        """Schedules the check for the next turn of the loop, because at the end of this turn all producers have counted
+        the receipts that were just written."""
         self._release_scheduled = True
         self._loop.call_soon(self._release_if_answered)
 

@@ -167,8 +167,8 @@ class Output:
         self._pending_bytes = 0
 
     def lost(self) -> None:
-        """Called when the transport is closed, too. Drops the transport, because a TLS transport refers to its
-        connection, and the reference cycle would keep both in memory."""
+        """Called when the transport of the closed connection is closed as well. Drops the transport, because a TLS
+        transport refers to its connection, and the reference cycle would keep both in memory."""
         self.forget()
         self._transport = GONE
 

@@ -43,6 +43,8 @@ class Requests:
     def run(self, cnx: "Connection", handler: CommandHandler, body: Any) -> None:
         """Handles one command, at once or by a task. A command with a string that is not UTF-8 is refused before its
         handler gets it. Raises MalformedFrame for a command that closes the connection."""
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s: %s %s", cnx.remote_address, handler.field, _told(body))
         if self._in_progress >= REQUESTS_MAX and _refuses_for_load(cnx, handler, body):
             return
         try:
@@ -88,6 +90,17 @@ async def _answer(cnx: "Connection", handler: CommandHandler, body: Any, work: W
         cnx.close(str(error), logging.WARNING)
     except Exception as error:
         _refuse(cnx, handler, body, error)
+
+
+TOLD = ("topic", "subscription", "producer_id", "consumer_id", "request_id", "messagePermits", "ack_type")
+"""The fields of a command that a log at the level DEBUG shows. Fields that may hold a secret or text of an application
+are not among them."""
+
+
+def _told(body: Any) -> str:
+    """Returns the fields TOLD of a command, as far as it has them."""
+    fields = body.DESCRIPTOR.fields_by_name
+    return " ".join(f"{name}={getattr(body, name)}" for name in TOLD if name in fields)
 
 
 def _refuses_for_load(cnx: "Connection", handler: CommandHandler, body: Any) -> bool:

@@ -152,8 +152,8 @@ def _fault_of(cnx: "Connection", send: pb.CommandSend, payload: bytes) -> Fault 
 
 
 def _refuse(cnx: "Connection", send: pb.CommandSend, code: pb.ServerError.ValueType, text: str) -> None:
-    """Answers SEND_ERROR with max(sequence id, highest sequence id), after the receipts of what the producer sent
-    before.
+    """Answers SEND_ERROR with max(sequence id, highest sequence id), after the receipts of the producer's earlier
+    SENDs.
 
     The C++ client, and the Python and Node clients that are made of it, give up the message for ChecksumError only.
     After any other code they connect anew and send the same message again, for ever

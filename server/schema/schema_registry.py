@@ -108,7 +108,8 @@ class SchemaRegistry:
         return NO_VERSION
 
     async def check_compatible(self, schema_id: str, schema: Schema, strategy: CompatibilityStrategy) -> None:
-        """Raises InvalidSchema or SchemaConflict when `put` would not store the schema."""
+        """Raises InvalidSchema when the definition is not valid, and SchemaConflict when the schema may not follow the
+        existing versions. Unlike `put`, also checks a schema that equals an existing version."""
         await _validate(schema)
         versions = await self.versions(schema_id)
         check = partial(compatibility_rules.check_next_version, schema, versions, strategy)

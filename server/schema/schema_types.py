@@ -16,8 +16,8 @@ from pulsar_proto.text import check_text
 
 class SchemaType(IntEnum):
     """The types of schemas: Java's names with the numbers of the wire protocol. The numbers in stored records are
-    greater by one. Of the types that only clients use, only AUTO_CONSUME is listed, because consumers send AUTO_CONSUME
-    to the broker."""
+    greater by one, except that of EXTERNAL. Of the types that only clients use, only AUTO_CONSUME is listed, because
+    consumers send AUTO_CONSUME to the broker."""
 
     NONE = 0
     STRING = 1

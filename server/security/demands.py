@@ -27,7 +27,7 @@ class TenantAdmin(NamedTuple):
     """The demand of a call that only administrators of the tenant and superusers may make."""
 
     operation: str
-    """A name of Java's TenantOperation."""
+    """A name of Java's TenantOperation; empty for a call that Java checks without an operation."""
 
 
 class OnNamespace(NamedTuple):

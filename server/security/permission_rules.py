@@ -49,8 +49,8 @@ class NamespacePermissions:
         *,
         wildcards: bool,
     ) -> bool:
-        """Returns whether a grant covers the operation, and for consumers whether the role may use the subscription.
-        Administrators need no grant: the caller has let them through before."""
+        """Returns True if a grant covers the operation; if this is a grant to consume, the role must also be allowed to
+        use the subscription. Administrators need no grant: the caller has let them through before."""
         return any(
             self._grants_on_topic(role, action, topic, wildcards)
             and (action is not AuthAction.CONSUME or self.fault_of_subscription(role, topic, subscription) is None)

@@ -68,8 +68,8 @@ class TokenVerifier:
         self._clock_skew_s = clock_skew_s
 
     def verify(self, token: str, now_s: float) -> Identity:
-        """Returns the identity that a token proves: the role, and the time at which the token expires. Raises
-        RejectedCredentialsError."""
+        """Returns the identity that a token proves: the role, and the time at which the token expires, with the allowed
+        clock skew added. Raises RejectedCredentialsError."""
         claims = self.claims(token)
         expires_at_s = self._check_time(claims, now_s)
         self._check_audience(claims)

@@ -17,6 +17,7 @@ from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.inactivity_rules import TopicUse
 from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
+from magnetar.server.topics.publishing.receipt_writers import ReceiptWriter
 from magnetar.server.topics.publishing.send_rules import SendChecks
 from magnetar.server.topics.publishing.topic_producers import TopicProducers
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
@@ -61,14 +62,14 @@ class TopicState(Enum):
 
 
 class BaseTopic(ABC):
-    """The base of all topics. Topics are created by `BrokerService`. Every method is called on the loop's thread. The
-    subclass sets `publishing` and `subscriptions`."""
+    """The base of all topics. `TopicOpener` and `NonPersistentTopics` create topics. Every method is called on the
+    loop's thread. The subclass sets `publishing` and `subscriptions`."""
 
     publishing: TopicProducers
     subscriptions: Mapping[str, BaseSubscription]
     """Name -> subscription, for the topic's subscriptions."""
     schemas: TopicSchemas | None = None
-    """The schemas of all topics, set by the broker's service. None means that schemas are neither stored nor
+    """The schemas of all topics, set by `TopicOpener.equip`. None means that schemas are neither stored nor
     checked."""
 
     def __init__(self, name: TopicName, settings: TopicSettings, policies: EffectivePolicies | None) -> None:
@@ -81,7 +82,7 @@ class BaseTopic(ABC):
         self.state = TopicState.OPEN
         self.created_ms = now_ms()
         self.broker_limiter: PublishLimiter | None = None
-        """The broker's limit for publishing to all topics together; set by the broker's service."""
+        """The broker's limit for publishing to all topics together; set by `TopicOpener.equip`."""
         self._subscribe_limiter: SubscribeLimiter | None = None
         self.last_active_s = time.monotonic()
         """When the periodic jobs (`server/upkeep`) last saw the topic in use, in seconds of the monotonic clock."""
@@ -152,10 +153,13 @@ class BaseTopic(ABC):
 
     # --- producers and consumers -------------------------------------------------------------------------------------
 
-    async def add_producer(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
+    async def add_producer(
+        self, cnx: ClientConnection, command: pb.CommandProducer, receipts: ReceiptWriter | None = None
+    ) -> Producer:
         """Admits a producer: checks quotas, encryption and schema, creates the initial subscription, and waits for the
         producer's turn, in the order of Apache's ServerCnx.handleProducer. For WaitForExclusive this method writes the
-        first answer, "not ready". Raises PulsarError when the producer is refused."""
+        first answer, "not ready". The producer's receipts go to `receipts`, or to the client as frames. Raises
+        PulsarError when the producer is refused."""
         self.check_takes_producers()
         if self.policies.encryption_required and not command.encrypted:
             raise MetadataFault(f"Encryption is required in {self.name.full}")
@@ -164,7 +168,7 @@ class BaseTopic(ABC):
             schema = command.schema if command.HasField("schema") else None
             schema_version = await self.schemas.admit_producer(self, schema)
         await self._make_initial_subscription(command.initial_subscription_name)
-        producer = await self.publishing.add(cnx, command)
+        producer = await self.publishing.add(cnx, command, receipts)
         producer.schema_version = schema_version
         return producer
 

@@ -172,8 +172,9 @@ class BrokerService:
 
     async def get_topic(self, name: TopicName, *, create: bool) -> Topic:
         """Returns a persistent topic, loaded if necessary. Creates a missing topic if `create` is set. Raises
-        PulsarError: TopicNotFound (also when the namespace does not exist), NotAllowed, or UnknownFault when loading
-        takes longer than `topic_load_timeout_seconds` (the load then goes on)."""
+        PulsarError: TopicNotFound (also when the namespace does not exist), NotAllowed, ServiceNotReady (this broker
+        does not serve the topic or stops), MetadataFault, or UnknownFault when loading takes longer than
+        `topic_load_timeout_seconds` (the load then goes on)."""
         topic = self.topics.get(name.full)
         if topic is not None:
             return topic

@@ -48,15 +48,15 @@ class ClientConnection(Protocol):
     def close_producer(self, producer_id: int) -> None:
         """Called when the topic has closed a producer (fenced, terminated, unloaded, deleted): forgets the producer's
         id and sends CLOSE_PRODUCER to the client. SENDs that are still on their way are dropped silently for one
-        keep-alive interval. Does not call `Producer.close()`, because the topic has done that."""
+        keep-alive interval. Does not call `Producer.close()`, because the producer is closed already."""
 
     def close_consumer(self, consumer_id: int) -> None:
         """Called when the topic has closed a consumer (seek, unsubscribe by force, unloaded, deleted): forgets the
         consumer's id and sends CLOSE_CONSUMER to the client. Does not call `Consumer.close()`."""
 
     async def check_liveness(self) -> bool:
-        """Sends a PING if the peer has been silent. Returns False when no answer comes within
-        `connectionLivenessCheckTimeoutMillis`, after closing the connection."""
+        """Sends a PING, and returns True as soon as any command of the peer comes. If none comes within
+        `connectionLivenessCheckTimeoutMillis`, closes the connection and returns False."""
 
     def close(self, reason: str) -> None:
         """Logs the reason, closes the socket, and detaches producers and consumers."""

@@ -1,7 +1,7 @@
 """Counters of producers, consumers and topics, and the rates that are computed from them.
 
 Counters are plain integers, because counting happens for every message and has to be fast. A rate is how much a counter
-grew between two readings (`Rate.roll`, called for all topics every statsUpdateFrequencyInSecs)."""
+grew between two readings (`Rate.roll`, called for all topics every RATE_PERIOD_SECONDS)."""
 
 import time
 from collections.abc import Sequence

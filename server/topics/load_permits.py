@@ -1,5 +1,5 @@
-"""The permits of topics that are being loaded: so many are loaded at the same time, and the others wait in the order in
-which they came.
+"""The permits of topics that are being loaded. They limit how many topics are loaded at the same time; further topics
+wait in the order in which they came.
 
 A broker that takes over many topics at once would otherwise ask the metadata store and the bookies for all of them
 together. Source: BrokerService.loadOrCreatePersistentTopic, createPendingLoadTopic (topicLoadRequestSemaphore,
@@ -39,8 +39,8 @@ class LoadPermits:
         """Holds a permit while the topic is loaded. The topic waits for its permit behind the topics that came earlier.
         Raises ServiceNotReady for a topic that waits when the broker stops.
 
-        System topics need no permit: loads of other topics wait for them while they hold their permits
-        (__change_events)."""
+        System topics need no permit, because the load of another topic waits for a system topic (`__change_events`)
+        while it holds a permit itself."""
         if is_system_topic(name):
             with self._measured():
                 yield

@@ -26,8 +26,8 @@ async def delete_partitioned(
 ) -> None:
     """Deletes the partitioned topic and its partitions. `delete` deletes each partition; without `delete`, this broker
     deletes all partitions. Raises TopicNotFound when there is no such partitioned topic. After TopicBusy or another
-    PulsarError the partitioned topic still exists, and partitions that were deleted before the error come back
-    empty."""
+    PulsarError the partitioned topic still exists. Partitions that were deleted before the error are created again,
+    empty, at their next use."""
     partitioned = service.catalog.partitioned
     with storage_faults_told():
         record = await partitioned.update(name, deleted=True)

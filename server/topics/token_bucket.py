@@ -25,7 +25,8 @@ class TokenBucket:
         self._tokens -= count
 
     def wait_seconds(self, now_s: float) -> float:
-        """Returns how many seconds pass until the bucket holds a token, or 0 when the bucket holds a token now."""
+        """Returns how many seconds pass until the number of tokens is no longer negative, or 0 when it is not negative
+        now."""
         self._fill(now_s)
         return max(0.0, -self._tokens / self._per_second)
 

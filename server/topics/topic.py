@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class Topic(BaseTopic):
-    """A persistent topic. `BrokerService` creates it and then calls `prepare`."""
+    """A persistent topic. `TopicOpener.open` creates it and then calls `prepare`."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Topic(BaseTopic):
         super().__init__(name, settings, policies)
         self.ledger = ledger
         self.base_config = ledger.config
-        """The managed ledger's settings before policies are applied; set by the broker's service."""
+        """The managed ledger's settings before policies are applied; set by `TopicOpener.open`."""
         self.own_properties: Mapping[str, str] = ledger.properties
         """The topic's properties. The properties of a partition include those of the partitioned topic."""
         self.subscriptions: dict[str, Subscription] = {}
@@ -69,7 +69,7 @@ class Topic(BaseTopic):
         self.quota = QuotaGate(self, OldestMessage(ledger, self.durable_cursors))
         self.backlog_ages = BacklogAges(ledger)
         self.compaction: TopicCompaction | None = None
-        """The topic's compaction, set by the broker's service."""
+        """The topic's compaction, set by `TopicOpener.open`."""
         self.delayed = DelayedDelivery(
             name.full,
             self._obeying_delays,
@@ -161,8 +161,8 @@ class Topic(BaseTopic):
             initial = EARLIEST if command.initialPosition == pb.CommandSubscribe.Earliest else LATEST
             properties = properties_of(command)
             if command.read_compacted and initial == EARLIEST:
-                # The new cursor must stand at the beginning of a ledger. Only there a cursor shows later that nothing
-                # was acknowledged.
+                # The new cursor must stand before the first entry of a ledger, because only such a mark-delete position
+                # shows later that the consumer has acknowledged nothing (`begins_in_the_past`).
                 with storage_faults_told():
                     await self.ledger.open_ledger()
             subscription = await self.create_subscription(name, initial, properties)

@@ -37,7 +37,8 @@ class Spawn(Protocol):
 
 class PermissionRecheck:
     """Checks the producers and consumers of a namespace again. `namespace_changed` is called for every change of a
-    namespace's record, but producers and consumers are checked only when the permissions have really changed."""
+    namespace's record, but producers and consumers are checked only at the first call for the namespace and when the
+    permissions differ from those at the last call."""
 
     def __init__(self, authorizer: Authorizer, service: "BrokerService", spawn: Spawn) -> None:
         self._authorizer = authorizer

@@ -1,7 +1,7 @@
 """Refuses the calls of Apache Pulsar that this server does not have, with a text that names what is missing.
 
 Command line tools show the status and the text to their users. So where a service can be switched off in Apache's
-broker 4.0.7, the refusal has the status and the text of such a broker.
+broker 4.0.7, the refusal has the status and the text that this broker sends while the service is off.
 """
 
 import re

@@ -125,9 +125,9 @@ class _Incoming:
             return refused(Refusal(500, UNEXPECTED))
 
     async def _call(self, found: PathReading) -> Answer:
-        """Returns the answer of the route's handler. Neither the body nor anything else of the call is looked at before
-        the authorization has let the caller pass. After that, a call that another broker serves is redirected. Raises
-        Refusal, Moved and the errors of the handler."""
+        """Returns the answer of the route's handler. Before the authorization has let the caller pass, only the names
+        in the path are checked, and the body is not read. After that, a call that another broker serves is redirected.
+        Raises Refusal, Moved and the errors of the handler."""
         fault = fault_of_parts(found.parts)
         if fault is not None:
             raise Refusal(412, fault)

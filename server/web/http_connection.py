@@ -64,7 +64,7 @@ Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class HttpSocket(Protocol):
-    """The interface of a WebSocket to which its former HTTP connection reports events."""
+    """The interface through which a connection that has become a WebSocket reports events to the WebSocket."""
 
     def heard(self) -> None:
         """Called when bytes came from the peer."""
@@ -184,7 +184,7 @@ class HttpConnection(web.RequestHandler):
 
     def upgraded(self, socket: HttpSocket) -> None:
         """Called when an upgrade was answered. From then on the connection's time is not counted in the web port's
-        share of the event loop, and the connection reports what happens to `socket` until it is lost."""
+        share of the event loop, and the connection reports its events to `socket` until the connection is lost."""
         self._socket = socket
 
     def pause_writing(self) -> None:

@@ -31,8 +31,8 @@ async def check_place(place: Place, call: Call) -> None:
     """Returns when this broker serves the call. A call whose path names no valid topic or bundle is served here too,
     because its handler refuses it.
 
-    Raises Moved when another broker serves the call, Refusal 412 when no broker does, TopicNotFound when the namespace
-    does not exist, and PulsarError.
+    Raises Moved when another broker serves the call, Refusal 412 when no broker does, Refusal 404 when the named broker
+    does not exist, TopicNotFound when the namespace does not exist, and PulsarError.
     """
     check = _CHECKS.get(place)
     if check is not None:

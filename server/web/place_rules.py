@@ -10,8 +10,8 @@ from urllib.parse import unquote_plus
 from magnetar.server.network.ports import Urls
 
 AUTHORITATIVE = "authoritative"
-"""The parameter by which a broker tells the next broker whether to take a bundle without an owner without asking the
-leader."""
+"""The parameter by which a broker tells the next broker whether it may take a bundle that has no owner, without asking
+the leader."""
 
 DESTINATION = "destinationBroker"
 """The parameter of an unload that names the broker to which the bundle goes. Only the leader reads it."""

@@ -2,9 +2,9 @@
 
 A seat is one of the limited number of places for connections. When all seats are taken, a newcomer takes the seat of an
 idle connection, so that silent clients cannot shut others out. That connection is chosen from the address with the most
-connections. A connection that was never answered loses its seat first; otherwise the connection that has been idle for
-longest loses it. A connection with a call in progress keeps its seat. When every connection has a call in progress, the
-newcomer is refused."""
+connections, among the addresses that have an idle one. A connection that was never answered loses its seat first;
+otherwise the connection that has been idle for longest loses it. A connection with a call in progress keeps its seat.
+When every connection has a call in progress, the newcomer is refused."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar

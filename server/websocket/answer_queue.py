@@ -23,10 +23,11 @@ class Answer:
 class AnswerQueue:
     """The answers to the texts of one socket that were not sent yet."""
 
-    __slots__ = ("_answers", "_say", "size_bytes")
+    __slots__ = ("_answers", "_say_all", "size_bytes")
 
-    def __init__(self, say: Callable[[bytes], None]) -> None:
-        self._say = say
+    def __init__(self, say_all: Callable[[list[bytes]], None]) -> None:
+        """`say_all` sends texts to the peer."""
+        self._say_all = say_all
         self._answers: deque[Answer] = deque()
         self.size_bytes = 0
         """The size of all messages that wait to be stored."""
@@ -46,13 +47,16 @@ class AnswerQueue:
         answer.size_bytes = size_bytes
         self.size_bytes += size_bytes
 
-    def give(self, answer: Answer, text: bytes) -> None:
-        """Sends the answer as soon as all earlier answers were sent. A second answer to the same text is dropped."""
-        if answer.text is not None:
-            return
-        answer.text = text
-        self.size_bytes -= answer.size_bytes
-        answers = self._answers
-        while answers and (said := answers[0].text) is not None:
+    def give_all(self, given: list[tuple[Answer, bytes]]) -> None:
+        """Sends each answer with its text as soon as all earlier answers were sent. A second text for the same answer
+        is dropped."""
+        for answer, text in given:
+            if answer.text is None:
+                answer.text = text
+                self.size_bytes -= answer.size_bytes
+        answers, said = self._answers, []
+        while answers and (known := answers[0].text) is not None:
             answers.popleft()
-            self._say(said)
+            said.append(known)
+        if said:
+            self._say_all(said)

@@ -7,15 +7,14 @@ WebSocketError; MessageIdImpl.toByteArray; DateFormatter.
 """
 
 import re
-from base64 import b64encode
 from binascii import Error as Base64Error
-from binascii import a2b_base64
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 import orjson
+from pybase64 import b64decode, b64encode_as_string
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.varint import varint
@@ -113,6 +112,8 @@ def _producer_message(value: dict[str, Any], context: str | None) -> ProducerMes
     if payload is None:
         raise MessageFault(SocketError.PAYLOAD_ENCODING_ERROR, "The message has no payload")
     body = from_base64(payload, "message-payload")
+    if len(value) == 1:
+        return ProducerMessage(body, None, {}, None)
     properties = _properties(value.get("properties"))
     key = text_member(value, "key", None)
     if _RARE_MEMBERS.isdisjoint(value):
@@ -167,7 +168,7 @@ def consumer_text(
     """Returns a message as a consumer or reader gets it. A payload that is a text is in base64 already."""
     message: dict[str, object] = {
         "messageId": message_id,
-        "payload": payload if isinstance(payload, str) else b64encode(payload).decode(),
+        "payload": payload if isinstance(payload, str) else b64encode_as_string(payload),
         "properties": properties,
         "publishTime": time_text(publish_time_ms),
         "redeliveryCount": redelivery_count,
@@ -195,7 +196,7 @@ def message_id_text(
     if batch_index >= 0:
         parts += (b"\x20", varint(batch_index))
     parts += (b"\x30", varint(batch_size))
-    return b64encode(b"".join(parts)).decode()
+    return b64encode_as_string(b"".join(parts))
 
 
 def parse_message_id(text: str) -> pb.MessageIdData:
@@ -286,7 +287,7 @@ def from_base64(text: str, what: str) -> bytes:
             text += "=" * (-len(text) % 4)
         if len(text) % 4:
             raise ValueError("the last unit does not have enough characters")
-        return a2b_base64(text, strict_mode=True)
+        return b64decode(text, validate=True)
     except (Base64Error, ValueError) as error:
         odd = _NOT_BASE64.search(text)
         reason = f"Illegal base64 character {ord(odd[0]):x}" if odd else str(error)

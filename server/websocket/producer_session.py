@@ -84,7 +84,7 @@ class ProducerSession:
         limits = client.broker.limits
         self._size_max = limits.max_message_size
         self._count_max = limits.max_pending_publish_requests_per_connection or IN_FLIGHT_MAX
-        self._queue = AnswerQueue(client.say)
+        self._queue = AnswerQueue(client.say_all)
         self._in_flight = client.service.in_flight
         self._producers: list[PartitionProducer] = []
         self._batches: dict[int, _Batch] = {}
@@ -127,14 +127,11 @@ class ProducerSession:
             self._take(message, answer)
         except MessageFault as fault:
             context = fault.context if fault.context is not None else answer.context
-            self._queue.give(answer, error_text(fault.code, str(fault), context))
+            self._queue.give_all([(answer, error_text(fault.code, str(fault), context))])
         self._hold_up_if_full()
 
     def on_command(self, command: pb.BaseCommand, payload: bytes | None) -> None:
-        if command.type == pb.BaseCommand.SEND_RECEIPT:
-            for producer in self._of(command.send_receipt.producer_id):
-                producer.stored(command.send_receipt)
-        elif command.type == pb.BaseCommand.SEND_ERROR:
+        if command.type == pb.BaseCommand.SEND_ERROR:
             for producer in self._of(command.send_error.producer_id):
                 producer.refused(command.send_error)
         elif command.type == pb.BaseCommand.CLOSE_PRODUCER:
@@ -159,7 +156,7 @@ class ProducerSession:
         self._batches.clear()
         self._close_producers()
         self._in_flight.free(self._queue.size_bytes)
-        self._queue = AnswerQueue(self._client.say)
+        self._queue = AnswerQueue(self._client.say_all)
         self._in_flight.leave(self._client)
 
     # --- producers ---------------------------------------------------------------------------------------------------
@@ -268,12 +265,14 @@ class ProducerSession:
         """Answers messages that were stored or have failed."""
         queue = self._queue
         before = queue.size_bytes
-        for answer, message_id, fault in outcomes:
-            if fault:
-                text = error_text(SocketError.UNKNOWN_ERROR, fault, answer.context)
-            else:
-                text = ack_text(message_id, answer.context)
-            queue.give(answer, text)
+        queue.give_all(
+            [
+                (answer, error_text(SocketError.UNKNOWN_ERROR, fault, answer.context))
+                if fault
+                else (answer, ack_text(message_id, answer.context))
+                for answer, message_id, fault in outcomes
+            ]
+        )
         self._in_flight.free(before - queue.size_bytes)
         if self._is_full and len(queue) * 2 <= self._count_max and queue.size_bytes * 2 <= IN_FLIGHT_BYTES_MAX:
             self._is_full = False

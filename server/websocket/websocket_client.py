@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aiohttp import WSMsgType, web
 
@@ -32,11 +32,9 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import close_consumer_frame, close_producer_frame
 
 if TYPE_CHECKING:
-    from magnetar.server.broker.broker import Broker
-    from magnetar.server.config.websocket_settings import WebSocketSettings
     from magnetar.server.security.principals import Principal
-    from magnetar.server.websocket.in_flight_bytes import InFlightBytes
     from magnetar.server.websocket.session import Session
+    from magnetar.server.websocket.socket_service import SocketService
 
 log = logging.getLogger(__name__)
 
@@ -68,30 +66,11 @@ class SocketState(Enum):
     CLOSED = "closed"
 
 
-class SocketService(Protocol):
-    """All sockets of a broker use one `upgrade.WebSocketService` through this interface."""
-
-    broker: "Broker"
-    settings: "WebSocketSettings"
-    in_flight: "InFlightBytes"
-
-    async def authorize(
-        self, client: "WebSocketClient", operation: TopicOperation, topic: TopicName, subscription: str | None
-    ) -> None:
-        """Returns when the peer may do the operation; raises the errors of `WebSocketClient.authorize`."""
-
-    def named(self, client: "WebSocketClient") -> str:
-        """Returns the text by which log lines name a socket's purpose."""
-
-    def left(self, client: "WebSocketClient") -> None:
-        """Called when the socket has ended."""
-
-
 class WebSocketClient:
     """One socket. Implements `magnetar.server.topics.client_connection.ClientConnection`, and `HttpSocket` of the web
     port's connection."""
 
-    def __init__(self, service: SocketService, request: web.BaseRequest, principal: "Principal | None") -> None:
+    def __init__(self, service: "SocketService", request: web.BaseRequest, principal: "Principal | None") -> None:
         self.service = service
         self.broker = service.broker
         self.principal = principal
@@ -195,12 +174,26 @@ class WebSocketClient:
 
     def say(self, text: bytes) -> None:
         """Sends one text message, UTF-8, at the end of this turn of the event loop."""
+        self.say_all([text])
+
+    def say_all(self, texts: list[bytes]) -> None:
+        """Sends text messages, UTF-8, at the end of this turn of the event loop."""
         if not self.is_open:
             return
-        size = len(text)
-        self._output += (text_head(size), text)
-        self._output_bytes += size
+        output = self._output
+        for text in texts:
+            size = len(text)
+            output += (text_head(size), text)
+            self._output_bytes += size
         self._schedule()
+
+    def guarded(self, call: Callable[..., None], *arguments: object) -> None:
+        """Runs code of the session. An error in this code closes this socket, and no other."""
+        try:
+            call(*arguments)
+        except Exception:
+            log.exception("%s: a socket failed", self.remote_address)
+            self.close("an error of the server; its log says more")
 
     # --- for the service ---------------------------------------------------------------------------------------------
 
@@ -248,7 +241,7 @@ class WebSocketClient:
         if 0 < ping_s <= now_s - self._pinged_s:
             self._pinged_s = now_s
             self._send_now(PING, is_activity=False)
-        self._guarded(lambda: self.session.tick(now_s))
+        self.guarded(self.session.tick, now_s)
 
     @property
     def unsent_bytes(self) -> int:
@@ -292,7 +285,7 @@ class WebSocketClient:
         transport.set_write_buffer_limits(high=OUTPUT_HIGH_WATER_BYTES, low=OUTPUT_LOW_WATER_BYTES)
         connection.upgraded(self)
         log.info("%s: WebSocket of a %s", self.remote_address, self.service.named(self))
-        self._guarded(self.session.started)
+        self.guarded(self.session.started)
         self._schedule()
 
     async def _read(self, socket: web.WebSocketResponse) -> None:
@@ -325,7 +318,7 @@ class WebSocketClient:
         self._is_scheduled = False
         frames, self._frames = self._frames, []
         if frames:
-            self._guarded(lambda: self._hand_over(b"".join(frames)))
+            self.guarded(self._hand_over, b"".join(frames))
         self._send_output()
         while self._waiters and self.is_writable and self.is_open:
             waiters, self._waiters = self._waiters, []
@@ -352,14 +345,6 @@ class WebSocketClient:
         self._transport.write(data)
         if self._transport.get_write_buffer_size() > OUTPUT_MAX_BYTES:
             self.cut_off(f"does not read: {self.unsent_bytes} bytes wait for it")
-
-    def _guarded(self, call: Callable[[], None]) -> None:
-        """Runs code of the session. An error in this code closes this socket, and no other."""
-        try:
-            call()
-        except Exception:
-            log.exception("%s: a socket failed", self.remote_address)
-            self.close("an error of the server; its log says more")
 
     def _become_closed(self, reason: str) -> bool:
         """Ends the socket; no other place does so. Removes everything of the socket from topics. Returns False when the

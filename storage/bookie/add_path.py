@@ -301,8 +301,8 @@ class AddPath:
         """Fences the ledger, and returns when the fence is durable. An unknown ledger is created. From the call on, all
         adds but those of recovery fail.
 
-        Raises BookieError: EUA for a missing or wrong key, EIO when the record could not be written (the next request
-        tries again).
+        Raises BookieError: EUA for a missing or wrong key, EBADREQ for a negative id or a key that is too long, EIO for
+        a failed or closed bookie, and EIO when the record could not be written (the next request tries again).
         """
         state = self._state_for_record(ledger_id, master_key)
         if state.fenced and state.fence_durable:
@@ -333,7 +333,7 @@ class AddPath:
         return future
 
     async def write_explicit_lac(self, ledger_id: int, master_key: bytes, packet: bytes) -> None:
-        """Stores an explicit LAC (WireBookie.write_explicit_lac). Answers a lower LAC than the durable one at once."""
+        """Stores an explicit LAC (WireBookie.write_explicit_lac). Returns at once if the durable LAC is higher."""
         if not EXPLICIT_LAC_BYTES_MIN <= len(packet) <= EXPLICIT_LAC_BYTES_MAX:
             raise BookieError(BookieRc.EBADREQ, f"an explicit LAC of {len(packet)} bytes")
         if self.mode is BookieMode.READ_ONLY:

@@ -354,8 +354,8 @@ class Bookie:
                 self._loop.run_in_executor(self._flush_executor, old.release)
 
     def room_seen(self, usage: DiskUsage) -> None:
-        """Turns the bookie read-only when its disk is full. When there is room again, the bookie first repeats a failed
-        checkpoint, and turns writable at a later measurement, after that checkpoint has succeeded."""
+        """Turns the bookie read-only when its disk is full, and writable when there is room again. If a checkpoint has
+        failed, the bookie repeats it first, and turns writable at the next measurement after its success."""
         self._adds.takes_high_priority = self._rules.takes_high_priority(usage)
         self._allow_spares(self._rules.may_keep_spares(usage))
         if self.mode is BookieMode.WRITABLE and self._rules.is_full(usage):

@@ -1,5 +1,5 @@
-"""The bookie's settings. Each name is the snake_case form of a key in Apache's `bk_server.conf` and has the unit of
-that key.
+"""The bookie's settings. If a description begins with a key of Apache's `bk_server.conf`, the setting has the unit of
+that key. The other settings exist only here.
 
 Sizes in megabytes may be fractions, which tests use. The description of a setting says why its default differs from
 Apache's default.
@@ -108,7 +108,7 @@ class BookieConfig:
     allow_storage_expansion: bool = False
     """allowStorageExpansion: whether ledger directories may be appended to the list that the cookies hold."""
     force_read_only_bookie: bool = False
-    """forceReadOnlyBookie: the bookie takes no writes, even if there is room."""
+    """forceReadOnlyBookie: the bookie stays read-only, even if there is room."""
     skip_damaged_journal: bool = False
     """Whether to start despite damage in the journal. The undamaged batches are replayed, and the damaged parts are
     given up and logged."""

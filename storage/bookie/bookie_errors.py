@@ -15,7 +15,7 @@ def is_no_room(error: OSError) -> bool:
 
 
 class BookieStartError(Exception):
-    """The bookie refuses to start. It has changed nothing on disk."""
+    """The bookie refuses to start. If `Bookie.read` raises the error, nothing on disk has changed."""
 
 
 class DirectoryMismatch(BookieStartError):

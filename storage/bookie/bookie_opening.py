@@ -59,8 +59,8 @@ class RecoveredStorage:
         self.directories.release()
 
     def cut_torn_ends(self) -> None:
-        """Truncates each journal at the place where reading ended, because the next batch is written there. Raises
-        OSError."""
+        """Removes the torn tail and the unused files behind each journal's end, because the next batch is written there
+        (`JournalReplay.finish`). Raises OSError."""
         for replay in self._replays:
             replay.finish()
         self._replays.clear()
@@ -139,8 +139,8 @@ class OpenedStorage:
     """The parts of an open bookie that keep files in its folders."""
 
     def __init__(self, config: BookieConfig, recovered: RecoveredStorage, open_file: OpenFile) -> None:
-        """Makes the first changes of a start on disk. Raises IndexDamaged, OSError; the folders stay claimed after an
-        error."""
+        """Makes the first changes of a start on disk. Raises IndexDamaged, DirectoryInUse, OSError; the folders stay
+        claimed after an error."""
         self.directories = recovered.directories
         self.directories.make_own()
         recovered.cut_torn_ends()
@@ -157,8 +157,8 @@ class OpenedStorage:
         )
 
     def close(self) -> None:
-        """Closes the files and releases the folders; call this method after the last checkpoint. If the disk is too
-        full for the current log's footer, that is only logged."""
+        """Closes the files and releases the folders; call this method after the last checkpoint. If the
+        current log's footer cannot be written, that is only logged."""
         try:
             self.writer.close_log()
         except OSError as error:

@@ -133,7 +133,7 @@ class BookieDirectories:
         """Checks the folders and locks those that have a cookie. Returns True when no folder has a cookie, so that all
         are new.
 
-        Raises DirectoryInUse, DirectoryMismatch, OSError. Nothing is changed in any case.
+        Raises DirectoryInUse, DirectoryMismatch, OSError. No file but LOCK is changed in any case.
         """
         self._found = {directory: cookie for directory, cookie in self.cookies().items() if cookie is not None}
         if self._found:

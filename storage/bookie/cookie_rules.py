@@ -1,9 +1,9 @@
 """Decides whether a bookie of a cluster may start: compares its cookie in ZooKeeper, the cookies in its folders, and
 the cookie that its configuration asks for. No I/O.
 
-The rules are those of LegacyCookieValidation in BookKeeper 4.17. The rules guard against a bookie that comes up without
-the entries that it acknowledged: with a folder that is not mounted, with another bookie's id, in the wrong cluster.
-BookKeeper lacks one of the rules: a first start that broke off before the cookie was in ZooKeeper may be continued.
+The rules are those of LegacyCookieValidation in BookKeeper 4.17, and one more: a first start that broke off before the
+cookie was in ZooKeeper may be continued. The rules guard against a bookie that comes up without the entries that it
+acknowledged: with a folder that is not mounted, with another bookie's id, or in the wrong cluster.
 """
 
 from collections.abc import Mapping, Sequence

@@ -58,8 +58,8 @@ class EntryIndex:
         self._sync = WriteOptions()
         self._sync.sync = True
         self._lock = threading.Lock()
-        """This lock is held while a cursor exists: an open cursor would keep the files locked when `reopen` closes
-        them."""
+        """A look-up holds this lock while it has a cursor: an open cursor would keep the files locked when `reopen`
+        closes them. `runs` and `ledger_states` take no lock, so they must not be under way during `reopen`."""
         self._open()
 
     def _open(self) -> None:
@@ -101,8 +101,8 @@ class EntryIndex:
         """Returns the state of RocksDB's list of its files, which the next start compares (`index_manifest`)."""
         try:
             return read_manifest(self._path)
-        except ValueError as error:
-            raise IndexFailure(f"{self._path}: {error}") from None
+        except (OSError, ValueError) as error:
+            raise IndexFailure(f"{self._path}: {error}") from error
 
     def ledger_states(self) -> Iterator[BookieLedgerState]:
         """Yields every ledger's state. Raises IndexDamaged."""

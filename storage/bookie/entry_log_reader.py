@@ -20,9 +20,9 @@ class EntryLogReader:
         self._logs = logs
 
     def read(self, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
-        """Returns consecutive entries from `first_entry_id` on: the rest of its block, and the entries of the following
-        blocks in the log, as long as all blocks together have at most `span_bytes`. The list is empty when there is no
-        such entry.
+        """Returns consecutive entries from `first_entry_id` on: those in the first entry's block, and those in the
+        following blocks of the log, as long as all blocks together have at most `span_bytes`. The list is empty when
+        there is no such entry.
 
         Raises IndexFailure, OSError, and EntryLogDamaged when the first block is damaged or its file is missing.
         """

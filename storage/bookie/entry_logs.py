@@ -16,7 +16,7 @@ _NAME = re.compile(r"([0-9a-f]{8})\.log")
 
 class OpenLog:
     """A log that is open for reading. The file is closed when the last reader drops it. If the file were closed when it
-    leaves the cache, a thread that is still reading could read another file that has got its descriptor number."""
+    leaves the cache, a thread that is still reading could read another file that has got the same descriptor number."""
 
     __slots__ = ("fd", "path")
 

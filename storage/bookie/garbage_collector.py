@@ -63,7 +63,8 @@ class GarbageCollector:
     def delete_dead_logs(self, compaction_threshold: float = 0.0) -> list[LogUsage]:
         """Deletes the logs without live ledgers, and returns the usage of all remaining closed logs. Raises OSError.
 
-        The current log is closed when its live share is below the threshold, so that it can be deleted or compacted.
+        The current log is closed when none of its ledgers is live, so that it can be deleted. If it has _STEP_BYTES or
+        more, it is also closed when its live share is below the threshold, so that it can be compacted.
         """
         self._close_idle_current_log(compaction_threshold)
         usages: list[LogUsage] = []
@@ -85,8 +86,8 @@ class GarbageCollector:
         repeated.
 
         `log_id` is an id that `delete_dead_logs` returned; the first offset is FILE_HEADER_SIZE. Raises
-        EntryLogDamaged: the log then stays as it is for ever. Raises IndexFailure and OSError, for example for lack of
-        room: the caller may begin again later.
+        EntryLogDamaged: the log then stays as it is until a restart. Raises IndexFailure and OSError, for example for
+        lack of room: the caller may begin again later.
         """
         if self._writer.unindexed:
             return offset

@@ -34,7 +34,7 @@ class IndexRun(NamedTuple):
         return self.offset == block.offset and self.log_id == block.log_id
 
     def part(self, first: int, last: int, count: int) -> "IndexRun":
-        """Returns a run of the same block over a narrower interval, of which the block holds `count` ids."""
+        """Returns a run of the same block over a narrower interval. The block holds `count` ids of this interval."""
         return IndexRun(first, last, self.log_id, self.offset, self.length, last - first + 1 == count)
 
 

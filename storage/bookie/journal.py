@@ -88,8 +88,8 @@ class Committed:
 
 
 class Journal:
-    """One journal folder's writer. One thread (the loop's) calls `submit` and `close`; `notify` is called on the
-    journal's own thread.
+    """One journal folder's writer. The loop's thread calls `submit`. `close` may be called on another thread, after the
+    last `submit`. `notify` is called on the journal's own thread.
 
     The queue itself has no bound: the submitter counts the bytes that it has submitted and that are not answered yet
     (`AddPath`).
@@ -247,7 +247,8 @@ class Journal:
         self.bytes_written += end - offset
 
     def _recover(self, error: OSError) -> bool:
-        """Cuts off the bytes of a failed batch. Returns whether the journal is dead."""
+        """After an error for lack of room, cuts off the bytes of the failed batch. Declares the journal dead after any
+        other error, or when the cut itself fails. Returns whether the journal is dead."""
         file, offset = self._file, self._position.offset
         if is_no_room(error):
             try:

@@ -68,7 +68,8 @@ class JournalPosition(NamedTuple):
 
 class BatchHeader(NamedTuple):
     """The fields of a batch's header, without the header's own checksum. `crc` is the checksum of the body. `records`
-    counts all records, `controls` of which are control records. `length` is the number of bytes after the header."""
+    is the number of all records, and `controls` the number of control records among them. `length` is the number of
+    bytes after the header."""
 
     crc: int
     journal_id: int
@@ -96,7 +97,7 @@ class ControlRecord(NamedTuple):
 
 
 def salt_of_bits(bits: int) -> Salt:
-    """Makes both salts of the SALT_BITS bits that the file header holds: the lower and the upper 32, which overlap."""
+    """Makes both salts from the SALT_BITS bits of a file header: the lower 32 and the upper 32 bits, which overlap."""
     return Salt(bits & 0xFFFFFFFF, bits >> (SALT_BITS - 32))
 
 

@@ -180,7 +180,8 @@ class JournalReplay:
             self._damage(mark.journal_id, mark.offset, "no batch ends at the mark, and none follows")
 
     def _check_file_header(self, data: FileBytes, journal_id: int) -> None:
-        """Reports damage when the file's header is not whole or belongs to another journal."""
+        """Reports damage when the file's header is not whole, belongs to another journal, or names another first batch
+        than the one that follows the previous file."""
         try:
             header_id, first_sequence, _ = parse_file_header(data[:FILE_HEADER_SIZE])
         except ValueError as error:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 MASTER_KEY_SIZE_MAX = 255
 ENTRY_BYTES_MIN = 24
 """A bookie reads the ledger id, entry id and LAC of an entry, so a shorter entry is refused (EBADREQ). Apache's bookie
-refuses entries of up to 16 bytes only, though it needs the LAC as well."""
+refuses only entries of up to 16 bytes, though it needs the LAC as well."""
 _RECORD = struct.Struct(">BB")
 _FENCED = 1
 _LIMBO = 2
@@ -44,8 +44,8 @@ class BookieLedgerState:
         """The key of the ledger; None when the key was lost with a part of the journal and no client has brought it
         again."""
         self.fenced = fenced
-        """Whether the bookie refuses all adds except those of recovery. A fence request makes this True, and nothing
-        makes it False again."""
+        """Whether the bookie refuses all adds except those of recovery. A fence request or limbo makes this True, and
+        nothing makes it False again."""
         self.fence_durable = fenced
         """Whether the fence's record is durable, so that fence requests may be answered. The value stays False when the
         write of the record failed; the next request tries again."""

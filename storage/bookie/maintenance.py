@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _PROBE_SECONDS = 1.0
-"""The time between two looks of a read-only bookie at whether there is room again."""
+"""The time between two measurements of a read-only bookie's disks, so that it soon notices that there is room again."""
 
 
 class MaintainedBookie(Protocol):

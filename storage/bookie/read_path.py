@@ -36,8 +36,8 @@ may be logged again."""
 
 
 class ReadPath:
-    """Reads entries. All methods raise BookieError: ENOLEDGER, ENOENTRY, ETOOMANYREQUESTS, and EIO for damage, which is
-    logged with file and offset."""
+    """Reads entries. All methods raise BookieError: ENOLEDGER, ENOENTRY, ETOOMANYREQUESTS, and EIO for damage (which is
+    logged with file and offset), for an error of the disk or of RocksDB, and while the bookie is being closed."""
 
     def __init__(
         self,

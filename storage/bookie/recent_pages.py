@@ -1,10 +1,10 @@
-"""How much of the entry logs stays in the kernel's memory: what was written last, and what is read.
+"""Limits how many written bytes of the entry logs stay in the kernel's memory: the bytes that were written last stay.
 
 The kernel keeps every page that is written until it runs out of memory. A bookie writes without end, so each of its
-writes takes a page that was never used or that the kernel has to reclaim first; both cost several times the copying. A
-bookie that gives its oldest written pages back gets the same pages again for the next write. On a virtual machine with
-free memory this halved the CPU time of publishing. A consumer that is less than the kept bytes behind still reads from
-memory; one that is further behind reads from the disk.
+writes takes either a page that was never used or a page that the kernel has to reclaim first. Either page costs several
+times as much as the copying of its bytes. A bookie that gives its oldest written pages back gets the same pages again
+for the next write. On a virtual machine with free memory this halved the CPU time of publishing. A consumer that is
+less than the kept bytes behind still reads from memory; one that is further behind reads from the disk.
 
 Apache's bookie does the same with its journal (journalRemoveFromPageCache, NativeIO.bestEffortRemoveFromPageCache).
 Here the journal writes over its old files instead (`old_journals`), so its pages are used again anyway.
@@ -37,7 +37,8 @@ class RecentPages:
 
     def synced(self, path: str, start: int, end: int) -> None:
         """Notes that a file's bytes from `start` to `end` were written and are on the disk, and gives back the pages of
-        the oldest ranges that are too much. Dirty pages would stay in memory."""
+        the oldest ranges while more than `kept_max` bytes are kept. The bytes must be on the disk, because the kernel
+        does not give up a page that it still has to write."""
         self._kept += end - start
         if self._ranges:
             last_path, last_start, last_end = self._ranges[-1]

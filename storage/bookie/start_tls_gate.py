@@ -64,7 +64,7 @@ class StartTlsGate(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass of it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no asyncio.Transport
         self._is_made = True
         if self._peer.refused:
             self._transport.close()
@@ -95,8 +95,8 @@ class StartTlsGate(asyncio.BufferedProtocol):
         self._finish(has_peer=False)
 
     def close(self) -> None:
-        """Closes the connection. Called when the port closes, perhaps before the event loop has told the gate that the
-        connection is made; the connection is closed then as soon as it is."""
+        """Closes the connection. The server calls this method when the port closes. If the event loop has not called
+        `connection_made` yet, that call will close the connection."""
         self._peer.refused = True
         if self._upgrade is not None:
             self._upgrade.cancel()

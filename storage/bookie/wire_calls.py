@@ -51,7 +51,8 @@ class WireBookie(Protocol):
     async def write_explicit_lac(self, ledger_id: int, master_key: bytes, body: bytes) -> None:
         """Stores an explicit LAC's packet and returns when the packet is durable. An unknown ledger is created; a
         fenced ledger is accepted. The bookie keeps the packet with the highest LAC, whereas Apache's bookie keeps the
-        last packet. Raises BookieError: EREADONLY, EUA, EIO, EBADREQ."""
+        last packet. Raises BookieError: EREADONLY, EUA, EIO, EBADREQ, and EFENCED for a ledger that was deleted after
+        it had been fenced."""
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
         """Returns the durable packet of a ledger, or None when there is no packet or the ledger is unknown."""
@@ -130,13 +131,13 @@ class WireCalls:
         except BookieError as error:
             if error.rc != BookieRc.ENOENTRY:
                 raise
-            # In a striped ledger another bookie may have that entry, so the answer tells the LAC only.
+            # In a striped ledger another bookie may have that entry, so the answer tells only the LAC.
             return v3.read_response(BookieRc.EOK, txn_id, ledger_id, LAST_ENTRY, None, lac)
         return v3.read_response(BookieRc.EOK, txn_id, ledger_id, previous + 1, entry, lac, woken_at_ms)
 
     async def _lac_moves(self, ledger_id: int, previous_lac: int, timeout_s: float) -> bool:
-        """Waits until the LAC is above `previous_lac`. Returns False when the time is over, or when there was no reason
-        to wait."""
+        """Waits until the LAC is above `previous_lac`, the ledger is fenced or deleted, or the bookie ends. Returns
+        False when the time is over, or when `LacTable.watch` does not let the caller wait."""
         moved: asyncio.Future[bool] = self._loop.create_future()
 
         def settle(woken: bool) -> None:

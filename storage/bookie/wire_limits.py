@@ -1,6 +1,6 @@
 """Limits of the work that one peer of the bookie's port, and all peers together, may have under way.
 
-When a limit of bytes or of the queue is reached, the connection's socket is not read until only half of the limit is
+When a limit of bytes or of the queue is reached, the connection's socket is not read until at most half of the limit is
 used. Requests beyond the limits of concurrent work wait in the queue.
 """
 
@@ -66,8 +66,8 @@ class Pausable(Protocol):
 
 
 class Budget:
-    """Counts the bytes of unanswered adds over all connections of a port, and holds the connections that are not read
-    until the number has fallen."""
+    """Counts the bytes of unanswered adds over all connections of a port. `waiting` holds the connections that are not
+    read until this number has fallen."""
 
     __slots__ = ("limit", "used", "waiting")
 

@@ -6,7 +6,8 @@ the loop leave with one write. No task, future or closure is made for a single a
 
 Three things have bounds (`wire_limits`): adds without an answer, of this connection and of all connections together;
 requests that wait for their turn; and answers that the peer does not take. When a bound is reached, the socket is not
-read until only half of the bound is used. A packet that is too long, or that does not decode, ends the connection.
+read until half of the bound is free again, or, for the answers, until the transport calls `resume_writing`. A packet
+that is too long, or that does not decode, ends the connection.
 """
 
 import asyncio

@@ -119,8 +119,8 @@ class BookieWireServer:
             await self._all_gone.wait()
 
     def _accept(self) -> asyncio.BufferedProtocol:
-        """Makes the protocol of a new connection: the peer's, or the one that reads the first packet if the port has
-        TLS."""
+        """Returns the protocol of a new connection: a peer, or on a port with TLS a gate, which reads the first packet.
+        Marks the connection as refused when there are too many."""
         connection = _Accepted(self._bookie, self._calls, self._budget, self._limits, self._scratch, self._ended)
         full = len(self._connections) + len(self._gates) >= self._limits.connections_max
         if full != self._full:

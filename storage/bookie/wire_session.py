@@ -304,7 +304,7 @@ class WireSession:
         return group
 
     def _v3_read(self, request: pb.Request) -> None:
-        """Takes a v3 read. A read without a readRequest asks for ledger 0, entry 0, which is Apache's reading, too."""
+        """Takes a v3 read. A read without a readRequest asks for ledger 0, entry 0, as it does at Apache's bookie."""
         read = request.readRequest
         if v3.is_fencing(read):
             flags = ReadFlags.FENCING | (ReadFlags.HIGH_PRIORITY if request.header.priority else 0)

@@ -148,7 +148,7 @@ class WriteCache:
 
     def touches(self, ledger_id: int, first: int, last: int) -> bool:
         """Returns whether the cache may hold entries from `first` to `last`, which would be newer than the entries in a
-        log. The answer depends on the lowest and the highest id of the ledger only, so it may be True although the
+        log. The answer depends only on the lowest and the highest id of the ledger, so it may be True although the
         cache holds no entry of the interval."""
         for half in (self.active, self.flushing):
             ledger = half.ledgers.get(ledger_id) if half is not None else None

@@ -38,8 +38,8 @@ class WriteAdvHandle:
     async def add(self, entry_id: int, payload: bytes) -> int:
         """Adds one entry, and returns its id once this entry and all before it are confirmed.
 
-        Raises DuplicateEntryId when the id was used before, IncorrectParameter for a negative id, and otherwise the
-        LedgerError that ended the handle.
+        Raises DuplicateEntryId when the id was used before, IncorrectParameter for a negative id, LedgerClosed when the
+        handle has ended already, and the LedgerError that ends the handle while the entry waits or is on its way.
         """
         if entry_id < 0:
             raise IncorrectParameter(f"ledger {self.ledger_id}: entry id {entry_id}")
@@ -59,10 +59,13 @@ class WriteAdvHandle:
     async def close(self) -> None:
         """Ends the writer and closes the ledger at its LAC. Entries that wait behind a gap fail with LedgerClosed.
         Raises the errors of `WriteHandle.close`."""
+        self._fail_waiting(LedgerClosed(f"ledger {self.ledger_id} was closed before a gap was filled"))
+        await self._handle.close()
+
+    def _fail_waiting(self, error: LedgerError) -> None:
         waiting, self._waiting = self._waiting, {}
         for _, outcome in waiting.values():
-            _fail(outcome, LedgerClosed(f"ledger {self.ledger_id} was closed before a gap was filled"))
-        await self._handle.close()
+            _fail(outcome, error)
 
     def _send_run(self) -> None:
         first = self._handle.last_add_pushed + 1
@@ -78,6 +81,8 @@ class WriteAdvHandle:
                     _fail(outcome, append.error)
                 elif not outcome.cancelled():
                     outcome.set_result(entry_id)
+            if append.error is not None:
+                self._fail_waiting(append.error)  # The handle has ended, so no gap will be filled any more.
 
         self._handle.append([payload for payload, _ in run], done)
 

@@ -69,7 +69,8 @@ class Append:
                 self._short -= 1
 
     def forget(self, index: int, ack_quorum: int) -> None:
-        """Drops the acknowledgements of the bookie at `index`, because it has left the ensemble."""
+        """Drops the acknowledgements of the bookie at `index`: another bookie has replaced it, or it could not be
+        replaced and gets the group once more."""
         keep = ~(1 << index)
         self._mask &= keep
         if self._masks is None:

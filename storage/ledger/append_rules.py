@@ -27,8 +27,8 @@ Invariants:
   `Send.generation`.
 - All unconfirmed entries belong to the last fragment, whose key is at most LAC + 1.
 - A group is confirmed as a whole, so the LAC never stands inside one.
-- What a bookie has not answered is at most `lagging_bytes_max` and the pending entries, because nothing further ahead
-  of the bookie is confirmed.
+- The confirmed entries that a bookie has not answered have at most `lagging_bytes_max` bytes, because nothing further
+  ahead of the bookie is confirmed.
 
 Source: PendingAddOp, LedgerHandle.sendAddSuccessCallbacks, EnsembleUtils.replaceBookiesInEnsemble.
 """

@@ -33,13 +33,13 @@ class BookieChannel(Protocol):
 
     async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
         """Returns one stored entry; `entry_id` -1 asks for the last one. With FENCING the bookie fences the ledger
-        durably before it answers, also when the answer is an error. Raises BookieError (ENOLEDGER, ENOENTRY, EUA, EIO,
-        ...)."""
+        durably before it answers, also when it then has no such entry. Raises BookieError (ENOLEDGER, ENOENTRY, EUA,
+        EIO, ...); ConnectionError or TimeoutError when the bookie gives no answer."""
 
     async def read_entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
         """Returns stored entries from `first_entry_id` on without a gap: at least one, fewer than asked for at a limit,
         at the end or before an unreadable entry. The answer may hold entries beyond the LAC, which the caller has to
-        leave out. Raises BookieError when the first entry cannot be read."""
+        leave out. Raises the errors of `read_entry` when the first entry cannot be read."""
 
 
 class LacAnswer(NamedTuple):

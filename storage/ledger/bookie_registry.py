@@ -82,8 +82,8 @@ async def look_for_bookies(store: MetadataStore) -> Bookies:
 
 
 class BookieRegistry:
-    """Keeps `bookies`, the registrations as last read. The `on_change` callbacks are called when they differ from those
-    read before."""
+    """Keeps `bookies`, the registrations as last read. The registry calls the callbacks of `on_change` when the
+    registrations differ from those that it read before."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store

@@ -1,7 +1,7 @@
 """A process's access to a BookKeeper cluster: its records, its bookies, connections to them, and the ledger client.
 
-Programs that are neither a bookie nor a broker use this module: auto-recovery, the operator's tools,
-`magnetar.bookkeeper`.
+The programs of a cluster use this module: broker, bookie, auto-recovery and the operator's tools. `magnetar.bookkeeper`
+and `storage/repair` use it, too.
 """
 
 from collections.abc import Callable, Sequence

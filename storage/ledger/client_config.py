@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LedgerConfig:
-    """The settings of the ledger client. Fields are named like the keys of BookKeeper's client. Times are seconds.
+    """The settings of the ledger client. If a description begins with a key, the key is that of BookKeeper's client.
+    Times are seconds.
 
     BookKeeper's default for the deadlines of adds and reads is 5 s; a Pulsar broker sets both to
     `bookkeeperClientTimeoutInSeconds`, which is 30 s.
@@ -70,8 +71,8 @@ class LedgerConfig:
 
     skip_given_up_entries: bool = False
     """Whether recovery passes over entries that all their bookies say they have given up (EUNKNOWNLEDGERSTATE) or hold
-    damaged, and goes on with the entries after them. True is right for a standalone server only, because nobody can
-    repair its only bookie. In a cluster another bookie may be repaired, so recovery fails there instead."""
+    damaged, and goes on with the entries after them. True is right only for a standalone server, because nobody can
+    repair its single bookie. In a cluster another bookie may be repaired, so recovery fails there instead."""
 
     recovery_reads_max: int = 8
     """How many entries recovery reads ahead. The reads beyond the end of the ledger find nothing."""

@@ -1,4 +1,4 @@
-"""The changes that a ledger's metadata may go through. Pure functions from one value to the next.
+"""The changes that a ledger's metadata may go through. Each is a pure function from one value to the next.
 
 A fragment is a run of entries with one ensemble. `ensembles` holds (first entry id, members) of each; the first one
 begins at 0, the numbers increase, and entry e belongs to the last fragment that begins at or before e. The writer moves

@@ -1,4 +1,4 @@
-"""Which bookies a ledger may be on, by the groups that its custom metadata, or the client's configuration, asks for.
+"""Decides which bookies a ledger may be on, by the groups that its metadata or the client's configuration asks for.
 
 A record at `/bookies` puts bookies into groups. A ledger with groups is placed on the bookies of its primary groups.
 When these are too few for an ensemble, the bookies of the secondary groups are taken too, and after them the bookies of

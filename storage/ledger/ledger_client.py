@@ -39,6 +39,7 @@ class BookKeeper:
 
     `channel_of` maps a bookie id to its channel (LookupError when no address is known), `bookies` returns the bookies
     that take writes now, `next_ledger_id` draws ids that were never used before. All calls are on the loop's thread.
+    After `close`, the calls that create, open or delete a ledger raise ClientClosed.
     """
 
     def __init__(
@@ -173,7 +174,7 @@ class BookKeeper:
         )
 
     async def _tell_lacs(self) -> None:
-        """Sends the explicit LAC of every writer whose LAC is newer than the one in the last entry sent."""
+        """In each interval, sends the explicit LAC of every writer whose LAC is newer than that in its last entry."""
         while True:
             await asyncio.sleep(self._config.explicit_lac_interval_sec)
             for handle in list(self._writers):
@@ -181,6 +182,8 @@ class BookKeeper:
                     await handle.tell_lac()
                 except LedgerError as error:
                     log.warning("ledger %d: its LAC was not told: %s", handle.ledger_id, error)
+                except Exception:  # The task tells the LACs of all other ledgers too.
+                    log.exception("ledger %d: its LAC was not told", handle.ledger_id)
 
     async def open_ledger(
         self,
@@ -194,7 +197,8 @@ class BookKeeper:
         cannot write any more. Without `recover` this is `open_ledger_no_recovery`. `digest_type` counts only for a
         record of BookKeeper's first versions, which names no digest type.
 
-        Raises NoSuchLedger, UnauthorizedAccess (wrong password), LedgerRecoveryFailed, LedgerMetadataFault.
+        Raises NoSuchLedger, UnauthorizedAccess (wrong password), LedgerMetadataFault, MetadataDamaged, and the errors
+        of `Recoverer.run` or, without `recover`, those of the bookies.
         """
         if not recover:
             return await self.open_ledger_no_recovery(ledger_id, password=password, digest_type=digest_type)

@@ -19,8 +19,8 @@ class LedgerError(Exception):
     code: ClassVar[int]
     retriable: ClassVar[bool] = False
     is_lost = False
-    """True on the error of a read if every replica answered and no replica has the entry undamaged. Such an entry
-    will not come back by itself. `read_rules.most_telling_failure` sets it."""
+    """True on the error of a read if the entry will not come back by itself: every replica answered and no replica has
+    it undamaged (`read_rules.most_telling_failure`), the ledger is gone, or the ledger was closed before the entry."""
 
     def __init_subclass__(cls, *, code: int | None = None, retriable: bool = False) -> None:
         super().__init_subclass__()
@@ -50,7 +50,7 @@ class NotEnoughBookies(LedgerError, code=-6, retriable=True):
 
 
 class NoSuchLedgerOnBookie(BookieFault, code=-7):
-    """The bookie never saw the ledger."""
+    """The bookie does not know the ledger."""
 
 
 class BookieHandleNotAvailable(BookieFault, code=-8, retriable=True):
@@ -86,7 +86,7 @@ class ProtocolVersion(BookieFault, code=-16):
 
 
 class MetadataVersion(LedgerError, code=-17):
-    """Somebody else changed the ledger's metadata in a way that contradicts the change asked for."""
+    """Somebody else changed the ledger's metadata in a way that contradicts the wanted change, or again and again."""
 
 
 class MetadataDamaged(LedgerError, code=-18):
@@ -94,7 +94,7 @@ class MetadataDamaged(LedgerError, code=-18):
 
 
 class ClientClosed(LedgerError, code=-19):
-    """The client was closed while the operation was under way."""
+    """The client was closed before the call, or while the operation was under way."""
 
 
 class LedgerExists(LedgerError, code=-20):

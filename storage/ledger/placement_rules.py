@@ -83,7 +83,8 @@ class AnyBookies:
 
 
 ReplaceFailed = Callable[[Members, Mapping[int, str]], Members]
-"""Maps (members, failed: index -> bookie) to members of which at least one is replaced. Raises NotEnoughBookies."""
+"""Maps (members, failed: index -> bookie) to the new members, like `replace_failed`. Raises NotEnoughBookies when no
+failed member can be replaced."""
 
 
 class SpareBookies:

@@ -1,4 +1,4 @@
-"""Quorum arithmetic: which bookies hold an entry, and when enough of them answered. Pure; only `Coverage` has state.
+"""Quorum arithmetic: which bookies hold an entry, and when enough of them answered. No I/O; only `Coverage` has state.
 
 An ensemble is a list of E bookies. Entry e is written to its write set, the Qw indices (e + i) mod E, and is
 acknowledged when any Qa of these answered (docs/LEDGERS.md, "Words"). Source: RoundRobinDistributionSchedule.
@@ -26,7 +26,7 @@ def holds(index: int, entry_id: int, ensemble_size: int, write_quorum: int) -> b
 
 
 def held_ids(index: int, first: int, count: int, ensemble_size: int, write_quorum: int) -> Sequence[int]:
-    """Returns, in ascending order, which of the `count` entries from `first` on the bookie at `index` holds."""
+    """Returns the ids that the bookie at `index` holds, out of the `count` ids that begin at `first`; ascending."""
     if ensemble_size == write_quorum:
         return range(first, first + count)
     return [e for e in range(first, first + count) if (index - e) % ensemble_size < write_quorum]
@@ -42,7 +42,7 @@ def missing_proves_end(missing: int, write_quorum: int, ack_quorum: int) -> bool
 
 
 class Coverage:
-    """Whether the bookies that gave no usable answer are too few to have acknowledged an entry among themselves.
+    """Decides whether the bookies that gave no usable answer are too few to have acknowledged an entry by themselves.
 
     An answer is *known* when the bookie truthfully said what it has, which may be nothing. The round is *covered* when
     every write set has fewer than Qa bookies whose answer is not known. Write sets are the windows of Qw neighbouring

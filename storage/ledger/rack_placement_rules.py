@@ -1,6 +1,7 @@
 """Ensembles over racks: neighbours in an ensemble hold the same entries, so they stand in different racks if possible.
 
-A rack is a path such as `/rack-3` or `/region-1/rack-3`; a different region counts for more than a different rack.
+A rack is a path such as `/rack-3` or `/region-1/rack-3`. A bookie in a different region is better than a bookie in a
+different rack of the same region.
 Pulsar keeps the racks in the record `/bookies`; a bookie that is not in it stands in the default rack. No I/O.
 
 Source: RackawareEnsemblePlacementPolicyImpl of BookKeeper 4.17, BookieRackAffinityMapping of Pulsar.

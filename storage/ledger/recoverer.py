@@ -72,7 +72,8 @@ class Recoverer:
         """Closes the ledger unless it is closed already, and returns the metadata of the closed ledger.
 
         Raises LedgerRecoveryFailed, UnauthorizedAccess, BookieTimeout (the ledger was not closed, and the call may be
-        repeated), LedgerMetadataFault, NoSuchLedger.
+        repeated), LedgerMetadataFault, MetadataDamaged, NoSuchLedger, and MetadataVersion when another client changed
+        the ledger's last ensemble meanwhile.
         """
         ledger = await self._driver.update(ledger, mark_in_recovery)
         begun = ledger.metadata

@@ -18,9 +18,9 @@ from enum import Enum
 PROBE_TICKS = 2
 """After this many ticks without a byte the bookie is probed."""
 GONE_TICKS = 5
-"""A bookie whose registration is gone is dead after this many silent ticks, the probe's among them."""
+"""A bookie whose registration is gone is dead after this many silent ticks, counted from the first silent tick."""
 DEAD_TICKS = 12
-"""A registered bookie is dead after this many silent ticks, the probe's among them."""
+"""A registered bookie is dead after this many silent ticks, counted from the first silent tick."""
 
 
 class Step(Enum):
@@ -30,7 +30,7 @@ class Step(Enum):
     PROBE = "probe"
     """Ask something that every living bookie answers at once, unless such a question is under way."""
     CUT = "cut"
-    """The bookie is dead: fail what waits for it, and all requests until it answers a probe."""
+    """The bookie is dead: fail the requests that wait for it, and all further requests until it answers a probe."""
 
 
 class SilenceRules:

@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 
 
 class SilenceWatch:
-    """The watch over the link `watched`. `probe()` asks the bookie something on the link `probed`, which may be the
-    same; an answer of any kind proves that the bookie lives. `is_registered()` says whether the bookie's registration
-    is there, as far as the client knows."""
+    """The watch over the link `watched`. `probe()` asks the bookie something on the link `probed`, which may be
+    `watched` itself; an answer of any kind proves that the bookie lives. `is_registered()` says whether the bookie's
+    registration is there, as far as the client knows."""
 
     __slots__ = (
         "_config",
@@ -55,8 +55,8 @@ class SilenceWatch:
         self._wanted = False
 
     def lets_through(self) -> bool:
-        """Called for each request: sees to it that somebody watches for the answer. Returns False when the bookie is
-        dead, so that the request should fail at once; the bookie is then probed again."""
+        """Called for each request: starts the timer, so that a missing answer is noticed. Returns False when the bookie
+        is dead: the request should fail at once, and the next tick probes the bookie again."""
         self._wanted = True
         if self._timer is None:
             self._timer = self._loop.call_later(self._config.silence_check_sec, self.tick)

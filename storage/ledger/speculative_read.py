@@ -1,7 +1,7 @@
 """Speculative reads: a read asks one source after the other. When the sources that it has asked stay silent, it asks
 the next one before they fail.
 
-With a patience of 2 s and three replicas, of which the second one answers:
+With a patience of 2 s and three replicas, when the second one answers:
 
     0 s       2 s            5 s  6 s
     A────────────────────────┤ cancelled

@@ -114,7 +114,8 @@ class TailHandle(ReadHandle):
             self._advance(self.metadata.last_entry_id, self.metadata.length)
 
     async def _poll(self, replica: int, seconds: float) -> None:
-        """Waits until one of the bookies that will store the next entry has that entry."""
+        """Asks one of the bookies that will store the next entry. Returns when this bookie's LAC has reached the entry,
+        or after `seconds`."""
         metadata = self.metadata
         members = last_fragment(metadata).members
         holders = write_set(self.last_add_confirmed + 1, metadata.ensemble_size, metadata.write_quorum)

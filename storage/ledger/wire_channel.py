@@ -57,7 +57,7 @@ class WireChannel:
         self._config = config or WireConfig()
         self._main = WireLink(bookie_id, address, self._config, speaks_v2=self._config.use_v2_wire_protocol)
         self._v3 = WireLink(bookie_id, address, self._config, speaks_v2=False) if self._main.speaks_v2 else self._main
-        # The probe does not refer to this channel: a circle would outlive the connections that it holds.
+        # The probe does not refer to this channel, because a circle of references would keep its connections in memory.
         self.watch = SilenceWatch(self._main, self._v3, partial(_ask_info, self._v3), is_registered, self._config)
         self._batch_strikes = 0
 
@@ -179,7 +179,7 @@ class WireChannel:
         return entry_availability.decode(response.getListOfEntriesOfLedgerResponse.availabilityOfEntriesOfLedger)
 
     async def close(self) -> None:
-        """Fails all requests that have no answer with -8. Idempotent."""
+        """Fails all requests that have no answer: adds with -8, others with ConnectionError. Idempotent."""
         await self.watch.close()
         await self._main.close()
         await self._v3.close()

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireConfig:
-    """The settings of connections to bookies. Fields are named like the keys of BookKeeper's client; times are
-    seconds."""
+    """The settings of connections to bookies. If a description begins with a key, the key is that of BookKeeper's
+    client. Times are seconds."""
 
     use_v2_wire_protocol: bool = True
     """useV2WireProtocol: whether adds and reads use v2. Pulsar's brokers switch it on; BookKeeper's default is off."""
@@ -28,7 +28,7 @@ class WireConfig:
     """After a failed connect, all requests fail at once during a delay. With each further failure the delay doubles,
     from `reconnect_delay_min_sec` to this maximum."""
     silence_check_sec: float = 1.0
-    """How often a bookie that owes answers is looked after. `silence_rules` says after how many silent checks it counts
+    """How often a bookie that owes answers is checked. `silence_rules` says after how many silent checks it counts
     as dead."""
     packet_bytes_max: int = PACKET_BYTES_MAX
     """nettyMaxFrameSizeBytes of the bookies: the size of the largest packet."""

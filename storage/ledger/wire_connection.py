@@ -1,9 +1,9 @@
 """One TCP connection to a bookie, in one of the two protocols. Requests are pipelined, and all answers in one read are
 handled together.
 
-A connection that has ended is never reused: all its unanswered requests fail (-8), and `wire_link` makes a new
-connection. All adds of a loop turn leave with one write, and answers to adds are handled as runs of consecutive
-entries. When a bookie sends bytes that do not decode, the connection is cut.
+A connection that has ended is never reused: its unanswered adds fail with -8, its other unanswered requests with
+ConnectionError, and `wire_link` makes a new connection. All adds of a loop turn leave with one write, and answers to
+adds are handled as runs of consecutive entries. When a bookie sends bytes that do not decode, the connection is cut.
 
 Deadlines: an add fails with -23, a read with TimeoutError. If not a byte has come since the request that timed out was
 sent, the connection counts as dead and is cut.
@@ -74,7 +74,7 @@ class BookieConnection(asyncio.BufferedProtocol):
     # --- asyncio's calls ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass of it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no asyncio.Transport
         self.last_heard = self._loop.time()
         self.is_open = True
 

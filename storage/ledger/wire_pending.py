@@ -6,7 +6,7 @@ and once with all other ids as soon as every entry is answered. Answers usually 
 index of the next awaited answer. When its answers come in another order, a group keeps a set of the missing answers
 from then on. An answer that nobody awaits is dropped, because it may belong to an add that has timed out.
 
-Reads of v2 carry no request id: an answer names ledger and entry only. So a fencing read must never be under way
+Reads of v2 carry no request id: an answer names only ledger and entry. So a fencing read must never be under way
 together with a plain one of the same entry, or the answer of the plain read could be mistaken for that of the fencing
 read before the fence is durable. `ReadTable.conflict` prevents this. In Java's client an answer may complete any read
 of its entry.

@@ -1,4 +1,4 @@
-"""What a subscription has acknowledged: a mark-delete position, entries beyond it, and half-acknowledged batches. Pure.
+"""The acknowledgements of a subscription: a mark-delete position, entries beyond it, half-acknowledged batches. Pure.
 
     ledger 7     0  1  2  3  4  5  6  7  8
                  ✓  ✓  ✓  ✓  ·  ✓  ✓  ·  ½      mark-delete 7:3
@@ -46,7 +46,8 @@ class Extents(Protocol):
 
 
 class AckRange(NamedTuple):
-    """Consecutive acknowledged entries of one ledger, beyond the mark-delete."""
+    """Consecutive entries of one ledger: acknowledged ones beyond the mark-delete (`AckState.ranges`), or
+    unacknowledged ones in a hole (`ack_holes`)."""
 
     ledger_id: int
     first: int
@@ -54,7 +55,7 @@ class AckRange(NamedTuple):
 
 
 class AckState:
-    """What one subscription has acknowledged. `revision` grows with every change, so an unchanged revision means an
+    """The acknowledgements of one subscription. `revision` grows with every change, so an unchanged revision means an
     unchanged state."""
 
     __slots__ = ("_acked", "_entry", "_extents", "_ledger", "_partial", "resets", "revision")
@@ -220,9 +221,10 @@ class AckState:
         return added
 
     def ack_cumulative(self, ledger_id: int, entry_id: int, ack_set: Sequence[int] | None = None) -> bool:
-        """Acknowledges this entry and all entries before it. With an ack set, only the batch indexes of this entry that
-        the set clears are acknowledged. Returns False, and changes nothing, when everything is acknowledged already or
-        the entry does not exist."""
+        """Acknowledges this entry and all entries before it. If there is an ack set, only the batch indexes that the
+        set clears are acknowledged in the entry itself; the entries before it are still acknowledged as a whole. A
+        position beyond the end of a ledger that another ledger follows stands for that ledger's last entry. Returns
+        False, and changes nothing, when everything is acknowledged already or the entry does not exist."""
         last = self._extents.last_entry(ledger_id)
         if last is None:
             return False
@@ -252,7 +254,7 @@ class AckState:
 
     def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
         """Moves the mark-delete back or forth, as a SEEK asks for: the next entry to be consumed is the first one at or
-        after `position`. With an ack set, only the batch indexes that the set names are to be consumed of the entry at
+        after `position`. With an ack set, the batch indexes that the set clears count as acknowledged in the entry at
         `position`. All acknowledgements beyond the new mark-delete are forgotten."""
         self.resets += 1
         self._acked.clear()
@@ -271,13 +273,17 @@ class AckState:
     def forget_before(self, ledger_id: int) -> None:
         """Called when the ledgers before `ledger_id` were deleted. Their entries need not be consumed any more, so a
         mark-delete among them moves on if the first entry that is left is acknowledged."""
-        for gone in [known for known in self._acked if known < ledger_id]:
-            del self._acked[gone]
-            self.revision += 1
-        if self._partial:
-            self._partial = {key: mask for key, mask in self._partial.items() if key[0] >= ledger_id}
+        gone = [known for known in self._acked if known < ledger_id]
+        parts_gone = [key for key in self._partial if key[0] < ledger_id]
+        for known in gone:
+            del self._acked[known]
+        for key in parts_gone:
+            del self._partial[key]
+        before = self._ledger, self._entry
         if self._ledger < ledger_id:
             self._advance()
+        if gone or parts_gone or (self._ledger, self._entry) != before:
+            self.revision += 1
 
     def restore(self, acked: Mapping[int, BitMap], partial: Iterable[tuple[Position, Sequence[int]]]) -> None:
         """Adds the stored acknowledgements beyond the mark-delete. Leaves out entries that do not exist any more."""

@@ -263,7 +263,7 @@ class Appender:
 
     async def _until_settled(self) -> None:
         while self._settling is not None:
-            await asyncio.shield(self._settling)  # When the loop ends it cancels that task, and so this call.
+            await asyncio.shield(self._settling)  # The end of the event loop cancels that task, and thereby this call.
 
     async def _reach(self, goal: AppendState) -> None:
         if self.state is goal:
@@ -304,7 +304,7 @@ class Appender:
             self._drained = None
 
     def _refusal(self, state: AppendState | None = None) -> ManagedLedgerError | None:
-        """Returns why a group cannot be added in `state` (by default in the present one), or None."""
+        """Returns why a group cannot be added in `state` (default: the goal, else the present state), or None."""
         state = state or self._goal or self.state
         if state is AppendState.FENCED:
             return self._last_error or ManagedLedgerFenced(self._name, "fenced")

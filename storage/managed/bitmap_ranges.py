@@ -10,8 +10,8 @@ ENTRY_ID_END = 2**32
 
 def first_missing(bitmap: BitMap, start: int) -> int:
     """Returns the least number >= start that is not in the bitmap. The search gallops: the step doubles while the
-    bitmap has all numbers up to the step's end; then the last step is halved, so a run of n numbers costs O(log n)
-    range tests."""
+    bitmap has all numbers up to the step's end; then a binary search goes through the last step. So a run of n numbers
+    costs O(log n) range tests."""
     if start not in bitmap:
         return start
     step = 1

@@ -50,7 +50,7 @@ def bits_of_bitmap(bitmap: BitMap) -> bytes:
     containers = (size - 1) // _CONTAINER_BYTES + 1
     with_even = _dense_bits(bitmap | BitMap(range(0, containers * _CONTAINER_BITS, 2)), containers)
     with_odd = _dense_bits(bitmap | BitMap(range(1, containers * _CONTAINER_BITS, 2)), containers)
-    # The numbers in both are the bitmap's own, see the module's text.
+    # The numbers that are in both results are those of the bitmap, as the module's docstring explains.
     return (with_even & with_odd).to_bytes(containers * _CONTAINER_BYTES, "little")[:size]
 
 

@@ -150,9 +150,10 @@ class Cursor(CursorView):
         ack_set: Sequence[int] | None = None,
         properties: Mapping[str, int] | None = None,
     ) -> bool:
-        """Acknowledges the entry and everything before it. With an ack set, only the batch indexes of the entry that
-        the set clears are acknowledged. `properties` replace `position_properties`. Returns False when everything is
-        acknowledged already or there is no such entry."""
+        """Acknowledges the entry and all entries before it. If there is an ack set, only the batch indexes that the set
+        clears are acknowledged in the entry itself; the entries before it are still acknowledged as a whole. Returns
+        False when everything is acknowledged already or there is no such entry. Otherwise `properties`, if they are
+        given, replace `position_properties`."""
         before = self._acks.mark_delete.ledger_id
         if not self._acks.ack_cumulative(ledger_id, entry_id, ack_set):
             return False
@@ -163,7 +164,7 @@ class Cursor(CursorView):
 
     async def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
         """Moves the cursor back or forth: the next entry is the first one at or after `position`, which may be EARLIEST
-        or LATEST. With an ack set, only the batch indexes that the set names are delivered of the entry at `position`.
+        or LATEST. With an ack set, the entry at `position` is delivered without the batch indexes that the set clears.
         Returns when the move is durable. If it raises ManagedLedgerError, nothing has moved."""
         await self._flush_ended()
         if self._closed:
@@ -230,7 +231,7 @@ class Cursor(CursorView):
         self._properties.update(properties)
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Replaces the subscription's properties durably. Raises CursorFault."""
+        """Replaces the subscription's properties durably. Raises CursorFault, ManagedLedgerFenced."""
         if self._store is not None:
             await self._store.set_cursor_properties(self._acks, self._properties, properties)
 
@@ -280,8 +281,8 @@ class Cursor(CursorView):
         return True
 
     async def close(self) -> None:
-        """Stores all changes and frees the cursor ledger. Raises CursorFault when that failed; the cursor is closed in
-        any case. Idempotent."""
+        """Stores all changes and frees the cursor ledger. Raises CursorFault or ManagedLedgerFenced when that failed;
+        the cursor is closed in any case. Idempotent."""
         if self._closed or self._store is None:
             return
         self._closed = True

@@ -61,13 +61,14 @@ class WrittenState(NamedTuple):
 
 
 class StoredBefore(NamedTuple):
-    """The state that was stored last. It becomes the first entry of a new ledger. When the next state is stored in
-    parts, each part carries this `position`, because after a crash a part may be the ledger's last entry."""
+    """The state that was stored last. If it was stored without ranges and batches, it becomes the first entry of a new
+    ledger. When the next state is stored in parts, each part carries this `position`, because after a crash a part may
+    be the ledger's last entry."""
 
     position: Position
     properties: Mapping[str, int]
     repeat: bool
-    """Whether this state is to be written as the first entry, because the ledger is new."""
+    """Whether this state is to be written as the first entry of a new ledger."""
 
 
 async def append_state(
@@ -121,7 +122,8 @@ async def append_state(
 
 
 async def read_state(label: str, handle: ReadHandle, extents: Extents) -> StoredAcks | None:
-    """Returns the state that was appended last, or None when no part of it can be read. Raises CursorFault."""
+    """Returns the last appended state that can be read, or None when the ledger has none or ends with
+    UNREADABLE_ENTRIES_MAX damaged entries. Raises CursorFault when an entry cannot be read now."""
     unreadable = 0
     entry_id = handle.last_add_confirmed
     while entry_id >= 0 and unreadable < UNREADABLE_ENTRIES_MAX:

@@ -1,9 +1,9 @@
 """The stored forms of a cursor: PositionInfo in its cursor ledger, ManagedCursorInfo in its node (docs/CURSORS.md).
 
 Both are written as Apache's broker writes them by default: acknowledged ranges one by one (field 3 of PositionInfo, 4
-of the node), in order. Of more than `managed_ledger_max_unacked_ranges_to_persist` ranges, Apache's broker forgets the
-rest. This broker instead writes all ranges into PositionInfo as bitmaps (field 6), which every broker since 3.3 reads.
-A state that does not fit into an entry is split (`cursor_parts`).
+of the node), in order. Apache's broker stores at most `managed_ledger_max_unacked_ranges_to_persist` ranges and forgets
+the others. When there are more, this broker instead writes all ranges into PositionInfo as bitmaps (field 6), which
+every broker since 3.3 reads. A state that does not fit into an entry is split (`cursor_parts`).
 
 All these forms can be read. Half-acknowledged batches are also read from the node, which Apache's broker does not do.
 """

@@ -1,7 +1,7 @@
 """Stores the position of a durable cursor: in a node of the metadata store and, once the cursor is in use, in a ledger.
 
-    NO LEDGER   the node holds everything: cursorsLedgerId -1, mark-delete, ranges, batches. `close` says why batches
-                that are half acknowledged rather stay in a ledger.
+    NO LEDGER   the node holds everything: cursorsLedgerId -1, mark-delete, ranges, batches. `_belongs_in_ledger` says
+                why a state with half-acknowledged batches stays in a ledger when the cursor is closed.
     LEDGER      the node names the ledger, whose last entry holds everything. The position in the node is an old one,
                 for the case that the ledger is lost.
 
@@ -12,7 +12,8 @@ combines the old mark-delete with the current ranges. If ranges had been stored 
 than what was stored, so in that case only the new position is appended (docs/CURSORS.md, "From one cursor ledger to the
 next").
 
-If neither the ledger nor a new one takes an entry, the node takes everything, provided that it is small enough.
+If the ledger takes no entry, or no new ledger can be made and written, the node takes the whole state, provided that it
+is small enough.
 
 Source: ManagedCursorImpl (internalMarkDelete, startCreatingNewMetadataLedger, persistPositionMetaStore, asyncClose).
 """
@@ -247,7 +248,7 @@ class CursorStore:
 
     def _belongs_in_ledger(self, acks: AckState) -> bool:
         """Returns whether the next owner has to find the state in a cursor ledger: when it is too large for the node,
-        or has half-acknowledged batches, which Apache's broker writes to the node but reads back from a ledger only
+        or has half-acknowledged batches, which Apache's broker writes to the node but reads back only from a ledger
         (ManagedCursorImpl.recover, recoverFromLedger)."""
         return bool(acks.partial) or not self._fits_node(acks)
 

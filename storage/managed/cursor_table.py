@@ -76,8 +76,8 @@ class CursorTable:
 
     @property
     def slowest(self) -> Position | None:
-        """Returns the earliest position from which durable cursors need the log; None when there are no durable
-        cursors."""
+        """Returns the earliest position from which the log is needed by durable cursors or by `held`; None when there
+        are neither durable cursors nor held positions."""
         return min((*(cursor.needed_from for cursor in self.durable.values()), *self.held), default=None)
 
     @property

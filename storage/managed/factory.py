@@ -107,7 +107,7 @@ class ManagedLedgerFactory:
     async def open(self, name: str, config: ManagedLedgerConfig | None = None, *, create: bool = True) -> ManagedLedger:
         """Returns the managed ledger "tenant/namespace/domain/encoded topic". Several calls share one opening and one
         object. A managed ledger that was fenced or closed since is opened again. Raises NoSuchManagedLedger (without
-        `create`) and the errors of `ManagedLedger.open`."""
+        `create`), ManagedLedgerClosed (the factory is closed) and the errors of `ManagedLedger.open`."""
         while True:
             if self._closed:
                 raise ManagedLedgerClosed(name, "the factory is closed")

@@ -72,7 +72,7 @@ class Gaps:
         return gap if gap.ledger_id == position.ledger_id and position.entry_id <= gap.last else None
 
     def add(self, gap: Gap) -> None:
-        """Adds a gap that was just found. The new gap replaces all known gaps that lie within it."""
+        """Adds a gap that was just found. The new gap replaces all known gaps that overlap with it."""
         self._known = [
             known
             for known in self._known

@@ -26,7 +26,8 @@ IDS_TRIED = 100
 class LedgerSwitch:
     """Creates, closes and records the ledgers of one managed ledger. `highest_id()` returns the greatest ledger id in
     any position of this managed ledger. `switch_latency` counts how long making and recording a ledger takes.
-    `on_ledger_closed(garbage)` is called after the writing end has left a ledger, with the ledgers to delete."""
+    `on_ledger_closed(garbage)` is called, with the ledgers to delete, after the writing end has left a ledger, and for
+    a new ledger that is not used."""
 
     def __init__(
         self,

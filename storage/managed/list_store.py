@@ -79,8 +79,8 @@ class ListStore:
             self.terminated, self.properties = new_terminated, new_properties
 
     def changes_seen(self, changes: int | None) -> bool:
-        """Takes note of so many further changes of the record, or, with None, of the fact that changes may have been
-        overlooked. Returns whether `check` has to find out who made them."""
+        """Notes that `changes` further changes of the record were seen; None says that changes may have been
+        overlooked. Returns whether `check` has to find out if another owner made one of them."""
         self._unexplained = None if self._unexplained is None or changes is None else self._unexplained + changes
         return self._unexplained != 0
 

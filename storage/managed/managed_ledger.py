@@ -226,7 +226,7 @@ class ManagedLedger:
 
     @property
     def metadata_is_away(self) -> bool:
-        """Whether the metadata store cannot be reached now, without which no ledger can be made or changed."""
+        """Whether the metadata store cannot be reached now. Without the store no ledger can be made or changed."""
         return self._shared.access.is_away
 
     async def open_ledger(self) -> None:
@@ -240,8 +240,8 @@ class ManagedLedger:
 
     async def terminate(self) -> Position:
         """Ends appending for ever. Entries that were given to `add_entries` before may still be confirmed. Returns the
-        last position. Raises MetaStoreFault, AppendFault (the managed ledger is not terminated),
-        ManagedLedgerFenced."""
+        last position. Raises MetaStoreFault, AppendFault (the managed ledger is not terminated), ManagedLedgerFenced,
+        ManagedLedgerClosed."""
         await self._appender.terminate()
         assert self._lists.terminated is not None
         return self._lists.terminated
@@ -267,7 +267,7 @@ class ManagedLedger:
     ) -> Cursor:
         """Returns the durable cursor of that name. If there is none, makes one whose first entry is the first one at or
         after `initial`, which may be EARLIEST, or LATEST for entries that are appended from now on. Raises
-        MetaStoreFault, CursorFault."""
+        ManagedLedgerClosed, ManagedLedgerFenced, MetaStoreFault, CursorFault."""
         if self.state in (AppendState.FENCED, AppendState.CLOSED):
             raise ManagedLedgerClosed(self.name, f"the managed ledger is {self.state.value}")
         return await self._cursors.open(name, initial, properties or {})
@@ -322,7 +322,7 @@ class ManagedLedger:
         self._trimmer.request()
 
     def place_on(self, groups: BookieGroups | None) -> None:
-        """Has the ledgers that are made from now on placed on the bookies of these groups; None stands for all
+        """Sets the groups of bookies on which ledgers that are made from now on are placed; None stands for all
         bookies."""
         relabel(self._custom_metadata, self.name, groups)
 

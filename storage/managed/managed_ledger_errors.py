@@ -21,7 +21,7 @@ class ManagedLedgerError(Exception):
 
 
 class NoSuchManagedLedger(ManagedLedgerError):
-    """A managed ledger that has no record was opened without `create`."""
+    """A managed ledger that has no record was to be opened without `create`, or to be deleted."""
 
     code = pb.TopicNotFound
 
@@ -100,7 +100,8 @@ class NoSuchCursor(ManagedLedgerError):
 
 
 class CursorFault(ManagedLedgerError):
-    """The cursor's position could not be stored. The position stays in memory, and storing it is tried again."""
+    """The cursor's state could not be stored or read, or the cursor is closed or deleted. A state that could not be
+    stored stays in memory, and storing it is tried again."""
 
     retriable = True
 

@@ -1,6 +1,6 @@
-"""Puts work off that can wait while the metadata store is away: leaving a full ledger, deleting ledgers, and changing a
-cursor's ledger. A managed ledger that begins such work while the store is silent cannot finish it, and the topic's
-publishers have to wait, although the full ledger would take further entries.
+"""Puts off the work that can wait while the metadata store is away: leaving a full ledger, deleting ledgers, and
+changing a cursor's ledger. A managed ledger that begins such work while the store is silent cannot finish it, and the
+topic's publishers have to wait, although the full ledger would take further entries.
 
 A store that fell silent is noticed late, by its time-outs. So the store is asked each time before such work begins; the
 answer takes milliseconds. Source: ManagedLedgerFactoryImpl.isMetadataServiceAvailable, which depends on
@@ -42,8 +42,8 @@ class MetadataAccess:
         self._is_away = False
 
     def may_ask(self) -> bool:
-        """Returns whether it is worth while to ask the store: it answers its session, and has not just failed to answer
-        a question."""
+        """Returns whether a question to the store is worth while: the store answers its session, and has not just
+        failed to answer a question."""
         if not self._store.is_answering:
             self._note_away("its session gets no answers")
             return False

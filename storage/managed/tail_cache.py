@@ -5,7 +5,7 @@ leave first; groups also leave when they are older than a configured age, so tha
 Nothing is copied: the cache holds the lists of bytes that were appended, and a read of exactly one whole group returns
 its list. Entries are added only for managed ledgers with active cursors; `Appender.caching` sees to that.
 
-    TailCache._groups      g1(A)  g2(B)  g3(A)  g4(A)  g5(B)       by age, over all ledgers
+    TailCache._groups      g2(B)  g3(A)  g4(A)  g5(B)              by age, over all ledgers
     _CachedLedger A        [None, g3, g4]   firsts [0, 20, 45]     head 1: g1 has left
 
 Invariants:
@@ -193,7 +193,8 @@ class TailCache:
             group.entries = []
 
     def evict_before(self, added_s: float) -> None:
-        """Drops the groups that were added before the time `added_s`, by the `now_s` that `add` was given."""
+        """Drops the groups that were added before the time `added_s`, which is a time of the same clock as the `now_s`
+        of `add`."""
         groups = self._groups
         while groups and (groups[0].added_s < added_s or not groups[0].cost):
             self._evict_oldest()

@@ -24,7 +24,8 @@ CHECKED_AT_ONCE = 64
 """How many records' versions are asked for in parallel."""
 
 RETRY_SECONDS = 1.0
-"""How long the watch waits before it repeats a question to the metadata store that failed, until it gets an answer."""
+"""How long the watch waits before it repeats a failed question to the metadata store. It repeats the question until the
+store answers."""
 
 
 LINK_IS_BACK = RecordEvent(EventType.CHANGED, MANAGED_LEDGERS)
@@ -35,9 +36,9 @@ class Owned(Protocol):
     """An open managed ledger that can find out whether another owner has written its list."""
 
     def changes_seen(self, changes: int | None) -> bool:
-        """Takes note of so many further changes of the list's record, or, with None, of the fact that changes may have
-        been overlooked. Returns whether `check_ownership` has to be called, because these are not only the changes that
-        this owner has made."""
+        """Notes that `changes` further changes of the list's record were seen; None says that changes may have been
+        overlooked. Returns whether `check_ownership` has to be called, because another owner may have made one of
+        the changes."""
 
     async def check_ownership(self) -> None:
         """Fences the managed ledger when its list was written or deleted by another owner. Raises MetaStoreFault."""

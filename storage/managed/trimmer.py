@@ -17,8 +17,8 @@ logger = logging.getLogger(__name__)
 
 
 class Trimmer:
-    """Trims one managed ledger. `slowest()` returns the earliest mark-delete of durable cursors, or None when there are
-    no durable cursors.
+    """Trims one managed ledger. `slowest()` returns the earliest position from which durable cursors or held positions
+    need the log (`CursorTable.slowest`), or None when there are neither.
 
     `on_trimmed(ids)` is called when ledgers have left the list, `on_fenced(error)` when another owner has taken over
     the list.

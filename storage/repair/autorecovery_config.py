@@ -1,5 +1,5 @@
-"""The settings of auto-recovery. Each name is the snake_case form of a key in Apache's `bk_server.conf` and has the
-unit of that key."""
+"""The settings of auto-recovery. Each name except `ledgers_at_once` is the snake_case form of a key in Apache's
+`bk_server.conf` and has the unit of that key."""
 
 from dataclasses import dataclass
 

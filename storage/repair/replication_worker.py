@@ -105,8 +105,9 @@ class ReplicationWorker:
         return await self._book.lock_any(self._holder, self._cluster.rng)
 
     async def _take(self, locked: LockedLedger) -> None:
-        """Tries once to heal a ledger. If the attempt fails, a separate task keeps the lock and tries again, so that
-        this worker can go on with another ledger. When this call is cancelled, `run` releases the lock."""
+        """Tries once to heal a ledger. If the ledger is not healed, a separate task keeps the lock and goes on with the
+        ledger (`_hold`), so that this worker can take another ledger. When this call is cancelled, `run` releases the
+        lock."""
         self._locked[locked.ledger_id] = locked
         step = await self._try(locked)
         if step is NextStep.DONE:

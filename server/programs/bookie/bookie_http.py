@@ -96,8 +96,8 @@ class BookieHttp(PageServer):
         )
 
     async def _is_ready(self, _: web.BaseRequest) -> web.Response:
-        """Answers 200 if the bookie serves requests and the cluster's records say so; a read-only bookie is ready, too,
-        as with Apache. Otherwise the answer says why the bookie is not ready."""
+        """Answers 200 if the bookie serves requests and is registered in ZooKeeper; a read-only bookie is ready, too,
+        as with Apache. Otherwise answers 503 with the reason."""
         bookie = self._running.bookie
         if bookie.mode not in (BookieMode.WRITABLE, BookieMode.READ_ONLY):
             return web.Response(status=503, text=bookie.hindrance)

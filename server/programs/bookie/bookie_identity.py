@@ -35,8 +35,8 @@ class BookieIdentity:
     port: int
 
     def service_info(self, http_port: int | None = None, *, has_tls: bool = False) -> bytes:
-        """Returns the BookieServiceInfo that is registered. A Java client connects to the endpoint "bookie-rpc" in this
-        record."""
+        """Returns the BookieServiceInfo that is registered. A Java client connects to the endpoint with the protocol
+        "bookie-rpc" in this record."""
         rpc = pb.BookieServiceInfoFormat.Endpoint(id="bookie", port=self.port, host=self.host, protocol="bookie-rpc")
         if has_tls:
             rpc.extensions.append("tls")

@@ -284,7 +284,7 @@ class BookieApp:
         self.recovery = recovery
 
     def _start_looks(self, process: BookieServerConfig) -> None:
-        """Starts the periodic work of the bookie: garbage collection, and the deletion of over-replicated ledgers."""
+        """Starts the periodic deletion of over-replicated ledgers. The storage itself starts its garbage collection."""
         looks = OverReplicatedLedgers(self.store, self._sync, self.bookie, self.identity.bookie_id)
         seconds = process.gc_overreplicated_ledger_wait_time / 1000
         task = asyncio.get_running_loop().create_task(looks.run(seconds))

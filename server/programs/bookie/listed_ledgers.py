@@ -1,10 +1,10 @@
 """Lists the ledgers that the metadata knows, for the garbage collector of a bookie, which deletes every other ledger.
 
 The list is refused when the metadata is older than what the bookie holds, because somebody has restored a copy of
-ZooKeeper's data: each ledger made since the copy would be deleted, although nobody deleted it. Ledger ids show it. They
-are drawn from a counter in the metadata, so a ledger that the metadata does not know and whose id the counter has not
-reached yet is newer than the metadata. Apache's bookies have no such check (ScanAndCompareGarbageCollector;
-verifyMetadataOnGC only looks for each record a second time).
+ZooKeeper's data: each ledger made since the copy would be deleted, although nobody deleted it. The ids of the bookie's
+ledgers show whether this has happened. Ids are drawn from a counter in the metadata, so a ledger that the metadata does
+not know and whose id the counter has not reached yet is newer than the metadata. Apache's bookies have no such check
+(ScanAndCompareGarbageCollector; verifyMetadataOnGC only looks for each record a second time).
 """
 
 import logging
@@ -30,8 +30,8 @@ class HeldLedgers(Protocol):
 
 
 class ListedLedgers:
-    """The list of one bookie. `sync()` is awaited first: it makes sure that the store is current and that it is the
-    bookie's own cluster's."""
+    """The list of one bookie. `sync()` is awaited first; it raises unless the store is current and belongs to the
+    bookie's own cluster."""
 
     def __init__(
         self, store: MetadataStore, held: Callable[[], HeldLedgers], sync: Callable[[], Awaitable[None]]
@@ -50,7 +50,7 @@ class ListedLedgers:
         listed = await list_ledgers(self._store)
         newest = max(ours - listed, default=-1)
         if newest >= 0:
-            # The next id is drawn only if something would be deleted, because it is lost with that.
+            # Drawing an id uses it up, so an id is drawn only if a ledger would be deleted.
             following = await self._ids.next_id()
             if newest >= following:
                 log.error(

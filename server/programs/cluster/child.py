@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from magnetar.server.process.log_lines import TEXT
 from magnetar.server.process.supervision import SESSION_FILE_VARIABLE, SUPERVISOR_VARIABLE
 from magnetar.server.programs.cluster.child_log import ChildLog
 from magnetar.server.programs.cluster.child_rules import (
@@ -37,7 +38,7 @@ class ChildDiedError(Exception):
 
 
 class Child:
-    """One child. `start` is called once, then `stop` once."""
+    """One child. `start` is called once, then `ask_to_stop` and `stopped`."""
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Child:
         *,
         died: Callable[["Child"], Awaitable[None]],
         changed: Callable[[], None],
+        log_format: str = TEXT,
     ) -> None:
         """`died` is awaited after each death, before the child is started again, and removes the remains of the dead
         process, such as its ZooKeeper session. `changed` is called when the child becomes ready, and when it is no
@@ -62,7 +64,7 @@ class Child:
         self._life = ChildLife()
         self._signs = SignsOfLife()
         self._next_look: asyncio.TimerHandle | None = None
-        self._log = ChildLog(name)
+        self._log = ChildLog(name, log_format)
         self._process: Process | None = None
         self._first_start_over = asyncio.Event()
         self._start_fault: Exception | None = None

@@ -9,7 +9,7 @@ import contextlib
 import sys
 from collections.abc import Callable
 
-from magnetar.server.process.log_lines import one_line
+from magnetar.server.process.log_lines import JSON, one_line, with_process
 from magnetar.server.process.supervision import BEAT
 
 CHUNK_BYTES = 1 << 16
@@ -23,8 +23,10 @@ FAULT_MARK = "magnetar: "
 class ChildLog:
     """Writes the lines of one child, and remembers the child's last lines."""
 
-    def __init__(self, name: str) -> None:
-        self._prefix = f"{name:<{NAME_WIDTH}} | "
+    def __init__(self, name: str, log_format: str) -> None:
+        """`log_format` is the format in which the child logs, and in which its lines are written."""
+        self._name = name
+        self._is_json = log_format == JSON
         self._last = ""
         self._fault = ""
 
@@ -57,12 +59,15 @@ class ChildLog:
         """Writes lines, which have no line ends, to the standard error."""
         if not lines:
             return
-        texts = [one_line(line.decode("utf-8", "replace")) for line in lines]
+        texts = [line.decode("utf-8", "replace") for line in lines]
         for text in texts:
             if text.startswith(FAULT_MARK):
-                self._fault = text.removeprefix(FAULT_MARK)
+                self._fault = one_line(text.removeprefix(FAULT_MARK))
             elif text.strip():
-                self._last = text
+                self._last = one_line(text)
         with contextlib.suppress(OSError, ValueError):  # Nobody reads the log any more. The cluster continues.
-            sys.stderr.write("".join(f"{self._prefix}{text}\n" for text in texts))
+            sys.stderr.write("".join(f"{self._named(text)}\n" for text in texts))
             sys.stderr.flush()
+
+    def _named(self, text: str) -> str:
+        return with_process(text, self._name) if self._is_json else f"{self._name:<{NAME_WIDTH}} | {one_line(text)}"

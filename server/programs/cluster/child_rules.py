@@ -12,7 +12,7 @@ STEADY_SECONDS = 10.0
 """After a child was ready for this long, its earlier deaths no longer count."""
 PAUSE_FIRST_SECONDS = 0.25
 PAUSE_SECONDS_MAX = 30.0
-"""The pause before the second start in a row, and the longest pause. The pause doubles with every further start."""
+"""The pause after the second death in a row, and the longest pause. The pause doubles with every further death."""
 START_SECONDS_MAX = 90.0
 """A child that is not ready after this time is considered to hang; it is killed and started again."""
 
@@ -21,7 +21,7 @@ LOOK_SECONDS = 1.0
 """How often the supervisor looks whether a child is silent."""
 OWN_GAP_SECONDS = 5.0
 """When two looks are further apart, the supervisor itself stood still: it was stopped with its terminal, or the machine
-slept or was overloaded. Then nobody is blamed for a silence."""
+slept or was overloaded. In this case no child is blamed for its silence."""
 HUNG_SECONDS = 60.0
 """A child that has given signs of life before, but no sign for this long, hangs; it is killed and started again. The
 time is far longer than any pause of a healthy child, and than the freezes that a test or an operator makes on
@@ -29,8 +29,9 @@ purpose."""
 
 
 class SignsOfLife:
-    """Judges whether a child hangs. Only the supervisor's own looks are counted, so that its pauses count for nothing.
-    A child that has never given a sign is not judged."""
+    """Judges whether a child hangs. The silence is added up from look to look, and begins anew after a gap of more than
+    OWN_GAP_SECONDS between two looks, so that a pause of the supervisor is not taken for a silence of the child. A
+    child that has never given a sign is not judged."""
 
     def __init__(self) -> None:
         self.silent_seconds = 0.0

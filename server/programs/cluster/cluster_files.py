@@ -1,7 +1,7 @@
 """The two files of the supervisor in the data folder: the layout of the cluster, and the list of running processes.
 
-`cluster.json` has the layout, so that later starts use the same ports. `processes.json` has the name and pid of each
-process while the cluster runs, for programs and people.
+`cluster.json` has the layout, so that later starts use the same ports. `processes.json` has the addresses and the pid
+of each process while the cluster runs, for programs and people.
 """
 
 import json
@@ -49,8 +49,9 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 def free_ports(rng: random.Random) -> Iterator[int]:
     """Yields ports that no process uses at the moment, each of them once.
 
-    The ports are below the range from which the system takes the ports of outgoing connections. So no connection can
-    take the port of a child while the child is down. Raises OSError when no port is found.
+    The ports are below the range from which the system takes the ports of outgoing connections, so no connection can
+    take the port of a child while the child is down. If fewer than PORT_TRIES_MAX ports are below that range, ports of
+    the range are taken as well. Raises OSError when no port is found.
     """
     last = ephemeral_first()
     if last - FIRST_PORT < PORT_TRIES_MAX:

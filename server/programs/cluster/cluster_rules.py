@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from magnetar.metadata import cluster_setup
+from magnetar.server.process.log_lines import TEXT
 
 COPIES_MAX = 3
 """The most bookies that hold an entry, unless the configuration says otherwise."""
@@ -166,6 +167,7 @@ class ClusterPlan:
     bookie_given: Mapping[str, str] = field(default_factory=dict)
     bookie_settings: Mapping[str, str] = field(default_factory=dict)
     log_level: str = "INFO"
+    log_format: str = TEXT
 
     @property
     def connect(self) -> str:
@@ -244,7 +246,7 @@ class ClusterPlan:
         return ["broker", *_conf(self.broker_conf), *_sets(settings), *self._common()]
 
     def _common(self) -> Iterator[str]:
-        return iter(("--ready-json", "--log-level", self.log_level))
+        return iter(("--ready-json", "--log-level", self.log_level, "--log-format", self.log_format))
 
 
 def name_of(kind: str, number: int = 0) -> str:
@@ -267,7 +269,8 @@ def ready_document(
 
 
 def _is_port(text: str) -> bool:
-    """Returns whether the text is a port other than 0, so that two brokers cannot share it."""
+    """Returns whether the text is a port other than 0. Such a port is counted up from broker to broker, because two
+    brokers cannot share it."""
     return text.isdecimal() and int(text) > 0
 
 

@@ -28,6 +28,7 @@ from magnetar.metadata.zookeeper.session_end import end_session
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.server.config.properties_file import parse_properties
 from magnetar.server.process.data_folder_lock import AlreadyInUseError, DataFolderLock
+from magnetar.server.process.log_lines import TEXT
 from magnetar.server.process.running import StartError, sentence
 from magnetar.server.process.supervision import SessionNote, session_of_the_dead
 from magnetar.server.programs.cluster.child import Child, ChildDiedError
@@ -94,6 +95,7 @@ class ClusterOptions:
     bookie_overrides: dict[str, str] = field(default_factory=dict)
     ready_json: bool = False
     log_level: str = "INFO"
+    log_format: str = TEXT
     program: tuple[str, ...] = (sys.executable, "-m", "magnetar")
     """The beginning of each child's command line."""
 
@@ -182,6 +184,7 @@ class ClusterApp:
             bookie_given=_keys_of(options.bookie_conf),
             bookie_settings=options.bookie_overrides,
             log_level=options.log_level,
+            log_format=options.log_format,
         )
         ConnectString.parse(plan.connect)
         return plan
@@ -209,6 +212,7 @@ class ClusterApp:
                     self._plan.folder(kind, number),
                     died=self._clear_away,
                     changed=self._write_processes,
+                    log_format=self._options.log_format,
                 )
             )
         starts = [asyncio.ensure_future(child.start()) for child in children]

@@ -1,4 +1,4 @@
-"""Handles Handles CONNECT, AUTH_RESPONSE, PING and PONG.
+"""Handles CONNECT, AUTH_RESPONSE, PING and PONG.
 
 Source: ServerCnx.handleConnect; Commands.newConnectedCommand."""
 

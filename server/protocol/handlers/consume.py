@@ -1,5 +1,4 @@
-"""Handles Handles SUBSCRIBE and the commands of a subscribed consumer: FLOW, ACK, REDELIVER, UNSUBSCRIBE,
-CLOSE_CONSUMER.
+"""Handles SUBSCRIBE and the commands of a subscribed consumer: FLOW, ACK, REDELIVER, UNSUBSCRIBE, CLOSE_CONSUMER.
 
 Sources: ServerCnx.handleSubscribe, handleFlow, handleAck, handleRedeliverUnacknowledged, handleUnsubscribe,
 handleCloseConsumer.
@@ -29,7 +28,7 @@ METADATA_BYTES_MAX = 1024
 
 def subscribe(cnx: "Connection", command: pb.CommandSubscribe) -> Coroutine[Any, Any, None] | None:
     """Attaches a consumer to a subscription. For a consumer id that is in use, SUCCESS is answered again. Raises
-    ServiceNotReady for an id whose consumer is still being created."""
+    ServiceNotReady for an id whose consumer is still being created, and MetadataFault for too much metadata."""
     name = topic_name(command.topic)
     if sum(len(pair.key.encode()) + len(pair.value.encode()) for pair in command.metadata) > METADATA_BYTES_MAX:
         raise MetadataFault(f"Consumer metadata is larger than {METADATA_BYTES_MAX} bytes")

@@ -1,4 +1,4 @@
-"""Handles Handles GET_SCHEMA and GET_OR_CREATE_SCHEMA.
+"""Handles GET_SCHEMA and GET_OR_CREATE_SCHEMA.
 
 Source: ServerCnx.handleGetSchema, handleGetOrCreateSchema."""
 
@@ -72,7 +72,7 @@ def refuse_get_schema(command: pb.CommandGetSchema, code: pb.ServerError.ValueTy
 def get_or_create_schema(cnx: "Connection", command: pb.CommandGetOrCreateSchema) -> Coroutine[Any, Any, None]:
     """Stores a schema, if it is new and compatible, and answers with its version. A producer sends this command before
     its first message with a schema that differs from the schema of its PRODUCER. Raises TopicNotFound,
-    IncompatibleSchema."""
+    IncompatibleSchema, MetadataFault."""
     return _get_or_create_schema(cnx, command, topic_name(command.topic))
 
 

@@ -67,8 +67,8 @@ class OneActive(Receivers):
         self._choose(None)
 
     def _choose(self, newcomer: Consumer | None) -> None:
-        """Chooses the active consumer. When the active consumer changes, tells every consumer which consumer is active;
-        otherwise tells only the newcomer."""
+        """Chooses the active consumer. In a Failover subscription, tells every consumer whether it is active when the
+        active consumer has changed; otherwise tells only the newcomer."""
         previous = self._active
         if self._consumers:
             candidates = [Candidate(each.name, each.priority) for each in self._consumers]

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from magnetar.server.topics.client_connection import ClientConnection
 from magnetar.server.topics.counters import ProducerCounters
+from magnetar.server.topics.publishing.receipt_writers import FramedReceipts, ReceiptWriter
 from magnetar.storage.managed.append_queue import AddResult
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.wire.frame_encoders import Receipt, ReceiptEncoder
+from pulsar_proto.wire.frame_encoders import Receipt
 
 if TYPE_CHECKING:
     from magnetar.server.topics.publishing.checked_publish import CheckedPublisher
@@ -62,7 +63,9 @@ class Producer:
         command: pb.CommandProducer,
         name: str,
         connected_ms: int,
+        receipts: ReceiptWriter | None = None,
     ) -> None:
+        """`receipts` takes the receipts; by default they go to the client as frames."""
         self.cnx = cnx
         self.producer_id: int = command.producer_id
         self.name = name
@@ -89,7 +92,7 @@ class Producer:
         """Whether the broker closed the producer. The client will send unanswered messages again, so no answer is
         written any more."""
         self._registry = registry
-        self._receipts = ReceiptEncoder(self.producer_id)
+        self._receipts = FramedReceipts(cnx, self.producer_id) if receipts is None else receipts
         self._answered = 0
         """The number of SENDs that were answered since this object was created."""
         self._refusals: deque[tuple[int, bytes]] = deque()
@@ -137,7 +140,7 @@ class Producer:
     def answer_unstored(self, receipt: Receipt) -> None:
         """Writes the receipt of a message that was stored before. The receipt's position is (-1, -1), as in Java
         (PersistentTopic.publishMessage)."""
-        self.cnx.write(self._receipts.encode(*receipt, -1, -1))
+        self._receipts.write_unstored((receipt,), -1, -1)
 
     def refuse(self, frame: bytes) -> None:
         """Writes a SEND_ERROR after the receipts of all SENDs that came before the refused SEND, because clients fail
@@ -215,7 +218,7 @@ class PublishGroup:
             at = 0
             for ledger_id, first_entry_id, count in result.runs:
                 part = receipts if count == len(receipts) else receipts[at : at + count]
-                producer.cnx.write(producer._receipts.encode_run(part, ledger_id, first_entry_id))
+                producer._receipts.write_run(part, ledger_id, first_entry_id)
                 at += count
         if result.error is None:
             producer.counters.messages_in += self.messages
@@ -230,8 +233,7 @@ class PublishGroup:
         the receipts. The messages are not stored, so all receipts carry the position `place`."""
         producer = self.producer
         if not producer.is_disconnected:
-            encode, (ledger_id, entry_id) = producer._receipts.encode, place
-            producer.cnx.write(b"".join([encode(*receipt, ledger_id, entry_id) for receipt in self.receipts]))
+            producer._receipts.write_unstored(self.receipts, *place)
         producer.counters.messages_in += self.messages
         producer.counters.bytes_in += self.size_bytes
         producer._registry.stored(self.messages, self.size_bytes)

@@ -35,7 +35,7 @@ class PublishLog(Protocol):
 
     @property
     def metadata_is_away(self) -> bool:
-        """Whether the metadata store cannot be reached now, without which no ledger can be made or changed."""
+        """Whether the metadata store cannot be reached now. Without the store no ledger can be made or changed."""
 
     def add_entries(self, payloads: list[bytes], done: AddDone) -> None: ...
 

@@ -28,8 +28,8 @@ class FenceState(Enum):
 
 
 class PublishFence:
-    """Knows whether one topic takes messages: only while the fence is OPEN. TopicProducers does what the state
-    requires, and reports the outcomes with the methods of this class."""
+    """Knows whether one topic takes messages, which it does only while the fence is OPEN. TopicProducers does the work
+    that a state requires, and reports the outcomes with the methods of this class."""
 
     __slots__ = ("_failures", "_tries", "reason", "state")
 

@@ -4,9 +4,8 @@ After a failed append all producers are closed; their clients reconnect and send
 answered. `PublishFence` says when producers may connect again. While the storage stays down, producers are refused with
 ProducerBlockedQuotaExceededException: on that error the C++ and the Java client fail their pending messages and still
 try again later (ProducerImpl.connectionOpened), while any other error leaves applications with a timeout that does not
-name the cause. While only the metadata store is away, they are refused with ServiceNotReady instead, so that their
-messages wait, up to the send time-out of the client: the store comes back by itself, and a broker without a metadata
-store is no fault of the messages.
+name the cause. If storing failed because the metadata store is away, producers are refused with ServiceNotReady
+instead. Their messages then wait in the client, up to its send time-out, because the store comes back by itself.
 
 Sources: AbstractTopic.addProducer, internalAddProducer, incrementTopicEpochIfNeeded; PersistentTopic.addFailed.
 """
@@ -28,6 +27,7 @@ from magnetar.server.topics.publishing.producer_access_rules import AccessVerdic
 from magnetar.server.topics.publishing.producers_topic import ProducersTopic, PublishLog
 from magnetar.server.topics.publishing.publish_fence_rules import FenceState, PublishFence
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
+from magnetar.server.topics.publishing.receipt_writers import ReceiptWriter
 from magnetar.server.topics.publishing.send_rules import SendChecks
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ManagedLedgerTerminated
 from pulsar_proto.errors import (
@@ -105,14 +105,17 @@ class TopicProducers:
 
     # --- connecting and leaving --------------------------------------------------------------------------------------
 
-    async def add(self, cnx: ClientConnection, command: pb.CommandProducer) -> Producer:
-        """Connects the producer that a client asks for. With the access mode WaitForExclusive the client is told to
-        wait, and this call returns when it is the producer's turn. Raises PulsarError: TopicTerminated,
-        ServiceNotReady, QuotaExceeded (the storage is down), NotAllowed, ProducerBusy, ProducerFenced."""
+    async def add(
+        self, cnx: ClientConnection, command: pb.CommandProducer, receipts: ReceiptWriter | None = None
+    ) -> Producer:
+        """Connects the producer that a client asks for. `receipts` takes the producer's receipts; by default they go to
+        the client as frames. With the access mode WaitForExclusive the client is told to wait, and this call returns
+        when it is the producer's turn. Raises PulsarError: TopicTerminated, ServiceNotReady, QuotaExceeded (the storage
+        is down), NotAllowed, ProducerBusy, ProducerFenced."""
         name = command.producer_name or self._new_name()
         if self.dedup is not None and len(name) > DEDUP_NAME_MAX:
             raise NotAllowed(f"Producer name of {len(name)} characters: deduplication takes at most {DEDUP_NAME_MAX}")
-        producer = Producer(self, cnx, command, name, now_ms())
+        producer = Producer(self, cnx, command, name, now_ms(), receipts)
         await self._free_name(producer)
         limit = self._owner.policies.max_producers_per_topic
         if 0 < limit <= len(self.by_name):

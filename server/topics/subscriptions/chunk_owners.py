@@ -56,7 +56,7 @@ class ChunkOwners:
                 consumer.watch_writable()
 
     def gone(self, consumer: Consumer) -> Iterator[tuple[int, Sequence[int]]]:
-        """Called when a consumer has left: the messages of which the consumer got the first chunks have no owner any
+        """Called when a consumer has left: messages whose first chunks were sent to this consumer have no owner any
         more. Yields (ledger, entries) for the chunks that waited for the consumer; the caller sends these chunks to any
         consumer."""
         self._owners = {uuid: owner for uuid, owner in self._owners.items() if owner is not consumer}

@@ -84,8 +84,8 @@ class CompactedView:
         return self._ledger.cached(position, max_entries, max_bytes)
 
     async def read(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun:
-        """Returns entries from `position` on. Raises EntryReadFault when a ledger cannot be read, and LedgerGone when
-        the ledger was deleted."""
+        """Returns entries from `position` on. Raises EntryReadFault when the compacted ledger cannot be read, and the
+        errors of `ManagedLedger.read`."""
         while True:
             in_use = self._compaction.ledger_id
             if self._is_compacted(position):
@@ -186,7 +186,7 @@ class CompactedView:
 
     def start(self, asked: Position | None) -> Position:
         """Returns the position where reading begins for a consumer that asked for messages from `asked` on. An `asked`
-        of None stands for new messages only."""
+        of None stands for new messages only. After a seek, the target of the seek takes the place of `asked`."""
         mark_delete = self._cursor.mark_delete
         asked = asked if self._sought is None else self._sought
         if asked is not None and begins_in_the_past(

@@ -8,7 +8,7 @@ of the slot waits.** An entry that may not be sent yet waits in its slot's queue
 draining ends when the last of these entries is acknowledged, or when the holder leaves. So each entry waits either for
 the holder of its slot (stats name that consumer), or for permits of the slot's owner.
 
-Without order (allowOutOfOrderDelivery) the rule does not hold, and the queues only hold the entries that could not be
+Without order (allowOutOfOrderDelivery) the rule does not hold, and the queues hold only the entries that could not be
 sent at once.
 
 Does no I/O. Sources: PIP-379, DrainingHashesTracker, MessageRedeliveryController,
@@ -27,7 +27,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class DrainingSlot(NamedTuple):
-    """A slot with entries that were sent to a consumer which does not own the slot, or no longer owns the slot."""
+    """A slot whose pending entries were sent to a consumer that does not own the slot any more."""
 
     slot: int
     entries: int

@@ -23,8 +23,8 @@ from magnetar.storage.managed.entry_run import EntryRun
 from pulsar_proto.ids import Position
 
 SHARED_OUT_MAX = 4
-"""The number of consumers for which one read brings entries at most. A read brings up to dispatcherMaxReadBatchSize
-entries for each of these consumers."""
+"""One read brings entries for at most this many consumers, up to dispatcherMaxReadBatchSize entries for each of
+them."""
 
 GAP_MAX = 16
 """When two waiting entries are at most this far apart, one read brings both of them, together with the unneeded entries

@@ -184,8 +184,8 @@ class RedeliveryCounts:
     """Counts how often each entry was requested again. The counts are kept in memory only; the count of an entry is
     erased when the entry is acknowledged.
 
-    The subscription's limit of unacknowledged messages bounds the number of counts, because a client can only request
-    an entry again that was sent to this client."""
+    The subscription's limit of unacknowledged messages bounds the number of counts, because a client can request an
+    entry again only if the entry was sent to this client."""
 
     __slots__ = ("_ledgers",)
 

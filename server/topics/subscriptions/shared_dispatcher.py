@@ -113,7 +113,8 @@ class SharedDispatcher(Dispatcher):
             self.redelivery_counts.forget(ledger_id, entry_id)
 
     def settled(self) -> None:
-        """Unblocks the consumers, and the subscription, that hold few enough unacknowledged messages now."""
+        """Unblocks each consumer that holds few enough unacknowledged messages now, and unblocks the subscription if
+        all consumers together hold few enough."""
         if not self.blocked and not self._some_are_blocked:
             return
         went_on = self._unblock_if_drained()

@@ -74,7 +74,8 @@ class SingleActiveDispatcher(Dispatcher):
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:
         """Delivers entries in holes again. Leaves out the entries that will be sent anyway: entries from `waiting_from`
-        on, and entries in `_holes`. Returns how many messages the entries hold."""
+        on, and entries in `_holes`. Returns the number of the entries, because the number of messages in them is not
+        known before they are read."""
         waiting = self.waiting_from
         if ledger_id > waiting.ledger_id:
             return 0

@@ -250,8 +250,8 @@ class Subscription(BaseSubscription):
     # --- acknowledgements --------------------------------------------------------------------------------------------
 
     def ack_cumulative(self, consumer: Consumer, message_id: pb.MessageIdData) -> None:
-        """Acknowledges all messages up to and including `message_id`. If `message_id` has an ack set, acknowledges of
-        that batch only the messages whose bits in the ack set are 0."""
+        """Acknowledges all messages up to and including `message_id`. If `message_id` has an ack set, only those
+        messages of its batch are acknowledged whose bits in the ack set are 0."""
         ledger_id, entry_id = signed64(message_id.ledgerId), signed64(message_id.entryId)
         ack_set: Sequence[int] | None = message_id.ack_set or None
         if ack_set is not None and bits_set(ack_set) and not self._keeps(ack_set):

@@ -1,6 +1,7 @@
 """A file that is not what was acknowledged stops the start, and an older one can be accepted on purpose."""
 
 import asyncio
+import errno
 import re
 import shutil
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.metadata.embedded.witness import FILE_NAME as WITNESS_NAME
+from magnetar.metadata.embedded.witness import Witness
 from magnetar.metadata.errors import StoreDamagedError, StoreFileError, StoreMismatchError
 from magnetar.metadata.zookeeper_server.journal import FILE_NAME
 from magnetar.metadata.zookeeper_server.node_rules import new_node
@@ -75,3 +77,17 @@ async def test_an_old_copy_is_refused_and_can_be_accepted_by_its_number(tmp_path
     server = await ZooKeeperServer.open(str(tmp_path), SETTINGS)
     assert server.processor.zxid == EPOCH
     await server.close()
+
+
+async def test_after_a_start_that_could_not_write_the_witness_the_next_one_finds_the_file_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(witness: Witness, seal: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Witness, "begin", refuse)
+        with pytest.raises(StoreFileError, match="cannot be written") as kept:  # Its frames keep the opened file alive.
+            await ZooKeeperServer.open(str(tmp_path), SETTINGS)
+    await write(tmp_path, b"/a", 5)
+    del kept

@@ -37,6 +37,18 @@ def test_any_set_of_entries_survives(ids: set[int]) -> None:
     assert len(found) == len(ids)
 
 
+def test_many_groups_of_many_sequences_are_refused_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_availability, "GROUPS_MAX", 100)
+    group = (0).to_bytes(8, "big") + (98).to_bytes(8, "big") + (1).to_bytes(4, "big") + (2).to_bytes(4, "big")
+
+    def blob(groups: int) -> bytes:
+        return (bytes(4) + groups.to_bytes(4, "big")).ljust(64, b"\0") + group * groups
+
+    assert len(entry_availability.decode(blob(2))) == 100
+    with pytest.raises(MalformedFrame):
+        entry_availability.decode(blob(3))
+
+
 @given(st.binary(max_size=200))
 def test_damage_is_refused_or_decodes_but_never_runs_away(blob: bytes) -> None:
     try:

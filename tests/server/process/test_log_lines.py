@@ -1,6 +1,7 @@
 """A record of the log is one line, whatever text of a peer it quotes."""
 
 import io
+import json
 import logging
 import re
 from pathlib import Path
@@ -9,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.server.process.log_lines import LINE_CHARACTERS_MAX, OneLineFormatter, one_line
+from magnetar.server.process.log_lines import (
+    LINE_CHARACTERS_MAX,
+    JsonFormatter,
+    OneLineFormatter,
+    one_line,
+    with_process,
+)
 
 ROOT = Path(__file__).parents[3]
 PRODUCT = ("magnetar", "metadata", "pulsar_proto", "server", "storage")
@@ -19,11 +26,11 @@ RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ [\w.]+ ")
 HARMFUL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def logged(text: str, error: Exception | None = None) -> list[str]:
+def logged(text: str, error: Exception | None = None, formatter: logging.Formatter | None = None) -> list[str]:
     """Returns the lines that the log has for a message that quotes `text`."""
     written = io.StringIO()
     handler = logging.StreamHandler(written)
-    handler.setFormatter(OneLineFormatter())
+    handler.setFormatter(formatter or OneLineFormatter())
     record = logging.LogRecord("server.x", logging.INFO, __file__, 1, "%s: peer said %s", ("a", text), None)
     if error is not None:
         record.exc_info = (type(error), error, error.__traceback__)
@@ -59,6 +66,34 @@ def test_nor_can_it_in_the_stack_of_an_error(text: str) -> None:
     for line in stack:
         assert line.startswith("    ")
         assert not HARMFUL.search(line)
+
+
+@given(ANYTHING)
+def test_a_record_in_json_is_one_line_of_printable_ascii_with_the_whole_text(text: str) -> None:
+    (line,) = logged(text, raised(text), JsonFormatter())
+    assert line.isascii()
+    assert line.isprintable()
+    record = json.loads(line)
+    assert record["message"] == f"a: peer said {text}"
+    assert (record["level"], record["logger"]) == ("INFO", "server.x")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", record["time"])
+    assert record["stack"].startswith("Traceback")
+
+
+def test_a_long_text_in_json_is_cut_too() -> None:
+    (line,) = logged("x" * 1_000_000, formatter=JsonFormatter())
+    assert len(line) < LINE_CHARACTERS_MAX + 300
+    assert json.loads(line)["message"].endswith("characters more")
+
+
+@given(ANYTHING)
+def test_a_line_of_a_child_names_its_process_whatever_the_child_wrote(text: str) -> None:
+    (record,) = logged(text, formatter=JsonFormatter())
+    assert json.loads(with_process(record, "broker-1")) == {"process": "broker-1", **json.loads(record)}
+    for line in (text, "{" + text, "[1]", '{"message'):
+        named = json.loads(with_process(line, "broker-1"))
+        assert named["process"] == "broker-1"
+        assert named["message"] == line
 
 
 def test_what_is_safe_stays_as_it_is() -> None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from magnetar.server.websocket.answer_queue import Answer
+from magnetar.server.websocket.json_message_rules import parse_message_id
 from magnetar.server.websocket.partition_producer import Outcome, PartitionProducer
 from magnetar.server.websocket.producer_options_rules import ProducerOptions
 from pulsar_proto.errors import AuthorizationFault, PulsarError, QuotaExceeded, ServiceNotReady, TopicTerminated
@@ -44,6 +45,7 @@ class Scene:
         service = SimpleNamespace(get_for_client=self.topic)
         broker = SimpleNamespace(service=service, spawn=asyncio.ensure_future)
         self.client = SimpleNamespace(broker=broker, is_open=True, remote_address="/peer", authorize=self.authorize)
+        self.client.guarded = lambda call, *arguments: call(*arguments)
         made: Any = self.client
         self.producer = PartitionProducer(
             made, TOPIC, 2, ProducerOptions(**options), self.outcomes.extend, self.lost.append
@@ -54,7 +56,8 @@ class Scene:
             raise self.faults.pop(0)
         return SimpleNamespace(add_producer=self.add)
 
-    async def add(self, client: Any, command: pb.CommandProducer) -> FakeProducer:
+    async def add(self, client: Any, command: pb.CommandProducer, receipts: Any) -> FakeProducer:
+        assert receipts is self.producer
         self.attached.append(FakeProducer(command))
         return self.attached[-1]
 
@@ -70,9 +73,7 @@ class Scene:
         return self.lost == [error]
 
     def receipt(self, sequence_id: int, entry_id: int) -> None:
-        made = pb.CommandSendReceipt(producer_id=2, sequence_id=sequence_id)
-        made.message_id.ledgerId, made.message_id.entryId = 9, entry_id
-        self.producer.stored(made)
+        self.producer.write_run([(sequence_id, None)], 9, entry_id)
 
     def disconnect(self) -> None:
         self.attached[-1].is_closed = True
@@ -99,6 +100,29 @@ async def test_what_is_sent_in_one_turn_goes_to_the_topic_together_and_is_answer
     scene.receipt(7, 0)  # nobody waits for it any more
     assert len(scene.outcomes) == 1
     assert scene.outcomes[0].fault == ""
+
+
+async def test_each_receipt_of_a_run_answers_its_entry_with_the_position_and_the_partition() -> None:
+    scene = await opened()
+    scene.send(7, 8)
+    scene.producer.send(b"batch", [Answer(), Answer()], 9, 10, 0.0)
+    scene.producer.write_run([(7, None), (8, None), (9, 10)], 9, 4)
+    ids = [parse_message_id(outcome.message_id) for outcome in scene.outcomes]
+    assert [(each.ledgerId, each.entryId, each.partition) for each in ids] == [
+        (9, 4, 3),
+        (9, 5, 3),
+        (9, 6, 3),
+        (9, 6, 3),
+    ]
+    assert [(each.batch_index, each.batch_size) for each in ids] == [(-1, 0), (-1, 0), (0, 2), (1, 2)]
+
+
+async def test_the_receipts_of_duplicates_carry_the_position_of_no_entry() -> None:
+    scene = await opened()
+    scene.send(7, 8)
+    scene.producer.write_unstored([(7, None), (8, None)], -1, -1)
+    ids = [parse_message_id(outcome.message_id) for outcome in scene.outcomes]
+    assert [(each.ledgerId, each.entryId) for each in ids] == [(2**64 - 1, 2**64 - 1)] * 2
 
 
 async def test_a_producer_that_was_closed_comes_back_with_its_name_and_sends_again_what_was_not_answered() -> None:

@@ -4,7 +4,13 @@ import asyncio
 
 import pytest
 
-from magnetar.storage.ledger.ledger_errors import DuplicateEntryId, IncorrectParameter, LedgerClosed, LedgerExists
+from magnetar.storage.ledger.ledger_errors import (
+    DuplicateEntryId,
+    IncorrectParameter,
+    LedgerClosed,
+    LedgerExists,
+    LedgerFenced,
+)
 from tests.storage.ledger.scene import Scene, until
 from tests.storage.ledger.virtual_loop import run
 
@@ -48,6 +54,22 @@ def test_an_entry_behind_a_gap_fails_at_the_close_and_is_not_part_of_the_ledger(
         with pytest.raises(LedgerClosed):
             await handle.add(1, b"one")
         assert (await scene.metadata(handle.ledger_id)).last_entry_id == 0
+
+    run(story())
+
+
+def test_an_entry_behind_a_gap_fails_when_the_handle_ends_by_itself() -> None:
+    async def story() -> None:
+        scene = Scene(1)
+        handle = await scene.client("w").create_ledger_adv()
+        await handle.add(0, b"zero")
+        behind = asyncio.create_task(handle.add(2, b"two"))
+        await asyncio.sleep(0)
+        await scene.client("r").open_ledger(handle.ledger_id)
+        with pytest.raises(LedgerFenced):
+            await handle.add(1, b"one")
+        with pytest.raises(LedgerFenced):
+            await behind
 
     run(story())
 

@@ -1,6 +1,7 @@
 """Supervised children that are scripts: they get ready, die, hang, write nonsense, and are stopped."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.server.process.log_lines import JSON, TEXT
 from magnetar.server.programs.cluster import child as child_module
 from magnetar.server.programs.cluster import child_rules
 from magnetar.server.programs.cluster.child import Child, ChildDiedError
@@ -30,13 +32,14 @@ class Scene:
         self.deaths: list[str] = []
         self.changed = asyncio.Event()
 
-    def child(self, script: str) -> Child:
+    def child(self, script: str, log_format: str = TEXT) -> Child:
         made = Child(
             "child-1",
             [sys.executable, "-c", script],
             self.folder / "child-1",
             died=self._died,
             changed=self.changed.set,
+            log_format=log_format,
         )
         self.children.append(made)
         return made
@@ -179,3 +182,17 @@ async def test_its_lines_stand_in_the_log_with_its_name(scene: Scene, capfd: pyt
         await scene.child(script).start()
     lines = capfd.readouterr().err.splitlines()
     assert {"child-1   | one", "child-1   | two \\x1b[31m �", "child-1   | last", "child-1   | no json"} <= set(lines)
+
+
+async def test_in_json_every_line_of_the_log_is_an_object_that_names_the_child(
+    scene: Scene, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = """import os, sys
+os.write(2, b'{"level": "INFO", "message": "ready"}\\nplain \\xff\\n')
+print('no json')
+"""
+    with pytest.raises(ChildDiedError):
+        await scene.child(script, JSON).start()
+    records = [json.loads(line) for line in capfd.readouterr().err.splitlines() if "child-1" in line]
+    assert {"process": "child-1", "level": "INFO", "message": "ready"} in records
+    assert {"process": "child-1", "message": "plain \ufffd"} in records
