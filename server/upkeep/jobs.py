@@ -8,6 +8,7 @@ checkDeduplicationSnapshot), BacklogQuotaManager.
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from magnetar.server.config.upkeep_settings import UpkeepSettings
@@ -18,6 +19,7 @@ from magnetar.server.topics.publishing.backlog_quota_rules import BacklogQuotaTy
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
 from magnetar.server.topics.topic import Topic
 from magnetar.server.upkeep.scheduler import Job
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import PulsarError
 from pulsar_proto.ids import EARLIEST, Position
 
@@ -144,18 +146,20 @@ def check_quotas(topic: Topic, now_ms: int) -> Awaitable[None] | None:
     has_quota = quotas.destination_storage.limit >= 0 or quotas.message_age.limit > 0
     if not has_quota:
         topic.quota.excess = None
-        if not topic.backlog_entries:
+        if topic.backlog_ages.are_known(topic.durable_cursors(), topic.quota.oldest):
             return None
     return _check_backlog(topic, now_ms, has_quota=has_quota)
 
 
 async def _check_backlog(topic: Topic, now_ms: int, *, has_quota: bool) -> None:
-    """Reads the oldest messages of a topic with a backlog, for metrics and stats (PersistentTopic.updateOldPositionInfo
-    and PIP-492), and then enforces the quotas."""
-    await topic.quota.oldest.published_ms()
-    await topic.backlog_ages.refresh(topic.durable_cursors())
+    """Enforces the quotas, and then reads the oldest messages of the topic's backlogs, for metrics and stats
+    (PersistentTopic.updateOldPositionInfo and PIP-492). The age of a message that cannot be read stays unknown; reading
+    logs why."""
     if has_quota:
         await _check_quotas(topic, now_ms)
+    with suppress(ManagedLedgerError):
+        await topic.quota.oldest.published_ms()
+        await topic.backlog_ages.refresh(topic.durable_cursors(), topic.quota.oldest)
 
 
 async def _check_quotas(topic: Topic, now_ms: int) -> None:

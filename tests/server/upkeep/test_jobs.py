@@ -90,6 +90,19 @@ async def test_the_ages_of_backlogs_are_learnt_without_a_quota_too() -> None:
 
 
 @in_virtual_time
+async def test_an_age_that_cannot_be_read_stays_unknown() -> None:
+    scene = scene_with()
+    subscription = await scene.topic.create_subscription("s", EARLIEST)
+    scene.ledger.append_now(published(1_000))
+    scene.ledger.read_failures = 1
+    await visit(jobs.check_quotas(scene.topic, 2_000))
+    assert scene.topic.backlog_ages.age_seconds(subscription.cursor, 2_000) == -1
+    await visit(jobs.check_quotas(scene.topic, 3_000))
+    assert scene.topic.backlog_ages.age_seconds(subscription.cursor, 3_000) == 2
+    assert jobs.check_quotas(scene.topic, 4_000) is None
+
+
+@in_virtual_time
 async def test_without_a_time_to_live_nothing_is_looked_at() -> None:
     scene = scene_with()
     await scene.topic.create_subscription("s", EARLIEST)
