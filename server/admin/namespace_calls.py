@@ -5,7 +5,7 @@ Sources: Namespaces, NamespacesBase; answers recorded from Pulsar 4.0.7.
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import bundles_data, policies_value, to_json
@@ -26,14 +26,11 @@ from magnetar.server.web.places import Place
 from pulsar_proto.names import NON_PERSISTENT, PERSISTENT
 from pulsar_proto.system_topics import is_system_name
 
-if TYPE_CHECKING:
-    pass
-
 MODES = ("PERSISTENT", "NON_PERSISTENT", "ALL")
 
-BUNDLES_MAX = 1 << 20
-"""The largest number of bundles of a new namespace. The records of a namespace with more bundles would be too large to
-be stored."""
+BUNDLES_MAX = 65_536
+"""The largest number of bundles of a new namespace. The boundaries of more bundles would not fit into a record, which
+ZooKeeper limits to 1 MB."""
 
 NOT_FOUND = "Namespace does not exist"
 

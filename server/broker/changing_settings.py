@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from magnetar.server.broker.broker import Broker
 
-PUBLISH_BUFFER = "max_message_publish_buffer_size_in_mb"
-
 
 def hold_settings(broker: "Broker") -> None:
     """Makes the settings of the broker's parts changeable. Called once, when the broker is built."""
@@ -25,6 +23,7 @@ def hold_settings(broker: "Broker") -> None:
 
     configuration.hold(service.settings, topics_follow)
     configuration.hold(service.managed_ledger_config, topics_follow)
+    configuration.hold(service.moves.settings)
     configuration.hold(broker.limits, limits_follow)
     security = broker.security
     if security is not None:

@@ -18,8 +18,8 @@ examples:
 
 All of it is one process tree on one machine, and uses as many cores as there are brokers and bookies. A child that dies
 is started again; the topics of a broker that died move to the others at once. Ctrl-C stops brokers, bookies and
-metadata, in this order; a second Ctrl-C kills what is left. Ports are chosen at the first start and kept. The names,
-addresses and pids of what runs stand in the file processes.json of the data folder.
+metadata, in this order; a second Ctrl-C kills what is left. Ports are chosen at the first start and kept. The addresses
+and pids of what runs stand in the file processes.json of the data folder.
 """
 
 

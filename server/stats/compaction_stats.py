@@ -34,8 +34,8 @@ def compacted_ledger_stats(compaction: TopicCompaction | None) -> dict[str, obje
 
 
 def compaction_metrics(compaction: TopicCompaction) -> Iterator[tuple[str, float]]:
-    """Yields (name, value) for the metrics of a topic's compaction. Yields nothing for a topic that has not been
-    compacted since it was loaded."""
+    """Yields (name, value) for the metrics of a topic's compaction. The metrics of compactions come once the topic was
+    compacted since it was loaded, and the metrics of the compacted ledger come while that ledger is open."""
     counters = compaction.counters
     if counters.succeeded or counters.failed:
         yield "pulsar_compaction_removed_event_count", counters.removed

@@ -10,7 +10,7 @@ from magnetar.server.topics.topic import Topic
 
 
 def topic_stats(topic: BaseTopic) -> Json:
-    """Returns the answer to `…/stats`, except the fields that only the web layer knows (`ownerBroker`)."""
+    """Returns the answer to `…/stats` without the field `ownerBroker`, which the admin API adds."""
     if isinstance(topic, NonPersistentTopic):
         return non_persistent_topic_stats(topic)
     assert isinstance(topic, Topic)
@@ -18,8 +18,7 @@ def topic_stats(topic: BaseTopic) -> Json:
 
 
 def internal_stats(topic: BaseTopic) -> Json:
-    """Returns the answer to `…/internalStats` with an empty list of schema ledgers; the web layer fills in the schema
-    ledgers."""
+    """Returns the answer to `…/internalStats` without the schema ledgers, which the admin API adds."""
     if isinstance(topic, NonPersistentTopic):
         return non_persistent_internal_stats(topic)
     assert isinstance(topic, Topic)

@@ -72,7 +72,7 @@ def unreadable(gap: Gap) -> Json:
 
 
 def waits_for_messages(subscription: Subscription) -> bool:
-    """Whether the next message that is published goes to a consumer at once."""
+    """Returns whether the subscription has consumers and nothing left to send, so that it waits for new messages."""
     dispatcher = subscription.dispatcher
     return dispatcher is not None and bool(subscription.consumers) and dispatcher.is_caught_up
 

@@ -1,7 +1,7 @@
 """The answers to `…/stats` and `…/internalStats` for a non-persistent topic.
 
-Field names and their order are Apache's: NonPersistentTopicStatsImpl, as Pulsar 4.0.7 answers. In addition to the
-fields of a persistent topic, the answer has `msgDropRate`."""
+Field names and their order are Apache's: NonPersistentTopicStatsImpl, as Pulsar 4.0.7 answers. Unlike the answer for a
+persistent topic, this answer has the field `msgDropRate`."""
 
 from magnetar.server.stats.traffic_stats import (
     NEITHER_FILTERED_NOR_THROTTLED,

@@ -2,6 +2,6 @@
 
 This room stands beside `server/web` and shares that room's port. The sessions call the topics through the interface
 that the client port uses, too (`topics.client_connection.ClientConnection`). The web port hands requests for sockets to
-`upgrade.py`. This room may use the web room, the broker, the configuration, security and the topics; it uses no command
-handler and no REST call.
+`upgrade.py`. This room may use the rooms `web`, `broker`, `config`, `namespaces`, `process`, `security` and the topics,
+and the packages below the server; it uses no command handler and no REST call.
 """

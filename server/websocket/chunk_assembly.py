@@ -41,8 +41,9 @@ class ChunkAssembly:
         self._parts: dict[EntryKey, list[tuple[int, int]]] = {}
 
     def add(self, entry: StoredEntry) -> StoredEntry | None:
-        """Returns the entry itself if it is not a chunk. For the last chunk of a message, returns an entry that holds
-        the whole message. For any other chunk, returns None."""
+        """Returns the entry itself if it is not a chunk, or is damaged or encrypted. For the last chunk of a message,
+        returns an entry that holds the whole message, unless an earlier chunk is missing. For any other chunk, returns
+        None."""
         if _TAG not in entry.payload:
             return entry
         try:

@@ -320,15 +320,16 @@ def _key_of(source: TopicConsumer, message_id: pb.MessageIdData) -> tuple[EntryK
 
 
 def _left_of_batch(size: int, index: int | None) -> int:
-    """Returns all messages of a batch but the one at `index`, as bits."""
+    """Returns all messages of a batch but the one at `index`, as bits. Returns 0, by which the whole entry is
+    acknowledged, when `index` is None or is not an index of a batch of `size` messages."""
     if index is None or not index < size <= BATCH_MESSAGES_MAX:
         return 0
     return ((1 << size) - 1) & ~(1 << index)
 
 
 def _watcher_of(pattern: str, client: WebSocketClient, tell: Callable[[TopicListChange], None]) -> Watcher:
-    """Returns a watcher of the topics that match `pattern`. Raises QueryFault for a pattern that does not name its
-    namespace."""
+    """Returns a watcher of the topics that match `pattern`. A pattern without a slash is for topics of public/default.
+    Raises QueryFault for any other pattern that does not name a valid namespace."""
     parts = pattern.partition("://")[2] or pattern
     names = parts.split("/", 2)
     tenant_and_namespace = "/".join(names[:2]) if len(names) == 3 else "public/default"

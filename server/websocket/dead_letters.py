@@ -1,9 +1,9 @@
 """Moves messages that were delivered too often from a consumer's topic to the dead letter topic.
 
 A message that comes again more often than `maxRedeliverCount` allows is not delivered. Instead, a producer in this
-broker publishes the message to the dead letter topic, and the message is acknowledged when it is stored there. Until
-the topic can be used, messages wait. When `WAITING_MAX` messages wait already, a further message is delivered again
-later.
+broker publishes the message to the dead letter topic, and the message is acknowledged when it is stored there. While
+the producer is being attached, messages wait. A message is delivered again later when the dead letter topic does not
+accept the producer or the message, and when `WAITING_MAX` messages wait already.
 
 Source: ConsumerImpl.processPossibleToDLQ, RetryMessageUtil.
 """

@@ -40,7 +40,7 @@ class _Entry:
         self.out = 0
         """The messages that were sent and not answered; bit k stands for message k."""
         self.copies = 0
-        """How many further messages were sent and not answered that have the id of an earlier message. Only
+        """How many messages with the id of an earlier message of this entry were sent and not answered. Only
         non-persistent topics give several messages the same id."""
         self.sent_s = 0.0
 

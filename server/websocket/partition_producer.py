@@ -247,8 +247,8 @@ class PartitionProducer:
     # --- time and end ------------------------------------------------------------------------------------------------
 
     def give_up(self, now_s: float) -> None:
-        """Fails the messages that were sent before the send time-out (ProducerImpl.failPendingMessages). Such messages
-        may be stored nevertheless."""
+        """Fails the messages that have had no answer for as long as the send time-out
+        (ProducerImpl.failPendingMessages). Such messages may be stored nevertheless."""
         timeout_ms = self._options.send_timeout_ms
         late = []
         for sent in self._pending.values():

@@ -45,8 +45,8 @@ class ProducerOptions:
     the socket is not read until earlier messages are answered."""
     compression: pb.CompressionType.ValueType = pb.NONE
     encryption_keys: tuple[pb.EncryptionKeys, ...] = ()
-    """The keys with which the client itself has encrypted its messages. Such messages only get metadata that describe
-    the encryption; they are never batched or compressed here."""
+    """The keys with which the client itself has encrypted its messages. Such messages get metadata that describe the
+    encryption, and are never batched or compressed here."""
 
 
 def producer_options(query: Query) -> ProducerOptions:

@@ -141,7 +141,7 @@ def _checked(payload: bytes, body_size: int, size_max: int) -> bytes:
     if body_size > size_max:
         text = f"The message has {body_size} bytes, which exceeds the limit of {size_max} (maxMessageSize)"
         raise MessageFault(SocketError.UNKNOWN_ERROR, text)
-    # What is not the body is at least as long as the metadata.
+    # The metadata is in the part before the body, so it is no longer than this part.
     if len(payload) - body_size > INNOCENT_METADATA_BYTES and (fault := metadata_fault(payload)) is not None:
         raise MessageFault(SocketError.UNKNOWN_ERROR, fault)
     return payload

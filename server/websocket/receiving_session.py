@@ -90,7 +90,7 @@ class ReceivingSession(ABC):
 
     @abstractmethod
     def _lost(self, source: TopicConsumer) -> None:
-        """Called when a topic closed its consumer: the unacknowledged messages will be delivered again."""
+        """Called when the session forgets the unacknowledged messages of a topic (see `_forget`)."""
 
     @abstractmethod
     def _settle(self) -> None:

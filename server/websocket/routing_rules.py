@@ -44,7 +44,7 @@ class Router:
         return chosen
 
     def batch_left(self) -> None:
-        """Called when a batch was sent: from now on messages without keys go to the next partition."""
+        """Called when a batch was sent. In round robin, messages without keys go to the next partition from now on."""
         if self._round_robin:
             self._next += 1
 

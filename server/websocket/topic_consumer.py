@@ -117,7 +117,8 @@ class TopicConsumer:
 
     def grant(self, messages: int) -> None:
         """Gives permits to the topic, so that the topic may send `messages` messages in all. Earlier permits that the
-        topic has not used are counted among them."""
+        topic has not used are counted among them. The call has no effect while these unused permits are half of
+        `messages` or more, and while the consumer is blocked."""
         consumer = self.consumer
         if consumer is not None and not consumer.blocked and 2 * consumer.permits < messages:
             consumer.flow(messages - consumer.permits)

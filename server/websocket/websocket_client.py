@@ -337,7 +337,8 @@ class WebSocketClient:
             self._send_now(b"".join(output))
 
     def _send_now(self, data: bytes, *, is_activity: bool = True) -> None:
-        """Hands bytes to the socket. `is_activity` is False for pings: a peer that gets nothing else counts as idle."""
+        """Hands bytes to the socket. `is_activity` is False for the pings of `tick`: a peer that gets nothing but these
+        pings counts as idle."""
         if self._transport is None or self._transport.is_closing():
             return
         if is_activity:

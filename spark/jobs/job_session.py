@@ -66,8 +66,8 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
 
 
 def leave(code: int) -> int:
-    """Called by a job at its end. Returns `code`, the exit code of the job. If the job read through the connector in
-    spark-submit, also ends the Java program; see `end_java`."""
+    """Returns `code`, the exit code of the job; `guarded` calls this function when a job's body has ended. If the job
+    read through the connector in spark-submit, also ends the Java program; see `end_java`."""
     running = SparkSession.getActiveSession() if "SPARK_ENV_LOADED" in os.environ else None
     if running is not None and running.conf.get(CONNECTOR_SETTING, "") == "true":
         end_java(running, code)

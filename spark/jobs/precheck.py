@@ -63,7 +63,7 @@ def _ask(address: ServiceAddress) -> None:
 
 def check_topics(given: Mapping[str, str], *, endless: bool = False) -> None:
     """Checks that the topics exist and may be read. An `endless` run may have a pattern that no topic matches yet.
-    Raises PulsarError, such as TopicNotFound and AuthorizationError, or BadOption."""
+    Raises PulsarError, such as TopicNotFound and AuthorizationFault, or BadOption."""
     asked = given.get("topic") or given.get("topics") or given.get("topicsPattern")
     planner = Planner(read_options(given, streaming=True))
     try:

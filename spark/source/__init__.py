@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["PulsarDataSource"]
 
 _EXTRAS = ("fastavro", "numpy", "pandas", "pyarrow", "pyspark")
-"""The packages that the extra `spark` installs."""
+"""The packages that `magnetar[spark]` installs and the data source needs."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
 """`format("pulsar")` in pure Python: the classes that Spark calls.
 
 These classes call the planner, readers and writers. Spark pickles their objects by the module's name and creates them
-again in other processes, so they hold nothing but options and bytes until they are used. The interface is that of
-`pyspark.sql.datasource` in Spark 4.1.
+again in other processes, so they hold nothing but options, columns and bytes until they are used. The interface is that
+of `pyspark.sql.datasource` in Spark 4.1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,8 +74,9 @@ class PulsarDataSource(DataSource):
 
 
 def _may_stream(options: Mapping[str, str]) -> bool:
-    """Returns whether the options may be those of a streaming query, so that options which only one kind of query
-    allows are accepted: Spark asks for the schema without saying whether the query streams."""
+    """Returns whether the options may belong to a streaming query. Spark asks for the schema without saying whether the
+    query streams, and some options are for one kind of query alone. So `schema` checks the options as those of a kind
+    that they fit."""
     lower = {name.lower(): value for name, value in options.items()}
     return str(lower.get("startingoffsets", "")).lower() == LATEST or not {"endingoffsets", "endingtime"} & set(lower)
 
@@ -249,7 +250,7 @@ class PulsarStreamReader(_Reading, DataSourceStreamReader):
 
     def _last(self, name: str, after: Bound) -> Bound:
         """Returns the partition's last message, or `after` when no message came behind `after`. Raises DataLoss when
-        the topic ends before the last message that was read."""
+        the topic ends before the last message that was read, unless the options allow losses."""
         last = self._planner.last(name)
         if not last.is_before_all and last[:2] < after[:2] and last.entry >= 0 and self.options.fail_on_data_loss:
             raise DataLoss(

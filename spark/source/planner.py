@@ -102,7 +102,7 @@ class Planner:
     def check_schema(self, name: str, known: bytes | None) -> None:
         """Checks the schema of a topic that appeared while a query runs. `known` is the schema that the query began
         with. Raises ValueError when the new topic's schema is neither `known` nor the schema that the other topics have
-        by now, because all values of the new topic would be bad."""
+        by now, because all values of the new topic would be bad. A topic that has no schema yet passes."""
         if self._options.different_schemas:
             return
         found = self.client.persist(lambda: self.client.schema(name))
@@ -161,8 +161,8 @@ class Planner:
 
     def _at_time(self, name: str, times: Times, missing: QueryEdge) -> Bound:
         """Returns the bound before the first message that was published at or after the time. `missing` is the place
-        where a partition without a time of its own in `times` begins or ends. Raises ValueError when no message is that
-        young and the options want an error then."""
+        where a partition without a time of its own in `times` begins or ends. Raises ValueError when the time is that
+        of a query's start, no message is that young, and the options want an error then."""
         when = times if isinstance(times, int) else times.get(name)
         if when is None:
             when = EARLIEST_TIME if missing == EARLIEST else LATEST_TIME
@@ -181,7 +181,8 @@ class Planner:
         return min(before, last)
 
     def ledgers(self, name: str, wanted: Range) -> list[LedgerRun]:
-        """Returns the known ledgers that a range covers."""
+        """Returns all ledgers of a partition that hold entries. Without an admin URL, or when the admin interface does
+        not know the topic, returns what `one_ledger` derives from the range `wanted`."""
         if self._admin is None:
             return one_ledger(wanted)
         try:
@@ -209,8 +210,8 @@ class Planner:
         return ends
 
     def _messages_per_entry(self, name: str, wanted: Range) -> int:
-        """Returns how many messages the range's first entry has. By this number the planner converts a limit, which
-        counts messages, to entries, which ledgers count."""
+        """Returns how many messages the range's first entry has, or 1 when that entry does not come in time. By this
+        number the planner converts a limit, which counts messages, to entries, which ledgers count."""
         reader = PartitionReader(self.client, name, wanted.after, self._settings)
         try:
             block = reader.read_block(time.monotonic() + SAMPLE_SECONDS)

@@ -207,8 +207,9 @@ def test_a_schema_that_cannot_be_asked_for_now_makes_no_value_null() -> None:
     for error in (Disconnected("gone"), ServiceNotReady("not yet"), OSError("no token file")):
         with pytest.raises(type(error)):
             ValueColumns(schema, failing(error)).columns(rows)
-    refused = ValueColumns(schema, failing(UnknownFault("no such version"))).columns(rows)
-    assert refused["n"].to_pylist() == [None]  # a version that does not exist must not stop the queries of everybody
+    # A version that does not exist must not stop the queries of everybody, and must not be read by another schema.
+    for lookup in (failing(UnknownFault("no such version")), lambda version: None):
+        assert ValueColumns(schema, lookup).columns(rows)["n"].to_pylist() == [None]
 
 
 ORDER = {

@@ -123,10 +123,10 @@ def run_verb(arguments: argparse.Namespace) -> int:
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(work())
+    except BrokenPipeError:
+        return 1
     except FAULTS as error:
         print(f"magnetar bk {arguments.verb}: {sentence(error)}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED

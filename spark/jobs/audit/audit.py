@@ -38,8 +38,8 @@ from magnetar.spark.source.client.admin_client import NOT_FOUND, PASSING, AdminC
 from magnetar.spark.source.options import Options, address_of
 
 CHECK_ATTEMPTS = 3
-"""How often a failed check is repeated. The numbers of a busy topic may disagree, because `stats` and `internalStats`
-are asked for one after the other."""
+"""How often a topic's numbers are asked for and checked until they agree. The numbers of a busy topic may disagree,
+because `stats` and `internalStats` are asked for one after the other."""
 EXAMPLES = """\
   magnetar spark audit --service-url pulsar://127.0.0.1:6650 --admin-url http://127.0.0.1:8080
   magnetar spark audit … --namespaces public/default --max-backlog 100000 --stuck-after 6 --sink ./audit

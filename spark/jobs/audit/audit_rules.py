@@ -151,8 +151,8 @@ def check_ledgers(internal: Stats) -> list[str]:
 
 
 def check_ranges(internal: Stats, cursor: Stats) -> list[str]:
-    """Returns a sentence for each acknowledged range that is out of order, overlaps another, or is not inside the topic
-    behind the mark-delete position."""
+    """Returns a sentence for each acknowledged range that is out of order, overlaps another range, begins before the
+    mark-delete position, or ends outside of the topic."""
     last = {run.ledger: run.last for run in runs_of(internal)}
     before = position_of(str(cursor["markDeletePosition"]))
     problems = []
@@ -219,9 +219,9 @@ SENT = ("bytes_out", "messages_out")
 
 
 def by_base_topic(rows: Sequence[SubscriptionRow]) -> list[dict[str, Any]]:
-    """Returns the sums of each subscription over the partitions of its topic, and the `skew` of each: the entries of
-    the largest partition divided by the mean over the partitions, which is 1.0 when all partitions have as many
-    entries."""
+    """Returns a dictionary for each subscription of each topic, with sums over the topic's partitions and with the
+    `skew`. The skew is the entries of the largest partition divided by the mean over the partitions, so it is 1.0 when
+    all partitions have equally many entries."""
     groups: dict[tuple[str, str], list[SubscriptionRow]] = {}
     for row in rows:
         groups.setdefault((row.base_topic, row.subscription), []).append(row)

@@ -31,7 +31,7 @@ CORRUPT = "__corrupt"
 PERIODS = {"day": "yyyy-MM-dd", "hour": "yyyy-MM-dd-HH"}
 PERIOD_COLUMN = "message_{}"
 COMPACT_BATCHES = 100
-"""An endless run compacts the table after this many batches; any other run compacts the table at the end of the run."""
+"""With --compact-files, a run compacts the table after every COMPACT_BATCHES batches, and once more at its end."""
 EXAMPLES = """\
   magnetar spark lake_ingest --service-url pulsar://127.0.0.1:6650 --topic orders --path ./orders --checkpoint ./ck
   magnetar spark lake_ingest … --format delta --partition-by day --trigger '30 seconds' --subscription lake

@@ -1,8 +1,9 @@
 """The executors' part of `replay`, which sends the messages of one piece of a range to their targets.
 
-A copy is numbered by its place in the source. Each ledger has its own producer, which is named by the run and sends
-entry id and batch index as the sequence id. So a topic with deduplication takes each copy once, however often a run is
-repeated, even when the range has grown at its end or has lost its beginning to retention.
+A copy is numbered by its place in the source. Each ledger and schema version of the source has producers of its own,
+which are named by run, ledger and version, and send entry id and batch index as the sequence id. So a topic with
+deduplication takes each copy once, however often a run is repeated, even when the range has grown at its end or has
+lost its beginning to retention.
 """
 
 from collections.abc import Iterable, Iterator

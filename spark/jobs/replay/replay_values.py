@@ -84,8 +84,8 @@ def _number(code: str, kind: str) -> Encode:
 
 
 def _record(schema: pb.Schema, *, as_json: bool) -> Encode:
-    """Returns the encoder of JSON or Avro records. For both kinds Avro's writer checks that a row has all of the
-    schema's fields, no others, and of the right types."""
+    """Returns the encoder of JSON or Avro records. For both kinds Avro's writer checks that a row has all fields of the
+    schema that have no default, and that the values are of the right types."""
     parsed: Any = fastavro.parse_schema(orjson.loads(schema.schema_data))
     known = [field["name"] for field in parsed["fields"]]
 

@@ -113,8 +113,8 @@ def _debezium(frame: DataFrame, values: list[str], arguments: Namespace) -> Data
 
 def _envelope(frame: DataFrame, values: list[str], arguments: Namespace) -> Column:
     """Returns the envelope with op, before, after and source. These four are looked for in the topic's columns, in the
-    columns of its value, and in its JSON, which may be bare or wrapped with its schema. Raises JobFailed when none of
-    these places has them."""
+    columns of its value, and in its JSON, which may be bare or wrapped with its schema. Raises JobFailed when the
+    topic's schema rules all of these places out, and when the value is JSON and the option --json-schema is missing."""
     envelope = {"op", "before", "after"}
     if envelope <= set(values):
         return F.struct(*(F.col(f"`{name}`") for name in values))

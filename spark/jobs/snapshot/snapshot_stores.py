@@ -48,7 +48,8 @@ class Snapshot(Protocol):
 
 
 def open_snapshot(spark: SparkSession, kind: str, path: str, name: str, *, staging: Path) -> Snapshot:
-    """Opens the table at a path. Raises JobFailed when the folder holds a table of another kind."""
+    """Opens the table at a path. Raises JobFailed when the folder holds a table of another kind, or when the path or
+    the name does not suit the kind."""
     spark.conf.set(TIMESTAMPS_SETTING, "TIMESTAMP_MICROS")
     if "://" not in path:
         marks = {"parquet-overwrite": LATEST_FILE, "delta": "_delta_log", "iceberg": "catalog.db"}

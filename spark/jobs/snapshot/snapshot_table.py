@@ -172,9 +172,9 @@ class SnapshotJob:
         self._outcome.details["parked in"] = where
 
     def check(self, spark: SparkSession, columns: StructType) -> None:
-        """Compares the table with what a batch query reads of the topic, up to the last message that this query has
-        read. Differences become a problem of the outcome. Keys whose messages the topic no longer holds cannot be
-        compared, and are counted."""
+        """Reads the topic again by a batch query, up to the last message that the checkpoint has committed, and
+        compares the table with the result. Differences become a problem of the outcome. Keys whose messages the topic
+        no longer holds cannot be compared, and are counted."""
         committed = self._checkpoint.committed()
         if not committed:
             return

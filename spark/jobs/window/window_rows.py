@@ -40,7 +40,7 @@ TIMES = (TimestampType, TimestampNTZType, DateType, StringType)
 
 class RowRules:
     """Turns messages into rows, according to the options of one run. Raises JobFailed, which names the option, when an
-    expression does not fit the topic's columns."""
+    expression does not fit the topic's columns, and ValueError when an aggregate does not fit them."""
 
     def __init__(self, frame: DataFrame, arguments: Namespace, shape: WindowShape) -> None:
         self._record = arguments.json_schema

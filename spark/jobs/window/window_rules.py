@@ -2,9 +2,9 @@
 return them.
 
 A row is late when its event time is before the watermark, which is the latest event time of all earlier batches minus
-the allowed delay. A window is closed when its end is not after the watermark of its batch. So every row of a closed
-window that is still to come is late, each row is counted in all of its windows or is late, and a repeated batch gives
-the same result.
+the allowed delay. After a batch, the watermark takes in the batch's own rows, and each window whose end is not after
+the new watermark is closed. So every row of a closed window that is still to come is late, each row is counted in all
+of its windows or is late, and a repeated batch gives the same result.
 """
 
 import re

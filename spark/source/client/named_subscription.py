@@ -40,7 +40,7 @@ class NamedSubscription:
     def acknowledge(self, topic: str, upto: Bound) -> None:
         """Acknowledges all messages up to and including `upto`; the call returns when the broker has stored the
         acknowledgement. A bound inside a batch acknowledges only the messages before that batch. Raises ConsumerBusy
-        when another query uses the subscription."""
+        when another query uses the subscription, and RuntimeError when the broker refuses the acknowledgement."""
         if upto.is_before_all:
             return
         message_id = wire_id(upto if upto.batch_index == WHOLE_ENTRY else Bound(upto.ledger, upto.entry - 1))

@@ -48,7 +48,7 @@ class OutgoingMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """The settings of a producer. `compression` is a CompressionType; with `batch_messages` 1 messages are sent
+    """The settings of a producer. `compression` is a CompressionType. When `batch_messages` is 1, messages are sent
     unbatched."""
 
     compression: int = 0

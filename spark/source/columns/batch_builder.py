@@ -25,7 +25,7 @@ class BatchBuilder:
 
     def __init__(self, schema: StructType, values: ValueColumns, topic: str) -> None:
         """Prepares the columns of `schema`. Raises ValueError for a column that neither the topic's schema nor the
-        metadata has."""
+        metadata has, and for a column that has another type there."""
         self._names = schema.fieldNames()
         self._values = values
         self._topic = topic

@@ -1,8 +1,8 @@
 """A topic's schema as value columns: which columns there are, and how the bytes of many messages fill them.
 
-A record has a column for each field, and everything else one column `value`, as in the published connector. KEY_VALUE,
-which the connector does not support, has the columns `key` and `value`. A value that does not fit the schema is a bad
-value; as in Spark's JSON source, the option `mode` says how bad values are treated.
+A record has a column for each field; a value of any other kind has one column `value`, as in the published connector.
+KEY_VALUE, which the connector does not support, has the columns `key` and `value`. A value that does not fit the schema
+is a bad value; as in Spark's JSON source, the option `mode` says how bad values are treated.
 """
 
 import io
@@ -27,7 +27,7 @@ from pulsar_proto.errors import AuthenticationFault, AuthorizationFault, Metadat
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 VersionLookup = Callable[[bytes], pb.Schema | None]
-"""A function that returns the schema of a version, or None when the topic has no schema. The function raises
+"""A function that returns the schema of a version, or None when the topic has no such schema. The function raises
 PulsarError."""
 
 
@@ -95,9 +95,9 @@ class RecordCodec:
         self._newest = None if self._is_json else fastavro.parse_schema(orjson.loads(schema.schema_data))
         self._lookup = lookup
         self._writers: dict[bytes, Any] = {}
-        self._definitions: dict[bytes, bytes | None] = {}
-        """The Avro definition of each schema version that was looked up. None stands for the topic's newest definition.
-        An empty definition means that the broker refused to tell it, so that the version's values are bad."""
+        self._definitions: dict[bytes, bytes] = {}
+        """The Avro definition of each schema version that was looked up. An empty definition means that there is no
+        such version or that the broker refused to tell it, so that the version's values are bad."""
 
     def decode(self, values: pa.BinaryArray, versions: Versions) -> tuple[pa.Array, list[int]]:
         bad: list[int] = []
@@ -138,7 +138,7 @@ class RecordCodec:
                     raise
                 self._definitions[version] = b""
             else:
-                self._definitions[version] = None if schema is None else schema.schema_data
+                self._definitions[version] = b"" if schema is None else schema.schema_data
 
     def _writer(self, version: bytes) -> Any:
         if version not in self._writers:
@@ -233,8 +233,8 @@ def _codec(schema: pb.Schema | None, lookup: VersionLookup) -> ValueCodec:
 
 def _key_value(schema: pb.Schema, lookup: VersionLookup) -> tuple[ValueCodec, ValueCodec, bool]:
     """Returns the codecs of key and value, and whether both are in the message's value (INLINE) or the key is the
-    message's own key (SEPARATED). The schema's data are the two definitions with their lengths, its properties name
-    their types (Java's KeyValueSchemaInfo)."""
+    message's own key (SEPARATED). The schema's data hold the two definitions, each behind its length; the schema's
+    properties name the types of key and value (Java's KeyValueSchemaInfo)."""
     properties = {pair.key: pair.value for pair in schema.properties}
     key_data, value_data = split_pair(schema.schema_data)
     codecs = []

@@ -27,10 +27,10 @@ class Unusual(Exception):
 class BatchPlaces:
     """Walks batches that stand in `data`, one after the other, and collects the places of their messages.
 
-    Messages with equal first bytes and equal length are found in one step. When a message begins with the same bytes as
-    the one before (its metadata's size, then payload_size first of all) and is as long, numpy compares these bytes at
-    each following multiple of that length. Where the bytes are equal, the sizes are equal, so a message begins at each
-    of these places:
+    Messages with equal first bytes and equal length are found in one step. The first bytes that count are the size of
+    the metadata and, as the metadata's first field, payload_size. When a message has the length and the first bytes of
+    the message before it, numpy compares these bytes at each following multiple of that length. Where the bytes are
+    equal, the sizes are equal, so a message begins at each of these places:
 
         at                  at + size           at + 2 size
         [begin|   value   ] [begin|   value   ] [begin|   value   ] …

@@ -277,8 +277,9 @@ def _glued(parts: list[bytes | Ints], count: int) -> pa.BinaryArray:
     """Returns a column of `count` values. Each value is the concatenation of its parts: constant bytes, and numbers as
     varints.
 
-    All parts are laid side by side as a matrix of bytes, a row a value. A varint's columns are as wide as its longest
-    number, and `which` marks the bytes that count; picking these row by row gives the column's content.
+    All parts are laid side by side as a matrix of bytes, a row a value. A part of numbers has as many matrix columns as
+    its longest varint has bytes, and `which` marks the bytes that count. The marked bytes, row by row, are the content
+    of the returned column.
     """
     octets, used = [], []
     for part in parts:

@@ -104,7 +104,8 @@ class EntryBlock:
             raise CorruptEntry(f"{topic}: entry {ledger}:{entry} is damaged: {error}") from error
 
     def without_known(self, after: tuple[int, int]) -> "EntryBlock":
-        """Returns the block without the entries that do not come after `after` or after the entry before them."""
+        """Returns the block without repeated entries. An entry is kept when its place is behind `after` and behind the
+        place of the entry that was kept before it."""
         kept = []
         for index, place in enumerate(zip(self.ledgers.tolist(), self.entries.tolist(), strict=True)):
             if place > after:

@@ -1,5 +1,5 @@
-"""Decodes entries to rows one by one: those that `BlockDecoder` refuses, and chunked messages. Tests compare the rows
-of both decoders.
+"""Decodes entries to rows one by one: odd entries, such as the chunks of large messages, and entries that
+`BlockDecoder` refuses. Tests compare the rows of both decoders.
 
 Batches are walked by offsets, and every value is appended to a list that becomes an Arrow column.
 """
@@ -166,8 +166,8 @@ class RowDecoder:
         rows.schema_versions += [metadata.schema_version] * len(indexes)
 
     def _suffixes_of(self, count: int) -> list[bytes]:
-        """Returns batch index and batch size as MessageIdData holds them, for each message of a batch. The texts for up
-        to 64 sizes of batches are kept; then the table is emptied."""
+        """Returns batch index and batch size as MessageIdData holds them, for each message of a batch of `count`
+        messages. The table keeps these bytes for about BATCH_SIZES_KEPT sizes of batches, and then is emptied."""
         known = self._suffixes.get(count)
         if known is None:
             if len(self._suffixes) > BATCH_SIZES_KEPT:

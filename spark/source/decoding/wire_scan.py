@@ -14,7 +14,7 @@ order. So the work hardly depends on how many messages there are.
 A message that cannot be read in this way (it has a protobuf group, a length beyond its end, or a field whose number
 takes more than two bytes) is marked odd and left to protobuf itself. Bad bytes raise nothing. Nothing is read outside
 the buffer: each place is checked against its message's end before the next step, and PADDING covers what a single step
-may read beyond it.
+may read beyond that end.
 """
 
 from collections.abc import Collection
@@ -121,7 +121,8 @@ class Scan:
         return self.numbers.get(field)
 
     def flags(self, field: int) -> Bools | None:
-        """Returns which messages have a number other than 0 in a varint field, None when no message has."""
+        """Returns which messages have a number other than 0 in a varint field, or None when there are no such
+        messages."""
         found = self.numbers.get(field)
         return None if found is None or not found.any() else found != 0
 

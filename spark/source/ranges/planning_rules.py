@@ -58,7 +58,7 @@ def clip(runs: Iterable[LedgerRun], wanted: Range) -> list[LedgerRun]:
 
 def take(runs: Sequence[LedgerRun], wanted: Range, entries_max: int | None, bytes_max: int | None) -> Bound:
     """Returns the end of as many whole entries of `wanted` as fit into the limits (None: no limit). At least one entry
-    is taken, and the end is never beyond `wanted`."""
+    is taken, and the end is never beyond `wanted`. When no run holds an entry of `wanted`, all of `wanted` is taken."""
     entries_left = float("inf") if entries_max is None else max(1, entries_max)
     bytes_left = float("inf") if bytes_max is None else float(bytes_max)
     end = wanted.after
@@ -79,11 +79,11 @@ def take(runs: Sequence[LedgerRun], wanted: Range, entries_max: int | None, byte
 
 
 def split(runs: Sequence[LedgerRun], wanted: Range, pieces: int, bytes_max: int | None) -> list[Range]:
-    """Splits `wanted` into at least `pieces` parts, if it has that many entries, of at most about `bytes_max` bytes
-    each.
+    """Splits `wanted` into parts of at most about `bytes_max` bytes each, and into at least `pieces` parts if the runs
+    hold that many entries of `wanted`.
 
-    The parts follow each other without a gap, whatever the runs say: an entry that no run has falls into the part
-    around it.
+    The parts follow each other without a gap, whatever the runs say: an entry that is in none of the runs belongs to
+    the part around the entry.
     """
     inside = clip(runs, wanted)
     entries = sum(run.entries for run in inside)

@@ -87,3 +87,12 @@ async def test_a_value_of_the_wrong_type_is_refused(tmp_path: Path) -> None:
         assert json.loads(body)["reason"] == (
             "Invalid dynamic-config value: allowAutoSubscriptionCreation=notabool: expected true or false"
         )
+
+
+async def test_bundles_are_unloaded_and_split_by_the_new_settings(tmp_path: Path) -> None:
+    async with running(tmp_path) as web:
+        settings = web.server.service.moves.settings
+        await change(web, "namespaceBundleUnloadingTimeoutMs", "1234")
+        await change(web, "defaultNamespaceBundleSplitAlgorithm", "topic_count_equally_divide")
+        assert settings.namespace_bundle_unloading_timeout_ms == 1234
+        assert settings.default_namespace_bundle_split_algorithm == "topic_count_equally_divide"
