@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 import orjson
 from aiohttp import web
 
+from magnetar.server.process.turns import Turns
 from magnetar.server.web.calls import Answer, Moved, Refusal, Status, Text, Unpacked
 from magnetar.server.web.json_encoding import encoded, encoded_parts
 
@@ -25,9 +26,12 @@ class InParts(web.StreamResponse):
         self._parts = parts
 
     async def write_parts(self) -> None:
-        """Sends the body. The caller calls `prepare` before this method, and `write_eof` after it."""
+        """Sends the body. The caller calls `prepare` before this method, and `write_eof` after it. Other tasks run in
+        between even if the client takes everything at once."""
+        turns = Turns()
         for part in self._parts:
             await self.write(part)
+            await turns.breathe()
 
 
 async def answered(answer: Answer) -> web.StreamResponse:
