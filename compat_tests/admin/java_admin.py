@@ -28,6 +28,7 @@ class PulsarAdmin:
 
     def __init__(self, server: Server, folder: Path) -> None:
         self._errors = (folder / "errors").open("w+")
+        self._errors_shown = 0
         self._process = subprocess.Popen(
             command("Admin.java", server.web_url),
             stdin=subprocess.PIPE,
@@ -62,6 +63,13 @@ class PulsarAdmin:
     def errors(self) -> str:
         self._errors.seek(0)
         return self._errors.read()[-2_000:]
+
+    def new_errors(self) -> str:
+        """Returns what was written to stderr since the last call of this."""
+        self._errors.seek(self._errors_shown)
+        text = self._errors.read()
+        self._errors_shown = self._errors.tell()
+        return text
 
     def close(self) -> None:
         assert self._process.stdin is not None

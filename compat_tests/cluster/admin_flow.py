@@ -69,7 +69,8 @@ def use_namespace(cluster: Cluster, asked: BrokerSeat) -> None:
     grown = call(second, "GET", f"/persistent/{NAMESPACE}/p-partition-{PARTITIONS + 3}/stats")
     assert list(grown["subscriptions"]) == ["s"]
 
-    bundle = bundles(asked)[0]
+    before = bundles(asked)
+    bundle = before[0]
     there = broker_id(second) if owners(cluster)[bundle] == broker_id(first) else broker_id(first)
     call(asked, "PUT", f"/namespaces/{NAMESPACE}/{bundle}/unload?destinationBroker={there}")
     for at in range(PARTITIONS):
@@ -79,6 +80,10 @@ def use_namespace(cluster: Cluster, asked: BrokerSeat) -> None:
     call(asked, "PUT", f"/namespaces/{NAMESPACE}/{bundle}/split?unload=true")
     for broker in cluster.brokers:
         assert len(bundles(broker)) == 5
+    parts_of_split = set(bundles(asked)) - {*before}
+    wait_until(
+        lambda: not parts_of_split & owners(cluster).keys(), "the parts are unloaded, as the split was asked to do"
+    )
     call(asked, "PUT", f"/namespaces/{NAMESPACE}/unload")
     wait_until(lambda: not owners(cluster), "all bundles are given away")
     call(asked, "DELETE", f"{parts}/subscription/s")

@@ -43,8 +43,8 @@ class Entry(NamedTuple):
 
 
 class Latency:
-    """Statistics of how long batches took from their first request to its answer, in milliseconds, since the last
-    reset."""
+    """Statistics of the time that batches took, in milliseconds, since the last reset. A batch's time begins with its
+    first request and ends when all of its requests are answered."""
 
     def __init__(self) -> None:
         self.least_ms = self.most_ms = self._count = 0

@@ -131,8 +131,9 @@ def parse_metadata(payload: bytes, offset: int = 0) -> pb.MessageMetadata:
 def metadata_fault(payload: bytes) -> str | None:
     """Returns why a broker refuses to store a client's payload, or None when it may be stored.
 
-    The only reason is long metadata with too many elements: parsing such metadata would keep all other clients waiting.
-    Raises MalformedFrame when a size is wrong.
+    Metadata longer than INNOCENT_METADATA_BYTES is refused when it has more than METADATA_ELEMENTS_MAX elements,
+    because parsing it would keep all other clients waiting, or when it contains a group. Raises MalformedFrame when a
+    size is wrong.
     """
     start, end = _metadata_span(payload, 0)
     if end - start <= INNOCENT_METADATA_BYTES:

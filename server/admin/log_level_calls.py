@@ -20,8 +20,8 @@ ROOT = "root"
 
 
 async def levels(call: Call) -> Answer:
-    """Answers with the loggers that have a level of their own, and their levels. All other loggers have the level of
-    the longest of these names that begins theirs, or else that of `root`."""
+    """Answers with the level of `root` and of each logger that has a level of its own. Any other logger has the level
+    of its nearest ancestor in the answer: `a.b.c` has the level of `a.b`, or else of `a`, or else of `root`."""
     found = {ROOT: logging.getLevelName(logging.root.level)}
     for name, logger in sorted(logging.root.manager.loggerDict.items()):
         if isinstance(logger, logging.Logger) and logger.level != logging.NOTSET:

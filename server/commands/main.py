@@ -5,16 +5,23 @@ Exit codes: 0 for a stop on request, 1 for a program that could not start or fai
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from magnetar import __version__
 from magnetar.server.commands import (
+    admin,
     autorecovery,
+    bench_command,
     bk,
     bookie,
     broker,
+    check,
     cluster,
+    consume,
     initialize_cluster_metadata,
+    produce,
+    read,
     spark,
     standalone,
     tokens,
@@ -29,8 +36,14 @@ COMMANDS = (
     autorecovery,
     zookeeper,
     bk,
+    admin,
     initialize_cluster_metadata,
     tokens,
+    produce,
+    consume,
+    read,
+    bench_command,
+    check,
     spark,
 )
 """The modules of the subcommands, in the order in which `magnetar --help` lists them."""
@@ -59,8 +72,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line `argv`, or that of the process if `argv` is None. Returns the exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["admin"]:
+        return admin.run(words[1:])
     parser = build_parser()
-    arguments, unknown = parser.parse_known_args(argv)
+    arguments, unknown = parser.parse_known_args(words)
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}; see magnetar {arguments.command} --help")
     code: int = arguments.run(arguments)

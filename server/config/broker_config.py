@@ -155,7 +155,8 @@ def load_config(
 
 def _tell_unused(unused: Mapping[str, Assignment], keys: Mapping[str, Key]) -> None:
     """Logs the keys without effect: a line for each key that clients will miss, one line for the other keys that
-    Apache knows, and one for the keys that nobody knows. Values are not logged, because they may be secrets."""
+    Apache knows or that are in KEYS, and one for all other keys. Values are not logged, because they may be
+    secrets."""
     from magnetar.server.config.known_keys import FAMILIES, KNOWN
 
     quiet, unknown = [], []

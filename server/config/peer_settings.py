@@ -27,7 +27,8 @@ class PeerSettings:
     tls_hostname_verification_enabled: bool = False
     """Whether a peer's certificate must be made for the name that is dialled."""
     tls_cert_refresh_check_duration_sec: int = 300
-    """The seconds after which a new connection looks whether the files have changed; 0 means that it never looks."""
+    """The seconds between two checks whether the certificate files have changed. The first new connection after
+    this time makes the check; 0 means that no new connection makes it."""
     metadata_store_operation_timeout_seconds: int = 30
     """The deadline of an admin call to a peer. Most of these calls wait for the metadata store, so Apache gives its
     admin client the same deadline."""

@@ -75,7 +75,8 @@ class TlsSettings:
     web_service_tls_protocols: tuple[str, ...] = ()
     web_service_tls_ciphers: tuple[str, ...] = ()
     tls_cert_refresh_check_duration_sec: int = 300
-    """The seconds after which a handshake looks whether the files have changed; 0 means that it never looks."""
+    """The seconds between two checks whether the certificate files have changed. The first handshake after
+    this time makes the check; 0 means that no handshake makes it."""
 
     def __post_init__(self) -> None:
         if self.tls_require_trusted_client_cert_on_connect and not self.tls_trust_certs_file_path:

@@ -56,7 +56,8 @@ class Attachment(ABC):
     @abstractmethod
     async def _attach(self, link: PeerLink, handler_id: int) -> None:
         """Creates the producer or reader at the broker. Raises PulsarError when the broker refuses, and PeerError when
-        the broker cannot be reached. When the method returns, the link may be closed again."""
+        the broker cannot be reached. The link may have been lost during the call, so after a return without error the
+        caller still has to check the link."""
 
     @abstractmethod
     def _take_handler_id(self, link: PeerLink) -> int:

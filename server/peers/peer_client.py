@@ -36,6 +36,9 @@ LOOKUP_REQUEST_SECONDS = 10.0
 """The deadline of one step of a lookup."""
 ATTACHMENTS_MAX = 20_000
 """How many producers and readers may be open. A further one is refused with PeerUnreachableError."""
+OWN_LINK_READ_BYTES = 16 << 10
+"""How many bytes a connection of `own_links` reads in one turn of the event loop. The number is small, because these
+connections bring many messages, which their user handles at once."""
 UNAWAITED_ID_FIRST = 1 << 62
 """The first id of requests whose answer nobody waits for. These ids differ from the ids of all other requests."""
 
@@ -57,7 +60,8 @@ class PeerClient:
         its credentials at these addresses and at the `addresses` of the cluster's brokers."""
         self._service_urls = service_urls
         self._addresses = addresses
-        self._uses_tls = credentials.uses_tls
+        self._settings = settings
+        self._credentials = credentials
         self._rng = rng or random.Random()
         self._clock_ms = clock_ms
         self._links = PeerLinks(settings, credentials, self._is_trusted)
@@ -130,7 +134,7 @@ class PeerClient:
         """Returns the owner of a topic. Raises PulsarError for a refusal, and PeerError when no broker answers."""
         async with self._lookups:
             link = await self._service_link()
-            walk = LookupWalk(link.url, uses_tls=self._uses_tls)
+            walk = LookupWalk(link.url, uses_tls=self._credentials.uses_tls)
             step: Ask | Owner = walk.first
             while isinstance(step, Ask):
                 if step is not walk.first:
@@ -169,6 +173,11 @@ class PeerClient:
         if place is not None and place in map(place_of, self._service_urls()):
             return True
         return self._addresses is not None and await self._addresses.is_known(url)
+
+    def own_links(self) -> PeerLinks:
+        """Returns connections for one user, who closes them. On connections of its own, a user that is slow or is
+        throttled by a broker holds up no other user."""
+        return PeerLinks(self._settings, self._credentials, self._is_trusted, OWN_LINK_READ_BYTES)
 
     # --- for producers and readers -----------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""One connection to a broker, which all producers, readers and requests for that broker share.
+"""One connection to a broker, which several producers, consumers and requests may share.
 
 The link logs in, answers PINGs and challenges, returns the answer of each request to its caller, and passes frames for
-a producer or reader to its handler. When the link closes, for whatever reason, every waiting request fails and every
+a producer or consumer to its handler. When the link closes, for whatever reason, every waiting request fails and every
 handler is called.
 """
 
@@ -29,7 +29,9 @@ REQUESTS_MAX = 10_000
 KEEP_ALIVE_SECONDS = 15.0
 """The interval at which the link sends a PING. If nothing was received for twice this time, the link closes."""
 IDLE_TICKS_MAX = 4
-"""After this number of keep-alive intervals without producers, readers and requests the link closes."""
+"""After this number of keep-alive intervals without producers, consumers and requests the link closes."""
+OUTPUT_HIGH_BYTES = 1 << 20
+"""When more bytes wait for the broker, `on_output_full` is called. The link takes further frames nevertheless."""
 DEFAULT_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
 Type = pb.BaseCommand
 
@@ -43,10 +45,10 @@ class LinkState(Enum):
 
 
 class LinkHandler(Protocol):
-    """A producer or reader on a link. The link calls these methods on the loop's thread; they must not raise."""
+    """A producer or consumer on a link. The link calls these methods on the loop's thread; they must not raise."""
 
     def on_command(self, command: pb.BaseCommand, payload: bytes | None) -> None:
-        """Called with each command that names the producer or reader, and the command's payload if it has one."""
+        """Called with each command that names the producer or consumer, and the command's payload if it has one."""
 
     def on_link_closed(self, error: PeerError) -> None:
         """Called once, when the link has closed. The handler is no longer attached."""
@@ -67,13 +69,19 @@ class PeerLink(asyncio.BufferedProtocol):
         self._request_id = 0
         self._handler_id = 0
         self._producers: dict[int, LinkHandler] = {}
-        self._readers: dict[int, LinkHandler] = {}
+        self._consumers: dict[int, LinkHandler] = {}
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._silent_ticks = 0
+        self.is_paused = False
+        """Whether the broker is not read; see `pause_reading`."""
         self._idle_ticks = 0
         self._tick: asyncio.TimerHandle | None = None
         self._answering: asyncio.Task[None] | None = None
         self.on_closed: Callable[[PeerLink], None] = lambda link: None
+        self.on_output_full: Callable[[bool], None] = lambda is_full: None
+        """Called with True when more than OUTPUT_HIGH_BYTES wait for the broker, and with False when they are gone or
+        the link has closed."""
+        self._is_output_full = False
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -115,9 +123,10 @@ class PeerLink(asyncio.BufferedProtocol):
         for answer in waiting.values():
             if not answer.done():
                 answer.set_exception(lost)
-        handlers = [*self._producers.values(), *self._readers.values()]
-        self._producers, self._readers = {}, {}
+        handlers = [*self._producers.values(), *self._consumers.values()]
+        self._producers, self._consumers = {}, {}
         self.on_closed(self)
+        self.resume_writing()
         for handler in handlers:
             handler.on_link_closed(lost)
 
@@ -125,7 +134,18 @@ class PeerLink(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is not a subclass of asyncio's
+        self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
         self._tick = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._on_tick)
+
+    def pause_writing(self) -> None:
+        if self.state is not LinkState.CLOSED:
+            self._is_output_full = True
+            self.on_output_full(True)
+
+    def resume_writing(self) -> None:
+        if self._is_output_full:
+            self._is_output_full = False
+            self.on_output_full(False)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer(sizehint)
@@ -174,7 +194,22 @@ class PeerLink(asyncio.BufferedProtocol):
         finally:
             self._requests.pop(request_id, None)
 
-    # --- producers and readers ---------------------------------------------------------------------------------------
+    # --- back-pressure -----------------------------------------------------------------------------------------------
+
+    def pause_reading(self) -> None:
+        """Stops reading from the broker, which then stops sending as soon as the buffers on the way are full. This
+        holds up every user of the link. A second call has no further effect."""
+        if not self.is_paused and self._transport is not None and self.state is not LinkState.CLOSED:
+            self.is_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.is_paused and self._transport is not None and self.state is not LinkState.CLOSED:
+            self.is_paused = False
+            self._silent_ticks = 0
+            self._transport.resume_reading()
+
+    # --- producers and consumers -------------------------------------------------------------------------------------
 
     def attach_producer(self, handler: LinkHandler) -> int:
         """Registers the handler of a producer, and returns the id of the producer on this link. The link must not be
@@ -184,19 +219,19 @@ class PeerLink(asyncio.BufferedProtocol):
         self._producers[self._handler_id] = handler
         return self._handler_id
 
-    def attach_reader(self, handler: LinkHandler) -> int:
-        """Registers the handler of a reader, and returns the id of the reader's consumer on this link. The link must
+    def attach_consumer(self, handler: LinkHandler) -> int:
+        """Registers the handler of a consumer, and returns the id of the consumer on this link. The link must
         not be closed."""
         assert self.state is LinkState.READY
         self._handler_id += 1
-        self._readers[self._handler_id] = handler
+        self._consumers[self._handler_id] = handler
         return self._handler_id
 
     def detach(self, handler_id: int) -> None:
         """Removes a handler, which is not called any more. Commands that still arrive for the handler's id are
         dropped."""
         self._producers.pop(handler_id, None)
-        self._readers.pop(handler_id, None)
+        self._consumers.pop(handler_id, None)
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
@@ -207,7 +242,7 @@ class PeerLink(asyncio.BufferedProtocol):
             return
         match command.type:
             case Type.MESSAGE:
-                self._to(self._readers, command.message.consumer_id, command, payload)
+                self._to(self._consumers, command.message.consumer_id, command, payload)
             case Type.SEND_RECEIPT:
                 self._to(self._producers, command.send_receipt.producer_id, command, None)
             case Type.SEND_ERROR:
@@ -215,9 +250,9 @@ class PeerLink(asyncio.BufferedProtocol):
             case Type.CLOSE_PRODUCER:
                 self._to(self._producers, command.close_producer.producer_id, command, None)
             case Type.CLOSE_CONSUMER:
-                self._to(self._readers, command.close_consumer.consumer_id, command, None)
+                self._to(self._consumers, command.close_consumer.consumer_id, command, None)
             case Type.REACHED_END_OF_TOPIC:
-                self._to(self._readers, command.reachedEndOfTopic.consumer_id, command, None)
+                self._to(self._consumers, command.reachedEndOfTopic.consumer_id, command, None)
             case Type.PING:
                 self.send(pong_frame())
             case Type.AUTH_CHALLENGE:
@@ -268,8 +303,9 @@ class PeerLink(asyncio.BufferedProtocol):
         self.send(simple_frame(pb.BaseCommand(type=Type.AUTH_RESPONSE, authResponse=answer)))
 
     def _on_tick(self) -> None:
-        self._silent_ticks += 1
-        in_use = self._producers or self._readers or self._requests or self.state is LinkState.LOGGING_IN
+        if not self.is_paused:  # a broker that is not read is not silent
+            self._silent_ticks += 1
+        in_use = self._producers or self._consumers or self._requests or self.state is LinkState.LOGGING_IN
         self._idle_ticks = 0 if in_use else self._idle_ticks + 1
         if self._silent_ticks > 2:
             self.close(PeerUnreachableError(f"{self.url} has been silent for {2 * KEEP_ALIVE_SECONDS:g} s"))

@@ -22,13 +22,18 @@ class PeerLinks:
     """All connections of one client. All calls are made on the event loop's thread."""
 
     def __init__(
-        self, settings: PeerSettings, credentials: PeerCredentials, is_trusted: Callable[[str], Awaitable[bool]]
+        self,
+        settings: PeerSettings,
+        credentials: PeerCredentials,
+        is_trusted: Callable[[str], Awaitable[bool]],
+        read_bytes: int = OWN_READ_BYTES,
     ) -> None:
-        """`is_trusted` returns whether this broker's credentials may be shown at an address."""
+        """`is_trusted` returns whether this broker's credentials may be shown at an address. The commands in
+        `read_bytes` are handed over in one turn of the event loop."""
         self._credentials = credentials
         self._is_trusted = is_trusted
         self._frame_bytes_max = settings.max_message_size + FRAME_PADDING
-        self._scratch = bytearray(OWN_READ_BYTES)
+        self._scratch = bytearray(read_bytes)
         self._links: dict[Owner, PeerLink] = {}
         self._opening: dict[Owner, asyncio.Task[PeerLink]] = {}
         self._is_closed = False

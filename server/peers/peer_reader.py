@@ -55,7 +55,8 @@ class PeerReader(Attachment):
         self._prefix = subscription_prefix
         self._creates_topic = creates_topic
         self._entries: deque[_Entry] = deque()
-        """Entries that were received and are not decoded yet. The permits that the broker gets bound their number."""
+        """Entries that were received and are not decoded yet. Their number is limited by the permits that the reader
+        gives to the broker."""
         self._waiting = 0
         """The number of messages in `_entries` and `_messages` together."""
         self._messages: deque[PeerMessage] = deque()
@@ -157,7 +158,7 @@ class PeerReader(Attachment):
     # --- Attachment --------------------------------------------------------------------------------------------------
 
     def _take_handler_id(self, link: PeerLink) -> int:
-        return link.attach_reader(self)
+        return link.attach_consumer(self)
 
     async def _attach(self, link: PeerLink, handler_id: int) -> None:
         subscribe = pb.CommandSubscribe(

@@ -14,11 +14,11 @@ from aiohttp import web
 
 from magnetar.metadata.errors import MetadataError
 from magnetar.server.web.call_gate import CallGate
-from magnetar.server.web.calls import Moved, Refusal
+from magnetar.server.web.calls import Refusal
 from magnetar.server.web.http_connection import UNEXPECTED
 from magnetar.server.web.loop_share import LoopShare
 from magnetar.server.web.request_log import call_of
-from magnetar.server.web.responses import redirected, refused, send
+from magnetar.server.web.responses import refused, send
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import PulsarError
 
@@ -42,8 +42,8 @@ class Upgrades(Protocol):
         """Returns whether a path, still encoded, leads to a socket."""
 
     async def open(self, request: web.BaseRequest) -> OpenedSocket:
-        """Judges a request, and returns the socket that may be opened. Raises Refusal when the request is refused, and
-        Moved when another broker serves the socket. When this method is cancelled, it leaves nothing behind."""
+        """Judges a request, and returns the socket that may be opened. Raises Refusal when the request is refused.
+        When this method is cancelled, it leaves nothing behind."""
 
     def close(self) -> None:
         """Called when the web port closes: asks all sockets to end."""
@@ -56,8 +56,8 @@ async def answer_upgrade(
     try:
         with gate.entered(is_urgent=False):
             opened = await share.run(_opened(upgrades, request))
-    except (Refusal, Moved) as error:
-        response = redirected(error) if isinstance(error, Moved) else refused(error)
+    except Refusal as error:
+        response = refused(error)
         response.force_close()
         await send(request, response)
         return response
@@ -74,7 +74,7 @@ async def _opened(upgrades: Upgrades, request: web.BaseRequest) -> OpenedSocket:
     except (PulsarError, MetadataError, ManagedLedgerError) as error:
         log.warning("%s failed: %s", call_of(request), error)
         raise Refusal(500, str(error)) from error
-    except (Refusal, Moved):
+    except Refusal:
         raise
     except Exception as error:
         log.exception("%s failed", call_of(request))

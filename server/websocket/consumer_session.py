@@ -63,7 +63,12 @@ class ConsumerSession(ReceivingSession):
         self._dead_letters: DeadLetters | None = None
         if options.max_redeliver_count and options.is_shared:
             self._dead_letters = DeadLetters(
-                client, path.subscription, options.dead_letter_topic, self._dead_letter_stored, self._dead_letter_failed
+                client,
+                self._topics,
+                path.subscription,
+                options.dead_letter_topic,
+                self._dead_letter_stored,
+                self._dead_letter_failed,
             )
 
     async def open(self) -> None:

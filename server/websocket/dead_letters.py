@@ -12,17 +12,18 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from magnetar.server.security.operations import TopicOperation
-from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.websocket.received_messages import ReceivedMessage
+from magnetar.server.websocket.socket_topics import AttachedProducer, SocketTopics
 from pulsar_proto.errors import PulsarError
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.compression import compress
 from pulsar_proto.records.payload import build_payload
+from pulsar_proto.wire.frame_encoders import Receipt
 
 if TYPE_CHECKING:
     from magnetar.server.websocket.websocket_client import WebSocketClient
@@ -43,6 +44,7 @@ class DeadLetters:
     def __init__(
         self,
         client: "WebSocketClient",
+        topics: SocketTopics,
         subscription: str,
         topic: TopicName | None,
         stored: Told,
@@ -50,6 +52,7 @@ class DeadLetters:
     ) -> None:
         """`stored` or `failed` is called with each message when the outcome of the message is known."""
         self._client = client
+        self._topics = topics
         self._subscription = subscription
         self._topic = topic
         self._stored = stored
@@ -71,19 +74,16 @@ class DeadLetters:
         if letters is None:
             producer_id = 1 + len(self._letters)
             letters = self._letters[target] = _DeadLetterTopic(
-                self._client, target, producer_id, self._stored, self._failed
+                self._client, self._topics, target, producer_id, self._stored, self._failed
             )
         letters.add(origin, message)
 
     def on_command(self, command: pb.BaseCommand) -> bool:
         """Handles a frame that a dead letter topic wrote. Returns False for a frame that is not for a producer of this
         object."""
-        if command.type == _Type.SEND_RECEIPT:
-            receipt = command.send_receipt
-            self._of(receipt.producer_id).answered(receipt.sequence_id, "")
-        elif command.type == _Type.SEND_ERROR:
+        if command.type == _Type.SEND_ERROR:
             error = command.send_error
-            self._of(error.producer_id).answered(error.sequence_id, error.message or "it was refused")
+            self._of(error.producer_id).refused(error.sequence_id, error.message or "it was refused")
         elif command.type == _Type.CLOSE_PRODUCER:
             self._of(command.close_producer.producer_id).closed_by_topic()
         else:
@@ -105,10 +105,19 @@ class DeadLetters:
 
 
 class _DeadLetterTopic:
+    """One dead letter topic. Implements `magnetar.server.topics.publishing.receipt_writers.ReceiptWriter`."""
+
     def __init__(
-        self, client: "WebSocketClient", name: TopicName, producer_id: int, stored: Told, failed: Told
+        self,
+        client: "WebSocketClient",
+        topics: SocketTopics,
+        name: TopicName,
+        producer_id: int,
+        stored: Told,
+        failed: Told,
     ) -> None:
         self._client = client
+        self._topics = topics
         self._name = name
         self._producer_id = producer_id
         self._stored = stored
@@ -116,7 +125,7 @@ class _DeadLetterTopic:
         self._waiting: deque[tuple[TopicName, ReceivedMessage]] = deque()
         self._pending: dict[int, ReceivedMessage] = {}
         """The messages without a receipt, by sequence id."""
-        self._producer: Producer | None = None
+        self._producer: AttachedProducer | None = None
         self._working: asyncio.Task[None] | None = None
         self._next_sequence_id = 0
         self._is_closed = False
@@ -129,15 +138,20 @@ class _DeadLetterTopic:
         if self._working is None:
             self._working = self._client.broker.spawn(self._publish())
 
-    def answered(self, sequence_id: int, fault: str) -> None:
+    def write_run(self, receipts: Sequence[Receipt], ledger_id: int, first_entry_id: int) -> None:
+        for sequence_id, _ in receipts:
+            message = self._pending.pop(sequence_id, None)
+            if message is not None:
+                self._client.guarded(self._stored, message)
+
+    def write_unstored(self, receipts: Sequence[Receipt], ledger_id: int, entry_id: int) -> None:
+        self.write_run(receipts, ledger_id, entry_id)
+
+    def refused(self, sequence_id: int, fault: str) -> None:
         message = self._pending.pop(sequence_id, None)
-        if message is None:
-            return
-        if fault:
+        if message is not None:
             log.warning("%s: a dead letter was not stored in %s: %s", self._client.remote_address, self._name, fault)
             self._failed(message)
-        else:
-            self._stored(message)
 
     def closed_by_topic(self) -> None:
         self._producer = None
@@ -158,8 +172,11 @@ class _DeadLetterTopic:
                 producer = self._producer or await self._attach()
                 if not self._waiting:
                     return
-                origin, message = self._waiting.popleft()
+                origin, message = self._waiting[0]
                 payload = await asyncio.to_thread(_payload_of, origin, message, producer.name, self._next_sequence_id)
+                if not self._waiting or self._waiting[0][1] is not message:
+                    continue  # The session gave the message up meanwhile.
+                self._waiting.popleft()
                 if producer.is_closed:
                     self._failed(message)
                     continue
@@ -169,26 +186,30 @@ class _DeadLetterTopic:
                 producer.publish([(send, payload)])
         except PulsarError as error:
             log.warning("%s: dead letters cannot be stored in %s: %s", self._client.remote_address, self._name, error)
-            self._fail([message for _, message in self._waiting])
-            self._waiting.clear()
+            self._fail_waiting()
+        except Exception:
+            log.exception("%s: dead letters cannot be stored in %s", self._client.remote_address, self._name)
+            self._fail_waiting()
         finally:
             self._working = None
 
-    async def _attach(self) -> Producer:
+    async def _attach(self) -> AttachedProducer:
         """Attaches the producer to the dead letter topic. Raises PulsarError when the topic does not accept the
         producer."""
-        broker = self._client.broker
         await self._client.authorize(TopicOperation.PRODUCE, self._name)
-        partitions = await broker.service.catalog.partitions_of(self._name, may_create=True)
+        partitions = await self._client.broker.service.catalog.partitions_of(self._name, may_create=True)
         name = self._name.partition(self._producer_id % partitions) if partitions else self._name
-        topic = await broker.service.get_for_client(name)
         command = pb.CommandProducer(topic=name.full, producer_id=self._producer_id, request_id=0)
-        producer = await topic.add_producer(self._client, command)
+        producer = await self._topics.add_producer(name, command, self)
         if self._is_closed:
             producer.close()
         else:
             self._producer = producer
         return producer
+
+    def _fail_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        self._fail([message for _, message in waiting])
 
     def _fail(self, messages: Iterable[ReceivedMessage]) -> None:
         for message in messages:

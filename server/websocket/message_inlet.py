@@ -22,6 +22,7 @@ from magnetar.server.websocket.received_messages import (
 )
 
 if TYPE_CHECKING:
+    from magnetar.server.security.principals import Principal
     from magnetar.server.websocket.websocket_client import WebSocketClient
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,11 @@ class MessageInlet:
     @property
     def remote_address(self) -> str:
         return self._client.remote_address
+
+    @property
+    def principal(self) -> "Principal | None":
+        """The peer's principal, by which `PermissionRecheck` judges the peer's consumers."""
+        return self._client.principal
 
     @property
     def client_version(self) -> str:

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from magnetar.server.security.operations import TopicOperation
 from magnetar.server.websocket.answer_queue import Answer
 from magnetar.server.websocket.json_message_rules import message_id_text
 from magnetar.server.websocket.producer_options_rules import ProducerOptions
+from magnetar.server.websocket.socket_topics import AttachedProducer, SocketTopics
 from pulsar_proto.backoff import backoff
 from pulsar_proto.errors import (
     AuthenticationFault,
@@ -37,7 +37,6 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.frame_encoders import Receipt
 
 if TYPE_CHECKING:
-    from magnetar.server.topics.publishing.producer import Producer
     from magnetar.server.websocket.websocket_client import WebSocketClient
 
 log = logging.getLogger(__name__)
@@ -92,6 +91,7 @@ class PartitionProducer:
     def __init__(
         self,
         client: "WebSocketClient",
+        topics: SocketTopics,
         topic: TopicName,
         producer_id: int,
         options: ProducerOptions,
@@ -102,13 +102,17 @@ class PartitionProducer:
         self.name = options.producer_name
         self.next_sequence_id = 0
         self._client = client
+        self._topics = topics
         self._producer_id = producer_id
         self._options = options
         self._settle = settle
         self._lost = lost
         self._state = ProducerState.RETURNING
-        self._producer: Producer | None = None
+        self._producer: AttachedProducer | None = None
         self._epoch = 0
+        self._attempts = 0
+        """The attempts to attach the producer again since the last receipt. The next attempt waits the longer, the more
+        they are, so that a message that the topic never takes does not make the producer come back without a pause."""
         self._unsent: list[Sent] = []
         """Entries that go to the log at the end of this turn of the event loop."""
         self._pending: dict[int, Sent] = {}
@@ -132,7 +136,7 @@ class PartitionProducer:
         self.next_sequence_id = (producer.last_sequence_id if first is None else first) + 1
         self._state = ProducerState.ATTACHED
 
-    async def _attach(self) -> "Producer":
+    async def _attach(self) -> AttachedProducer:
         command = pb.CommandProducer(
             topic=self.topic.full,
             producer_id=self._producer_id,
@@ -142,8 +146,7 @@ class PartitionProducer:
             encrypted=bool(self._options.encryption_keys),
             epoch=self._epoch,
         )
-        topic = await self._client.broker.service.get_for_client(self.topic)
-        return await topic.add_producer(self._client, command, self)
+        return await self._topics.add_producer(self.topic, command, self)
 
     def send(self, payload: bytes, answers: list[Answer], first_id: int, last_id: int, now_s: float) -> None:
         """Takes an entry. At the end of this turn of the event loop the entry goes to the log, together with the
@@ -169,6 +172,7 @@ class PartitionProducer:
     # --- ReceiptWriter -----------------------------------------------------------------------------------------------
 
     def write_run(self, receipts: Sequence[Receipt], ledger_id: int, first_entry_id: int) -> None:
+        self._attempts = 0
         outcomes: list[Outcome] = []
         for entry_id, (sequence_id, _) in enumerate(receipts, first_entry_id):
             self._add_outcomes(outcomes, sequence_id, ledger_id, entry_id)
@@ -212,11 +216,14 @@ class PartitionProducer:
             self._client.broker.spawn(self._return())
 
     async def _return(self) -> None:
-        failures = 0
         while self._client.is_open and self._state is ProducerState.RETURNING:
+            if self._attempts:
+                await asyncio.sleep(backoff(self._attempts, FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX))
+                if self._state is not ProducerState.RETURNING:
+                    return
+            self._attempts += 1
             self._epoch += 1
             try:
-                await self._client.authorize(TopicOperation.PRODUCE, self.topic.base)
                 producer = await self._attach()
             except LASTING_FAULTS as error:
                 self._end(error)
@@ -230,10 +237,8 @@ class PartitionProducer:
             else:
                 self._is_back(producer)
                 return
-            failures += 1
-            await asyncio.sleep(backoff(failures, FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX))
 
-    def _is_back(self, producer: "Producer") -> None:
+    def _is_back(self, producer: AttachedProducer) -> None:
         if not self._client.is_open or self._state is not ProducerState.RETURNING:
             producer.close()
             return

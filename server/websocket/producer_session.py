@@ -32,6 +32,7 @@ from magnetar.server.websocket.publish_rules import (
 )
 from magnetar.server.websocket.query_rules import Query
 from magnetar.server.websocket.routing_rules import Router
+from magnetar.server.websocket.socket_topics import SocketTopics
 from magnetar.server.websocket.websocket_path_rules import SocketPath
 from pulsar_proto.errors import AuthorizationFault, PulsarError, ServiceNotReady
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -80,6 +81,7 @@ class ProducerSession:
     def __init__(self, client: "WebSocketClient", path: SocketPath, query: Query) -> None:
         self._client = client
         self._topic = path.topics[0]
+        self._topics = SocketTopics(client, client)
         self._options = options = producer_options(query)
         limits = client.broker.limits
         self._size_max = limits.max_message_size
@@ -155,6 +157,7 @@ class ProducerSession:
             batch.timer.cancel()
         self._batches.clear()
         self._close_producers()
+        self._topics.close()
         self._in_flight.free(self._queue.size_bytes)
         self._queue = AnswerQueue(self._client.say_all)
         self._in_flight.leave(self._client)
@@ -178,7 +181,7 @@ class ProducerSession:
 
     def _make(self, index: int) -> PartitionProducer:
         topic = self._topic.partition(index) if self._is_partitioned else self._topic
-        return PartitionProducer(self._client, topic, index, self._options, self._settle, self._lost)
+        return PartitionProducer(self._client, self._topics, topic, index, self._options, self._settle, self._lost)
 
     async def _look_for_partitions(self) -> None:
         try:

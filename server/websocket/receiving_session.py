@@ -13,10 +13,12 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
+from magnetar.server.security.operations import TopicOperation
 from magnetar.server.websocket.chunk_assembly import ChunkAssembly
 from magnetar.server.websocket.consumer_query_rules import CryptoFailureAction
 from magnetar.server.websocket.message_inlet import MessageInlet
 from magnetar.server.websocket.received_messages import OpenedEntry, ReceivedMessage, StoredEntry
+from magnetar.server.websocket.socket_topics import SocketTopics
 from magnetar.server.websocket.topic_consumer import BeginsAfter, TopicConsumer
 from magnetar.server.websocket.websocket_client import WebSocketClient
 from pulsar_proto.errors import NotAllowed, PulsarError
@@ -51,6 +53,7 @@ class ReceivingSession(ABC):
     def __init__(self, client: WebSocketClient, action: CryptoFailureAction) -> None:
         self._client = client
         self._inlet = MessageInlet(client, action, self._opened)
+        self._topics = SocketTopics(client, self._inlet)
         self._chunks = ChunkAssembly()
         self._sources: dict[int, TopicConsumer] = {}
         """The consumers of the session, by consumer id."""
@@ -141,6 +144,7 @@ class ReceivingSession(ABC):
         self._inlet.close_inlet()
         for source in self._sources.values():
             source.detach()
+        self._topics.close()
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
@@ -149,6 +153,9 @@ class ReceivingSession(ABC):
         error stay attached until `closed`."""
         names: list[TopicName] = []
         for topic in topics:
+            # The peer is judged before anything else, because asking for the partitions may create them.
+            subscription = self._subscribe_command(topic, 0).subscription
+            await self._client.authorize(TopicOperation.CONSUME, topic, subscription)
             names += await self._partitions(topic)
         await self._attach(names)
 
@@ -166,7 +173,7 @@ class ReceivingSession(ABC):
             raise NotAllowed(f"More than {CONSUMERS_MAX} topics or partitions for one WebSocket")
         for start in range(0, len(names), ATTACHED_AT_ONCE):
             sources = [self._add(name) for name in names[start : start + ATTACHED_AT_ONCE]]
-            results = await asyncio.gather(*(source.attach() for source in sources), return_exceptions=True)
+            results = await asyncio.gather(*(source.open() for source in sources), return_exceptions=True)
             for result in results:
                 if result is not None:
                     raise result
@@ -177,7 +184,7 @@ class ReceivingSession(ABC):
     def _add(self, name: TopicName) -> TopicConsumer:
         self._next_id += 1
         command = self._subscribe_command(name, self._next_id)
-        source = TopicConsumer(self._client, self._inlet, name, command, lambda _: self._pump_soon())
+        source = TopicConsumer(self._client, self._topics, name, command, lambda _: self._pump_soon())
         self._sources[source.consumer_id] = source
         return source
 

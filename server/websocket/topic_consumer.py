@@ -1,7 +1,8 @@
 """The consumer of a consumer's or reader's socket on one topic, and its reconnection when the topic closes it.
 
-A topic that is unloaded, or moves its subscription, closes its consumers. This class then subscribes again, with
-growing delays, as Java's client inside Apache's WebSocket service does. Source: ConsumerImpl.connectionFailed,
+A topic that is unloaded, or moves its subscription, closes its consumers; a consumer at another broker also ends with
+the connection to this broker. This class then subscribes again, with growing delays, at the topic's owner of that time,
+as Java's client inside Apache's WebSocket service does. Source: ConsumerImpl.connectionFailed,
 ConnectionHandler.reconnectLater.
 """
 
@@ -10,13 +11,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from magnetar.server.security.operations import TopicOperation
-from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.websocket.socket_topics import AttachedConsumer, SocketTopics
 from pulsar_proto.errors import (
     AuthorizationFault,
     IncompatibleSchema,
     NotAllowed,
     PulsarError,
+    ServiceNotReady,
     SubscriptionNotFound,
     TopicNotFound,
 )
@@ -24,14 +25,19 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.server.websocket.message_inlet import MessageInlet
     from magnetar.server.websocket.websocket_client import WebSocketClient
 
 log = logging.getLogger(__name__)
 
 FIRST_DELAY_SECONDS = 0.1
-DELAY_SECONDS_MAX = 60.0
-"""The first and the longest delay before the consumer subscribes again: ClientConfigurationData's backoff intervals."""
+DELAY_SECONDS_MAX = 5.0
+"""The first and the longest delay before the consumer subscribes again. In Java the longest delay is a minute
+(ClientConfigurationData's backoff intervals); here it is short, because the topics of a killed broker have a new owner
+after some seconds."""
+
+OPEN_SECONDS_MAX = 10.0
+"""How long a new consumer waits for a topic that is not ready, for example because it is moving to another broker."""
+OPEN_PAUSE_SECONDS = 0.1
 
 ENDS_IT = (TopicNotFound, SubscriptionNotFound, AuthorizationFault, NotAllowed, IncompatibleSchema)
 """Errors after which the consumer does not try to subscribe again, because the next attempt would fail in the same
@@ -58,7 +64,7 @@ class TopicConsumer:
     def __init__(
         self,
         client: "WebSocketClient",
-        inlet: "MessageInlet",
+        topics: SocketTopics,
         name: TopicName,
         command: pb.CommandSubscribe,
         attached: Callable[["TopicConsumer"], None],
@@ -67,12 +73,12 @@ class TopicConsumer:
         again."""
         self.name = name
         self.command = command
-        self.consumer: Consumer | None = None
+        self.consumer: AttachedConsumer | None = None
         """The consumer on the topic; None while it is not attached."""
         self.has_ended = False
         """Whether the topic is terminated and all its messages were acknowledged."""
         self._client = client
-        self._inlet = inlet
+        self._topics = topics
         self._attached = attached
         self._is_left = False
         self._retry: asyncio.TimerHandle | None = None
@@ -85,11 +91,22 @@ class TopicConsumer:
     def consumer_id(self) -> int:
         return self.command.consumer_id
 
-    async def attach(self) -> None:
-        """Subscribes to the topic. Raises PulsarError when the topic refuses the subscription."""
-        await self._client.authorize(TopicOperation.CONSUME, self.name, self.command.subscription)
-        topic = await self._client.broker.service.get_for_client(self.name)
-        consumer = await topic.subscribe(self._inlet, self.command)
+    async def open(self) -> None:
+        """Subscribes to the topic for the first time. Waits up to OPEN_SECONDS_MAX for a topic that is not ready.
+        Raises PulsarError when the peer has no permission, or when the topic refuses the subscription."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + OPEN_SECONDS_MAX
+        while True:
+            try:
+                await self._attach()
+                return
+            except ServiceNotReady:
+                if self._is_left or not self._client.is_open or loop.time() >= deadline_s:
+                    raise
+            await asyncio.sleep(OPEN_PAUSE_SECONDS)
+
+    async def _attach(self) -> None:
+        consumer = await self._topics.subscribe(self.name, self.command)
         if self._is_left:
             consumer.close()
         else:
@@ -162,7 +179,7 @@ class TopicConsumer:
         if not self._client.is_open or self._is_left:
             return True
         try:
-            await self.attach()
+            await self._attach()
         except ENDS_IT as error:
             self._client.close(f"{self.name} cannot be consumed any more: {error}")
             return True

@@ -20,11 +20,10 @@ from magnetar.server.security.demands import OnTopic
 from magnetar.server.security.operations import TopicOperation
 from magnetar.server.security.principals import Principal
 from magnetar.server.security.tls_provider import common_name_of
-from magnetar.server.web.calls import STATUS_OF, Moved, Refusal
+from magnetar.server.web.calls import STATUS_OF, Refusal
 from magnetar.server.websocket.frame_rules import GOING_AWAY
 from magnetar.server.websocket.in_flight_bytes import InFlightBytes
 from magnetar.server.websocket.session import MakeSession
-from magnetar.server.websocket.socket_redirects import check_owned_here
 from magnetar.server.websocket.websocket_client import WebSocketClient
 from magnetar.server.websocket.websocket_path_rules import (
     QueryFault,
@@ -72,13 +71,6 @@ TICK_SECONDS = 1.0
 interval is shorter, too."""
 
 BEARER = "Bearer "
-
-OPERATIONS = {
-    SocketKind.PRODUCER: TopicOperation.PRODUCE,
-    SocketKind.CONSUMER: TopicOperation.CONSUME,
-    SocketKind.READER: TopicOperation.CONSUME,
-}
-"""The operation for which the peer of a socket needs permission, by the kind of the socket."""
 
 
 class WebSocketService:
@@ -130,18 +122,17 @@ class WebSocketService:
         except QueryFault as fault:
             raise Refusal(400, f"Invalid query params: {fault}") from None
         self._sockets[client] = path
-        await self._open(client, path, request)
+        await self._open(client, path)
         self._tick_later()
         return client
 
-    async def _open(self, client: WebSocketClient, path: SocketPath, request: web.BaseRequest) -> None:
+    async def _open(self, client: WebSocketClient, path: SocketPath) -> None:
         """Opens the session. If the request is cancelled, the session's `open` still runs to its end, so that no topic
         is left half changed, and the session is closed after that."""
         faults: list[Exception] = []
 
         async def opening() -> None:
             try:
-                await self._check_owned_here(client, path, request)
                 await client.session.open()
             except Exception as error:
                 faults.append(error)
@@ -158,15 +149,6 @@ class WebSocketService:
         if faults:
             client.close(f"not opened: {faults[0]}")
             raise _refusal_of(path, faults[0])
-
-    async def _check_owned_here(self, client: WebSocketClient, path: SocketPath, request: web.BaseRequest) -> None:
-        """Returns when this broker owns the socket's topics. The peer's permission is checked first, so that only a
-        permitted peer learns who owns the topics, or makes a broker own them. Raises Moved, Refusal, PulsarError."""
-        if self.broker.ownership.is_sole or not path.topics:
-            return
-        for topic in path.topics:
-            await self.authorize(client, OPERATIONS[path.kind], topic, path.subscription or None)
-        await check_owned_here(self.broker, path, request.rel_url.raw_path_qs, is_https=request.secure)
 
     async def _principal(self, request: web.BaseRequest) -> Principal | None:
         """Returns the principal of the peer, or None while authentication is off. Raises Refusal 401 when the peer's
@@ -271,8 +253,8 @@ def _check_handshake(request: web.BaseRequest) -> None:
 _UPGRADE = {"Upgrade": "websocket"}
 
 
-def _refusal_of(path: SocketPath, error: Exception) -> Refusal | Moved:
-    if isinstance(error, Refusal | Moved):
+def _refusal_of(path: SocketPath, error: Exception) -> Refusal:
+    if isinstance(error, Refusal):
         return error
     if isinstance(error, QueryFault):
         return Refusal(400, f"Invalid query params: {error}")

@@ -74,9 +74,10 @@ class PulsarDataSource(DataSource):
 
 
 def _may_stream(options: Mapping[str, str]) -> bool:
-    """Returns whether the options may belong to a streaming query. Spark asks for the schema without saying whether the
-    query streams, and some options are for one kind of query alone. So `schema` checks the options as those of a kind
-    that they fit."""
+    """Returns whether `schema` checks the options as those of a streaming query. Spark asks for the schema without
+    saying whether the query is a batch query or a streaming query, and some options are allowed in one kind only. So
+    the options count as a streaming query's when they begin at `latest`, which a batch query may not do, or when they
+    set no end, which a streaming query may not have. Otherwise they count as a batch query's."""
     lower = {name.lower(): value for name, value in options.items()}
     return str(lower.get("startingoffsets", "")).lower() == LATEST or not {"endingoffsets", "endingtime"} & set(lower)
 

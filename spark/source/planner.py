@@ -60,8 +60,9 @@ class Planner:
         return list(self._options.topics)
 
     def partitions(self) -> list[str]:
-        """Returns the full names of all partitions, sorted. Raises TopicNotFound for a topic that does not exist, after
-        waiting for the topic if the options say so."""
+        """Returns the full names of all partitions, sorted. A topic that the pattern found and that was deleted
+        meanwhile is left out. If a topic that the options name does not exist, the call waits until the topic exists
+        when the option `waitingForNonExistedTopic` is set, and raises TopicNotFound otherwise."""
         names: list[str] = []
         for topic in self.topics():
             try:

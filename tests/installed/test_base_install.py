@@ -38,7 +38,8 @@ MODULES_AT_LEAST = 350
 CALLS_PER_ROUTE = 3
 SEED = 20261122
 ENDS_THE_SERVER = "/admin/v2/brokers/shutdown"
-COMMANDS = ("standalone", "bookie", "autorecovery", "bk", "tokens", "spark")
+MESSAGES = ("produce", "consume", "read", "bench", "check")
+COMMANDS = ("standalone", "bookie", "autorecovery", "bk", "tokens", "spark", *MESSAGES)
 
 PYTHON_TESTS = "compat_tests/python"
 CAPABILITIES = (

@@ -54,7 +54,8 @@ class SubscriptionRow:
     """How long ago the subscription was last used. The number is -1 when the subscription was not used since the topic
     was loaded, because its earlier use is unknown."""
     unmoved_hours: float
-    """The least time for which the mark-delete position has not moved; -1 when that time is unknown."""
+    """The hours since the mark-delete position last moved, or, if it has not moved since the topic was loaded, the
+    hours since the loading; -1 when neither time is known."""
     is_orphan: bool
 
 

@@ -136,7 +136,8 @@ def _envelope(frame: DataFrame, values: list[str], arguments: Namespace) -> Colu
 
 def _lsn(envelope: StructType) -> Column:
     """Returns the position of a change in its database's log, as text that sorts: PostgreSQL's lsn, MySQL's file and
-    position, SQL Server's lsns, or Oracle's scn. The text is null when the change has no such position."""
+    position, SQL Server's lsns, or Oracle's scn. The text is empty for a tombstone, and null for any other change that
+    has no such position."""
     source = envelope["source"].dataType if "source" in envelope.names else None
     there = source.fieldNames() if isinstance(source, StructType) else []
 

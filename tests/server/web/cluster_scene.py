@@ -1,4 +1,4 @@
-"""Several brokers of one cluster in this process: one metadata store, one bookie, a web port for each broker."""
+"""Several brokers of one cluster in this process: one metadata store, one bookie, and two ports for each broker."""
 
 import json
 import random
@@ -23,6 +23,7 @@ from magnetar.server.broker.changing_settings import hold_settings
 from magnetar.server.config.connection_settings import ConnectionSettings
 from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.config.peer_settings import PeerSettings
+from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.config.websocket_settings import WebSocketSettings
 from magnetar.server.namespaces.broker_addresses import BrokerAddresses, addresses_of
@@ -31,8 +32,13 @@ from magnetar.server.namespaces.bundle_ownership import BundleOwnership
 from magnetar.server.namespaces.bundles import BundleCache
 from magnetar.server.network.ports import Urls
 from magnetar.server.peers.admin_peer import AdminPeer
+from magnetar.server.peers.peer_client import PeerClient
 from magnetar.server.peers.peer_credentials import PeerCredentials
-from magnetar.server.programs.broker_parts import admin_routes, websockets
+from magnetar.server.programs.broker_parts import admin_routes, watch_permissions, websockets
+from magnetar.server.protocol.broker_listener import BrokerListener
+from magnetar.server.protocol.client_traffic import ClientTraffic
+from magnetar.server.protocol.handlers.command_table import commands_of
+from magnetar.server.security.security import Security, tenant_reader
 from magnetar.server.topics.broker_service import BrokerService
 from magnetar.server.web.http_listener import WebListener
 from magnetar.storage.bookie.bookie import Bookie
@@ -101,8 +107,15 @@ class FixedPlacement:
 class Seat:
     """One broker of the cluster."""
 
-    def __init__(self, broker: Broker, placement: FixedPlacement, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        placement: FixedPlacement,
+        session: aiohttp.ClientSession,
+        traffic: ClientTraffic,
+    ) -> None:
         self.broker = broker
+        self.traffic = traffic
         self.placement = placement
         self.session = session
 
@@ -126,8 +139,11 @@ class Seat:
 
 
 @asynccontextmanager
-async def cluster(folder: Path, size: int = 2, **settings: Any) -> AsyncIterator[list[Seat]]:
-    """Starts `size` brokers. The namespace acme/orders has four bundles, which nobody owns."""
+async def cluster(
+    folder: Path, size: int = 2, security: SecuritySettings | None = None, token: str = "", **settings: Any
+) -> AsyncIterator[list[Seat]]:
+    """Starts `size` brokers. The namespace acme/orders has four bundles, which nobody owns. With `security`, the
+    brokers and the calls of the seats show the token."""
     async with AsyncExitStack() as closing:
         store = MemoryStore()
         await initialize_cluster(store, CLUSTER, broker_service_url="", web_service_url="")
@@ -138,22 +154,40 @@ async def cluster(folder: Path, size: int = 2, **settings: Any) -> AsyncIterator
             list_ledgers=partial(list_ledgers, store),
         )
         closing.push_async_callback(bookie.close)
-        session = await closing.enter_async_context(aiohttp.ClientSession())
+        shown = {"Authorization": f"Bearer {token}"} if token else {}
+        session = await closing.enter_async_context(aiohttp.ClientSession(headers=shown))
         sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(size)]
-        ports = [sock.getsockname()[1] for sock in sockets]
+        client_sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(size)]
         everybody = [
-            addresses_of(Urls(f"pulsar://127.0.0.1:1{number}", web=f"http://127.0.0.1:{port}"))
-            for number, port in enumerate(ports)
+            addresses_of(Urls(f"pulsar://{_place(client)}", web=f"http://{_place(web)}"))
+            for client, web in zip(client_sockets, sockets, strict=True)
         ]
         seats: list[Seat] = []
-        for own, sock in zip(everybody, sockets, strict=True):
+        for own, sock, client_sock in zip(everybody, sockets, client_sockets, strict=True):
             near = store if not seats else store.session()
             placement = FixedPlacement(own, everybody)
-            broker = await _broker(near, bookie, own, placement, TopicSettings(CLUSTER, **settings), closing)
+            topics = TopicSettings(CLUSTER, **settings)
+            broker = await _broker(near, bookie, own, placement, topics, closing)
+            if security is not None:
+                policies = broker.service.policies.namespaces
+                broker.security = Security(security, tenant_reader(near), policies.get)
+                watch_permissions(broker)
+            plugin = "token" if token else ""
+            peers = PeerSettings(CLUSTER, plugin, token)
+            broker.peer = AdminPeer(near, peers, PeerCredentials(peers))
+            closing.push_async_callback(broker.peer.close)
+            # Addresses for lookups are trusted; these brokers have no records, by which the others could be trusted.
+            urls = [own.urls.broker, *(each.urls.broker for each in everybody)]
+            broker.peer_client = PeerClient(partial(list, urls), broker.peer.addresses, peers, PeerCredentials(peers))
+            closing.push_async_callback(broker.peer_client.close)
             listener = WebListener(broker, admin_routes, None, websockets(WebSocketSettings(), WebSettings()))
             closing.push_async_callback(listener.close)
             await listener.start(sock=sock)
-            seats.append(Seat(broker, placement, session))
+            traffic = ClientTraffic(broker)
+            clients = BrokerListener(traffic, commands_of(broker.security))
+            closing.push_async_callback(clients.close)
+            await clients.start(sock=client_sock)
+            seats.append(Seat(broker, placement, session, traffic))
         answer = await seats[0].call("PUT", f"/admin/v2/namespaces/{NAMESPACE}")
         assert answer.status == 204, answer
         yield seats
@@ -194,11 +228,12 @@ async def _broker(
     hold_settings(broker)
     await broker.configuration.start()
     closing.callback(broker.configuration.close)
-    peers = PeerSettings(cluster_name=CLUSTER)
-    broker.peer = AdminPeer(store, peers, PeerCredentials(peers))
-    closing.push_async_callback(broker.peer.close)
     broker.state = BrokerState.STARTED
     return broker
+
+
+def _place(sock: socket.socket) -> str:
+    return "{}:{}".format(*sock.getsockname())
 
 
 async def range_of(seat: Seat, topic: str) -> str:

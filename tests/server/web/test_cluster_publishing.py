@@ -1,25 +1,16 @@
-"""Messages over HTTP and sockets of clients go to the broker that owns the topic."""
+"""Messages over HTTP go to the broker that owns the topic."""
 
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
-import aiohttp
 import pytest
 
 from pulsar_proto.names import TopicName
-from tests.server.web.cluster_scene import NAMESPACE, Answer, Seat, cluster
+from tests.server.web.cluster_scene import NAMESPACE, Seat, cluster
 
 RANGES = ("0x00000000_0x40000000", "0x40000000_0x80000000", "0x80000000_0xc0000000", "0xc0000000_0xffffffff")
 MESSAGE = json.dumps({"valueSchema": '{"type":"STRING","schema":"","properties":{}}', "messages": [{"payload": "x"}]})
-UPGRADE = {
-    "Connection": "Upgrade",
-    "Upgrade": "websocket",
-    "Sec-WebSocket-Version": "13",
-    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-}
 
 
 @pytest.fixture
@@ -28,11 +19,6 @@ async def seats(tmp_path: Path) -> AsyncIterator[list[Seat]]:
     async with cluster(tmp_path) as made:
         await made[1].own(*RANGES)
         yield made
-
-
-async def asked_for_socket(seat: Seat, path: str) -> Answer:
-    async with seat.session.get(f"{seat.url}{path}", headers=UPGRADE, allow_redirects=False) as answer:
-        return Answer(answer.status, answer.headers.get("Location"), await answer.text())
 
 
 class TestPublishing:
@@ -68,36 +54,3 @@ class TestPublishing:
         await first.call("PUT", f"/admin/v2/persistent/{NAMESPACE}/p/partitions", "2")
         for path in (f"/topics/persistent/{NAMESPACE}/p/partitions/1", f"/topics/persistent/{NAMESPACE}/p"):
             assert (await first.call("POST", path, MESSAGE)).location == f"{second.url}{path}?authoritative=true"
-
-
-class TestSockets:
-    @pytest.mark.parametrize("path", ["producer/{}", "consumer/{}/s", "reader/{}"])
-    async def test_a_socket_is_opened_at_the_owner(self, seats: list[Seat], path: str) -> None:
-        first, second = seats
-        target = f"/ws/v2/{path.format(f'persistent/{NAMESPACE}/t')}?x=1"
-        answer = await asked_for_socket(first, target)
-        assert (answer.status, answer.location) == (307, f"ws://{urlsplit(second.url).netloc}{target}")
-        assert answer.location is not None
-        async with second.session.ws_connect(answer.location) as socket:
-            assert not socket.closed
-
-    async def test_what_nobody_owned_is_opened_where_it_goes(self, seats: list[Seat]) -> None:
-        first, second = seats
-        await second.broker.moves.unload_all()
-        async with first.session.ws_connect(f"{first.url}/ws/v2/producer/persistent/{NAMESPACE}/t") as socket:
-            await socket.send_str('{"payload":"eA=="}')
-            said: Any = json.loads(await socket.receive_str())
-            assert said["result"] == "ok", said
-        assert first.broker.service.loaded(TopicName.parse(f"persistent://{NAMESPACE}/t")) is not None
-
-    async def test_topics_of_several_owners_are_too_much_for_one_socket(self, seats: list[Seat]) -> None:
-        first, second = seats
-        await second.broker.moves.unload_all()
-        await first.own(*RANGES[:2])
-        await second.own(*RANGES[2:])
-        await first.call("PUT", f"/admin/v2/persistent/{NAMESPACE}/p/partitions", "6")
-        answer = await asked_for_socket(first, f"/ws/v2/reader/persistent/{NAMESPACE}/p")
-        assert answer.status == 503
-        assert "are owned by several brokers" in answer.json["reason"]
-        with pytest.raises(aiohttp.WSServerHandshakeError):
-            await first.session.ws_connect(f"{first.url}/ws/v2/reader/persistent/{NAMESPACE}/p")

@@ -7,8 +7,9 @@ from typing import Any
 
 from magnetar.server.websocket.answer_queue import Answer
 from magnetar.server.websocket.json_message_rules import parse_message_id
-from magnetar.server.websocket.partition_producer import Outcome, PartitionProducer
+from magnetar.server.websocket.partition_producer import FIRST_PAUSE_SECONDS, Outcome, PartitionProducer
 from magnetar.server.websocket.producer_options_rules import ProducerOptions
+from magnetar.server.websocket.socket_topics import SocketTopics
 from pulsar_proto.errors import AuthorizationFault, PulsarError, QuotaExceeded, ServiceNotReady, TopicTerminated
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -43,12 +44,12 @@ class Scene:
         self.outcomes: list[Outcome] = []
         self.lost: list[PulsarError] = []
         service = SimpleNamespace(get_for_client=self.topic)
-        broker = SimpleNamespace(service=service, spawn=asyncio.ensure_future)
+        broker = SimpleNamespace(service=service, spawn=asyncio.ensure_future, ownership=SimpleNamespace(is_sole=True))
         self.client = SimpleNamespace(broker=broker, is_open=True, remote_address="/peer", authorize=self.authorize)
         self.client.guarded = lambda call, *arguments: call(*arguments)
         made: Any = self.client
         self.producer = PartitionProducer(
-            made, TOPIC, 2, ProducerOptions(**options), self.outcomes.extend, self.lost.append
+            made, SocketTopics(made, made), TOPIC, 2, ProducerOptions(**options), self.outcomes.extend, self.lost.append
         )
 
     async def topic(self, name: TopicName) -> Any:
@@ -68,6 +69,9 @@ class Scene:
     def send(self, *sequence_ids: int, at_s: float = 0.0) -> None:
         for sequence_id in sequence_ids:
             self.producer.send(b"payload", [Answer()], sequence_id, sequence_id, at_s)
+
+    def has_attached(self, count: int) -> bool:
+        return len(self.attached) == count
 
     def has_lost(self, error: PulsarError) -> bool:
         return self.lost == [error]
@@ -141,6 +145,16 @@ async def test_a_producer_that_was_closed_comes_back_with_its_name_and_sends_aga
     scene.send(11)
     await until(lambda: scene.attached[1].published == [8, 9, 10, 11])
     assert len(scene.attached) == 2
+
+
+async def test_a_producer_that_gets_no_receipt_between_two_losses_comes_back_after_a_pause() -> None:
+    scene = await opened()
+    scene.send(7)
+    began_s = asyncio.get_running_loop().time()
+    for count in (2, 3):
+        scene.disconnect()
+        await until(partial(scene.has_attached, count))
+    assert asyncio.get_running_loop().time() - began_s >= FIRST_PAUSE_SECONDS
 
 
 async def test_an_error_that_stays_fails_what_waits_and_ends_the_producer() -> None:

@@ -30,9 +30,9 @@ def bearer(role: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def guarded(folder: Path) -> AsyncIterator[Sockets]:
+async def guarded(folder: Path, **settings: str) -> AsyncIterator[Sockets]:
     """A server on which alice may produce and bob consume, in public/default."""
-    async with sockets(folder, **SECURITY) as scene:
+    async with sockets(folder, **SECURITY, **settings) as scene:
         await grant(scene, "alice", "produce")
         await grant(scene, "bob", "consume")
         yield scene
@@ -53,6 +53,16 @@ async def test_who_proves_nothing_is_refused_before_anything_is_looked_at(tmp_pa
         wrong = {"Authorization": "Bearer x.y.z"}
         assert await scene.refused(PRODUCER, wrong) == (401, "Failed to authenticate")
         assert (await scene.refused(f"{PRODUCER}?token=x.y.z"))[0] == 401
+
+
+async def test_a_refused_socket_creates_no_topic(tmp_path: Path) -> None:
+    async with guarded(tmp_path, allowAutoTopicCreationType="partitioned") as scene:
+        for path in (PRODUCER, CONSUMER, READER, f"consumer/{TOPIC}-2/s?subscriptionType=Shared"):
+            assert (await scene.refused(path, bearer("eve")))[0] == 403
+        url = f"{scene.web.server.web_url}/admin/v2/persistent/public/default"
+        for made in ("", "/partitioned"):
+            async with scene.web.session.get(url + made, headers=bearer("root")) as answer:
+                assert await answer.json() == []
 
 
 async def test_roles_may_open_what_they_may_do_on_the_client_port(tmp_path: Path) -> None:
@@ -86,6 +96,13 @@ async def test_a_permission_that_is_withdrawn_ends_the_socket(tmp_path: Path) ->
         await grant(scene, "alice", "consume")
         code, reason = await socket.end()
         assert (code, "the producer was closed" in reason) == (1008, True)
+
+
+async def test_a_permission_to_consume_that_is_withdrawn_ends_the_socket(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as scene, scene.open(CONSUMER, bearer("bob")) as socket:
+        await grant(scene, "bob", "produce")
+        code, reason = await socket.end()
+        assert (code, "cannot be consumed any more" in reason) == (1011, True)
 
 
 async def test_sockets_come_over_tls_too(tmp_path: Path) -> None:

@@ -1,0 +1,220 @@
+"""WebSockets in a cluster of three brokers: each broker serves sockets of topics that all of them own, and the sockets
+stay open when topics move and brokers are killed."""
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+import uuid
+from base64 import b64decode, b64encode
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import jwt
+import pulsar
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from compat_tests.cluster.cluster import Cluster, Seats
+from compat_tests.cluster.own_zookeeper import OwnZooKeeper
+from compat_tests.cluster.seats import BrokerSeat
+from compat_tests.harness import WAIT_SECONDS, wait_until
+from compat_tests.redirects import FollowRedirects
+
+PARTITIONS = 6
+SECRET = "a secret of this test's cluster, for its own roles only"
+PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
+PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
+
+
+def token(role: str) -> str:
+    return jwt.encode({"sub": role}, SECRET, algorithm="HS256")
+
+
+SETTINGS = {
+    "authenticationEnabled": "true",
+    "authorizationEnabled": "true",
+    "authenticationProviders": PROVIDER,
+    "superUserRoles": "broker,admin",
+    "tokenSecretKey": f"data:,{SECRET}",
+    "brokerClientAuthenticationPlugin": PLUGIN,
+    "brokerClientAuthenticationParameters": f"token:{token('broker')}",
+    "defaultNumberOfNamespaceBundles": "12",
+    "loadBalancerReportUpdateMinIntervalMillis": "200",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder: Path = tmp_path_factory.mktemp("cluster")
+    with Cluster(folder, bookies=1, brokers=3, settings=SETTINGS, seats=Seats(metadata=OwnZooKeeper)) as made:
+        yield made
+
+
+def call(broker: BrokerSeat, method: str, path: str, body: Any = None) -> str:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token('admin')}"}
+    request = urllib.request.Request(broker.web_url + path, data, headers, method=method)
+    with urllib.request.build_opener(FollowRedirects).open(request, timeout=60) as answer:
+        return str(answer.read().decode())
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> str:
+    """Returns a new namespace, in which the role alice may do everything with messages."""
+    name = f"public/sockets-{uuid.uuid4().hex[:8]}"
+    one = cluster.brokers[0]
+    known = f"/admin/v2/brokers/{cluster.name}"
+    wait_until(lambda: all(len(json.loads(call(each, "GET", known))) == 3 for each in cluster.brokers), "all are known")
+    call(one, "PUT", f"/admin/v2/namespaces/{name}")
+    call(one, "POST", f"/admin/v2/namespaces/{name}/permissions/alice", ["produce", "consume"])
+    return name
+
+
+def owner(broker: BrokerSeat, topic: str) -> str:
+    """Returns the web address of a topic's owner."""
+    return str(json.loads(call(broker, "GET", f"/lookup/v2/topic/{topic}"))["httpUrl"])
+
+
+def opened(broker: BrokerSeat, path: str, role: str = "alice", **query: str) -> ClientConnection:
+    url = f"ws{broker.web_url.removeprefix('http')}/ws/{path}?{urlencode({**query, 'token': token(role)})}"
+    return connect(url, max_size=None, compression=None, open_timeout=WAIT_SECONDS)
+
+
+def partition_of(message_id: str) -> int:
+    return int(pulsar.MessageId.deserialize(b64decode(message_id)).partition())
+
+
+class Producing:
+    """Publishes numbers every few milliseconds to all partitions, and notes the answers."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.stored: dict[int, int] = {}
+        """The partition of each number that was answered "ok"."""
+        self.answers: list[int] = []
+        self.faults: list[str] = []
+        self._socket = socket
+        self._ended = threading.Event()
+        self.sent = 0
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._publish, self._hear)]
+        for thread in self._threads:
+            thread.start()
+
+    def _publish(self) -> None:
+        while not self._ended.wait(0.005):
+            body = b64encode(str(self.sent).encode()).decode()
+            self._socket.send(json.dumps({"payload": body, "context": str(self.sent)}))
+            self.sent += 1
+
+    def _hear(self) -> None:
+        try:
+            for text in self._socket:
+                answer = json.loads(text)
+                self.answers.append(int(answer["context"]))
+                if answer["result"] == "ok":
+                    self.stored[int(answer["context"])] = partition_of(answer["messageId"])
+                else:
+                    self.faults.append(str(answer))
+        except ConnectionClosed as error:
+            self.faults.append(str(error))
+
+    def goes_on(self) -> None:
+        """Returns when each partition has stored a message that was sent after this call began."""
+        first = self.sent
+        wait_until(
+            lambda: len({place for number, place in list(self.stored.items()) if number >= first}) == PARTITIONS,
+            "all partitions store messages",
+        )
+
+    def end(self) -> None:
+        """Ends the publishing, and waits for the last answers."""
+        self._ended.set()
+        self._threads[0].join()
+        wait_until(lambda: len(self.answers) == self.sent or bool(self.faults), "each message is answered")
+
+
+class Consuming:
+    """Acknowledges all messages, and notes the numbers of each partition in the order of their first copies."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.found: dict[int, dict[int, None]] = defaultdict(dict)
+        self.faults: list[str] = []
+        self._socket = socket
+        threading.Thread(target=self._consume, daemon=True).start()
+
+    def _consume(self) -> None:
+        try:
+            for text in self._socket:
+                message = json.loads(text)
+                self.found[partition_of(message["messageId"])][int(b64decode(message["payload"]))] = None
+                self._socket.send(json.dumps({"messageId": message["messageId"]}))
+        except ConnectionClosed as error:
+            self.faults.append(str(error))
+
+    def has_all(self, stored: dict[int, int]) -> bool:
+        return all(number in self.found[place] for number, place in list(stored.items()))
+
+
+def test_sockets_stay_open_while_partitions_move_and_a_broker_is_killed(cluster: Cluster, namespace: str) -> None:
+    """Nothing that was answered "ok" is lost, answers come in order, and each partition keeps its order."""
+    one = cluster.brokers[0]
+    topic = f"persistent/{namespace}/parted"
+    call(one, "PUT", f"/admin/v2/{topic}/partitions", PARTITIONS)
+    assert len({owner(one, f"{topic}-partition-{index}") for index in range(PARTITIONS)}) == 3
+    with (
+        opened(one, f"v2/consumer/{topic}/s", subscriptionInitialPosition="Earliest") as consumer,
+        opened(cluster.brokers[1], f"v2/producer/{topic}", messageRoutingMode="RoundRobinPartition") as producer,
+    ):
+        consuming, producing = Consuming(consumer), Producing(producer)
+        producing.goes_on()
+        call(one, "PUT", f"/admin/v2/namespaces/{namespace}/unload")
+        producing.goes_on()
+        assert cluster.brokers[2].web_url in {owner(one, f"{topic}-partition-{each}") for each in range(PARTITIONS)}
+        began = time.monotonic()
+        cluster.brokers[2].kill()
+        producing.goes_on()
+        assert time.monotonic() - began < 25
+        producing.end()
+        wait_until(lambda: consuming.has_all(producing.stored), "everything that was stored is consumed")
+        assert (producing.faults, consuming.faults) == ([], [])
+        assert producing.answers == list(range(producing.sent))
+        for index in range(PARTITIONS):
+            assert list(consuming.found[index]) == [number for number, at in producing.stored.items() if at == index]
+        wait_until(lambda: backlog(one, topic) == 0, "everything is acknowledged")
+    cluster.brokers[2].start()
+
+
+def backlog(broker: BrokerSeat, topic: str) -> int:
+    stats = json.loads(call(broker, "GET", f"/admin/v2/{topic}/partitioned-stats"))
+    return int(stats["subscriptions"]["s"]["msgBacklog"])
+
+
+def test_a_pattern_is_consumed_over_one_socket_at_all_brokers(cluster: Cluster, namespace: str) -> None:
+    topics = [f"persistent/{namespace}/logs-{number}" for number in range(8)]
+    for topic in topics[:4]:
+        call(cluster.brokers[0], "PUT", f"/admin/v2/{topic}")
+    pattern = f"persistent://{namespace}/l.*"
+    one = cluster.brokers[1]
+    with opened(one, "v3/consumer/s", topicsPattern=pattern, subscriptionInitialPosition="Earliest") as consumer:
+        consuming = Consuming(consumer)
+        for number, topic in enumerate(topics):
+            with opened(cluster.brokers[number % 3], f"v2/producer/{topic}") as producer:
+                producer.send(json.dumps({"payload": b64encode(str(number).encode()).decode()}))
+                assert json.loads(producer.recv(WAIT_SECONDS))["result"] == "ok"
+        wait_until(lambda: set(consuming.found[-1]) == set(range(8)), "the messages of all topics came")
+    assert len({owner(one, topic) for topic in topics}) > 1
+
+
+def test_a_role_without_permission_is_refused_by_each_broker(cluster: Cluster, namespace: str) -> None:
+    topic = f"persistent/{namespace}/parted"
+    call(cluster.brokers[0], "PUT", f"/admin/v2/{topic}/partitions", PARTITIONS)
+    for broker in cluster.brokers:
+        for path in (f"v2/producer/{topic}", f"v2/consumer/{topic}/s", f"v2/reader/{topic}"):
+            with pytest.raises(InvalidStatus) as caught:
+                opened(broker, path, "eve")
+            assert caught.value.response.status_code == 403

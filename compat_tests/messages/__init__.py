@@ -1,0 +1,1 @@
+"""`magnetar produce`, `consume`, `read`, `bench` and `check` as processes, beside the official client."""

@@ -1,0 +1,5 @@
+"""How a tool reaches a cluster: the settings from flags, environment, contexts and client.conf, and an HTTP client.
+
+Every tool of `server/tools` may use this package, which itself uses only the reader of property files in
+`server/config`. Begin with `settings.load_settings` and `http_client.AdminHttp`.
+"""

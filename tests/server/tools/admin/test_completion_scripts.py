@@ -1,0 +1,52 @@
+"""The completion script for bash, run by bash with a program in the place of `magnetar`."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from magnetar.server.tools.admin.completion_scripts import SCRIPTS
+
+STUB = """\
+#!/bin/sh
+echo "$#:$*" >> "$ASKED"
+printf 'persistent://a/b/x\\npersistent://a/b/y\\n'
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("line", "asked", "offered"),
+    [
+        ("magnetar admin topics stats ", "7:admin completion words -- topics stats ", "persistent://a/b/x"),
+        ("pulsar-admin topics st", "6:admin completion words -- topics st", "persistent://a/b/x"),
+        ("pulsar-admin topics stats persistent://a/", "7:admin completion words -- topics stats persistent", "//a/b/x"),
+        ("magnetar standalone --", "", ""),
+        ("magnetar adm", "", ""),
+    ],
+)
+def test_bash_asks_for_the_words_that_were_typed(line: str, asked: str, offered: str, tmp_path: Path) -> None:
+    stub = tmp_path / "magnetar"
+    stub.write_text(STUB)
+    stub.chmod(0o755)
+    script = (
+        f"{SCRIPTS['bash']}\nCOMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}\n"
+        'COMPREPLY=(); _magnetar_admin; echo "${COMPREPLY[0]}"'
+    )
+    log = tmp_path / "asked"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "ASKED": str(log)},
+    )
+    assert done.stdout.strip() == offered
+    assert (log.read_text() if log.exists() else "").startswith(asked)
+
+
+def test_there_is_a_script_for_each_shell() -> None:
+    assert set(SCRIPTS) == {"bash", "zsh", "fish"}
+    assert all("magnetar admin completion words" in script for script in SCRIPTS.values())

@@ -1,0 +1,1 @@
+"""Tests of the connection's settings, contexts and HTTP client."""
