@@ -151,10 +151,10 @@ def add_cache(families: MetricFamilies, factory: "ManagedLedgerFactory") -> None
     families.add("pulsar_ml_cache_evicted_entries_total", labels, cache.entries_evicted, "counter")
 
 
-CURSOR_COLUMNS = gauges("pulsar_ml_cursor_nonContiguousDeletedMessagesRange", "pulsar_ml_cursor_backlog")
+CURSOR_COLUMNS = gauges("pulsar_ml_cursor_nonContiguousDeletedMessagesRange")
 
 
-def cursor_rows(topic: Topic, cluster: str) -> Iterator[tuple[dict[str, str], tuple[float, float]]]:
+def cursor_rows(topic: Topic, cluster: str) -> Iterator[tuple[dict[str, str], tuple[float]]]:
     """Yields (labels, values of CURSOR_COLUMNS) for each cursor of a topic, those of the topic itself included."""
     for name, cursor in topic.ledger.cursors.items():
         labels = {
@@ -163,4 +163,4 @@ def cursor_rows(topic: Topic, cluster: str) -> Iterator[tuple[dict[str, str], tu
             "ledger_name": topic.ledger.name,
             "cursor_name": name,
         }
-        yield labels, (cursor.number_of_holes, cursor.backlog)
+        yield labels, (cursor.number_of_holes,)
