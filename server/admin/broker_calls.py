@@ -4,6 +4,7 @@ Sources: BrokersBase, MetricsServlet; answers recorded from Pulsar 4.0.7, which 
 type of JSON.
 """
 
+import asyncio
 import logging
 from functools import partial
 from typing import Any
@@ -20,7 +21,8 @@ from magnetar.server.broker.dynamic_configuration import ConfigurationRefused
 from magnetar.server.config.dynamic_keys import DYNAMIC_KEYS
 from magnetar.server.namespaces.bundle_name import BundleName
 from magnetar.server.stats.metrics_page import CONTENT_TYPE, render
-from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route, Text
+from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Moved, Refusal, Route, Text, Unpacked
+from magnetar.server.web.content_encodings import takes_gzip
 from magnetar.server.web.needs import EVERYBODY, SUPERUSER, Need, Scope
 from magnetar.server.web.places import Place
 
@@ -164,7 +166,20 @@ async def shut_down(call: Call) -> Answer:
 
 
 async def metrics(call: Call) -> Answer:
-    return Text(await call.broker.metrics_page.get(partial(render, call.broker)), CONTENT_TYPE)
+    """Answers with the page of metrics, compressed if the caller takes gzip. The path without a slash at its end is
+    redirected, as by Apache's broker."""
+    path, _, query = call.target.partition("?")
+    if not path.endswith("/"):
+        raise Moved(f"{path}/{query and f'?{query}'}", status=302)
+    timeout_s = call.broker.metrics_settings.metrics_servlet_timeout_ms / 1000
+    try:
+        async with asyncio.timeout(timeout_s or None):
+            page = await call.broker.metrics_page.get(partial(render, call.broker))
+    except TimeoutError:
+        raise Refusal(503, f"The metrics were not gathered in {timeout_s:g} s (metricsServletTimeoutMs)") from None
+    if takes_gzip(call.headers.get("Accept-Encoding", "")):
+        return Text(page.parts, CONTENT_TYPE, {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
+    return Unpacked(page, CONTENT_TYPE, {"Vary": "Accept-Encoding"})
 
 
 ROUTES = (

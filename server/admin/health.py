@@ -38,7 +38,14 @@ def health_topic(broker: "Broker") -> TopicName:
 
 
 async def check_health(broker: "Broker") -> str | None:
-    """Returns what prevents a message from being stored and read, or None when nothing does."""
+    """Returns what prevents a message from being stored and read, or None when nothing does. The broker remembers the
+    outcome for /metrics."""
+    fault = await _fault_of(broker)
+    broker.health = int(fault is None)
+    return fault
+
+
+async def _fault_of(broker: "Broker") -> str | None:
     try:
         async with asyncio.timeout(HEALTH_SECONDS_MAX):
             if broker.peer_client is None:

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 from magnetar.server.broker.broker_state import BrokerState
 from magnetar.server.broker.client_counters import ClientCounters
 from magnetar.server.broker.dynamic_configuration import DynamicConfiguration
+from magnetar.server.broker.http_calls import HttpCalls
 from magnetar.server.broker.http_publishing import HttpPublishing
 from magnetar.server.broker.metadata_link import MetadataLink
 from magnetar.server.broker.write_readiness import WriteReadiness
 from magnetar.server.config.connection_settings import ConnectionSettings
+from magnetar.server.config.metrics_settings import MetricsSettings
 from magnetar.server.namespaces.broker_addresses import BrokerAddresses
 from magnetar.server.namespaces.lookup_service import LookupService
 from magnetar.server.namespaces.placement import Placement, SolePlacement
 from magnetar.server.namespaces.topic_watchers import TopicWatchers
 from magnetar.server.peers.non_persistent_names import NonPersistentNames
+from magnetar.server.process.compressed_text import CompressedText
 from magnetar.server.process.shared_result import SharedResult
 from pulsar_proto.errors import ServiceNotReady, TooManyRequests
 
@@ -73,7 +76,10 @@ class Broker:
         self.metadata_link: MetadataLink | None = None
         """The connection to the metadata of a cluster; None in a standalone broker, whose metadata is a file."""
         self.clients = ClientCounters()
-        self.metrics_page: SharedResult[list[bytes]] = SharedResult()
+        self.http_calls = HttpCalls()
+        self.metrics_settings = MetricsSettings()
+        """How much the page of /metrics shows. The program sets this attribute."""
+        self.metrics_page: SharedResult[CompressedText] = SharedResult()
         """The page of /metrics. With many topics the page is large, so scrapes that come at the same time share one
         page."""
         self.watchers = TopicWatchers(service.catalog, service.metadata)
@@ -89,6 +95,8 @@ class Broker:
         self.state = BrokerState.STARTED if self.ownership.is_sole else BrokerState.INIT
         """The broker's state. The program of a cluster's broker sets the state when the broker joins and leaves the
         cluster."""
+        self.health = -1
+        """The outcome of the last health check: 1 when it succeeded, 0 when it failed, -1 before the first one."""
         self.lookups_in_progress = 0
         self._no_lookups = asyncio.Event()
         """An event that is set when the last lookup in progress ends."""

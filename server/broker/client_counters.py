@@ -17,6 +17,13 @@ class ClientCounters:
     """A function that returns how many bytes of SENDs have no receipt yet. The function visits all connections. The
     client port sets this field."""
 
+    unsent_bytes: Callable[[], int] = lambda: 0
+    """A function that returns how many bytes the clients have not taken yet. It visits all connections. The client port
+    sets this field."""
+    throttled: Callable[[], int] = lambda: 0
+    """A function that returns how many connections the broker does not read now, because their clients send too fast.
+    It visits all connections. The client port sets this field."""
+
     @property
     def active(self) -> int:
         """The number of connections that are open now."""

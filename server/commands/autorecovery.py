@@ -13,10 +13,12 @@ examples:
   magnetar autorecovery --conf bk_server.conf
   magnetar autorecovery --set metadataServiceUri='zk+hierarchical://zk1:2181;zk2:2181/ledgers' \\
       --set lostBookieRecoveryDelay=600
+  magnetar autorecovery --conf bk_server.conf --set httpServerEnabled=true --set httpServerPort=8000
 
 The keys are those of Apache BookKeeper's bk_server.conf. Any number of these processes, Apache's among them, share the
 work; one of them is the auditor. A bookie runs the same inside unless autoRecoveryDaemonEnabled=false. Watch it with
 `magnetar bk listunderreplicated` and `magnetar bk whoisauditor`; `magnetar bk autorecovery --disable` halts them all.
+With httpServerEnabled it has /metrics and /heartbeat.
 """
 
 

@@ -18,6 +18,8 @@ Sources: AbstractTwoPhaseCompactor, CompactedTopicImpl.
 
 import asyncio
 import logging
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
@@ -31,6 +33,7 @@ from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.period_buckets import LatencyBuckets
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.records.entry_digest import DigestType
 
@@ -83,6 +86,8 @@ class CompactionRun:
         self._turns = Turns()
         self._end = log_.last_confirmed
         self._read_bytes = 0
+        self.write_latency = LatencyBuckets()
+        """The written entries by the time that writing took, as a period that ends with the run."""
 
     async def run(self) -> Compacted:
         """Does steps 1 and 2 of the module's list, and returns the result. Deletes the new ledger after an error.
@@ -95,7 +100,7 @@ class CompactionRun:
         log.info("%s: compacting up to %s, %d keys", self._name, self._end, len(self._latest))
         handle = await self._create()
         try:
-            entries = await self._write(_Writing(handle))
+            entries = await self._write(_Writing(handle, self.write_latency))
             await handle.close()
         except BaseException:
             await self._drop(handle)
@@ -172,13 +177,16 @@ class CompactionRun:
 class _Writing:
     """Writes the new ledger in step 2: it appends entries in groups, and bounds the bytes that are not confirmed."""
 
-    def __init__(self, handle: WriteHandle) -> None:
+    def __init__(self, handle: WriteHandle, latency: LatencyBuckets) -> None:
+        """`latency` counts the entries by the time from their append to its confirmation."""
         self._handle = handle
         self._group: list[bytes] = []
         self._group_bytes = 0
         self._under_way = 0
         self._error: LedgerError | None = None
         self._progress = asyncio.Event()
+        self._sent_s: deque[float] = deque()
+        self._latency = latency
 
     async def add(self, entry: bytes) -> None:
         """Writes one entry, and waits while too many bytes are not confirmed. Raises LedgerError when an earlier append
@@ -195,11 +203,13 @@ class _Writing:
     async def _send(self, unwritten_bytes_max: int) -> None:
         if self._group:
             self._under_way += self._group_bytes
+            self._sent_s.append(time.monotonic())
             self._handle.append(self._group, self._stored)
             self._group, self._group_bytes = [], 0
         await self._until_at_most(unwritten_bytes_max)
 
     def _stored(self, append: Append) -> None:
+        self._latency.add(time.monotonic() - self._sent_s.popleft(), len(append.entries))
         if append.error is not None:
             self._error = append.error
         self._under_way -= self._payload_bytes(append)

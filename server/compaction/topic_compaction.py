@@ -23,6 +23,7 @@ from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import EntryReadFault, ManagedLedgerError
+from magnetar.storage.managed.period_buckets import LatencyBuckets
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.wire.framing import MAX_MESSAGE_SIZE
@@ -74,6 +75,8 @@ class CompactionCounters:
     last_duration_ms: int = 0
     last_read_bytes: int = 0
     last_written_bytes: int = 0
+    write_latency: LatencyBuckets | None = None
+    """The entries that the last run wrote, by the time that writing took; None before the first run."""
 
 
 class CompactionService:
@@ -292,6 +295,8 @@ class TopicCompaction:
             batch_bytes_max=self.batch_bytes_max,
         )
         result = await run.run()
+        run.write_latency.roll()
+        self.counters.write_latency = run.write_latency
         if result.ledger_id is not None:
             await self._use(result.ledger_id, result.horizon, old)
             with suppress(EntryReadFault):

@@ -74,6 +74,18 @@ HTTP = (
     whole("webSocketMaxConnections", 0, MAX_INT),
 )
 
+METRICS = (
+    switch("exposeTopicLevelMetricsInPrometheus"),
+    switch("exposeConsumerLevelMetricsInPrometheus"),
+    switch("exposeProducerLevelMetricsInPrometheus"),
+    switch("exposeManagedLedgerMetricsInPrometheus"),
+    switch("exposeManagedCursorMetricsInPrometheus"),
+    switch("splitTopicAndPartitionLabelInPrometheus"),
+    whole("metricsServletTimeoutMs", 0, MAX_INT, "milliseconds"),
+    whole("statsUpdateFrequencyInSecs", 1, DAY_SECONDS, "seconds"),
+    whole("managedLedgerStatsPeriodSeconds", 1, DAY_SECONDS, "seconds"),
+)
+
 TOPICS = (
     whole("topicLoadTimeoutSeconds", 1, DAY_SECONDS, "seconds"),
     whole("maxConcurrentTopicLoadRequest", 1, MAX_INT, "topics"),
@@ -87,7 +99,6 @@ TOPICS = (
     whole("maxUnackedMessagesPerConsumer", 0, MAX_INT),
     whole("maxUnackedMessagesPerSubscription", 0, MAX_INT),
     switch("acknowledgmentAtBatchIndexLevelEnabled"),
-    switch("exposeSubscriptionBacklogAgeInPrometheus"),
     switch("enableNonPersistentTopics"),
     switch("strictBookieAffinityEnabled"),
     whole("brokerPublisherThrottlingMaxMessageRate", 0, MAX_INT, "messages a second"),
@@ -286,6 +297,7 @@ KEYS: dict[str, Key] = {
         SECURITY,
         PEERS,
         BUNDLES,
+        METRICS,
         TOPICS,
         POLICIES,
         MANAGED_LEDGERS,

@@ -19,6 +19,11 @@ class TopicSettings:
     max_concurrent_topic_load_request: int = 5_000
     """How many topics are loaded at the same time; system topics do not count."""
 
+    stats_update_frequency_in_secs: int = 60
+    """The period over which the rates of topics, producers and consumers are computed."""
+    managed_ledger_stats_period_seconds: int = 60
+    """The period over which the rates and buckets of managed ledgers and of the entry cache are computed."""
+
     max_message_size: int = MAX_MESSAGE_SIZE
     """The largest message in bytes. Compaction keeps a batch that was larger than this before compression in one
     piece."""
@@ -49,9 +54,6 @@ class TopicSettings:
     """Shared and Key_Shared: a subscription with this many unacknowledged messages sends nothing until it has half as
     many."""
     acknowledgment_at_batch_index_level_enabled: bool = True
-    expose_subscription_backlog_age_in_prometheus: bool = False
-    """Whether /metrics has the age of each subscription's oldest unacknowledged message (PIP-492), for which that
-    message is read at each check of the backlog quotas."""
 
     enable_non_persistent_topics: bool = True
     strict_bookie_affinity_enabled: bool = False
@@ -161,6 +163,8 @@ _LEAST = {
     "dispatch_throttling_rate_per_subscription_in_msg": -1,
     "dispatch_throttling_rate_per_subscription_in_byte": -1,
     "subscribe_rate_period_per_consumer_in_second": 1,
+    "stats_update_frequency_in_secs": 1,
+    "managed_ledger_stats_period_seconds": 1,
     "topic_load_timeout_seconds": 1,
     "max_concurrent_topic_load_request": 1,
     "dispatcher_max_read_batch_size": 1,

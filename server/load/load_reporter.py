@@ -23,12 +23,14 @@ from magnetar.server.load.bundle_averages import TimeAverageBrokerData
 from magnetar.server.load.registered_brokers import broker_path
 from magnetar.server.load.usage_rules import weighted_usage
 from magnetar.server.namespaces.broker_addresses import BrokerAddresses, listeners_value
-from magnetar.server.topics.counters import RATE_PERIOD_SECONDS
 from pulsar_proto.errors import PulsarError
 
 log = logging.getLogger(__name__)
 
 BROKER_AVERAGES = "/loadbalance/broker-time-average"
+
+COLLECT_SECONDS = 60
+"""How often the figures of the bundles are read again from the topics."""
 
 Measure = Callable[[float], Awaitable[BrokerUsage]]
 """Measures the usage of the host. The argument is the speed of its network interfaces in Gbit/s, or 0 for the speed
@@ -176,7 +178,7 @@ class LoadReporter:
             usage = await self._measure(settings.load_balancer_override_broker_nic_speed_gbps)
             self._measured_at_s = now_s
             self.report = replace(self.report, usage=usage, max_resource_usage=weighted_usage(usage, settings))
-        if _is_due(self._collected_at_s, now_s, RATE_PERIOD_SECONDS):
+        if _is_due(self._collected_at_s, now_s, COLLECT_SECONDS):
             stats = await self._stats.collect()
             self._collected_at_s = now_s
         else:

@@ -6,7 +6,9 @@ Sources: NamespaceService.getBrokerServiceUrlAsync, findBrokerServiceUrl, search
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from magnetar.server.namespaces import lookup_rules
 from magnetar.server.namespaces.bundle_name import BundleName
@@ -14,9 +16,20 @@ from magnetar.server.namespaces.lookup_rules import LookupAnswer, NextStep
 from magnetar.server.namespaces.ownership import Ownership
 from magnetar.server.namespaces.placement import Placement
 from pulsar_proto.errors import MetadataFault, ServiceNotReady
+from pulsar_proto.latency_summary import LatencySummary
 from pulsar_proto.names import TopicName
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LookupCounters:
+    """Counts the lookups of topics by their outcome, and how long they took."""
+
+    answers: int = 0
+    redirects: int = 0
+    failures: int = 0
+    latency: LatencySummary = field(default_factory=LatencySummary)
 
 
 class LookupService:
@@ -28,14 +41,26 @@ class LookupService:
         """`preload(bundle)` begins to load the topics of a bundle."""
         self.ownership = ownership
         self.placement = placement
+        self.counters = LookupCounters()
         self._preload = preload
         self._under_way: dict[tuple[BundleName, bool], asyncio.Task[LookupAnswer | None]] = {}
 
     async def find_topic(self, topic: TopicName, *, authoritative: bool = False, preload: bool = False) -> LookupAnswer:
         """Returns the answer of `find` for the bundle of a topic. With `preload`, if this lookup makes this broker the
         bundle's owner, the broker begins to load all topics of the bundle, because their clients are about to come."""
-        bundle = await self.ownership.bundle_of(topic)
-        return _or_raise(await self._shared(bundle, authoritative, preload), topic.full)
+        began_s = time.monotonic()
+        try:
+            bundle = await self.ownership.bundle_of(topic)
+            answer = _or_raise(await self._shared(bundle, authoritative, preload), topic.full)
+        except Exception:
+            self.counters.failures += 1
+            raise
+        self.counters.latency.add(time.monotonic() - began_s)
+        if answer.is_redirect:
+            self.counters.redirects += 1
+        else:
+            self.counters.answers += 1
+        return answer
 
     async def find(self, bundle: BundleName, *, authoritative: bool = False) -> LookupAnswer:
         """Returns the owner of the bundle, or the broker to ask next. Makes this broker the owner if the rules say so.

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -16,8 +17,10 @@ from magnetar.server.config.bookie_process_config import BookieServerConfig
 from magnetar.server.config.bookie_settings import service_uri
 from magnetar.server.config.broker_config import ConfigError, load_config
 from magnetar.server.network.bookie_tls import bookie_wire
+from magnetar.server.network.port_reservation import reserve_port
 from magnetar.server.process.running import StartError, sentence
 from magnetar.server.programs.bookie.bookie_identity import IdentityError, identity_of
+from magnetar.server.programs.bookie.http_address import http_address
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.cluster_layout import ClusterError, join_cluster
 from magnetar.storage.repair.auto_recovery import AutoRecovery
@@ -44,6 +47,8 @@ class AutoRecoveryApp:
         self._began = time.monotonic()
         self._closing = AsyncExitStack()
         self.bookie_id = ""
+        self.http_port: int | None = None
+        """The port of /heartbeat and /metrics; None when it is switched off."""
 
     async def start(self) -> None:
         """Returns when this process replicates under-replicated ledgers and is a candidate for auditor. Raises
@@ -52,6 +57,7 @@ class AutoRecoveryApp:
             config = load_config(self._options.conf, self._options.overrides, AUTORECOVERY_KEYS)
             process = config.fill(BookieServerConfig)
             settings = autorecovery_settings(config)
+            http_sock = self._reserve_http_port(process)
             uri = service_uri(config, process)
             self.bookie_id = identity_of(process, process.bookie_port).bookie_id
             store = await ZooKeeperStore.open(uri.connect, session_timeout_ms=process.zk_timeout)
@@ -64,8 +70,30 @@ class AutoRecoveryApp:
             recovery = AutoRecovery(cluster, settings.recovery, self.bookie_id)
             self._closing.push_async_callback(recovery.stop)
             await recovery.start()
+            if http_sock is not None:
+                await self._listen(http_sock, recovery)
         except START_FAULTS as error:
             raise StartError(sentence(error)) from error
+
+    def _reserve_http_port(self, process: BookieServerConfig) -> socket.socket | None:
+        """Reserves the port of httpServerPort or, by the rule that bookies obey, of the metrics alone. Returns None if
+        neither is switched on."""
+        address = http_address(process)
+        if address is None:
+            return None
+        sock = reserve_port(*address)
+        self._closing.callback(sock.close)
+        self.http_port = sock.getsockname()[1]
+        return sock
+
+    async def _listen(self, sock: socket.socket, recovery: AutoRecovery) -> None:
+        from magnetar.server.programs.bookie.recovery_http import (
+            RecoveryHttp,  # aiohttp takes tens of megabytes, which a process without an HTTP port does not need.
+        )
+
+        http = RecoveryHttp(recovery)
+        await http.start(sock=sock)
+        self._closing.push_async_callback(http.close)
 
     async def stop(self) -> None:
         await self._closing.aclose()
@@ -80,6 +108,8 @@ class AutoRecoveryApp:
     def ready_line(self) -> str:
         """The line that is printed on stdout when auto-recovery is at work, as JSON if programs read it."""
         if self._options.ready_json:
-            return json.dumps({"bookieId": self.bookie_id, "pid": os.getpid(), "version": __version__})
+            return json.dumps(
+                {"bookieId": self.bookie_id, "httpPort": self.http_port, "pid": os.getpid(), "version": __version__}
+            )
         seconds = time.monotonic() - self._began
         return f"magnetar {__version__} autorecovery {self.bookie_id} is ready ({seconds:.1f} s, pid {os.getpid()})"

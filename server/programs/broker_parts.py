@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from magnetar.metadata.errors import MetadataError
+from magnetar.metadata.measured_store import MeasuredStore
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.broker.broker import Broker
 from magnetar.server.broker.changing_settings import hold_settings
@@ -18,6 +19,7 @@ from magnetar.server.config.broker_config import ConfigError, ServerConfig
 from magnetar.server.config.bundle_settings import BundleSettings
 from magnetar.server.config.connection_settings import ConnectionSettings
 from magnetar.server.config.http_settings import WebSettings
+from magnetar.server.config.metrics_settings import MetricsSettings
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.config.upkeep_settings import UpkeepSettings
@@ -33,7 +35,7 @@ from magnetar.server.protocol.client_traffic import ClientTraffic
 from magnetar.server.protocol.handlers.command_table import commands_of
 from magnetar.server.security.security_errors import SecurityConfigError
 from magnetar.server.topics.broker_service import BrokerService
-from magnetar.server.upkeep.jobs import INACTIVE_TOPICS, jobs_of
+from magnetar.server.upkeep.jobs import BACKLOG_QUOTAS, INACTIVE_TOPICS, jobs_of
 from magnetar.server.upkeep.scheduler import Scheduler
 from magnetar.server.web.http_listener import WebListener
 from magnetar.storage.ledger.ledger_client import BookKeeper
@@ -63,6 +65,7 @@ async def open_topics(
     """Returns the service that loads topics, with its periodic work running. `make_ownership` makes the object that
     knows which bundles this broker owns. Raises PulsarError when the metadata store fails, and ConfigError for an
     invalid configuration."""
+    store = MeasuredStore(store)
     factory = ManagedLedgerFactory(store, bookkeeper, managed, clock_ms=wall_clock_ms)
     closing.push_async_callback(factory.close)
     service = BrokerService(factory, store, config.fill(TopicSettings), make_ownership, config.fill(BundleSettings))
@@ -73,6 +76,7 @@ async def open_topics(
     )
     closing.push_async_callback(upkeep.close)
     upkeep.start()
+    service.quota_checks = upkeep.round_times.get(BACKLOG_QUOTAS)
 
     def intervals_follow() -> None:
         seconds = service.settings.broker_delete_inactive_topics_frequency_seconds
@@ -100,6 +104,7 @@ def make_broker(
         placement=placement,
         ask_to_stop=ask_to_stop,
     )
+    broker.metrics_settings = config.fill(MetricsSettings)
     watch_permissions(broker)
     hold_settings(broker)
     return broker

@@ -25,6 +25,8 @@ class ClientTraffic:
         self.connections: set[Connection] = set()
         self.counters = broker.clients
         self.counters.unanswered_publish_bytes = self._count_unanswered_publish_bytes
+        self.counters.unsent_bytes = lambda: sum(each.unsent_bytes for each in self.connections)
+        self.counters.throttled = lambda: sum(bool(each.throttles) for each in self.connections)
         self.budget = PublishBudget(limits.max_message_publish_buffer_size_in_mb << 20, self._settle_all)
         broker.configuration.hold(limits, self._limits_changed)
         self.output_budget = OutputBudget(

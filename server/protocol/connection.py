@@ -78,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(limits.max_frame_size, traffic.read_scratch)
         self._keep_alive = KeepAlive(limits.keep_alive_interval_seconds, traffic.now())
-        self._throttles: set[object] = set()
+        self.throttles: set[object] = set()
         self._release_scheduled = False
         self._inbound = inbound
         self._liveness: asyncio.Future[bool] | None = None
@@ -190,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._output.write(data)
         # The data may hold receipts, which make room in this connection's window and in the budget of all connections.
-        if (self._throttles or self.traffic.waiting_for_budget) and not self._release_scheduled:
+        if (self.throttles or self.traffic.waiting_for_budget) and not self._release_scheduled:
             self._schedule_release()
 
     def write_frames(self, chunks: list[bytes]) -> None:
@@ -198,15 +198,15 @@ class Connection(asyncio.BufferedProtocol):
             self._output.write_frames(chunks)
 
     def throttle_reading(self, key: object) -> None:
-        if not self._throttles and self.is_open and not self._transport.is_closing():
+        if not self.throttles and self.is_open and not self._transport.is_closing():
             self._transport.pause_reading()
-        self._throttles.add(key)
+        self.throttles.add(key)
 
     def release_reading(self, key: object) -> None:
-        if key not in self._throttles:
+        if key not in self.throttles:
             return
-        self._throttles.discard(key)
-        if not self._throttles and self.is_open and not self._transport.is_closing():
+        self.throttles.discard(key)
+        if not self.throttles and self.is_open and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def close_producer(self, producer_id: int) -> None:
@@ -309,9 +309,9 @@ class Connection(asyncio.BufferedProtocol):
             if now_s >= self._cut_off_at:
                 self._transport.abort()
             return
-        if self._throttles:
+        if self.throttles:
             self._release_if_answered()
-        action = self._keep_alive.tick(now_s, self.session.state, bool(self._throttles))
+        action = self._keep_alive.tick(now_s, self.session.state, bool(self.throttles))
         if action is KeepAliveAction.NOTHING:
             return
         if action is KeepAliveAction.CLOSE:
@@ -386,14 +386,14 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_open:
             return
         self.settle_publishes()
-        if self.publishes in self._throttles and self.publishes.is_half_free:
+        if self.publishes in self.throttles and self.publishes.is_half_free:
             self.release_reading(self.publishes)
         self.traffic.budget_may_have_room()
 
     def _liveness_expired(self, check: "asyncio.Future[bool]") -> None:
         if check.done():
             return
-        if self._throttles:
+        if self.throttles:
             check.set_result(True)  # While nothing is read, silence proves nothing.
             return
         check.set_result(False)

@@ -5,6 +5,7 @@ PersistentTopicInternalStats and CompactorMXBeanImpl, as Pulsar 4.0.7 answers th
 from collections.abc import Iterator
 
 from magnetar.server.compaction.topic_compaction import TopicCompaction
+from magnetar.server.stats.bucket_metrics import LATENCY_BUCKETS, MICROSECONDS, bucket_columns, bucket_values
 
 
 def compaction_stats(compaction: TopicCompaction | None) -> dict[str, int]:
@@ -44,6 +45,10 @@ def compaction_metrics(compaction: TopicCompaction) -> Iterator[tuple[str, float
         seconds = max(counters.last_duration_ms, 1) / 1000
         yield "pulsar_compaction_read_throughput", counters.last_read_bytes / seconds
         yield "pulsar_compaction_write_throughput", counters.last_written_bytes / seconds
+    latency = counters.write_latency
+    if latency is not None:
+        names = [column.name for column in bucket_columns("pulsar_compaction_latency", LATENCY_BUCKETS)]
+        yield from zip(names, bucket_values(latency.last, latency.last_seconds * MICROSECONDS), strict=True)
     opened = compaction.opened
     if opened is not None:
         yield "pulsar_compaction_compacted_entries_count", opened.entries

@@ -1,195 +1,169 @@
 """The page of /metrics: the metrics of Pulsar that this broker has, gathered at each scrape.
 
-Nothing is counted only for this page: a scrape reads the counters of topics, subscriptions and connections. A scrape
-reads many topics in portions, so that clients are served meanwhile. Sources: NamespaceStatsAggregator, TopicStats,
-PrometheusMetricsGenerator; names and labels are those of Pulsar 4.0.7.
+Nothing is counted only for this page but latencies and sizes; a scrape reads the counters of topics, subscriptions and
+connections. A scrape reads many topics in portions, so that clients are served meanwhile, and the page is compressed as
+it grows. Sources: NamespaceStatsAggregator, TopicStats, PrometheusMetricsGenerator; names and labels are those of
+Pulsar 4.0.7.
 """
 
-import os
-import resource
-import time
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-import aiofiles
-import aiofiles.os
-
-from magnetar import __version__
+from magnetar.server.process.compressed_text import CompressedText, compressed
+from magnetar.server.process.metric_tables import MetricFamilies, MetricTable, label_text, page_text
 from magnetar.server.process.turns import in_portions
-from magnetar.server.stats.load_metrics import load_metrics
-from magnetar.server.stats.topic_metrics import backlog_age_metrics, subscription_metrics, topic_metrics
+from magnetar.server.stats import ledger_metrics, subscription_metrics, topic_metrics
+from magnetar.server.stats.broker_metrics import add_broker, add_schemas
+from magnetar.server.stats.process_metrics import add_process
+from magnetar.server.topics.counters import ConsumerCounters, now_ms
+from magnetar.server.topics.subscriptions.subscription import Subscription
+from magnetar.server.topics.topic import Topic
+from pulsar_proto.system_topics import is_system_topic
 
 if TYPE_CHECKING:
     from magnetar.server.broker.broker import Broker
-    from magnetar.server.security.security import Security
     from magnetar.server.topics.base_topic import BaseTopic
-from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
+    from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-BOOT_CLOCK = time.CLOCK_BOOTTIME if hasattr(time, "CLOCK_BOOTTIME") else time.CLOCK_MONOTONIC
 
-
-class MetricFamilies:
-    """Collects samples by metric name, because the text format requires all samples of a name together."""
-
-    def __init__(self, cluster: str) -> None:
-        self._cluster = f'cluster="{escaped(cluster)}"'
-        self._samples: dict[str, list[str]] = {}
-        self._kinds: dict[str, str] = {}
-
-    def labels(self, **values: str) -> str:
-        """Returns the text of a label set, which can be used for many samples. The label `cluster` comes first."""
-        return ",".join([self._cluster, *(f'{name}="{escaped(value)}"' for name, value in values.items())])
-
-    def add(self, name: str, labels: str, value: float, kind: str = "gauge") -> None:
-        self._kinds.setdefault(name, kind)
-        self._samples.setdefault(name, []).append(f"{name}{{{labels}}} {value}\n")
-
-    def add_all(self, labels: str, samples: Iterable[tuple[str, float]]) -> None:
-        for name, value in samples:
-            self.add(name, labels, value)
-
-    async def text(self) -> list[bytes]:
-        """Returns the page in parts, one for each name."""
-        parts = []
-        async for name, samples in in_portions(self._samples.items()):
-            parts.append(f"# TYPE {name} {self._kinds[name]}\n{''.join(samples)}".encode())
-        return parts
-
-
-async def render(broker: "Broker") -> list[bytes]:
-    """Returns the whole page in parts, because the page has tens of megabytes when there are thousands of topics."""
-    families = MetricFamilies(broker.cluster)
-    totals: dict[str, float] = {}
-    per_namespace: dict[str, int] = {}
+async def render(broker: "Broker") -> CompressedText:
+    """Returns the whole page, compressed."""
+    page = _Page(broker)
     async for topic in in_portions(broker.service.all_topics):
-        per_namespace[topic.name.namespace] = per_namespace.get(topic.name.namespace, 0) + 1
-        for name, value in _add_topic(families, topic):
-            totals[name] = totals.get(name, 0) + value
-    for namespace, count in per_namespace.items():
+        page.add_topic(topic)
+    families = page.families
+    for namespace, count in page.topics_of.items():
         families.add("pulsar_topics_count", families.labels(namespace=namespace), count)
-    for name, namespace, value in broker.service.schemas.registry.counters.samples():
-        families.add(name, families.labels(namespace=namespace), value, "counter")
-    _add_broker(families, broker, totals, sum(per_namespace.values()))
-    await _add_process(families)
-    return await families.text()
+    if page.sums is not None:
+        page.sums.write(families)
+    if broker.metrics_settings.expose_managed_ledger_metrics_in_prometheus:
+        page.ledgers.write(families)
+    ledger_metrics.add_cache(families, broker.service.managed_ledgers)
+    add_schemas(families, broker.service.schemas.registry.counters)
+    page.add_totals()
+    add_broker(families, broker, page.totals, sum(page.topics_of.values()))
+    await add_process(families, broker.service.managed_ledgers.cache)
+    return await compressed(page_text(page.tables, families))
 
 
-def _add_topic(families: MetricFamilies, topic: "BaseTopic") -> list[tuple[str, float]]:
-    """Adds the samples of a topic and its subscriptions. Returns (name, value) for the metrics that are summed up over
-    the broker."""
-    labels = {"namespace": topic.name.namespace, "topic": topic.name.full}
-    counters = topic.publishing.counters
-    rate_out = throughput_out = 0.0
-    for name, subscription in topic.subscriptions.items():
-        subscription_labels = families.labels(**labels, subscription=name)
-        rate, throughput = _add_out(families, subscription, subscription_labels)
-        families.add_all(subscription_labels, subscription_metrics(subscription))
-        families.add_all(subscription_labels, backlog_age_metrics(topic, subscription))
-        rate_out += rate
-        throughput_out += throughput
-    sums: list[tuple[str, float]] = [
-        ("subscriptions_count", len(topic.subscriptions)),
-        ("producers_count", len(topic.producers)),
-        ("consumers_count", topic.consumer_count),
-        ("rate_in", counters.message_rate.value),
-        ("rate_out", rate_out),
-        ("throughput_in", counters.byte_rate.value),
-        ("throughput_out", throughput_out),
-        ("storage_size", topic.stored_bytes),
-        ("storage_logical_size", topic.stored_bytes),
-        ("msg_backlog", topic.backlog_entries),
-    ]
-    topic_labels = families.labels(**labels)
-    families.add_all(topic_labels, ((f"pulsar_{name}", value) for name, value in sums))
-    families.add("pulsar_in_messages_total", topic_labels, counters.messages_in, "counter")
-    families.add("pulsar_in_bytes_total", topic_labels, counters.bytes_in, "counter")
-    families.add("pulsar_publish_rate_limit_times", topic_labels, topic.publishing.rate_limited_times)
-    families.add_all(topic_labels, topic_metrics(topic))
-    return sums
+class _Page:
+    """The samples of topics, subscriptions, producers and consumers, as far as the settings want them."""
 
+    def __init__(self, broker: "Broker") -> None:
+        self.families = MetricFamilies(cluster=broker.cluster)
+        self.topics_of: dict[str, int] = {}
+        """How many topics each namespace has."""
+        self.totals: dict[str, float] = dict.fromkeys(topic_metrics.SUMMED, 0)
+        """The sums over all topics, by what follows `pulsar_broker_` in their names."""
+        self.totals |= dict.fromkeys(("storage_write_rate", "storage_read_rate", "storage_read_cache_misses_rate"), 0)
+        self.ledgers = ledger_metrics.LedgerSums()
+        self._settings = settings = broker.metrics_settings
+        self._cluster = broker.cluster
+        self.sums = None if settings.expose_topic_level_metrics_in_prometheus else topic_metrics.NamespaceSums()
+        """The sums of each namespace; None if each topic has metrics of its own."""
+        self._persistent = MetricTable([*topic_metrics.TRAFFIC_COLUMNS, *topic_metrics.STORAGE_COLUMNS])
+        self._volatile = MetricTable(topic_metrics.TRAFFIC_COLUMNS)
+        out = subscription_metrics.OUT_COLUMNS
+        self._subscriptions = MetricTable([*out, *subscription_metrics.BACKLOG_COLUMNS])
+        self._volatile_subscriptions = MetricTable(out)
+        self._consumers = MetricTable(subscription_metrics.CONSUMER_COLUMNS)
+        self._producers = MetricTable(topic_metrics.PRODUCER_COLUMNS)
+        self._cursors = MetricTable(ledger_metrics.CURSOR_COLUMNS)
+        self.tables = (
+            self._persistent,
+            self._volatile,
+            self._subscriptions,
+            self._volatile_subscriptions,
+            self._consumers,
+            self._producers,
+            self._cursors,
+        )
+        self._now_ms = now_ms()
+        self._bytes_in = {False: 0, True: 0}
+        """The bytes that were published to ordinary topics and to system topics."""
+        self._bytes_out = {False: 0, True: 0}
+        self._evictions = {"size": 0, "time": 0}
 
-def _add_out(families: MetricFamilies, subscription: "BaseSubscription", labels: str) -> tuple[float, float]:
-    """Adds the outgoing traffic of a subscription. Returns the subscription's message rate and byte rate."""
-    out = subscription.counters_out()
-    families.add_all(
-        labels,
-        (
-            ("pulsar_subscription_consumers_count", len(subscription.consumers)),
-            ("pulsar_subscription_msg_rate_out", out.message_rate.value),
-            ("pulsar_subscription_msg_throughput_out", out.byte_rate.value),
-            ("pulsar_subscription_msg_rate_redeliver", out.redelivery_rate.value),
-            ("pulsar_subscription_msg_ack_rate", out.ack_rate.value),
-            ("pulsar_subscription_last_acked_timestamp", out.last_acked_ms),
-            ("pulsar_subscription_last_consumed_timestamp", out.last_sent_ms),
-            ("pulsar_subscription_last_consumed_flow_timestamp", out.last_flow_ms),
-        ),
-    )
-    families.add("pulsar_out_messages_total", labels, out.messages_out, "counter")
-    families.add("pulsar_out_bytes_total", labels, out.bytes_out, "counter")
-    return out.message_rate.value, out.byte_rate.value
+    def add_topic(self, topic: "BaseTopic") -> None:
+        """Adds the samples of a topic and all that belongs to it."""
+        namespace = topic.name.namespace
+        self.topics_of[namespace] = self.topics_of.get(namespace, 0) + 1
+        out = ConsumerCounters()
+        labels = self._labels_of(topic)
+        for name, subscription in topic.subscriptions.items():
+            out.add(self._add_subscription({**labels, "subscription": name}, topic, subscription))
+        values = list(topic_metrics.traffic_values(topic, out))
+        for name, value in zip(topic_metrics.SUMMED, values, strict=False):
+            self.totals[name] += value
+        of_system = is_system_topic(topic.name)
+        self._bytes_in[of_system] += topic.publishing.counters.bytes_in
+        self._bytes_out[of_system] += out.bytes_out
+        if isinstance(topic, Topic):
+            values += topic_metrics.storage_values(topic)
+            self._add_ledger(topic)
+        if self.sums is not None:
+            self.sums.add(topic, values, out)
+            return
+        text = label_text(**labels)
+        if isinstance(topic, Topic):
+            self._persistent.add(text, values)
+            topic_metrics.add_rare_metrics(self.families, text, topic)
+        else:
+            self._volatile.add(text, values)
+        if self._settings.expose_producer_level_metrics_in_prometheus:
+            for producer in topic.producers.values():
+                of_producer = {"producer_name": producer.name, "producer_id": str(producer.producer_id)}
+                self._producers.add(label_text(**labels, **of_producer), topic_metrics.producer_values(producer))
 
+    def add_totals(self) -> None:
+        """Adds the sums over all topics that have labels of their own."""
+        for of_system, text in ((False, "false"), (True, "true")):
+            incoming = self.families.labels(system_topic=text)
+            self.families.add("pulsar_broker_in_bytes_total", incoming, self._bytes_in[of_system], "counter")
+            outgoing = self.families.labels(system_subscription=text)
+            self.families.add("pulsar_broker_out_bytes_total", outgoing, self._bytes_out[of_system], "counter")
+        for kind, count in self._evictions.items():
+            name = "pulsar_broker_storage_backlog_quota_exceeded_evictions_total"
+            self.families.add(name, self.families.labels(quota_type=kind), count, "counter")
 
-def _add_broker(families: MetricFamilies, broker: "Broker", totals: dict[str, float], topics: int) -> None:
-    labels = families.labels()
-    families.add("pulsar_broker_topics_count", labels, topics)
-    families.add_all(labels, ((f"pulsar_broker_{name}", value) for name, value in totals.items()))
-    families.add("pulsar_broker_lookup_pending_requests", labels, broker.lookups_in_progress)
-    families.add("pulsar_broker_topic_load_pending_requests", labels, broker.service.load_permits.held)
-    families.add("pulsar_version_info", families.labels(version=__version__, commit=""), 1)
-    families.add("magnetar_unanswered_publish_bytes", labels, broker.clients.unanswered_publish_bytes())
-    if broker.metadata_link is not None:
-        families.add("magnetar_metadata_connected", labels, int(broker.metadata_link.is_connected))
-        families.add("magnetar_metadata_away_seconds", labels, broker.metadata_link.away_seconds)
-    host = urlsplit(broker.addresses.urls.broker or broker.addresses.urls.broker_tls).hostname or ""
-    clients = broker.clients
-    for name, value in (
-        ("active_connections", clients.active),
-        ("connection_created_total_count", clients.created),
-        ("connection_create_success_count", clients.accepted),
-        ("connection_create_fail_count", clients.refused),
-        ("connection_closed_total_count", clients.closed),
-    ):
-        families.add(f"pulsar_{name}", families.labels(broker=host, metric="broker_connection"), value)
-    if broker.security is not None:
-        _add_authentication(families, broker.security)
-    if broker.load is not None:
-        for sample in load_metrics(broker.load):
-            families.add(sample.name, families.labels(broker=host, **sample.labels), sample.value)
+    def _labels_of(self, topic: "BaseTopic") -> dict[str, str]:
+        labels = {"cluster": self._cluster, "namespace": topic.name.namespace}
+        if not self._settings.split_topic_and_partition_label_in_prometheus:
+            return {**labels, "topic": topic.name.full}
+        return {**labels, "topic": topic.name.base.full, "partition": str(topic.name.partition_index)}
 
+    def _add_ledger(self, topic: Topic) -> None:
+        rates = topic.ledger.traffic.per_second
+        self.totals["storage_write_rate"] += rates.entries_added
+        self.totals["storage_read_rate"] += rates.entries_read
+        self.totals["storage_read_cache_misses_rate"] += rates.entries_missed
+        self.ledgers.add(topic)
+        for kind, count in topic.quota.evictions.items():
+            self._evictions[kind] += count
+        if self._settings.expose_managed_cursor_metrics_in_prometheus:
+            for labels, values in ledger_metrics.cursor_rows(topic, self._cluster):
+                self._cursors.add(label_text(**labels), values)
 
-def _add_authentication(families: MetricFamilies, security: "Security") -> None:
-    """Adds the counts of logins and HTTP calls by authentication method (AuthenticationMetrics). In Apache's broker the
-    failures also have a label for the reason; this broker only logs the reason."""
-    for provider in security.providers.values():
-        labels = families.labels(provider_name=provider.name, auth_method=provider.method)
-        families.add("pulsar_authentication_success_total", labels, provider.accepted, "counter")
-        families.add("pulsar_authentication_failures_total", labels, provider.rejected, "counter")
-
-
-async def _add_process(families: MetricFamilies) -> None:
-    """Adds the metrics that the Java client library of Prometheus exports about a process. Leaves out values that the
-    operating system does not provide."""
-    labels = families.labels()
-    families.add("process_cpu_seconds_total", labels, time.process_time(), "counter")
-    families.add("process_max_fds", labels, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    try:
-        # The fields of proc(5) after the command's name, counted from 0: 19 is the start in ticks since boot, 20 the
-        # size in bytes, 21 the number of resident pages.
-        async with aiofiles.open("/proc/self/stat") as file:
-            fields = (await file.read()).rpartition(")")[2].split()
-        open_files = len(await aiofiles.os.listdir("/proc/self/fd"))
-    except OSError:
-        return
-    booted_s = time.time() - time.clock_gettime(BOOT_CLOCK)
-    families.add("process_start_time_seconds", labels, booted_s + int(fields[19]) / os.sysconf("SC_CLK_TCK"))
-    families.add("process_virtual_memory_bytes", labels, int(fields[20]))
-    families.add("process_resident_memory_bytes", labels, int(fields[21]) * resource.getpagesize())
-    families.add("process_open_fds", labels, open_files)
-
-
-def escaped(value: str) -> str:
-    """Returns a label's value with the escapes that the text format requires."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    def _add_subscription(
+        self, labels: dict[str, str], topic: "BaseTopic", subscription: "BaseSubscription"
+    ) -> ConsumerCounters:
+        """Adds a subscription and, if the settings want them, its consumers. Returns the sums of the consumers."""
+        out = subscription.counters_out()
+        if self.sums is not None:
+            return out
+        text = label_text(**labels)
+        values = list(subscription_metrics.out_values(subscription, out))
+        if isinstance(subscription, Subscription):
+            assert isinstance(topic, Topic)
+            age_s = topic.backlog_ages.age_seconds(subscription.cursor, self._now_ms)
+            values += subscription_metrics.backlog_values(subscription, age_s)
+            self._subscriptions.add(text, values)
+            subscription_metrics.add_throttling(self.families, text, subscription)
+        else:
+            self._volatile_subscriptions.add(text, values)
+        if self._settings.expose_consumer_level_metrics_in_prometheus:
+            for consumer in subscription.consumers:
+                of_consumer = {"consumer_name": consumer.name, "consumer_id": str(consumer.consumer_id)}
+                self._consumers.add(label_text(**labels, **of_consumer), subscription_metrics.consumer_values(consumer))
+        return out

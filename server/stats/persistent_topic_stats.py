@@ -64,7 +64,7 @@ async def add_earliest_times(topic: Topic, stats: Json) -> None:
     assert isinstance(told, dict)
     times = []
     for name, subscription in list(topic.subscriptions.items()):
-        published_ms = await topic.backlog_ages.published_ms(subscription)
+        published_ms = await topic.backlog_ages.published_ms(subscription.cursor)
         if name in told:
             told[name]["earliestMsgPublishTimeInBacklog"] = -1 if published_ms is None else published_ms
         if published_ms is not None:

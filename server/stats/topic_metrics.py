@@ -1,73 +1,140 @@
-"""The metrics that only persistent or only non-persistent topics and subscriptions have, by Pulsar's names.
+"""The metrics of topics and of their producers, by Pulsar's names, and the choice between topics and sums.
 
-Source: TopicStats.printTopicStats; names as in Pulsar 4.0.7.
+Source: TopicStats.printTopicStats, AggregatedNamespaceStats; names as in Pulsar 4.0.7.
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
+from magnetar.server.process.metric_tables import MetricFamilies, counters, gauges
 from magnetar.server.stats.compaction_stats import compaction_metrics
+from magnetar.server.stats.ledger_metrics import TOPIC_LEDGER_COLUMNS, topic_ledger_values
 from magnetar.server.topics.base_topic import BaseTopic
-from magnetar.server.topics.counters import now_ms
-from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
-from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
-from magnetar.server.topics.subscriptions.subscription import Subscription
+from magnetar.server.topics.counters import ConsumerCounters, now_ms
+from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.topic import Topic
 
-Samples = Iterable[tuple[str, float]]
-"""Pairs of (metric name, value)."""
+SUMMED = (
+    "subscriptions_count",
+    "producers_count",
+    "consumers_count",
+    "rate_in",
+    "rate_out",
+    "throughput_in",
+    "throughput_out",
+    "storage_size",
+    "storage_logical_size",
+    "msg_backlog",
+)
+"""The metrics that each topic has as `pulsar_…`, and the broker summed up as `pulsar_broker_…`."""
+
+TRAFFIC_COLUMNS = (
+    *gauges(*(f"pulsar_{name}" for name in SUMMED)),
+    *counters("pulsar_in_messages_total", "pulsar_in_bytes_total"),
+    *gauges("pulsar_publish_rate_limit_times", "pulsar_average_msg_size"),
+)
+"""The columns of every topic."""
+
+STORAGE_COLUMNS = (
+    *gauges(
+        "pulsar_storage_backlog_size",
+        "pulsar_storage_backlog_quota_limit",
+        "pulsar_storage_backlog_quota_limit_time",
+        "pulsar_storage_backlog_age_seconds",
+        "pulsar_delayed_message_index_size_bytes",
+        "magnetar_storage_unreadable_entries",
+        "magnetar_storage_unreadable_entries_skipped",
+    ),
+    *TOPIC_LEDGER_COLUMNS,
+)
+"""The further columns of persistent topics."""
+
+PRODUCER_COLUMNS = gauges(
+    "pulsar_producer_msg_rate_in", "pulsar_producer_msg_throughput_in", "pulsar_producer_msg_average_Size"
+)
+
+OF_TOPICS_ONLY = (
+    "pulsar_publish_rate_limit_times",
+    "pulsar_average_msg_size",
+    "pulsar_storage_backlog_quota_limit",
+    "pulsar_storage_backlog_quota_limit_time",
+    "pulsar_storage_backlog_age_seconds",
+)
+"""The columns whose sum over the topics of a namespace says nothing."""
+
+OUT_TOTALS = counters("pulsar_out_messages_total", "pulsar_out_bytes_total")
 
 
-def topic_metrics(topic: BaseTopic) -> Samples:
-    """Returns the metrics that only persistent topics have. The result for a non-persistent topic is empty."""
-    return _of_persistent_topic(topic) if isinstance(topic, Topic) else ()
+def traffic_values(topic: BaseTopic, out: ConsumerCounters) -> Iterator[float]:
+    """Yields the values of TRAFFIC_COLUMNS. `out` holds the sums of all consumers of the topic."""
+    publishing = topic.publishing
+    counts = publishing.counters
+    yield len(topic.subscriptions)
+    yield len(publishing.by_name)
+    yield topic.consumer_count
+    yield counts.message_rate.value
+    yield out.message_rate.value
+    yield counts.byte_rate.value
+    yield out.byte_rate.value
+    yield topic.stored_bytes
+    yield topic.stored_bytes
+    yield topic.backlog_entries
+    yield counts.messages_in
+    yield counts.bytes_in
+    yield publishing.rate_limited_times
+    yield counts.average_size
 
 
-def subscription_metrics(subscription: BaseSubscription) -> Samples:
-    """Returns the metrics that only subscriptions of persistent topics have or, for a subscription of a non-persistent
-    topic, the metrics that only such subscriptions have."""
-    if isinstance(subscription, NonPersistentSubscription):
-        return (("pulsar_subscription_msg_drop_rate", subscription.drop_rate.value),)
-    assert isinstance(subscription, Subscription)
-    return _of_persistent_subscription(subscription)
-
-
-def _of_persistent_topic(topic: Topic) -> Samples:
+def storage_values(topic: Topic) -> Iterator[float]:
+    """Yields the values of STORAGE_COLUMNS."""
     quotas = topic.policies.backlog_quotas
     oldest_ms = topic.quota.oldest.known_ms()
-    compaction = () if topic.compaction is None else compaction_metrics(topic.compaction)
-    return (
-        *compaction,
-        ("pulsar_storage_backlog_size", topic.backlog_size),
-        ("pulsar_storage_backlog_quota_limit", quotas.destination_storage.limit),
-        ("pulsar_storage_backlog_quota_limit_time", quotas.message_age.limit),
-        ("magnetar_storage_unreadable_entries", topic.ledger.gaps.entries),
-        ("magnetar_storage_unreadable_entries_skipped", topic.ledger.gaps.entries_skipped),
-        ("pulsar_storage_backlog_age_seconds", -1 if oldest_ms is None else (now_ms() - oldest_ms) // 1000),
-    )
+    yield topic.backlog_size
+    yield quotas.destination_storage.limit
+    yield quotas.message_age.limit
+    yield -1 if oldest_ms is None else (now_ms() - oldest_ms) // 1000
+    yield topic.delayed.index.size_bytes if topic.delayed.index else 0
+    yield topic.ledger.gaps.entries
+    yield topic.ledger.gaps.entries_skipped
+    yield from topic_ledger_values(topic)
 
 
-def backlog_age_metrics(topic: BaseTopic, subscription: BaseSubscription) -> Samples:
-    """Returns the age of the subscription's oldest unacknowledged message, as the last check of the backlog quotas has
-    found it (PIP-492): -1 when everything was acknowledged then. The result is empty unless that is configured."""
-    if not topic.settings.expose_subscription_backlog_age_in_prometheus or not isinstance(topic, Topic):
-        return ()
-    assert isinstance(subscription, Subscription)
-    oldest_ms = topic.backlog_ages.known_ms(subscription)
-    age_seconds = -1 if oldest_ms is None else (now_ms() - oldest_ms) // 1000
-    return (("pulsar_subscription_storage_backlog_age_seconds", age_seconds),)
+def producer_values(producer: Producer) -> tuple[float, float, float]:
+    """Returns the values of PRODUCER_COLUMNS."""
+    counts = producer.counters
+    return counts.message_rate.value, counts.byte_rate.value, counts.average_size
 
 
-def _of_persistent_subscription(subscription: Subscription) -> Samples:
-    backlog, expired = subscription.cursor.backlog, subscription.expired
-    delayed = subscription.delayed_messages
-    return (
-        ("pulsar_subscription_back_log", backlog),
-        ("pulsar_subscription_back_log_no_delayed", backlog - delayed),
-        ("pulsar_subscription_delayed", delayed),
-        ("pulsar_subscription_unacked_messages", subscription.unacked_messages),
-        ("pulsar_subscription_blocked_on_unacked_messages", int(subscription.is_blocked)),
-        ("pulsar_subscription_in_replay", subscription.messages_in_replay),
-        ("pulsar_subscription_msg_rate_expired", expired.rate.value),
-        ("pulsar_subscription_total_msg_expired", expired.entries),
-        ("pulsar_subscription_last_expire_timestamp", expired.last_ms),
-    )
+def add_rare_metrics(families: MetricFamilies, labels: str, topic: Topic) -> None:
+    """Adds the metrics that only few topics have: those of compaction, and of evictions for a backlog quota."""
+    if topic.compaction is not None:
+        families.add_all(labels, compaction_metrics(topic.compaction))
+    for kind, count in topic.quota.evictions.items():
+        name = "pulsar_storage_backlog_quota_exceeded_evictions_total"
+        families.add(name, f'{labels},quota_type="{kind}"', count, "counter")
+
+
+class NamespaceSums:
+    """Adds up the topics of each namespace, for brokers that do not show single topics
+    (exposeTopicLevelMetricsInPrometheus=false)."""
+
+    def __init__(self) -> None:
+        self.columns = [*TRAFFIC_COLUMNS, *STORAGE_COLUMNS]
+        self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0] * (len(self.columns) + len(OUT_TOTALS)))
+
+    def add(self, topic: BaseTopic, values: Sequence[float], out: ConsumerCounters) -> None:
+        """Adds a topic with its values of TRAFFIC_COLUMNS and, if it is persistent, STORAGE_COLUMNS."""
+        sums = self._sums[topic.name.namespace]
+        for index, value in enumerate(values):
+            sums[index] += value
+        sums[-2] += out.messages_out
+        sums[-1] += out.bytes_out
+
+    def write(self, families: MetricFamilies) -> None:
+        for namespace, sums in self._sums.items():
+            labels = families.labels(namespace=namespace)
+            for column, value in zip([*self.columns, *OUT_TOTALS], sums, strict=True):
+                if column.name == "pulsar_msg_backlog":
+                    families.add(column.name, f'{labels},remote_cluster="local"', value)
+                elif column.name not in OF_TOPICS_ONLY:
+                    families.add(column.name, labels, value, column.kind)

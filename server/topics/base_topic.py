@@ -323,3 +323,7 @@ class BaseTopic(ABC):
         self.publishing.roll_rates(elapsed_s)
         for subscription in self.subscriptions.values():
             subscription.roll_rates(elapsed_s)
+
+    @abstractmethod
+    def roll_storage(self, elapsed_s: float) -> None:
+        """Computes the rates of the storage over the last `elapsed_s` seconds."""

@@ -41,6 +41,7 @@ from magnetar.server.topics.topic_schemas import TopicSchemas
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound, UnknownFault
+from pulsar_proto.histogram import Histogram
 from pulsar_proto.names import TopicName
 
 log = logging.getLogger(__name__)
@@ -104,6 +105,8 @@ class BrokerService:
             self.ownership, self.in_bundles, metadata, self.policies.namespaces, bundle_settings or BundleSettings()
         )
         """Unloads and splits bundles."""
+        self.quota_checks: Histogram | None = None
+        """The seconds that the checks of backlog quotas took; set by the program, which runs the checks."""
         self._loading: dict[str, asyncio.Task[Topic]] = {}
         self.load_permits = LoadPermits(settings)
         self.settings_listeners.append(self.load_permits.settings_changed)
@@ -112,7 +115,7 @@ class BrokerService:
         self._instance = ""
         self._names_given = 0
         self._is_closed = False
-        self._rates = RateRolling(lambda: self.all_topics)
+        self._rates = RateRolling(lambda: self.all_topics, settings, factory.cache_rates.roll)
 
     async def warm_up(self) -> None:
         """Starts the service. Called once, before the first client. Raises PulsarError after a storage fault."""
@@ -123,6 +126,10 @@ class BrokerService:
         self.catalog.partitioned.start()
         self._opener.start()
         self._rates.start()
+
+    @property
+    def managed_ledgers(self) -> ManagedLedgerFactory:
+        return self._factory
 
     @property
     def managed_ledger_config(self) -> ManagedLedgerConfig:

@@ -6,8 +6,6 @@ grew between two readings (`Rate.roll`, called for all topics every RATE_PERIOD_
 import time
 from collections.abc import Sequence
 
-RATE_PERIOD_SECONDS = 60
-
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000

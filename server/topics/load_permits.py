@@ -7,12 +7,14 @@ pendingTopicLoadingQueue).
 """
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from magnetar.server.config.topic_settings import TopicSettings
-from pulsar_proto.errors import ServiceNotReady
+from pulsar_proto.errors import ServiceNotReady, TopicNotFound
+from pulsar_proto.latency_summary import LatencySummary
 from pulsar_proto.names import TopicName
 from pulsar_proto.system_topics import is_system_topic
 
@@ -41,6 +43,10 @@ class LoadPermits:
         """How many topics are being loaded with a permit."""
         self.under_way: dict[str, LoadUnderWay] = {}
         """Full name -> how far the loading of the topic is, for the topics that are being loaded."""
+        self.load_times = LatencySummary()
+        """How long the loads took that succeeded, without the wait for a permit."""
+        self.loads_failed = 0
+        """How many loads failed. Asking for a topic that does not exist is no failure."""
 
     @asynccontextmanager
     async def one(self, name: TopicName) -> AsyncIterator[None]:
@@ -53,17 +59,31 @@ class LoadPermits:
         try:
             if is_system_topic(name):
                 progress.has_permit = True
-                yield
+                with self._measured():
+                    yield
                 return
             await self._take()
             progress.has_permit = True
             try:
-                yield
+                with self._measured():
+                    yield
             finally:
                 self.held -= 1
                 self.settings_changed()
         finally:
             del self.under_way[name.full]
+
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        began_s = time.monotonic()
+        try:
+            yield
+        except TopicNotFound:
+            raise
+        except Exception:
+            self.loads_failed += 1
+            raise
+        self.load_times.add(time.monotonic() - began_s)
 
     async def _take(self) -> None:
         if not self._waiting and self._has_room():

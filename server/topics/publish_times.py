@@ -22,6 +22,18 @@ def published_at(payload: bytes, unknown: int = 0) -> int:
         return unknown
 
 
+async def published_at_position(ledger: ManagedLedger, position: Position) -> int | None:
+    """Returns the publish time of the first entry at or after `position`, or None when there is none. Raises
+    ManagedLedgerError when the log cannot be read."""
+    run = await ledger.read(position, 1, 1)
+    return published_at(run.entries[0][run.payload_offset :]) if run.entries else None
+
+
+def oldest_position(cursor: Cursor) -> Position:
+    """Returns the position of the first entry that the cursor has not acknowledged, which may be beyond the log."""
+    return cursor.next_unacked(cursor.mark_delete)
+
+
 class OldestMessage:
     """Knows the oldest message of one topic that some durable subscription has not acknowledged. The message is read
     from the log only once, to learn its publish time."""
@@ -42,11 +54,10 @@ class OldestMessage:
         if position is None:
             return None
         if position != self._position:
-            run = await self._ledger.read(position, 1, 1)
-            if not run.entries:
+            published_ms = await published_at_position(self._ledger, position)
+            if published_ms is None:
                 return None
-            self._position = position
-            self._published_ms = published_at(run.entries[0][run.payload_offset :])
+            self._position, self._published_ms = position, published_ms
         return self._published_ms
 
     def known_ms(self) -> int | None:
@@ -55,7 +66,59 @@ class OldestMessage:
         position = self._position
         return self._published_ms if position is not None and position == self._find() else None
 
+    def known(self) -> dict[Position, int]:
+        """Returns the position and the time of the message that was read last, or nothing before the first one."""
+        return {} if self._position is None else {self._position: self._published_ms}
+
     def _find(self) -> Position | None:
         cursors = self._cursors()
-        position = min((cursor.next_unacked(cursor.mark_delete) for cursor in cursors), default=None)
+        position = min(map(oldest_position, cursors), default=None)
         return None if position is None or self._ledger.is_after_last(position) else position
+
+
+class BacklogAges:
+    """Knows how old the backlogs of one topic's durable subscriptions are, as of the last `refresh`. A message is read
+    from the log only once, also when it is the oldest one of several subscriptions."""
+
+    __slots__ = ("_ledger", "_published_ms")
+
+    def __init__(self, ledger: ManagedLedger) -> None:
+        self._ledger = ledger
+        self._published_ms: dict[Position, int] = {}
+        """The publish times of the oldest messages."""
+
+    async def refresh(self, cursors: Iterable[Cursor], oldest: OldestMessage) -> None:
+        """Reads the oldest unacknowledged messages of these cursors, as far as they are not known yet. `oldest` is the
+        oldest one of all cursors. Raises ManagedLedgerError when the log cannot be read."""
+        wanted = {oldest_position(cursor) for cursor in cursors if cursor.backlog}
+        known = {**self._published_ms, **oldest.known()}
+        self._published_ms = {position: known[position] for position in wanted & known.keys()}
+        for position in sorted(wanted - known.keys()):
+            published_ms = await published_at_position(self._ledger, position)
+            if published_ms is not None:
+                self._published_ms[position] = published_ms
+
+    async def published_ms(self, cursor: Cursor) -> int | None:
+        """Returns when the cursor's oldest unacknowledged message was published, in ms since the epoch, or None without
+        a backlog. Raises ManagedLedgerError when the log cannot be read."""
+        if not cursor.backlog:
+            return None
+        position = oldest_position(cursor)
+        if position not in self._published_ms:
+            published_ms = await published_at_position(self._ledger, position)
+            if published_ms is None:
+                return None
+            self._published_ms[position] = published_ms
+        return self._published_ms[position]
+
+    def are_known(self, cursors: Iterable[Cursor], oldest: OldestMessage) -> bool:
+        """Returns whether `refresh` would read nothing."""
+        behind = [oldest_position(cursor) for cursor in cursors if cursor.backlog]
+        return not behind or (oldest.known_ms() is not None and all(each in self._published_ms for each in behind))
+
+    def age_seconds(self, cursor: Cursor, now_ms: int) -> int:
+        """Returns the age of the cursor's oldest message: 0 without a backlog, -1 when the age is not known yet."""
+        if not cursor.backlog:
+            return 0
+        published_ms = self._published_ms.get(oldest_position(cursor))
+        return -1 if published_ms is None else max(0, now_ms - published_ms) // 1000

@@ -12,11 +12,10 @@ from magnetar.server.compaction.topic_compaction import TopicCompaction
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.process.storage_faults import storage_faults_told
-from magnetar.server.topics.backlog_ages import BacklogAges
 from magnetar.server.topics.base_topic import BaseTopic, TopicState, is_reserved
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.ledger_config_rules import ledger_config
-from magnetar.server.topics.publish_times import OldestMessage
+from magnetar.server.topics.publish_times import BacklogAges, OldestMessage
 from magnetar.server.topics.publishing.dedup_switch import DedupSwitch
 from magnetar.server.topics.publishing.quota_gate import QuotaGate
 from magnetar.server.topics.publishing.topic_producers import TopicProducers
@@ -68,7 +67,7 @@ class Topic(BaseTopic):
         self.subscriptions: dict[str, Subscription] = {}
         self.publishing = TopicProducers(name.full, self, ledger, new_producer_name)
         self.quota = QuotaGate(self, OldestMessage(ledger, self.durable_cursors))
-        self.backlog_ages = BacklogAges(ledger, lambda: self.subscriptions)
+        self.backlog_ages = BacklogAges(ledger)
         self.compaction: TopicCompaction | None = None
         """The topic's compaction, set by `TopicOpener.open`."""
         self.delayed = DelayedDelivery(
@@ -237,7 +236,6 @@ class Topic(BaseTopic):
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
             self.dispatch_limits.forget(subscription.name)
-            self.backlog_ages.forget(subscription)
             subscription.close()
             if not subscription.cursor.durable:
                 self.ledger.release(subscription.cursor)
@@ -322,6 +320,10 @@ class Topic(BaseTopic):
                 return False
 
         return await self.ledger.find_first(is_late_enough)
+
+    def roll_storage(self, elapsed_s: float) -> None:
+        changes = sum(cursor.changes for cursor in self.ledger.cursors.values())
+        self.ledger.traffic.roll(elapsed_s, changes)
 
     # --- the whole topic ---------------------------------------------------------------------------------------------
 

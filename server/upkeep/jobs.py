@@ -8,6 +8,7 @@ checkDeduplicationSnapshot), BacklogQuotaManager.
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from magnetar.server.config.upkeep_settings import UpkeepSettings
@@ -18,11 +19,13 @@ from magnetar.server.topics.publishing.backlog_quota_rules import BacklogQuotaTy
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
 from magnetar.server.topics.topic import Topic
 from magnetar.server.upkeep.scheduler import Job
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import PulsarError
 from pulsar_proto.ids import EARLIEST, Position
 
 log = logging.getLogger(__name__)
 
+BACKLOG_QUOTAS = "backlog quotas"
 INACTIVE_TOPICS = "inactive topics"
 """The name of the job that deletes unused topics."""
 
@@ -57,7 +60,7 @@ def jobs_of(settings: UpkeepSettings, service: Deleter) -> list[Job[BaseTopic]]:
     ]
     if settings.backlog_quota_check_enabled:
         interval = settings.backlog_quota_check_interval_in_seconds
-        jobs.append(Job("backlog quotas", interval, persistent(check_quotas)))
+        jobs.append(Job(BACKLOG_QUOTAS, interval, persistent(check_quotas)))
     return jobs
 
 
@@ -138,26 +141,25 @@ def compact_if_due(topic: Topic, now_ms: int) -> None:
 
 
 def check_quotas(topic: Topic, now_ms: int) -> Awaitable[None] | None:
-    """Applies the backlog quotas of a topic, if the topic has backlog quotas. Also learns the ages of the backlogs if
-    /metrics shows them."""
-    if topic.settings.expose_subscription_backlog_age_in_prometheus:
-        return _check_with_ages(topic, now_ms)
-    return _check_only_quotas(topic, now_ms)
-
-
-async def _check_with_ages(topic: Topic, now_ms: int) -> None:
-    await topic.backlog_ages.refresh()
-    checking = _check_only_quotas(topic, now_ms)
-    if checking is not None:
-        await checking
-
-
-def _check_only_quotas(topic: Topic, now_ms: int) -> Awaitable[None] | None:
+    """Applies the backlog quotas of a topic, if the topic has backlog quotas, and learns the age of the backlog."""
     quotas = topic.policies.backlog_quotas
-    if quotas.destination_storage.limit < 0 and quotas.message_age.limit <= 0:
+    has_quota = quotas.destination_storage.limit >= 0 or quotas.message_age.limit > 0
+    if not has_quota:
         topic.quota.excess = None
-        return None
-    return _check_quotas(topic, now_ms)
+        if topic.backlog_ages.are_known(topic.durable_cursors(), topic.quota.oldest):
+            return None
+    return _check_backlog(topic, now_ms, has_quota=has_quota)
+
+
+async def _check_backlog(topic: Topic, now_ms: int, *, has_quota: bool) -> None:
+    """Enforces the quotas, and then reads the oldest messages of the topic's backlogs, for metrics and stats
+    (PersistentTopic.updateOldPositionInfo and PIP-492). The age of a message that cannot be read stays unknown; reading
+    logs why."""
+    if has_quota:
+        await _check_quotas(topic, now_ms)
+    with suppress(ManagedLedgerError):
+        await topic.quota.oldest.published_ms()
+        await topic.backlog_ages.refresh(topic.durable_cursors(), topic.quota.oldest)
 
 
 async def _check_quotas(topic: Topic, now_ms: int) -> None:
@@ -173,6 +175,8 @@ async def _check_quotas(topic: Topic, now_ms: int) -> None:
     topic.quota.excess = next((excess for excess in stopping if excess.kind is BacklogQuotaType.AGE), None)
     for excess in found:
         if not excess.stops_producers:
+            kind = "size" if excess.kind is BacklogQuotaType.SIZE else "time"
+            topic.quota.evictions[kind] = topic.quota.evictions.get(kind, 0) + 1
             await _cut(topic, excess, now_ms)
     if stopping and topic.producers:
         excess = stopping[0]

@@ -12,11 +12,15 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from magnetar.server.process.turns import in_portions
+from pulsar_proto.histogram import Histogram
 
 log = logging.getLogger(__name__)
 
 VISIT_SECONDS = 5.0
 """How long a round waits for the visit to one topic."""
+
+ROUND_BOUNDS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
+"""The bounds of the histograms of how long rounds take."""
 
 T = TypeVar("T")
 
@@ -51,6 +55,8 @@ class Scheduler(Generic[T]):
         self._visits: dict[tuple[str, T], asyncio.Task[None]] = {}
         """(name of the job, topic) -> the task of the visit, for all visits under way."""
         self._timer: asyncio.TimerHandle | None = None
+        self.round_times = {job.name: Histogram(ROUND_BOUNDS_S) for job in jobs}
+        """The seconds that the rounds of each job took."""
 
     def start(self) -> None:
         if self._due:
@@ -77,6 +83,7 @@ class Scheduler(Generic[T]):
 
     async def run(self, name: str) -> None:
         """Runs one round of a job now."""
+        began_s = self._now()
         job = self.jobs[name]
         async for topic in in_portions(list(self._topics())):
             if (name, topic) in self._visits:
@@ -88,6 +95,7 @@ class Scheduler(Generic[T]):
             else:
                 if visiting is not None:
                     await self._wait_for(job, topic, visiting)
+        self.round_times[name].add(self._now() - began_s)
 
     async def _wait_for(self, job: Job[T], topic: T, visiting: Awaitable[None]) -> None:
         visit = self._visits[job.name, topic] = asyncio.ensure_future(_end_of(job, topic, visiting))

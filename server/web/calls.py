@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from magnetar.server.process.compressed_text import CompressedText
 from magnetar.server.web.needs import Need
 from magnetar.server.web.places import Place
 from pulsar_proto.errors import (
@@ -60,6 +61,14 @@ class Text(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
+class Unpacked(NamedTuple):
+    """An answer whose body is kept compressed, and is unpacked while it is sent."""
+
+    body: CompressedText
+    content_type: str
+    headers: Mapping[str, str] = {}
+
+
 class Status(NamedTuple):
     """An answer with a status other than 200, or without a body."""
 
@@ -93,16 +102,17 @@ class Refusal(Exception):
 
 
 class Moved(Exception):
-    """Raised when another broker serves the call. The answer is a redirect with status 307: clients repeat the call,
-    with its method and its body, at `location`."""
+    """Raised when another broker, or another path, serves the call. The answer is a redirect. With the status 307
+    clients repeat the call, with its method and its body, at `location`."""
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, status: int = 307) -> None:
         super().__init__(location)
         self.location = location
+        self.status = status
 
 
 Answer = Any
-"""A `Text`, a `Status`, or any value that orjson can encode."""
+"""A `Text`, an `Unpacked`, a `Status`, or any value that orjson can encode."""
 
 Handler = Callable[[Call], Awaitable[Answer]]
 

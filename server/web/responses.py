@@ -1,12 +1,13 @@
 """Turns answers and refusals into HTTP responses and sends them."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import orjson
 from aiohttp import web
 
-from magnetar.server.web.calls import Answer, Moved, Refusal, Status, Text
+from magnetar.server.process.turns import Turns
+from magnetar.server.web.calls import Answer, Moved, Refusal, Status, Text, Unpacked
 from magnetar.server.web.json_encoding import encoded, encoded_parts
 
 JSON = "application/json"
@@ -18,21 +19,28 @@ ANSWER_SECONDS_MAX = 60.0
 class InParts(web.StreamResponse):
     """A response whose body is sent part by part, as fast as its client reads."""
 
-    def __init__(self, parts: list[bytes], headers: Mapping[str, str]) -> None:
+    def __init__(self, parts: Iterable[bytes], size: int, headers: Mapping[str, str]) -> None:
+        """`size` is the size of all parts together."""
         super().__init__(headers=headers)
-        self.content_length = sum(map(len, parts))
+        self.content_length = size
         self._parts = parts
 
     async def write_parts(self) -> None:
-        """Sends the body. The caller calls `prepare` before this method, and `write_eof` after it."""
+        """Sends the body. The caller calls `prepare` before this method, and `write_eof` after it. Other tasks run in
+        between even if the client takes everything at once."""
+        turns = Turns()
         for part in self._parts:
             await self.write(part)
+            await turns.breathe()
 
 
 async def answered(answer: Answer) -> web.StreamResponse:
     """Returns the response for a handler's answer. Raises TypeError for an answer that JSON cannot hold."""
     if isinstance(answer, Text) and isinstance(answer.body, list):
-        return InParts(answer.body, {"Content-Type": answer.content_type, **answer.headers})
+        return _in_parts(answer.body, {"Content-Type": answer.content_type, **answer.headers})
+    if isinstance(answer, Unpacked):
+        headers = {"Content-Type": answer.content_type, **answer.headers}
+        return InParts(answer.body.unpacked(), answer.body.size, headers)
     if isinstance(answer, Text):
         return web.Response(body=answer.body, headers={"Content-Type": answer.content_type, **answer.headers})
     if isinstance(answer, Status):
@@ -42,7 +50,11 @@ async def answered(answer: Answer) -> web.StreamResponse:
     parts = await encoded_parts(answer)
     if len(parts) == 1:
         return web.Response(body=parts[0], content_type=JSON)
-    return InParts(parts, {"Content-Type": JSON})
+    return _in_parts(parts, {"Content-Type": JSON})
+
+
+def _in_parts(parts: list[bytes], headers: Mapping[str, str]) -> InParts:
+    return InParts(parts, sum(map(len, parts)), headers)
 
 
 def refused(refusal: Refusal) -> web.Response:
@@ -59,8 +71,8 @@ def refused(refusal: Refusal) -> web.Response:
 
 
 def redirected(moved: Moved) -> web.Response:
-    """Returns the response that sends a client to another broker."""
-    return web.Response(status=307, headers={"Location": moved.location})
+    """Returns the response that sends a client to another broker or path."""
+    return web.Response(status=moved.status, headers={"Location": moved.location})
 
 
 async def send(request: web.BaseRequest, response: web.StreamResponse) -> None:

@@ -22,18 +22,19 @@ are waiting, further groups fail with that code at once.
 
 import asyncio
 import logging
-import struct
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from magnetar.storage.bookie.add_check_rules import is_well_formed
 from magnetar.storage.bookie.bookie_config import BookieConfig
+from magnetar.storage.bookie.bookie_latencies import Latencies
 from magnetar.storage.bookie.checkpoint import Checkpointer
 from magnetar.storage.bookie.disks import BookieMode
 from magnetar.storage.bookie.journal import Committed, Journal
 from magnetar.storage.bookie.journal_format import JournalPosition, explicit_lac_record, fence_record, ledger_key_record
 from magnetar.storage.bookie.ledger_state import (
-    ENTRY_BYTES_MIN,
     EXPLICIT_LAC_BYTES_MAX,
     EXPLICIT_LAC_BYTES_MIN,
     MASTER_KEY_SIZE_MAX,
@@ -53,8 +54,6 @@ AddDone = Callable[[Sequence[int], int], None]
 DELETED_FENCED_MAX = 100_000
 """The bookie remembers this many ledgers that were fenced and then deleted, and refuses their late writers. Beyond this
 number it forgets the ledger that was deleted first. Apache's bookie remembers such ledgers for 7 days."""
-
-_IDS = struct.Struct(">qq")
 
 
 class WaitingAdds(NamedTuple):
@@ -102,6 +101,8 @@ class AddPath:
         self.added_entries = 0
         self.added_bytes = 0
         self.rejected_groups = 0
+        self.latencies = Latencies()
+        """By the time from the arrival in the journal's queue to the answer, the turn of the event loop included."""
 
     def start(self, journals: Sequence[Journal], checkpointer: Checkpointer) -> None:
         self._journals = journals
@@ -123,7 +124,7 @@ class AddPath:
         if state is None or state.fenced or state.master_key != master_key or self.mode is not BookieMode.WRITABLE:
             rc = self._refusal(ledger_id, state, master_key, flags)
         lengths = list(map(len, entries))
-        if rc is None and not _well_formed(ledger_id, entry_ids, entries, lengths):
+        if rc is None and not is_well_formed(ledger_id, entry_ids, entries, lengths):
             rc = BookieRc.EBADREQ
         if rc is not None:
             self._reject(done, entry_ids, rc)
@@ -137,6 +138,7 @@ class AddPath:
 
     def _reject(self, done: AddDone, entry_ids: Sequence[int], rc: BookieRc) -> None:
         self.rejected_groups += 1
+        self.latencies.add(0.0, len(entry_ids), ok=False)
         self._loop.call_soon(done, entry_ids, int(rc))
 
     def _refusal(
@@ -209,6 +211,7 @@ class AddPath:
                 self.pending_bytes -= size
                 self._call(done, entry_ids, BookieRc.EIO)
             self.on_journal_failure(result.error, result.fatal)
+        self.latencies.add_batch(result.submitted, time.monotonic(), ok=result.error is None)
         if self._waiting:
             self.admit_waiting()
 
@@ -288,6 +291,11 @@ class AddPath:
             self._call(group.done, group.entry_ids, BookieRc.ETOOMANYREQUESTS)
         if self._waiting:
             self._deadline_timer = self._loop.call_at(self._waiting[0].deadline, self._deadline_over)
+
+    @property
+    def groups_waiting(self) -> int:
+        """How many groups wait for room."""
+        return len(self._waiting)
 
     async def fence(self, ledger_id: int, master_key: bytes) -> None:
         """Fences the ledger, and returns when the fence is durable. An unknown ledger is created. From the call on, all
@@ -387,14 +395,3 @@ class AddPath:
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
         self.admit_waiting()
-
-
-def _well_formed(ledger_id: int, entry_ids: Sequence[int], entries: Sequence[bytes], lengths: list[int]) -> bool:
-    """Returns whether the entries begin with the ids under which they are added, because replay reads the ids from the
-    entries. Only the first and the last entry are checked: a caller that mixes up ids mixes them up there, too."""
-    count = len(lengths)
-    if count == 0 or len(entry_ids) != count or min(lengths) < ENTRY_BYTES_MIN:
-        return False
-    if _IDS.unpack_from(entries[0]) != (ledger_id, entry_ids[0]):
-        return False
-    return count == 1 or _IDS.unpack_from(entries[-1]) == (ledger_id, entry_ids[-1])

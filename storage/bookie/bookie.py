@@ -61,7 +61,7 @@ class Bookie:
             )
             for directory in opened.directories.journals
         ]
-        self._flusher = Flusher(opened.writer, opened.index, opened.reader, opened.marks, self._old_journals)
+        self._flusher = Flusher(opened, self._old_journals)
         self._checkpointer = Checkpointer(
             flush_executor,
             self._flusher,
@@ -332,7 +332,7 @@ class Bookie:
             self._checkpointer,
             self._collector,
             self._read_ahead,
-            self._maintenance.usage,
+            self._maintenance,
         )
 
     def _flushed(self) -> None:

@@ -5,13 +5,26 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from magnetar.storage.bookie.add_path import AddPath
+from magnetar.storage.bookie.bookie_latencies import Latencies
 from magnetar.storage.bookie.bookie_opening import OpenedStorage
 from magnetar.storage.bookie.checkpoint import Checkpointer
-from magnetar.storage.bookie.disks import DiskUsage
 from magnetar.storage.bookie.garbage_collector import GarbageCollector
-from magnetar.storage.bookie.journal import Journal
+from magnetar.storage.bookie.journal import Journal, JournalLatencies
+from magnetar.storage.bookie.maintenance import Maintenance
 from magnetar.storage.bookie.read_ahead import ReadAheadCache
 from magnetar.storage.bookie.read_path import ReadPath
+from pulsar_proto.latency_summary import LatencySummary
+
+
+class JournalStats(NamedTuple):
+    """The counters of one journal."""
+
+    batches: int
+    bytes_written: int
+    busy_seconds: float
+    queued_groups: int
+    is_writing: bool
+    latencies: JournalLatencies
 
 
 class BookieStats(NamedTuple):
@@ -19,12 +32,22 @@ class BookieStats(NamedTuple):
 
     mode: str
     ledgers: int
+    entries: int
+    """About how many entries the bookie has."""
     added_entries: int
     added_bytes: int
+    adds_in_progress: int
+    """The groups of adds in the queues of the journals; the groups of the batch that is being written count as one."""
+    adds_waiting: int
     rejected_groups: int
-    journal_batches: int
-    journal_bytes: int
-    journal_busy_seconds: float
+    add_latencies: Latencies
+    read_bytes: int
+    reads_in_progress: int
+    reads_waiting: int
+    read_latencies: Latencies
+    read_batch_sizes: LatencySummary
+    """The reads from the logs by their number of entries, in thousands."""
+    journals: tuple[JournalStats, ...]
     journal_queue_bytes: int
     write_cache_bytes: int
     waiting_adds_bytes: int
@@ -35,7 +58,11 @@ class BookieStats(NamedTuple):
     read_cache_misses: int
     read_ahead_cache_bytes: int
     reclaimed_bytes: int
+    reclaimed_by_compaction_bytes: int
     compacted_bytes: int
+    ledgers_deleted: int
+    minor_compactions: int
+    major_compactions: int
     disk_used_share: float | None
 
 
@@ -47,19 +74,26 @@ def collect_stats(
     checkpointer: Checkpointer,
     collector: GarbageCollector,
     read_ahead: ReadAheadCache,
-    usage: DiskUsage | None,
+    maintenance: Maintenance,
 ) -> BookieStats:
-    """Reads the counters of a bookie's parts. `usage` is the last measurement of the bookie's disks, or None before the
-    first measurement."""
+    """Reads the counters of a bookie's parts."""
+    usage = maintenance.usage
     return BookieStats(
         mode=adds.mode.value,
         ledgers=len(opened.states),
+        entries=checkpointer.flusher.entries_on_disk + opened.cache.entries,
         added_entries=adds.added_entries,
         added_bytes=adds.added_bytes,
+        adds_in_progress=sum(journal.queued_groups + journal.is_writing for journal in journals),
+        adds_waiting=adds.groups_waiting,
         rejected_groups=adds.rejected_groups,
-        journal_batches=sum(journal.batches for journal in journals),
-        journal_bytes=sum(journal.bytes_written for journal in journals),
-        journal_busy_seconds=sum(journal.busy_seconds for journal in journals),
+        add_latencies=adds.latencies,
+        read_bytes=reads.read_bytes,
+        reads_in_progress=reads.in_progress,
+        reads_waiting=reads.waiting,
+        read_latencies=reads.latencies,
+        read_batch_sizes=reads.batch_sizes,
+        journals=tuple(map(_journal_stats, journals)),
         journal_queue_bytes=adds.pending_bytes,
         write_cache_bytes=opened.cache.size,
         waiting_adds_bytes=adds.waiting_bytes,
@@ -70,6 +104,21 @@ def collect_stats(
         read_cache_misses=reads.cache_misses,
         read_ahead_cache_bytes=read_ahead.size,
         reclaimed_bytes=collector.reclaimed_bytes,
+        reclaimed_by_compaction_bytes=collector.reclaimed_by_compaction_bytes,
         compacted_bytes=collector.compacted_bytes,
+        ledgers_deleted=maintenance.ledgers_deleted,
+        minor_compactions=maintenance.minor_compactions,
+        major_compactions=maintenance.major_compactions,
         disk_used_share=usage.used_share if usage is not None else None,
+    )
+
+
+def _journal_stats(journal: Journal) -> JournalStats:
+    return JournalStats(
+        journal.batches,
+        journal.bytes_written,
+        journal.busy_seconds,
+        journal.queued_groups,
+        journal.is_writing,
+        journal.latencies,
     )

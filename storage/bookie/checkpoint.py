@@ -17,13 +17,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from enum import Enum
 
 from magnetar.storage.bookie.bookie_errors import IndexDamaged, IndexFailure, is_no_room
-from magnetar.storage.bookie.entry_index import EntryIndex
-from magnetar.storage.bookie.entry_log_reader import EntryLogReader
-from magnetar.storage.bookie.entry_log_writer import EntryLogWriter, PlacedBlock
-from magnetar.storage.bookie.last_mark import LastMark, LastMarkFile, Positions
+from magnetar.storage.bookie.bookie_opening import OpenedStorage
+from magnetar.storage.bookie.entry_log_writer import PlacedBlock
+from magnetar.storage.bookie.last_mark import LastMark, Positions
 from magnetar.storage.bookie.ledger_state import LedgerStates
 from magnetar.storage.bookie.old_journals import OldJournals
 from magnetar.storage.bookie.write_cache import CacheHalf, WriteCache
@@ -51,19 +51,15 @@ class FlushJob:
 class Flusher:
     """The steps of a checkpoint that block. All its methods run on the flush thread."""
 
-    def __init__(
-        self,
-        writer: EntryLogWriter,
-        index: EntryIndex,
-        reader: EntryLogReader,
-        marks: LastMarkFile,
-        old_journals: Sequence[OldJournals],
-    ) -> None:
-        self._writer = writer
-        self._index = index
-        self._reader = reader
-        self._marks = marks
+    def __init__(self, opened: OpenedStorage, old_journals: Sequence[OldJournals]) -> None:
+        self._writer = opened.writer
+        self._index = opened.index
+        self._reader = opened.reader
+        self._marks = opened.marks
+        self._states = opened.states
         self._old_journals = old_journals
+        self.entries_on_disk = 0
+        """About how many entries the entry logs have, for metrics; 0 before the first checkpoint of this process."""
 
     def flush(self, job: FlushJob) -> None:
         """Does all steps of a checkpoint. After a failure, another call with the same job goes on at the step that
@@ -74,6 +70,8 @@ class Flusher:
         self._save_mark(job.mark)
         for old, position in zip(self._old_journals, job.mark, strict=True):
             old.drop(position)
+        with suppress(IndexFailure):  # The checkpoint itself has succeeded.
+            self.entries_on_disk = self._index.estimated_entries(len(self._states))
 
     def _write_entries(self, job: FlushJob) -> list[tuple[int, list[PlacedBlock]]]:
         placed: list[tuple[int, list[PlacedBlock]]] = []
@@ -156,7 +154,7 @@ class Checkpointer:
         there is room again."""
         self._loop = asyncio.get_running_loop()
         self._executor = executor
-        self._flusher = flusher
+        self.flusher = flusher
         self._cache = cache
         self._states = states
         self._positions = positions
@@ -232,7 +230,7 @@ class Checkpointer:
     def _run(self, job: FlushJob) -> None:
         self.state = FlushState.FLUSHING
         self._job = job
-        future = self._loop.run_in_executor(self._executor, self._flusher.flush, job)
+        future = self._loop.run_in_executor(self._executor, self.flusher.flush, job)
         future.add_done_callback(self._done)
 
     def _done(self, future: "asyncio.Future[None]") -> None:
@@ -244,7 +242,7 @@ class Checkpointer:
             self.state = FlushState.IDLE
             self._job = None
             self._cache.flushed()
-            self._loop.run_in_executor(self._executor, self._flusher.release, job.half)
+            self._loop.run_in_executor(self._executor, self.flusher.release, job.half)
             self.completed += 1
         else:
             assert isinstance(error, Exception)

@@ -18,6 +18,7 @@ from magnetar.storage.bookie.index_runs import IndexRun
 
 log = logging.getLogger(__name__)
 
+COMPACTED = "compacted"
 _STEP_BYTES = 4 << 20
 """The number of bytes that one step of compaction reads. A checkpoint waits for one step at most."""
 
@@ -52,6 +53,8 @@ class GarbageCollector:
         self._damaged: set[int] = set()
         self.reclaimed_bytes = 0
         self.compacted_bytes = 0
+        self.reclaimed_by_compaction_bytes = 0
+        """The part of `reclaimed_bytes` that compacted logs had."""
 
     def forget(self, ledger_ids: Iterable[int]) -> None:
         """Deletes ledgers from the index, durably. Raises IndexFailure."""
@@ -98,7 +101,7 @@ class GarbageCollector:
         self._copy_live(log_id, blocks)
         if following < end:
             return following
-        self._delete(log_id, "compacted")
+        self._delete(log_id, COMPACTED)
         return None
 
     def _copy_live(self, log_id: int, blocks: list[tuple[int, Block]]) -> None:
@@ -149,4 +152,6 @@ class GarbageCollector:
         size = self._logs.delete(log_id)
         self._layouts.pop(log_id, None)
         self.reclaimed_bytes += size
+        if why == COMPACTED:
+            self.reclaimed_by_compaction_bytes += size
         log.info("entry log %s deleted (%s), %d bytes", path, why, size)

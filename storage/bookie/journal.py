@@ -27,6 +27,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from magnetar.storage.bookie.bookie_errors import is_no_room
+from magnetar.storage.bookie.bookie_latencies import BatchTimes, Latencies
 from magnetar.storage.bookie.durable_file import DurableFile, OpenFile, replace_file
 from magnetar.storage.bookie.journal_format import (
     FILE_HEADER_SIZE,
@@ -50,15 +51,35 @@ JournalGroup = tuple[list[bytes], list[int], int, Sequence[bytes], Any]
 gets back)."""
 
 
+class JournalLatencies:
+    """How long the journal takes. Each batch is counted once, as `add_batch` says."""
+
+    __slots__ = ("add", "queue", "sync")
+
+    def __init__(self) -> None:
+        self.sync = Latencies()
+        """By the time of an fdatasync."""
+        self.queue = Latencies()
+        """By the time that an entry waits for its batch to begin."""
+        self.add = Latencies()
+        """By the time from an entry's submission to the end of its batch."""
+
+
 class Committed:
     """The outcome of the groups of one batch. The journal's thread hands over one such object for each sync."""
 
-    __slots__ = ("error", "fatal", "groups", "position")
+    __slots__ = ("error", "fatal", "groups", "position", "submitted")
 
     def __init__(
-        self, groups: list[JournalGroup], position: JournalPosition, error: OSError | None, fatal: bool
+        self,
+        groups: list[JournalGroup],
+        position: JournalPosition,
+        error: OSError | None,
+        fatal: bool,
+        submitted: BatchTimes,
     ) -> None:
         self.groups = groups
+        self.submitted = submitted
         self.position = position
         """The position where the journal goes on. When `error` is None, these groups and all groups that were submitted
         earlier are before this position."""
@@ -106,7 +127,10 @@ class Journal:
             self._salt = salt
         self.start_position = start
         self._position = start
-        self._queue: SimpleQueue[JournalGroup | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[float, JournalGroup] | None] = SimpleQueue()
+        """The groups with the time of their submission. None ends the thread."""
+        self.latencies = JournalLatencies()
+        self.is_writing = False
         self._closing = False
         self._dead: OSError | None = None
         self.batches = 0
@@ -120,7 +144,11 @@ class Journal:
 
     def submit(self, group: JournalGroup) -> None:
         """Queues a group. `notify` is called when the group is durable or has failed."""
-        self._queue.put(group)
+        self._queue.put((time.monotonic(), group))
+
+    @property
+    def queued_groups(self) -> int:
+        return self._queue.qsize()
 
     def close(self) -> None:
         """Makes all submitted groups durable, then ends the thread. Blocks until that is done."""
@@ -141,42 +169,52 @@ class Journal:
 
     def _run(self) -> None:
         while not self._closing:
-            groups = self._take()
+            groups, submitted = self._take()
             if groups:
-                self._commit(groups)
+                self._commit(groups, submitted)
 
-    def _take(self) -> list[JournalGroup]:
+    def _take(self) -> tuple[list[JournalGroup], BatchTimes]:
         """Waits for a group, and takes all further queued groups, until the bound of a batch is reached."""
-        group = self._queue.get()
+        queued = self._queue.get()
         groups: list[JournalGroup] = []
-        size = 0
-        while group is not None:
+        size = entries = 0
+        first_s = last_s = 0.0 if queued is None else queued[0]
+        while queued is not None:
+            last_s, group = queued
             groups.append(group)
             size += group[2]
+            entries += len(group[0])
             if size >= self._max_batch_bytes:
-                return groups
+                return groups, BatchTimes(first_s, last_s, entries)
             try:
-                group = self._queue.get_nowait()
+                queued = self._queue.get_nowait()
             except Empty:
-                return groups
+                return groups, BatchTimes(first_s, last_s, entries)
         self._closing = True
-        return groups
+        return groups, BatchTimes(first_s, last_s, entries)
 
-    def _commit(self, groups: list[JournalGroup]) -> None:
+    def _commit(self, groups: list[JournalGroup], submitted: BatchTimes) -> None:
         """Writes one batch, and tells the submitter the outcome."""
-        started = time.perf_counter()
+        started = time.monotonic()
+        error: OSError | None = None
+        fatal = False
+        self.is_writing = True
         try:
             if self._dead is None:
                 self._write(groups)
-        except OSError as error:
-            self._notify(Committed(groups, self._position, error, self._recover(error)))
-        except Exception as error:
+            error, fatal = self._dead, self._dead is not None
+        except OSError as failure:
+            error, fatal = failure, self._recover(failure)
+        except Exception as failure:
             log.exception("journal: a batch could not be written; no add is accepted any more")
-            self._dead = OSError(f"journal failed: {error}")
-            self._notify(Committed(groups, self._position, self._dead, True))
-        else:
-            self._notify(Committed(groups, self._position, self._dead, self._dead is not None))
-        self.busy_seconds += time.perf_counter() - started
+            self._dead = error = OSError(f"journal failed: {failure}")
+            fatal = True
+        self.is_writing = False
+        self._notify(Committed(groups, self._position, error, fatal, submitted))
+        ended = time.monotonic()
+        self.busy_seconds += ended - started
+        self.latencies.queue.add_batch(submitted, started, ok=True)
+        self.latencies.add.add_batch(submitted, ended, ok=error is None)
 
     def _write(self, groups: list[JournalGroup]) -> None:
         """Writes and syncs one batch. Raises OSError.
@@ -201,7 +239,9 @@ class Journal:
         if end < self._former_end:
             buffers.append(bytes(padding(end)))
         self._file.write(buffers, offset)
+        written_s = time.monotonic()
         self._file.sync()
+        self.latencies.sync.ok.add(time.monotonic() - written_s)
         self._position = JournalPosition(journal_id, end, sequence + 1)
         self.batches += 1
         self.bytes_written += end - offset

@@ -67,6 +67,10 @@ class Maintenance:
         self._mode_changed = asyncio.Event()
         self._collecting = asyncio.Lock()
         self.usage: DiskUsage | None = None
+        self.ledgers_deleted = 0
+        """How many ledgers were forgotten since the start."""
+        self.minor_compactions = 0
+        self.major_compactions = 0
 
     def mode_changed(self) -> None:
         """Wakes `run`, because the interval depends on the mode, and because `run` ends in the mode CLOSED."""
@@ -134,6 +138,7 @@ class Maintenance:
 
     async def _drop(self, ledger_ids: set[int]) -> None:
         self._owner.forget_ledgers(ledger_ids)
+        self.ledgers_deleted += len(ledger_ids)
         await self._on_thread(self._collector.forget, sorted(ledger_ids))
 
     def _due_threshold(self) -> float:
@@ -143,9 +148,11 @@ class Maintenance:
         threshold = 0.0
         if now - self._minor_at >= self._minor[1]:
             self._minor_at = now
+            self.minor_compactions += 1
             threshold = self._minor[0]
         if now - self._major_at >= self._major[1] and (self.usage is None or self._rules.may_compact(self.usage)):
             self._major_at = now
+            self.major_compactions += 1
             threshold = max(threshold, self._major[0])
         return threshold
 

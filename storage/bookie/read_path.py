@@ -7,17 +7,20 @@ were read before a checkpoint ended are not kept for later reads.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.bookie.bookie_errors import EntryLogDamaged, IndexFailure
+from magnetar.storage.bookie.bookie_latencies import Latencies
 from magnetar.storage.bookie.entry_log_reader import EntryLogReader
 from magnetar.storage.bookie.index_runs import ranges_of, union_of
 from magnetar.storage.bookie.ledger_state import LedgerStates
 from magnetar.storage.bookie.read_ahead import ReadAheadCache, within_bytes
 from magnetar.storage.bookie.write_cache import WriteCache
+from pulsar_proto.latency_summary import LatencySummary
 from pulsar_proto.wire.bookie_wire import LAST_ENTRY, BookieError, BookieRc, EntryDamaged
 
 log = logging.getLogger(__name__)
@@ -64,8 +67,47 @@ class ReadPath:
         self._damage_told: set[str] = set()
         self.cache_hits = 0
         self.cache_misses = 0
+        self.read_bytes = 0
+        self.latencies = Latencies()
+        """The entries by the time that their read took."""
+        self.batch_sizes = LatencySummary()
+        """The reads from the logs by the number of entries that they found, in thousands in place of seconds."""
+
+    @property
+    def in_progress(self) -> int:
+        """How many reads are with the reading threads."""
+        return len(self._pending)
+
+    @property
+    def waiting(self) -> int:
+        """How many reads wait for a reading thread."""
+        return self._waiting
 
     async def entry(self, ledger_id: int, entry_id: int) -> bytes:
+        """Returns one entry (see `_entry`) and counts the read."""
+        began_s = time.monotonic()
+        try:
+            entry = await self._entry(ledger_id, entry_id)
+        except BookieError:
+            self.latencies.add(time.monotonic() - began_s, 1, ok=False)
+            raise
+        self.read_bytes += len(entry)
+        self.latencies.add(time.monotonic() - began_s, 1, ok=True)
+        return entry
+
+    async def entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
+        """Returns consecutive entries (see `_entries`) and counts the read."""
+        began_s = time.monotonic()
+        try:
+            found = await self._entries(ledger_id, first_entry_id, max_entries, max_bytes)
+        except BookieError:
+            self.latencies.add(time.monotonic() - began_s, 1, ok=False)
+            raise
+        self.read_bytes += sum(map(len, found))
+        self.latencies.add(time.monotonic() - began_s, len(found), ok=True)
+        return found
+
+    async def _entry(self, ledger_id: int, entry_id: int) -> bytes:
         """Returns one entry; an id of -1 asks for the entry with the highest id. When the read-ahead cache holds the
         previous entry, a client seems to read in order, so the following entries are read, too."""
         self._check_ledger(ledger_id)
@@ -96,7 +138,7 @@ class ReadPath:
             what = f"entry {entry_id} of ledger {ledger_id} may have been in the part of the journal that was given up"
             raise BookieError(BookieRc.EUNKNOWNLEDGERSTATE, what) from None
 
-    async def entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
+    async def _entries(self, ledger_id: int, first_entry_id: int, max_entries: int, max_bytes: int) -> list[bytes]:
         """Returns consecutive entries from `first_entry_id` on: at least one, and more only within `max_bytes`. A
         `max_entries` of 0 or less means that their number has no limit."""
         self._check_ledger(ledger_id)
@@ -133,6 +175,7 @@ class ReadPath:
         self.cache_misses += 1
         flushes = self._flushes()
         found = await self._on_disk(self._reader.read, ledger_id, first_entry_id, span_bytes)
+        self.batch_sizes.add(len(found) / 1000)
         if not found:
             # The entry may have been added, or moved to the logs, while the thread read the disk.
             found = self._cached(ledger_id, first_entry_id, 1, 0)

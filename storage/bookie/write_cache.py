@@ -93,6 +93,12 @@ class WriteCache:
     def size(self) -> int:
         return self.active.size + (self.flushing.size if self.flushing is not None else 0)
 
+    @property
+    def entries(self) -> int:
+        """How many entries are in both halves, counted ledger by ledger."""
+        halves = (self.active, self.flushing)
+        return sum(len(ledger.entries) for half in halves if half is not None for ledger in half.ledgers.values())
+
     def get(self, ledger_id: int, entry_id: int) -> bytes | None:
         """Returns the newest entry with this id, or None when the cache has no such entry."""
         ledger = self.active.ledgers.get(ledger_id)

@@ -31,6 +31,8 @@ class WaitingGroup(NamedTuple):
 
     payloads: list[bytes]
     done: AddDone
+    came_s: float
+    """When the group came, by a clock that never jumps."""
 
 
 class AppendQueue:
@@ -47,21 +49,21 @@ class AppendQueue:
     def __bool__(self) -> bool:
         return bool(self._groups)
 
-    def push(self, payloads: list[bytes], done: AddDone) -> bool:
+    def push(self, payloads: list[bytes], done: AddDone, came_s: float = 0.0) -> bool:
         """Appends a group. Returns False when there is no room for the group. In that case the group is queued as a
         doomed one, and the caller has to fail the whole queue."""
         size = sum(map(len, payloads))
         if self.entries + len(payloads) > PENDING_ENTRIES_MAX or self._bytes + size > PENDING_BYTES_MAX:
             self.push_doomed(done)
             return False
-        self._groups.append(WaitingGroup(payloads, done))
+        self._groups.append(WaitingGroup(payloads, done, came_s))
         self.entries += len(payloads)
         self._bytes += size
         return True
 
     def push_doomed(self, done: AddDone) -> None:
         """Appends a group that is to fail when its turn comes."""
-        self._groups.append(WaitingGroup([], done))
+        self._groups.append(WaitingGroup([], done, 0.0))
 
     def take(self) -> list[WaitingGroup]:
         """Returns all groups and empties the queue."""

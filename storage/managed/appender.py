@@ -29,9 +29,9 @@ from magnetar.storage.ledger.ledger_errors import LedgerError, LedgerFenced
 from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed import ledger_rules
 from magnetar.storage.managed.append_queue import AddDone, AddResult, AppendQueue
-from magnetar.storage.managed.clocks import Clocks
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.ledger_switch import LedgerSwitch
+from magnetar.storage.managed.ledger_traffic import LedgerTraffic
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import (
     AppendFault,
@@ -41,8 +41,8 @@ from magnetar.storage.managed.managed_ledger_errors import (
     ManagedLedgerTerminated,
     TooManyPending,
 )
-from magnetar.storage.managed.metadata_access import LedgerGate, MetadataAccess
-from magnetar.storage.managed.tail_cache import TailCache
+from magnetar.storage.managed.metadata_access import LedgerGate
+from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 
 logger = logging.getLogger(__name__)
 
@@ -75,20 +75,20 @@ class Appender:
         ledgers: LedgerList,
         switch: LedgerSwitch,
         config: ManagedLedgerConfig,
-        cache: TailCache,
-        access: MetadataAccess,
+        shared: SharedByLedgers,
+        traffic: LedgerTraffic,
         *,
         terminated: bool,
-        clocks: Clocks,
         on_confirmed: Callable[[], None],
         on_fenced: Callable[[ManagedLedgerError], None],
     ) -> None:
         self._name = name
         self._ledgers = ledgers
         self._ledger_switch = switch
-        self._gate = LedgerGate(access, self._leave_full)
-        self._cache = cache
-        self._clocks = clocks
+        self._gate = LedgerGate(shared.access, self._leave_full)
+        self._cache = shared.cache
+        self._traffic = traffic
+        self._clocks = shared.clocks
         self._on_confirmed = on_confirmed
         self._on_fenced = on_fenced
         self.configure(config)
@@ -97,7 +97,8 @@ class Appender:
         self.handle: WriteHandle | None = None
         """The handle of the list's current ledger, which is open or still has to be closed; None when there is no
         current ledger."""
-        self._in_flight: deque[AddDone] = deque()
+        self._in_flight: deque[tuple[AddDone, float, float]] = deque()
+        """Of each group that a ledger has: its callback, when the ledger got it, and how long it waited before."""
         self._queue = AppendQueue()
         self._goal: AppendState | None = None
         """The final state that was asked for, until it is reached or given up."""
@@ -107,11 +108,9 @@ class Appender:
         self._last_error: ManagedLedgerError | None = None
         self._drained: asyncio.Future[None] | None = None
         self._settling: asyncio.Task[None] | None = None
-        self.ledger_created_ms = 0
-        self.ledger_failed_ms = 0
+        self.ledger_created_ms = self.ledger_failed_ms = 0
         self._ledger_created_s = 0.0
-        self.entries_added = 0
-        self._last_append_s = clocks.monotonic_s()
+        self._last_append_s = shared.clocks.monotonic_s()
 
     def configure(self, config: ManagedLedgerConfig) -> None:
         """Sets the limits for the current ledger and later ledgers."""
@@ -142,23 +141,24 @@ class Appender:
 
     # ---- the hot path
 
-    def add_entries(self, payloads: list[bytes], done: AddDone) -> None:
+    def add_entries(self, payloads: list[bytes], done: AddDone, came_s: float | None = None) -> None:
         """Appends one group of at least one payload, behind all earlier groups. `done` is called once, on the loop, in
-        order, never from inside this call."""
+        order, never from inside this call. `came_s` is when the group came, None for now."""
         if self.state is not AppendState.OPEN:
             self._wait(payloads, done)
             return
         handle = self.handle
         assert handle is not None
         append = handle.append(payloads, self._appended)
-        self._in_flight.append(done)
+        now_s = self._clocks.monotonic_s()
+        self._in_flight.append((done, now_s, 0.0 if came_s is None else now_s - came_s))
         pushed = append.first_entry_id + len(payloads)
         at_limit = pushed >= self._entries_max or append.length >= self._size_max
         if at_limit and ledger_rules.is_full(self._config, pushed, append.length, self.ledger_age_s):
             self._gate.want_to_leave(self._ledgers.current_id)
 
     def _appended(self, append: Append) -> None:
-        done = self._in_flight.popleft()
+        done, sent_s, waited_s = self._in_flight.popleft()
         try:
             if append.error is None:
                 ledgers = self._ledgers
@@ -166,15 +166,15 @@ class Appender:
                 count, first, ledger_id = len(entries), append.first_entry_id, ledgers.current_id
                 size = append.length - ledgers.current_size
                 ledgers.grow(count, size)
-                self.entries_added += count
                 self._last_append_s = now_s = self._clocks.monotonic_s()
+                self._traffic.added(now_s - sent_s, waited_s, entries, size)
                 if self.caching:
-                    handle = self.handle
-                    assert handle is not None
-                    self._cache.add(ledger_id, first, entries, size, handle.payload_offset, now_s)
+                    assert self.handle is not None
+                    self._cache.add(ledger_id, first, entries, size, self.handle.payload_offset, now_s)
                 self._tell(done, AddResult([(ledger_id, first, count)], None))
                 self._on_confirmed()
             else:
+                self._traffic.add_errors += 1
                 self._tell(done, AddResult([], self._append_failed(append.error)))
         finally:
             if not self._in_flight and self._drained is not None and not self._drained.done():
@@ -229,7 +229,7 @@ class Appender:
         # While a final state is asked for but not reached, a group keeps its payloads, because terminating may fail.
         if self.state in FINAL or self._failure is not None:
             self._queue.push_doomed(done)
-        elif not self._queue.push(payloads, done):
+        elif not self._queue.push(payloads, done, self._clocks.monotonic_s()):
             self._failure = TooManyPending(self._name, "too many entries wait for a ledger")
         self._start_settling()
 
@@ -367,7 +367,7 @@ class Appender:
     def _send_queue(self) -> None:
         for group in self._queue.take():
             # When a group fills the ledger, `add_entries` puts the groups after it back into the queue.
-            self.add_entries(group.payloads, group.done)
+            self.add_entries(group.payloads, group.done, group.came_s)
 
     async def _finish(self, goal: AppendState) -> None:
         """Enters a final state. If terminating fails, appending goes on."""

@@ -65,6 +65,11 @@ class CursorView:
         return self._ledgers.entries_between(self._acks.mark_delete, last) - self._acks.acked_beyond
 
     @property
+    def changes(self) -> int:
+        """Returns how often the cursor's state was changed since it was opened, by acknowledgements and moves."""
+        return self._acks.revision
+
+    @property
     def resets(self) -> int:
         """Returns how often the cursor was moved, back or forth."""
         return self._acks.resets

@@ -14,6 +14,7 @@ from magnetar.metadata.paths import MANAGED_LEDGERS, managed_ledger_path
 from magnetar.metadata.store import DeleteOp, MetadataStore, Op
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.managed.appender import FINAL, AppendState
+from magnetar.storage.managed.cache_rates import CacheRates
 from magnetar.storage.managed.clocks import Clocks
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.cursor_record import NO_LEDGER, parse_node
@@ -33,6 +34,7 @@ from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 from magnetar.storage.managed.tail_cache import TailCache
 from magnetar.storage.managed.takeover_watch import TakeoverWatch
 from pulsar_proto.errors import MalformedRecord
+from pulsar_proto.latency_summary import LatencySummary
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +64,7 @@ class ManagedLedgerFactory:
         self.bookkeeper = bookkeeper
         self.clock_ms = clock_ms
         self.cache = TailCache(config.managed_ledger_cache_size_mb * MEBIBYTE)
+        self.cache_rates = CacheRates(self.cache)
         self.reaper = LedgerReaper(bookkeeper)
         self.ledgers: dict[str, ManagedLedger] = {}
         """The managed ledgers that are open, by name."""
@@ -85,6 +88,11 @@ class ManagedLedgerFactory:
         self._maintenance: asyncio.Task[None] | None = None
         self._maintained_s = monotonic_s()
         self._closed = False
+
+    @property
+    def write_latency(self) -> LatencySummary:
+        """The time from an append to its confirmation, of all managed ledgers."""
+        return self._shared.write_latency
 
     def _bookies_suffice(self) -> bool:
         return self.bookkeeper.writable_bookies >= self.config.managed_ledger_default_ensemble_size

@@ -10,6 +10,7 @@ to read at once; here only lost entries are passed over.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
 from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchEntry, NoSuchLedger
@@ -17,9 +18,9 @@ from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.gaps import Gap, Gaps
 from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.ledger_traffic import LedgerTraffic
 from magnetar.storage.managed.managed_ledger_errors import EntriesLost, EntryReadFault, LedgerGone, ManagedLedgerError
-from magnetar.storage.managed.read_handles import ReadHandles
-from magnetar.storage.managed.tail_cache import TailCache
+from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 from pulsar_proto.ids import EARLIEST, Position
 
 logger = logging.getLogger(__name__)
@@ -41,8 +42,8 @@ class LedgerReader:
         self,
         name: str,
         ledgers: LedgerList,
-        cache: TailCache,
-        handles: ReadHandles,
+        shared: SharedByLedgers,
+        traffic: LedgerTraffic,
         current: Callable[[], WriteHandle | None],
         *,
         skips: Callable[[], bool],
@@ -50,8 +51,9 @@ class LedgerReader:
     ) -> None:
         self._name = name
         self._ledgers = ledgers
-        self._cache = cache
-        self._handles = handles
+        self._cache = shared.cache
+        self._handles = shared.handles
+        self._traffic = traffic
         self._current = current
         self._skips = skips
         self._on_skipped = on_skipped
@@ -60,7 +62,12 @@ class LedgerReader:
 
     def cached(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun | None:
         """Returns entries from exactly `position` on, at least one, if they are in memory; otherwise None."""
-        return self._cache.get(position.ledger_id, position.entry_id, max_entries, max_bytes)
+        cache = self._cache
+        bytes_before = cache.hit_bytes
+        run = cache.get(position.ledger_id, position.entry_id, max_entries, max_bytes)
+        if run is not None:
+            self._traffic.read(len(run.entries), cache.hit_bytes - bytes_before)
+        return run
 
     async def read(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun:
         """Returns confirmed entries of one ledger, beginning with the first existing entry at or after `position`: at
@@ -70,7 +77,7 @@ class LedgerReader:
             start = self._ledgers.at_or_after(position)
             if start is None:
                 return EntryRun(*self._ledgers.end, [], 0)
-            held = self._cache.get(start.ledger_id, start.entry_id, max_entries, max_bytes)
+            held = self.cached(start, max_entries, max_bytes)
             if held is not None:
                 return held
             found = await self._run_or_gap(start, max_entries, max_bytes)
@@ -197,6 +204,20 @@ class LedgerReader:
         return False
 
     async def _fetch(self, start: Position, max_entries: int, max_bytes: int) -> EntryRun:
+        """Reads entries from bookies. Raises LedgerError."""
+        began_s = time.monotonic()
+        try:
+            run = await self._read_from_bookies(start, max_entries, max_bytes)
+        except LedgerError:
+            self._traffic.read_errors += 1
+            raise
+        size = sum(map(len, run.entries)) - run.payload_offset * len(run.entries)
+        self._traffic.read(len(run.entries), size)
+        self._traffic.entries_missed += len(run.entries)
+        self._cache.missed(len(run.entries), size, time.monotonic() - began_s)
+        return run
+
+    async def _read_from_bookies(self, start: Position, max_entries: int, max_bytes: int) -> EntryRun:
         ledger_id, first = start
         current = self._current()
         last = self._ledgers.last_entry(ledger_id)

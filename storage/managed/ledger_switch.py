@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError, LedgerFenced, MetadataVersion, NoSuchLedger
 from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.managed.clocks import Clocks
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.list_store import ListStore
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import AppendFault, ManagedLedgerError, ManagedLedgerFenced
+from magnetar.storage.managed.period_buckets import LatencyBuckets
 
 logger = logging.getLogger(__name__)
 
@@ -23,8 +25,9 @@ IDS_TRIED = 100
 
 class LedgerSwitch:
     """Creates, closes and records the ledgers of one managed ledger. `highest_id()` returns the greatest ledger id in
-    any position of this managed ledger. `on_ledger_closed(garbage)` is called, with the ledgers to delete, after the
-    writing end has left a ledger, and for a new ledger that is not used."""
+    any position of this managed ledger. `switch_latency` counts how long making and recording a ledger takes.
+    `on_ledger_closed(garbage)` is called, with the ledgers to delete, after the writing end has left a ledger, and for
+    a new ledger that is not used."""
 
     def __init__(
         self,
@@ -33,7 +36,8 @@ class LedgerSwitch:
         bookkeeper: BookKeeper,
         custom_metadata: Mapping[str, bytes],
         *,
-        clock_ms: Callable[[], int],
+        clocks: Clocks,
+        switch_latency: LatencyBuckets,
         highest_id: Callable[[], int],
         on_ledger_closed: Callable[[Sequence[int]], None],
     ) -> None:
@@ -41,7 +45,9 @@ class LedgerSwitch:
         self._lists = lists
         self._bookkeeper = bookkeeper
         self._custom_metadata = custom_metadata
-        self._clock_ms = clock_ms
+        self._clocks = clocks
+        self._switch_latency = switch_latency
+        self._began_s = 0.0
         self._highest_id = highest_id
         self._on_ledger_closed = on_ledger_closed
 
@@ -49,6 +55,7 @@ class LedgerSwitch:
         """Returns a new ledger whose id is above all others of this managed ledger, because positions are ordered by
         ledger id. Ids are drawn in blocks, so this process may still hold ids that are lower than those of an earlier
         owner; ledgers with such ids are thrown away. Raises AppendFault."""
+        self._began_s = self._clocks.monotonic_s()
         for _ in range(IDS_TRIED):
             handle = await self._create(config)
             if handle.ledger_id > self._highest_id():
@@ -82,7 +89,7 @@ class LedgerSwitch:
     async def write_list(self, leaving: WriteHandle | None, opened: WriteHandle | None) -> None:
         """Records that `leaving` is closed and `opened` is current. Raises the errors of `ListStore.change`."""
         garbage = self._empty(leaving)
-        now_ms = self._clock_ms()
+        now_ms = self._clocks.wall_ms()
 
         def edit(ledgers: LedgerList) -> None:
             if leaving is not None:
@@ -100,6 +107,7 @@ class LedgerSwitch:
                 self._on_ledger_closed([opened.ledger_id])
             raise
         if opened is not None:
+            self._switch_latency.add(self._clocks.monotonic_s() - self._began_s, 1)
             logger.info("%s: writing to ledger %d", self._name, opened.ledger_id)
         if leaving is not None:
             self._on_ledger_closed(garbage)
@@ -107,7 +115,7 @@ class LedgerSwitch:
     async def write_end(self, leaving: WriteHandle | None) -> None:
         """Records that `leaving` is closed and that no other ledger will follow. Raises the errors of
         `ListStore.change`."""
-        end, garbage, now_ms = self._lists.ledgers.last_confirmed, self._empty(leaving), self._clock_ms()
+        end, garbage, now_ms = self._lists.ledgers.last_confirmed, self._empty(leaving), self._clocks.wall_ms()
 
         def edit(ledgers: LedgerList) -> None:
             if leaving is not None:

@@ -23,6 +23,7 @@ from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.ledger_opening import open_list
 from magnetar.storage.managed.ledger_reader import LedgerReader
 from magnetar.storage.managed.ledger_switch import LedgerSwitch
+from magnetar.storage.managed.ledger_traffic import LedgerTraffic
 from magnetar.storage.managed.list_store import ListStore
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerClosed, ManagedLedgerError, ManagedLedgerFenced
@@ -49,23 +50,23 @@ class ManagedLedger:
         self._fence_listeners: list[Callable[[ManagedLedgerError], None]] = []
         self._fence_error: ManagedLedgerError | None = None
         self._loop = asyncio.get_running_loop()
+        self.traffic = LedgerTraffic(shared.write_latency)
         appender = self._appender = Appender(
             name,
             self._ledgers,
             self._ledger_switch(custom_metadata),
             config,
-            shared.cache,
-            shared.access,
+            shared,
+            self.traffic,
             terminated=lists.terminated is not None,
-            clocks=shared.clocks,
             on_confirmed=self._confirmed,
             on_fenced=self._fenced,
         )
         self._reader = LedgerReader(
             name,
             self._ledgers,
-            shared.cache,
-            shared.handles,
+            shared,
+            self.traffic,
             lambda: appender.handle,
             skips=lambda: self.config.auto_skip_non_recoverable_data,
             on_skipped=lambda gap: cursors.skip(gap),
@@ -168,7 +169,7 @@ class ManagedLedger:
         keeper = self._trimmer.choose().keeper
         return ManagedLedgerStats(
             appender.state,
-            appender.entries_added,
+            self.traffic.entries_added,
             ledgers.entries,
             ledgers.size,
             ledgers.current_id,
@@ -242,17 +243,15 @@ class ManagedLedger:
         last position. Raises MetaStoreFault, AppendFault (the managed ledger is not terminated), ManagedLedgerFenced,
         ManagedLedgerClosed."""
         await self._appender.terminate()
-        terminated = self._lists.terminated
-        assert terminated is not None
-        return terminated
+        assert self._lists.terminated is not None
+        return self._lists.terminated
 
     async def set_properties(self, updates: Mapping[str, str | None]) -> None:
         """Sets properties; a value of None removes one. The properties are durable on return. Raises MetaStoreFault,
         ManagedLedgerFenced."""
 
         def update(properties: Mapping[str, str]) -> dict[str, str]:
-            merged = {**properties, **updates}
-            return {key: value for key, value in merged.items() if value is not None}
+            return {key: value for key, value in {**properties, **updates}.items() if value is not None}
 
         await self._lists.change(properties=update)
 
@@ -357,7 +356,8 @@ class ManagedLedger:
             self._lists,
             self._shared.bookkeeper,
             custom_metadata,
-            clock_ms=self._shared.clocks.wall_ms,
+            clocks=self._shared.clocks,
+            switch_latency=self.traffic.switch_latency,
             highest_id=self._highest_id,
             on_ledger_closed=self._ledger_closed,
         )

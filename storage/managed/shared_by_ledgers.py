@@ -2,7 +2,7 @@
 ledger."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from magnetar.metadata.store import MetadataStore
 from magnetar.storage.ledger.ledger_client import BookKeeper
@@ -12,6 +12,7 @@ from magnetar.storage.managed.ledger_reaper import LedgerReaper
 from magnetar.storage.managed.metadata_access import MetadataAccess
 from magnetar.storage.managed.read_handles import ReadHandles
 from magnetar.storage.managed.tail_cache import TailCache
+from pulsar_proto.latency_summary import LatencySummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +28,5 @@ class SharedByLedgers:
     clocks: Clocks
     on_dirty: Callable[[Cursor], None]
     """Called when a cursor has changes for the tick to store."""
+    write_latency: LatencySummary = field(default_factory=LatencySummary)
+    """The time from an append to its confirmation, of all managed ledgers."""

@@ -34,10 +34,13 @@ class _CachedGroup:
     """Entries that were confirmed together. `cost` says how many bytes the group counts in the cache's limit; 0 says
     that the group was dropped."""
 
-    __slots__ = ("added_s", "cost", "end", "entries", "first", "ledger")
+    __slots__ = ("added_s", "cost", "end", "entries", "first", "ledger", "size")
 
-    def __init__(self, ledger: "_CachedLedger", first: int, entries: list[bytes], cost: int, added_s: float) -> None:
+    def __init__(
+        self, ledger: "_CachedLedger", first: int, entries: list[bytes], size: int, cost: int, added_s: float
+    ) -> None:
         self.ledger = ledger
+        self.size = size
         self.first = first
         self.end = first + len(entries)
         self.entries = entries
@@ -71,13 +74,41 @@ class TailCache:
     """The cache of the newest entries. Every method is called on the loop's thread. `bytes_max` 0 turns the cache
     off."""
 
-    __slots__ = ("_groups", "_ledgers", "bytes_held", "bytes_max", "hits", "misses")
+    __slots__ = (
+        "_groups",
+        "_ledgers",
+        "bytes_held",
+        "bytes_max",
+        "entries_added",
+        "entries_evicted",
+        "evictions",
+        "hit_bytes",
+        "hit_entries",
+        "hits",
+        "missed_bytes",
+        "missed_entries",
+        "missed_reads",
+        "missed_seconds",
+        "misses",
+    )
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes_held = 0
         self.hits = 0
         self.misses = 0
+        self.hit_entries = 0
+        self.hit_bytes = 0
+        """The payload bytes of all entries that `get` returned. A part of a group counts by the group's average
+        entry."""
+        self.missed_reads = 0
+        self.missed_seconds = 0.0
+        self.missed_entries = 0
+        self.missed_bytes = 0
+        self.entries_added = 0
+        self.entries_evicted = 0
+        self.evictions = 0
+        """How often a group was dropped, because the cache was full or the group too old."""
         self._ledgers: dict[int, _CachedLedger] = {}
         self._groups: deque[_CachedGroup] = deque()
 
@@ -99,11 +130,12 @@ class TailCache:
                 ledger = None
         if ledger is None:
             ledger = self._ledgers[ledger_id] = _CachedLedger(ledger_id, payload_offset)
-        group = _CachedGroup(ledger, first, entries, cost, now_s)
+        group = _CachedGroup(ledger, first, entries, size, cost, now_s)
         ledger.groups.append(group)
         ledger.firsts.append(first)
         self._groups.append(group)
         self.bytes_held += cost
+        self.entries_added += count
         while self.bytes_held > self.bytes_max:
             self._evict_oldest()
 
@@ -133,8 +165,20 @@ class TailCache:
         count = len(group.entries)
         whole = start == 0 and count <= max_entries and group.cost <= max_bytes
         if whole and (count == max_entries or index == len(groups) - 1):
+            self.hit_entries += count
+            self.hit_bytes += group.size
             return EntryRun(ledger_id, entry_id, group.entries, ledger.payload_offset)
-        return EntryRun(ledger_id, entry_id, _take(groups, index, start, max_entries, max_bytes), ledger.payload_offset)
+        taken = _take(groups, index, start, max_entries, max_bytes)
+        self.hit_entries += len(taken)
+        self.hit_bytes += group.size * len(taken) // count
+        return EntryRun(ledger_id, entry_id, taken, ledger.payload_offset)
+
+    def missed(self, entries: int, size: int, seconds: float) -> None:
+        """Counts a read of entries of `size` payload bytes from bookies, because the cache does not have them."""
+        self.missed_reads += 1
+        self.missed_seconds += seconds
+        self.missed_entries += entries
+        self.missed_bytes += size
 
     def drop_ledger(self, ledger_id: int) -> None:
         """Forgets a ledger, because it was deleted or nobody reads its tail any more."""
@@ -143,6 +187,7 @@ class TailCache:
             return
         for group in ledger.groups[ledger.head :]:
             assert group is not None
+            self.entries_evicted += len(group.entries)
             self.bytes_held -= group.cost
             group.cost = 0
             group.entries = []
@@ -165,6 +210,8 @@ class TailCache:
         if not group.cost:
             return
         self.bytes_held -= group.cost
+        self.evictions += 1
+        self.entries_evicted += len(group.entries)
         ledger = group.ledger
         ledger.pop_oldest()
         if ledger.head == len(ledger.groups):

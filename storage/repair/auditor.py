@@ -24,6 +24,7 @@ from magnetar.storage.repair.ledger_index import ledgers_by_bookie, visit_ledger
 from magnetar.storage.repair.lost_bookie_rules import LostBookies
 from magnetar.storage.repair.placement_check_rules import badly_placed
 from magnetar.storage.repair.repair_rules import PASSING_FAILURES, delay_to_check
+from magnetar.storage.repair.repair_stats import RepairStats
 from magnetar.storage.repair.underreplication import Underreplication
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.records import underreplication_record as records
@@ -47,7 +48,9 @@ class Auditor:
         config: AutoRecoveryConfig,
         *,
         now_ms: Callable[[], int],
+        stats: RepairStats | None = None,
     ) -> None:
+        self._stats = stats or RepairStats()
         self._cluster = cluster
         self._book = book
         self._config = config
@@ -128,6 +131,7 @@ class Auditor:
         Waits while auto-recovery is switched off. Raises MetadataError, LedgerError, MalformedRecord.
         """
         await self._await_enabled()
+        began_s = self._loop.time()
         of_bookie = await ledgers_by_bookie(self._cluster.store, self._cluster.driver, at_once=self._at_once)
         # The registered bookies are read last: a bookie that came back while the ledgers were read is not lost.
         registered = (await self._cluster.registry.refresh()).all
@@ -137,6 +141,8 @@ class Auditor:
             for ledger_id in of_bookie[bookie]:
                 missing.setdefault(ledger_id, []).append(bookie)
         await self._mark_all(missing)
+        self._stats.marked(len(missing))
+        self._stats.audit_times.add(self._loop.time() - began_s)
         self.audits += 1
         log.info("audit: %d bookies hold ledgers, %d are registered", len(of_bookie), len(registered))
         return len(missing)
@@ -158,6 +164,7 @@ class Auditor:
         Waits while auto-recovery is switched off. Raises MetadataError, LedgerError, MalformedRecord.
         """
         await self._await_enabled()
+        began_s = self._loop.time()
         checker = LedgerChecker(self._cluster, percentage=self._config.auditor_ledger_verification_percentage)
         marked = 0
 
@@ -173,6 +180,8 @@ class Auditor:
         total = await visit_ledgers(self._cluster.store, self._cluster.driver, visit, at_once=self._at_once)
         await self._book.set_check_time(records.CHECK_ALL_LEDGERS_TIME)
         self.checks += 1
+        self._stats.ledgers_checked += total
+        self._stats.check_times.add(self._loop.time() - began_s)
         log.info("checked all %d ledgers: %d lack copies", total, marked)
         return marked
 

@@ -18,6 +18,7 @@ from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.repair.auditor import Auditor
 from magnetar.storage.repair.auditor_election import AuditorElection
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
+from magnetar.storage.repair.repair_stats import RepairStats
 from magnetar.storage.repair.replication_worker import ReplicationWorker
 from magnetar.storage.repair.underreplication import Underreplication
 from pulsar_proto.errors import MalformedRecord
@@ -51,6 +52,7 @@ class AutoRecovery:
         self._bookie_id = bookie_id
         self._now_ms = now_ms
         self._book = Underreplication(cluster.store, now_ms=now_ms)
+        self.stats = RepairStats()
         self._tasks: list[asyncio.Task[None]] = []
         self._cancel_session: CancelWatch | None = None
         self._election: AuditorElection | None = None
@@ -112,14 +114,16 @@ class AutoRecovery:
         await self._election.run()
 
     async def _audit(self) -> None:
-        self.auditor = Auditor(self._cluster, self._book, self._config, now_ms=self._now_ms)
+        self.auditor = Auditor(self._cluster, self._book, self._config, now_ms=self._now_ms, stats=self.stats)
         try:
             await self.auditor.run()
         finally:
             self.auditor = None
 
     async def _heal(self) -> None:
-        self.worker = ReplicationWorker(self._cluster, self._book, self._config, holder=self._bookie_id)
+        self.worker = ReplicationWorker(
+            self._cluster, self._book, self._config, holder=self._bookie_id, stats=self.stats
+        )
         await self.worker.run()
 
 

@@ -23,6 +23,7 @@ from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
 from magnetar.storage.repair.change_signal import ChangeSignal
 from magnetar.storage.repair.ledger_checker import LedgerChecker
 from magnetar.storage.repair.repair_rules import PASSING_FAILURES, NextStep, next_step
+from magnetar.storage.repair.repair_stats import RepairStats
 from magnetar.storage.repair.replicator import Replicator
 from magnetar.storage.repair.underreplication import LockedLedger, Underreplication
 from pulsar_proto.backoff import backoff
@@ -40,14 +41,21 @@ class ReplicationWorker:
     """Heals up to `ledgers_at_once` ledgers at the same time. `holder` is the name that stands in the locks."""
 
     def __init__(
-        self, cluster: BookKeeperCluster, book: Underreplication, config: AutoRecoveryConfig, *, holder: str
+        self,
+        cluster: BookKeeperCluster,
+        book: Underreplication,
+        config: AutoRecoveryConfig,
+        *,
+        holder: str,
+        stats: RepairStats | None = None,
     ) -> None:
+        self._stats = stats or RepairStats()
         self._cluster = cluster
         self._book = book
         self._config = config
         self._holder = holder
         self._checker = LedgerChecker(cluster, percentage=config.auditor_ledger_verification_percentage)
-        self._replicator = Replicator(cluster, config)
+        self._replicator = Replicator(cluster, config, self._stats)
         self._changes = ChangeSignal()
         self._failures: dict[int, int] = {}
         self._held: set[asyncio.Task[None]] = set()
@@ -107,7 +115,13 @@ class ReplicationWorker:
             return
         task = asyncio.create_task(self._hold(locked, step))
         self._held.add(task)
-        task.add_done_callback(self._held.discard)
+        self._stats.attempts_failed += 1
+        self._stats.ledgers_held = len(self._held)
+        task.add_done_callback(self._hold_ended)
+
+    def _hold_ended(self, task: asyncio.Task[None]) -> None:
+        self._held.discard(task)
+        self._stats.ledgers_held = len(self._held)
 
     async def _try(self, locked: LockedLedger, *, recover: bool = False) -> NextStep:
         """Heals a ledger and deletes its mark if nothing is missing any more; every failure is logged and counts as
@@ -121,6 +135,7 @@ class ReplicationWorker:
                 await self._book.forget(ledger_id, locked.mark_version)
                 self._failures.pop(ledger_id, None)
                 self.healed += 1
+                self._stats.ledgers_replicated += 1
             return step
         except NoSuchLedger:
             log.info("ledger %d was deleted: it needs no copies", ledger_id)

@@ -26,6 +26,7 @@ from magnetar.storage.repair.repair_rules import (
     targets_of,
     with_replaced,
 )
+from magnetar.storage.repair.repair_stats import RepairStats
 from pulsar_proto.records.ledger_record import LedgerMetadata
 from pulsar_proto.wire.bookie_wire import AddFlags
 
@@ -50,8 +51,12 @@ class Copied:
 class Replicator:
     """Copies fragments of ledgers, at most at the configured rate."""
 
-    def __init__(self, cluster: BookKeeperCluster, config: AutoRecoveryConfig) -> None:
+    def __init__(
+        self, cluster: BookKeeperCluster, config: AutoRecoveryConfig, stats: RepairStats | None = None
+    ) -> None:
+        """`stats` counts what is copied."""
         self._cluster = cluster
+        self._stats = stats or RepairStats()
         self._config = config
         self._pacer = CopyPacer(config.replication_rate_by_bytes)
 
@@ -150,9 +155,10 @@ class Replicator:
                 position += len(run)
             else:
                 entries, position = await self._read_striped(opened, fragment, targets, position, last)
+            size = sum(map(len, entries.values()))
+            self._stats.read(len(entries), size)
             await self._add(opened, targets, entries)
             copied.entries += len(entries)
-            size = sum(map(len, entries.values()))
             copied.bytes += size
             pause = self._pacer.spend(size, asyncio.get_running_loop().time())
             if pause > 0:
@@ -215,3 +221,4 @@ class Replicator:
             raise BookieTimeout(f"ledger {ledger_id}: bookie {bookie} did not take copies in time") from None
         if rc:
             raise error_class(rc, reading=False)(f"ledger {ledger_id}: bookie {bookie} did not take copies: {rc}")
+        self._stats.wrote(len(ids), sum(map(len, entries)))

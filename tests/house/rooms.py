@@ -101,6 +101,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/broker",
         "server/compaction",
         "server/process",
+        "server/schema",
         *TOPICS,
     ),
     "server/why": (*LOG, "server/process", *TOPICS),
@@ -272,6 +273,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark/source/columns",
         "spark/source/ranges",
     ),
+    "monitoring": (),
     "magnetar": (*FOUNDATION, *METADATA, "storage/ledger", "server/commands"),
 }
 """For each room (a folder of modules) the rooms that it may import, besides itself. Imports for types count too.

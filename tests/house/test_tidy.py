@@ -80,10 +80,11 @@ WALL_CLOCK = re.compile(r"^_?(now|time|clock|wall|wall_clock)_ms$")
 """Matches names that hold the time of day. That may jump, so every interval is measured by a monotonic clock
 (`…_s`)."""
 STORED_TIMES = {
-    "server/stats/metrics_page.py": "when the process began, shown as Unix time",
+    "server/stats/process_metrics.py": "when the process began, shown as Unix time",
     "server/topics/topic.py": "where a reader starts, by publish times",
     "server/topics/backlog.py": "publish and delivery times of messages",
     "server/topics/publishing/quota_gate.py": "publish times",
+    "server/topics/publish_times.py": "publish times",
     "server/topics/subscriptions/shared_dispatcher.py": "delivery times of messages",
     "server/topics/subscriptions/delayed_delivery.py": "delivery times; looks again within LOOK_SECONDS_MAX",
     "server/stats/topic_metrics.py": "publish times",

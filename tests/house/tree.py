@@ -7,7 +7,18 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("pulsar_proto", "metadata", "storage", "server", "spark", "magnetar", "bench", "compat_tests", "tests")
+PACKAGES = (
+    "pulsar_proto",
+    "metadata",
+    "storage",
+    "server",
+    "spark",
+    "magnetar",
+    "bench",
+    "monitoring",
+    "compat_tests",
+    "tests",
+)
 TEST_PACKAGES = ("tests", "compat_tests")
 LINKED = ("metadata", "storage", "server", "spark")
 """Top-level folders whose modules are imported as `magnetar.…`; links in `magnetar/` lead to these folders."""

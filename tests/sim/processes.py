@@ -8,6 +8,7 @@ process goes on. What a killed process would have done never happens; not even i
 import asyncio
 import gc
 import heapq
+import sys
 import time
 import warnings
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -198,9 +199,14 @@ def run(rng: Random, program: Coroutine[Any, Any, T]) -> T:
 
 def _forget(tasks: Sequence["asyncio.Task[Any]"]) -> None:
     """Ends tasks whose process was killed before their first step, and collects the coroutines that killed processes
-    have left and that nobody will await. Without this, Python would warn of them during another test."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        for task in tasks:
-            task.get_coro().close()
-        gc.collect()
+    have left and that nobody will await. Without this, Python would warn of them during another test. Nobody is told of
+    what such a coroutine raises at its end, when it asks for the loop that is gone."""
+    told, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for task in tasks:
+                task.get_coro().close()
+            gc.collect()
+    finally:
+        sys.unraisablehook = told

@@ -159,7 +159,7 @@ class SimJournal(Journal):
     def _turn(self) -> None:
         self._turn_is_due = False
         if not self.disk.is_dead and not self._queue.empty():
-            self._commit(self._take())
+            self._commit(*self._take())
 
     def close(self) -> None:
         self._turn()
@@ -167,7 +167,7 @@ class SimJournal(Journal):
 
     def leave_unfinished(self) -> None:
         """Takes the power away in the middle of a batch, or while the journal changes to another file for it."""
-        groups = [] if self._queue.empty() else self._take()
+        groups = [] if self._queue.empty() else self._take()[0]
         with suppress(OSError):
             if self.disk.rng.random() < CHANGES_OF_FILES:
                 self.disk.die_after(self.disk.rng.randrange(STEPS_OF_A_CHANGE + 1))

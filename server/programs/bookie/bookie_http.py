@@ -8,7 +8,7 @@ the port is off unless it is switched on, and the only thing that a caller can d
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol
 
 from aiohttp import web
@@ -16,22 +16,17 @@ from aiohttp import web
 from magnetar.metadata import paths
 from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.store import MetadataStore
-from magnetar.server.config.http_settings import WebSettings
-from magnetar.server.network.port_listener import PortListener
+from magnetar.server.process.metric_tables import MetricFamilies
 from magnetar.server.programs.bookie import bookie_metrics as metrics
+from magnetar.server.programs.bookie.page_server import Page, PageServer, heartbeat, metrics_response
+from magnetar.server.programs.bookie.recovery_metrics import add_recovery
 from magnetar.server.programs.bookie.registration_rules import Wanted
-from magnetar.server.web.http_connection import HttpServer
-from magnetar.server.web.loop_share import LoopShare
-from magnetar.server.web.responses import send
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.disks import BookieMode
 from magnetar.storage.bookie.wire_server import BookieWireServer
+from magnetar.storage.repair.auto_recovery import AutoRecovery
 
 log = logging.getLogger(__name__)
-
-CLOSE_SECONDS = 0.2
-
-Page = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 
 class RunningBookie(Protocol):
@@ -39,7 +34,9 @@ class RunningBookie(Protocol):
 
     bookie: Bookie
     wire: BookieWireServer
-    ledger_directories: int
+    ledger_directories: tuple[str, ...]
+    recovery: AutoRecovery | None
+    """Auto-recovery in the bookie's process; None when it does not run here."""
 
     @property
     def store(self) -> MetadataStore: ...
@@ -51,23 +48,18 @@ class RunningBookie(Protocol):
     def registered_as(self) -> Wanted | None: ...
 
 
-class BookieHttp(PortListener):
-    """The HTTP port. `start` is called once with a bound socket, then `close` once."""
+class BookieHttp(PageServer):
+    """The HTTP port of a bookie."""
 
     def __init__(self, running: RunningBookie, *, metrics_only: bool = False) -> None:
-        settings = WebSettings()
-        super().__init__(settings.http_server_accept_queue_size)
         self._running = running
         self._collecting: asyncio.Task[None] | None = None
-        self._pages: dict[str, dict[str, Page]] = {"/metrics": {"GET": self._metrics}}
-        """The handlers, by path and method."""
-        if not metrics_only:
-            self._pages |= self._bookkeepers()
-        self._web = HttpServer(self._handle, settings, LoopShare())
+        pages: dict[str, dict[str, Page]] = {"/metrics": {"GET": self._metrics}}
+        super().__init__(pages if metrics_only else pages | self._bookkeepers())
 
     def _bookkeepers(self) -> dict[str, dict[str, Page]]:
         return {
-            "/heartbeat": {"GET": self._heartbeat},
+            "/heartbeat": {"GET": heartbeat},
             "/api/v1/bookie/state": {"GET": self._state},
             "/api/v1/bookie/is_ready": {"GET": self._is_ready},
             "/api/v1/bookie/info": {"GET": self._info},
@@ -75,44 +67,22 @@ class BookieHttp(PortListener):
             "/api/v1/bookie/gc": {"GET": self._gc, "PUT": self._trigger_gc},
         }
 
-    def _accept(self, listener_name: str) -> asyncio.BaseProtocol:
-        return self._web()
-
-    def _log_start(self, port: int, *, with_tls: bool) -> None:
-        log.info("listening for HTTP on port %d", port)
-
-    async def close(self) -> None:
-        """Stops listening and ends every connection. Has no effect before `start`."""
-        if self._stop_listening():
-            await self._web.shutdown(CLOSE_SECONDS)
-
-    async def _handle(self, request: web.BaseRequest) -> web.Response:
-        response = await self._respond(request)
-        await send(request, response)
-        return response
-
-    async def _respond(self, request: web.BaseRequest) -> web.Response:
-        methods = self._pages.get(request.path)
-        if methods is None:
-            return web.Response(status=404, text=f"there is nothing at {request.path}")
-        page = methods.get("GET" if request.method == "HEAD" else request.method)
-        if page is None:
-            return web.Response(status=405, headers={"Allow": ",".join(methods)})
-        return await page(request)
-
-    async def _heartbeat(self, _: web.BaseRequest) -> web.Response:
-        return web.Response(text="OK\n")
-
-    async def _metrics(self, _: web.BaseRequest) -> web.Response:
-        running = self._running
-        found = metrics.samples(
+    async def _metrics(self, request: web.BaseRequest) -> web.Response:
+        running, families = self._running, MetricFamilies()
+        usages = await asyncio.to_thread(metrics.directory_usages, running.ledger_directories)
+        metrics.add_bookie(
+            families,
             running.bookie.stats(),
             running.registered_as,
             running.wire.connection_count,
             running.wire.inflight_bytes,
             running.ledger_directories,
         )
-        return web.Response(body=metrics.text(found).encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        for directory, percent in usages.items():
+            families.add(metrics.usage_name(directory), "", percent)
+        if running.recovery is not None:
+            add_recovery(families, running.recovery, prefix="replication_")
+        return metrics_response(request, families)
 
     async def _state(self, _: web.BaseRequest) -> web.Response:
         mode = self._running.bookie.mode

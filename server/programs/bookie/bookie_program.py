@@ -38,6 +38,7 @@ from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH
 from magnetar.server.process.supervision import tell_supervisor
 from magnetar.server.programs.bookie.bookie_identity import BookieIdentity, IdentityError, bind_hosts, identity_of
 from magnetar.server.programs.bookie.cluster_records import ClusterCookie
+from magnetar.server.programs.bookie.http_address import http_address
 from magnetar.server.programs.bookie.listed_ledgers import ListedLedgers
 from magnetar.server.programs.bookie.over_replicated import OverReplicatedLedgers
 from magnetar.server.programs.bookie.registration import Registration
@@ -98,7 +99,8 @@ class BookieApp:
         self.bookie: Bookie
         self.wire: BookieWireServer
         self.disk_space: DiskSpace
-        self.ledger_directories = 0
+        self.ledger_directories: tuple[str, ...] = ()
+        self.recovery: AutoRecovery | None = None
         self.store: ZooKeeperStore
         self.identity: BookieIdentity
 
@@ -202,12 +204,10 @@ class BookieApp:
     def _reserve_http_port(self, process: BookieServerConfig) -> socket.socket | None:
         """Reserves the port for all pages, or the port for /metrics alone. Returns None if neither port is switched
         on."""
-        if process.http_server_enabled:
-            sock = reserve_port(process.http_server_host, process.http_server_port)
-        elif process.wants_metrics_port:
-            sock = reserve_port(process.prometheus_stats_http_address, process.prometheus_stats_http_port)
-        else:
+        address = http_address(process)
+        if address is None:
             return None
+        sock = reserve_port(*address)
         self._closing.callback(sock.close)
         self.http_port = sock.getsockname()[1]
         return sock
@@ -227,7 +227,7 @@ class BookieApp:
         self._mode_changed(self.bookie.mode)
         await cookie.write()
         self.disk_space = DiskSpace(config.ledger_directories)
-        self.ledger_directories = len(config.ledger_directories)
+        self.ledger_directories = tuple(map(str, config.ledger_directories))
 
     async def _listen(self, sock: socket.socket, limits: WireLimits) -> None:
         self.wire = BookieWireServer(
@@ -281,6 +281,7 @@ class BookieApp:
         recovery = AutoRecovery(cluster, settings.recovery, self.identity.bookie_id)
         self._closing.push_async_callback(soon, recovery.stop)
         await recovery.start()
+        self.recovery = recovery
 
     def _start_looks(self, process: BookieServerConfig) -> None:
         """Starts the periodic deletion of over-replicated ledgers. The storage itself starts its garbage collection."""

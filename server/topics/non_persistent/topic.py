@@ -153,6 +153,9 @@ class NonPersistentTopic(BaseTopic):
     async def last_message_id(self) -> tuple[Position, int]:
         raise MetadataFault("getLastMessageId is not supported on non-persistent topic")
 
+    def roll_storage(self, elapsed_s: float) -> None:
+        """Has no effect, because the topic stores nothing."""
+
     # --- the whole topic ---------------------------------------------------------------------------------------------
 
     def lost_ledger(self, error: ManagedLedgerError) -> None:

@@ -31,11 +31,13 @@ class TopicWithBacklog(Protocol):
 class QuotaGate:
     """Refuses the producers of one topic while the topic is over a backlog quota."""
 
-    __slots__ = ("_topic", "excess", "oldest")
+    __slots__ = ("_topic", "evictions", "excess", "oldest")
 
     def __init__(self, topic: TopicWithBacklog, oldest: OldestMessage) -> None:
         self._topic = topic
         self.oldest = oldest
+        self.evictions: dict[str, int] = {}
+        """How often backlog was evicted for the quota by "size" or by "time"; a kind that never was is not there."""
         self.excess: Excess | None = None
         """The age quota, if the last periodic check found the topic over this quota and the quota stops producers;
         otherwise None."""

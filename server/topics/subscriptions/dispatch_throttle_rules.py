@@ -77,6 +77,11 @@ class Throttle:
             self.wait_seconds(now_s),
         )
 
+    def exhausted(self, now_s: float) -> tuple[bool, bool]:
+        """Returns whether the rate of messages, and whether the rate of bytes, allows no message now."""
+        messages = self._messages is not None and self._messages.tokens(now_s) <= 0
+        return messages, self._bytes is not None and self._bytes.tokens(now_s) <= 0
+
     def sent(self, messages: int, size_bytes: int, now_s: float) -> None:
         """Takes the sent messages and bytes from the buckets."""
         if self._messages is not None:

@@ -19,6 +19,7 @@ readEntriesComplete, readEntriesFailed).
 import asyncio
 import logging
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 
 from pyroaring import BitMap
@@ -79,6 +80,9 @@ class Dispatcher(ABC):
         self.throttles: tuple[Throttle, ...] = ()
         """The throttles of the topic and of the subscription, as far as there are any."""
         self._throttled: asyncio.TimerHandle | None = None
+        self.throttled_events: Counter[tuple[str, str]] = Counter()
+        """How often a dispatch rate kept messages back, by what was exhausted ("msg" or "bytes") and by whose rate it
+        was ("topic" or "subscription")."""
         self._messages_per_entry = 1.0
         """The average number of messages in the entries that were sent last; computed only while there are
         throttles."""
@@ -288,6 +292,10 @@ class Dispatcher(ABC):
         allowed = min(throttle.messages_now(now_s) for throttle in self.throttles)
         if allowed > 0:
             return int(min(room, max(1, allowed / self._messages_per_entry)))
+        for throttle in self.throttles:
+            owner = "topic" if throttle.is_of_topic else "subscription"
+            for kind, is_exhausted in zip(("msg", "bytes"), throttle.exhausted(now_s), strict=True):
+                self.throttled_events[kind, owner] += is_exhausted
         if self._throttled is None:
             wait_s = max(throttle.wait_seconds(now_s) for throttle in self.throttles)
             self._throttled = self._loop.call_later(max(wait_s, THROTTLE_SECONDS_MIN), self._end_throttling)

@@ -14,6 +14,7 @@ from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.config.key_kinds import PORT_OFF, snake_case
 from magnetar.server.config.known_keys import KNOWN
 from magnetar.server.config.load_settings import LoadSettings
+from magnetar.server.config.metrics_settings import MetricsSettings
 from magnetar.server.config.missed_keys import NOT_HERE
 from magnetar.server.config.peer_settings import PeerSettings
 from magnetar.server.config.properties_file import parse_properties
@@ -43,6 +44,7 @@ SETTINGS = (
     ListenerSettings,
     BindSettings,
     LoadSettings,
+    MetricsSettings,
     PeerSettings,
     WebSettings,
     WebSocketSettings,

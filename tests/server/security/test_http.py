@@ -13,6 +13,7 @@ import pytest
 from aiohttp import ClientSession
 
 from magnetar.server.admin.routes import ROUTES
+from magnetar.server.broker.http_calls import HttpCalls
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.security.demands import OnNamespace, OnNamespacePolicy, OnTopic, OnTopicPolicy, Open, TenantAdmin
 from magnetar.server.security.security import Security
@@ -154,7 +155,7 @@ class Tripwire:
 
 @asynccontextmanager
 async def serving(guard: Security) -> AsyncIterator[tuple[ClientSession, str]]:
-    broker: Any = SimpleNamespace(security=guard, service=Tripwire())
+    broker: Any = SimpleNamespace(security=guard, service=Tripwire(), http_calls=HttpCalls())
     listener = WebListener(broker, lambda: ROUTES)
     port = await listener.start("127.0.0.1", 0)
     try:

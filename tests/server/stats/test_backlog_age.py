@@ -1,17 +1,13 @@
-"""How old a backlog is: by `getEarliestTimeInBacklog` in stats, and as a metric of each subscription."""
+"""How old a backlog is, as stats say when `getEarliestTimeInBacklog` asks for it."""
 
 from pathlib import Path
 from typing import Any
 
 from magnetar.server.stats.domain_stats import add_earliest_times, topic_stats
-from magnetar.server.stats.topic_metrics import backlog_age_metrics
 from magnetar.server.topics.counters import now_ms
-from magnetar.server.upkeep.jobs import check_quotas
 from pulsar_proto.ids import Position
 from tests.server.topics.scene import FakeConnection, Scene, ack, payload
 from tests.server.web.web_scene import TOPIC, running
-
-AGE = "pulsar_subscription_storage_backlog_age_seconds"
 
 
 async def scene_with_two_backlogs(**settings: Any) -> Scene:
@@ -46,22 +42,6 @@ async def test_a_message_is_read_once_for_its_time() -> None:
     reads = len(scene.ledger.reads)
     await earliest(scene)
     assert len(scene.ledger.reads) == reads
-
-
-async def test_the_age_is_a_metric_of_each_subscription_where_that_is_configured() -> None:
-    scene = await scene_with_two_backlogs(expose_subscription_backlog_age_in_prometheus=True)
-    checking = check_quotas(scene.topic, now_ms())
-    assert checking is not None
-    await checking
-    ages = {name: dict(backlog_age_metrics(scene.topic, each)) for name, each in scene.topic.subscriptions.items()}
-    assert 60 <= ages["behind"][AGE] < 90
-    assert ages["done"] == {AGE: -1}
-
-
-async def test_without_the_key_there_is_no_such_metric_and_nothing_is_read() -> None:
-    scene = await scene_with_two_backlogs()
-    assert check_quotas(scene.topic, now_ms()) is None
-    assert backlog_age_metrics(scene.topic, scene.topic.subscriptions["behind"]) == ()
 
 
 async def test_the_call_fills_the_times_only_when_it_is_asked_to(tmp_path: Path) -> None:

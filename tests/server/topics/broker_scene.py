@@ -9,9 +9,11 @@ from magnetar.metadata.store import MetadataStore
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.topics.broker_service import BrokerService
 from magnetar.server.topics.topic import Topic
+from magnetar.storage.managed.cache_rates import CacheRates
 from magnetar.storage.managed.ledger_reaper import LedgerReaper
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import NoSuchManagedLedger
+from magnetar.storage.managed.tail_cache import TailCache
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.topics.fake_managed_ledger import FakeManagedLedger
@@ -26,6 +28,7 @@ class FakeFactory:
     def __init__(self, store: MetadataStore) -> None:
         self.store = store
         self.bookkeeper = None
+        self.cache_rates = CacheRates(TailCache(0))
         self.config = ManagedLedgerConfig()
         self.clock_ms = int
         self.reaper = LedgerReaper(cast(Any, None))

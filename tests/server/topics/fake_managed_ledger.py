@@ -20,6 +20,7 @@ from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.gaps import Gaps
 from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.ledger_traffic import LedgerTraffic
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import (
     EntryReadFault,
@@ -29,6 +30,7 @@ from magnetar.storage.managed.managed_ledger_errors import (
 )
 from magnetar.storage.managed.managed_ledger_stats import ManagedLedgerStats
 from pulsar_proto.ids import EARLIEST, LATEST, Position
+from pulsar_proto.latency_summary import LatencySummary
 
 HEADER = b"h" * 36
 """Stands for the entry's header and digest."""
@@ -108,6 +110,7 @@ class FakeManagedLedger:
         self.now_ms = 0
         self.gaps = Gaps()
         self.state = AppendState.OPEN
+        self.traffic = LedgerTraffic(LatencySummary())
         self.config = ManagedLedgerConfig()
 
     # ---- for tests

@@ -167,6 +167,6 @@ async def test_what_is_counted() -> None:
     await scene.schemas.admit_producer(scene.topic, AVRO)
     with pytest.raises(IncompatibleSchema):
         await scene.schemas.admit_producer(scene.topic, STRING)
-    samples = {name: (namespace, value) for name, namespace, value in scene.registry.counters.samples()}
-    assert samples["pulsar_schema_put_ops_latency_count"] == ("public/default", 1)
-    assert samples["pulsar_schema_incompatible_total"] == ("public/default", 1)
+    counters = scene.registry.counters
+    assert counters.operations["put", "public/default"].count == 1
+    assert counters.verdicts == {("incompatible", "public/default"): 1}

@@ -70,6 +70,39 @@ async def test_messages_expire_by_the_time_to_live_but_not_for_readers() -> None
 
 
 @in_virtual_time
+async def test_the_ages_of_backlogs_are_learnt_without_a_quota_too() -> None:
+    scene = scene_with()
+    late = await scene.topic.create_subscription("late", EARLIEST)
+    early = await scene.topic.create_subscription("early", EARLIEST)
+    done = await scene.topic.create_subscription("done", EARLIEST)
+    assert jobs.check_quotas(scene.topic, 0) is None
+    scene.ledger.append_now(published(1_000, 5_000))
+    ages = scene.topic.backlog_ages
+    assert ages.age_seconds(late.cursor, 11_000) == -1
+    early.cursor.ack([(10, 0, None)])
+    done.cursor.ack_cumulative(10, 1)
+    await visit(jobs.check_quotas(scene.topic, 11_000))
+    assert scene.topic.quota.oldest.known_ms() == 1_000
+    assert [ages.age_seconds(each.cursor, 11_000) for each in (late, early, done)] == [10, 6, 0]
+    reads = len(scene.ledger.reads)
+    await visit(jobs.check_quotas(scene.topic, 12_000))
+    assert len(scene.ledger.reads) == reads
+
+
+@in_virtual_time
+async def test_an_age_that_cannot_be_read_stays_unknown() -> None:
+    scene = scene_with()
+    subscription = await scene.topic.create_subscription("s", EARLIEST)
+    scene.ledger.append_now(published(1_000))
+    scene.ledger.read_failures = 1
+    await visit(jobs.check_quotas(scene.topic, 2_000))
+    assert scene.topic.backlog_ages.age_seconds(subscription.cursor, 2_000) == -1
+    await visit(jobs.check_quotas(scene.topic, 3_000))
+    assert scene.topic.backlog_ages.age_seconds(subscription.cursor, 3_000) == 2
+    assert jobs.check_quotas(scene.topic, 4_000) is None
+
+
+@in_virtual_time
 async def test_without_a_time_to_live_nothing_is_looked_at() -> None:
     scene = scene_with()
     await scene.topic.create_subscription("s", EARLIEST)

@@ -12,7 +12,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from compat_tests.certificates import Authority
 from magnetar.server.programs.broker_parts import admin_routes
@@ -138,42 +137,6 @@ async def test_methods_and_trailing_slashes(tmp_path: Path) -> None:
         assert (await web.get("/admin/v2/brokers/health", "HEAD"))[::2] == (200, "")
         assert (await web.get("/status.html"))[::2] == (200, "OK")
         assert await web.get("/admin/v2/brokers/ready/") == (200, "application/json", "ok")
-
-
-class TestMetrics:
-    async def test_names_labels_and_kinds_are_pulsars(self, tmp_path: Path) -> None:
-        async with running(tmp_path) as web:
-            client = await web.publish(3)
-            client.say(subscribe_earliest(TOPIC, 's"\\\n'))
-            await client.answer()
-            status, content_type, text = await web.get("/metrics")
-            assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
-            assert (await web.get("/metrics/"))[0] == 200
-        known = {}
-        for line in VECTORS["metrics"]:
-            name, _, labels = line.split(" ")[0].rstrip("}").partition("{")
-            known[name] = set(labels.split(","))
-        samples = {}
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                samples[sample.name, sample.labels.get("topic"), sample.labels.get("subscription")] = sample.value
-                if not sample.name.startswith("magnetar_"):
-                    assert set(sample.labels) == known[sample.name], sample.name
-        assert samples["pulsar_topics_count", None, None] == 1
-        assert samples["pulsar_in_messages_total", TOPIC, None] == 3
-        assert samples["pulsar_producers_count", TOPIC, None] == 1
-        assert samples["pulsar_subscription_back_log", TOPIC, 's"\\\n'] == 3
-        assert samples["pulsar_broker_consumers_count", None, None] == 1
-        assert samples["process_resident_memory_bytes", None, None] > 1_000_000
-
-    async def test_a_name_comes_once_with_all_its_samples(self, tmp_path: Path) -> None:
-        async with running(tmp_path) as web:
-            await web.publish(1)
-            await web.publish(1, "persistent://public/default/t2")
-            _, _, text = await web.get("/metrics")
-        names = [line.partition("{")[0] for line in text.splitlines() if not line.startswith("#")]
-        runs = [name for index, name in enumerate(names) if index == 0 or names[index - 1] != name]
-        assert len(runs) == len(set(runs))
 
 
 class TestDeadline:

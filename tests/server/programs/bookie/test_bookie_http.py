@@ -2,7 +2,9 @@
 
 import asyncio
 import errno
+import gzip
 import os
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -11,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.metadata import paths
 from magnetar.metadata.embedded.memory_store import MemoryStore
@@ -21,17 +24,20 @@ from magnetar.server.web import responses
 from magnetar.storage.bookie import durable_file
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.wire_server import BookieWireServer
+from magnetar.storage.repair.auto_recovery import AutoRecovery
+from pulsar_proto.wire.bookie_wire import BookieError
 from tests.storage.bookie.helpers import Ledgers, add, open_bookie
 
 
 class Running:
     """Stands for the app that the HTTP port asks."""
 
-    def __init__(self, bookie: Bookie) -> None:
+    def __init__(self, bookie: Bookie, folder: Path) -> None:
         self.bookie = bookie
         self.wire = BookieWireServer(bookie, disk_space=self.disk_space)
         self.store = MemoryStore()
-        self.ledger_directories = 1
+        self.ledger_directories: tuple[str, ...] = ("/no/such/directory", str(folder))
+        self.recovery: AutoRecovery | None = None
         self.registered_as: Wanted | None = Wanted.WRITABLE
 
     def disk_space(self) -> tuple[int, int]:
@@ -55,15 +61,22 @@ class Scene:
             assert answer.status == 200
             return await answer.json()
 
-    async def metric(self, name: str) -> float:
-        page = await self.text("/metrics")
-        return float(next(line.split()[1] for line in page.splitlines() if line.startswith(f"{name} ")))
+    async def metric(self, name: str, **labels: str) -> float:
+        """Returns the only sample of that name with these labels."""
+        (sample,) = [
+            sample.value
+            for family in text_string_to_metric_families(await self.text("/metrics"))
+            for sample in family.samples
+            # The parser puts a suffix to the names of counters that have none.
+            if sample.name in (name, f"{name}_total") and labels.items() <= sample.labels.items()
+        ]
+        return float(sample)
 
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     ledgers = Ledgers()
-    running = Running(await open_bookie(tmp_path, ledgers))
+    running = Running(await open_bookie(tmp_path, ledgers), tmp_path)
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
     http = BookieHttp(running)
@@ -120,10 +133,42 @@ async def test_the_bookies_of_the_cluster_are_listed(scene: Scene) -> None:
 
 async def test_figures_follow_what_happens(scene: Scene) -> None:
     assert await scene.metric("bookie_SERVER_STATUS") == 1
-    before = await scene.metric("bookkeeper_server_ADD_ENTRY_count")
+    before = await scene.metric("bookkeeper_server_ADD_ENTRY_count", success="true")
     await add(scene.running.bookie, 1, range(7))
-    assert await scene.metric("bookkeeper_server_ADD_ENTRY_count") == before + 7
+    assert await scene.metric("bookkeeper_server_ADD_ENTRY_count", success="true") == before + 7
     assert await scene.metric("bookie_ledgers_count") == 1
+    assert await scene.metric("bookie_entries_count") == 7
+    assert await scene.metric("bookie_journal_JOURNAL_ADD_ENTRY_count", success="true", journalIndex="0") == 7
+    assert await scene.metric("bookie_journal_JOURNAL_SYNC", success="true", quantile="0.99") > 0
+    await scene.running.bookie.read_entry(1, 3)
+    assert await scene.metric("bookkeeper_server_READ_ENTRY_count", success="true") == 1
+    assert await scene.metric("bookie_READ_BYTES") > 0
+    with pytest.raises(BookieError):
+        await scene.running.bookie.read_entry(1, 99)
+    assert await scene.metric("bookkeeper_server_READ_ENTRY_count", success="false") == 1
+
+
+async def test_entries_on_disk_are_estimated_after_a_checkpoint(scene: Scene) -> None:
+    await add(scene.running.bookie, 1, range(50))
+    await scene.running.bookie.checkpoint()
+    assert await scene.metric("bookie_entries_count") == 50
+    assert await scene.metric("bookie_write_cache_size") == 0
+
+
+async def test_each_directory_has_a_metric_with_its_path_in_its_name(scene: Scene) -> None:
+    folder = scene.running.ledger_directories[1]
+    name = "bookie_ledger_dir_" + re.sub(r"\W", "_", folder, flags=re.ASCII) + "_usage"
+    assert 0 <= await scene.metric(name) <= 100
+
+
+async def test_the_metrics_are_compressed_for_callers_that_take_gzip(scene: Scene) -> None:
+    async with aiohttp.ClientSession(auto_decompress=False) as session:
+        url = f"http://127.0.0.1:{scene.port}/metrics"
+        async with session.get(url, headers={"Accept-Encoding": "gzip"}) as answer:
+            assert answer.headers["Content-Encoding"] == "gzip"
+            assert b"bookie_SERVER_STATUS 1" in gzip.decompress(await answer.read())
+        async with session.get(url, headers={"Accept-Encoding": "identity"}) as answer:
+            assert b"bookie_SERVER_STATUS 1" in await answer.read()
 
 
 async def test_garbage_is_collected_when_asked_for(scene: Scene) -> None:

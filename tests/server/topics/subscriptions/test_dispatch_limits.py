@@ -48,6 +48,26 @@ async def test_a_subscription_gets_its_rate(kind: str) -> None:
     assert count(cnx) == 100
 
 
+@pytest.mark.parametrize(
+    ("policy", "rate", "exhausted"),
+    [
+        ("subscription_dispatch_rate", DispatchRate(messages=10), ("msg", "subscription")),
+        ("dispatch_rate", DispatchRate(messages=10), ("msg", "topic")),
+        ("dispatch_rate", DispatchRate(bytes=10), ("bytes", "topic")),
+    ],
+)
+@in_virtual_time
+async def test_each_pause_is_counted_with_what_was_exhausted(
+    policy: str, rate: DispatchRate, exhausted: tuple[str, str]
+) -> None:
+    scene, _ = await busy("Shared", limited(**{policy: rate}), "s")
+    scene.ledger.add_entries([payload(b"later")], lambda result: None)
+    await settle()
+    dispatcher = scene.topic.subscriptions["s"].dispatcher
+    assert dispatcher is not None
+    assert {key for key, events in dispatcher.throttled_events.items() if events} == {exhausted}
+
+
 @in_virtual_time
 async def test_of_readers_that_are_gone_nothing_is_kept() -> None:
     policies = limited(subscription_dispatch_rate=DispatchRate(messages=10))

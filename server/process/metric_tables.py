@@ -1,0 +1,116 @@
+"""Collects the samples of the page of /metrics, and writes them in Prometheus's text format.
+
+The format wants all samples of a name together, while they are gathered object by object. Few objects go into
+`MetricFamilies`, which keeps the lines by name. Many objects of one kind, such as the topics, go into a `MetricTable`,
+which keeps only numbers: a broker with 100,000 topics has ten million samples, whose lines never exist all at once.
+"""
+
+from array import array
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import NamedTuple
+
+from magnetar.server.process.turns import Turns
+
+ROWS_AT_ONCE = 256
+"""How many rows of a table become text before other tasks may run."""
+
+
+class Column(NamedTuple):
+    """A metric that each row of a table has."""
+
+    name: str
+    kind: str = "gauge"
+
+
+def gauges(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name) for name in names)
+
+
+def counters(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, "counter") for name in names)
+
+
+def escaped(value: str) -> str:
+    """Returns a label's value with the escapes that the text format requires."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def label_text(**labels: str) -> str:
+    """Returns the text of a label set, without the braces."""
+    return ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items())
+
+
+class MetricTable:
+    """The samples of many objects of one kind. Each object is a row and has a value for each column."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.columns = {column.name: column for column in columns}
+        self._labels: list[str] = []
+        self._values = {column.name: array("d") for column in columns}
+        assert len(self._values) == len(columns), "a metric stands in the table twice"
+
+    def add(self, labels: str, values: Iterable[float]) -> None:
+        """Adds a row. `values` has a value for each column, in the order of the columns."""
+        self._labels.append(labels)
+        for column, value in zip(self._values.values(), values, strict=True):
+            column.append(value)
+
+    def lines(self, name: str) -> Iterable[str]:
+        """Yields the lines of one column, ROWS_AT_ONCE together."""
+        values = self._values[name]
+        for at in range(0, len(values), ROWS_AT_ONCE):
+            end = at + ROWS_AT_ONCE
+            pairs = zip(self._labels[at:end], values[at:end], strict=True)
+            yield "".join([f"{name}{{{labels}}} {value}\n" for labels, value in pairs])
+
+
+class MetricFamilies:
+    """The samples of few objects. `common` are labels that every label set begins with."""
+
+    def __init__(self, **common: str) -> None:
+        self._common = common
+        self._samples: dict[str, list[str]] = {}
+        self.kinds: dict[str, str] = {}
+
+    def labels(self, **values: str) -> str:
+        """Returns the text of a label set, which can be used for many samples."""
+        return label_text(**self._common, **values)
+
+    def add(self, name: str, labels: str, value: float, kind: str = "gauge", *, of: str = "") -> None:
+        """Adds a sample. `of` is the name of the metric for the samples of a summary or a histogram whose names have a
+        suffix, as in `…_count`."""
+        family = of or name
+        self.kinds.setdefault(family, kind)
+        self._samples.setdefault(family, []).append(f"{name}{{{labels}}} {value}\n" if labels else f"{name} {value}\n")
+
+    def add_all(self, labels: str, samples: Iterable[tuple[str, float]], kind: str = "gauge") -> None:
+        for name, value in samples:
+            self.add(name, labels, value, kind)
+
+    def lines(self, name: str) -> list[str]:
+        return self._samples.get(name, [])
+
+
+def text_of(families: MetricFamilies) -> str:
+    """Returns a short page at once."""
+    heads = ((name, f"# TYPE {name} {kind}\n") for name, kind in families.kinds.items())
+    return "".join([head + "".join(families.lines(name)) for name, head in heads])
+
+
+async def page_text(tables: Sequence[MetricTable], families: MetricFamilies) -> AsyncIterator[str]:
+    """Yields the page piece by piece. Other tasks run in between."""
+    turns = Turns()
+    kinds = {name: column.kind for table in tables for name, column in table.columns.items()} | families.kinds
+    for name, kind in kinds.items():
+        head = f"# TYPE {name} {kind}\n"
+        for table in tables:
+            if name in table.columns:
+                for rows in table.lines(name):
+                    yield head + rows
+                    head = ""
+                    await turns.breathe()
+        lines = families.lines(name)
+        for at in range(0, len(lines), ROWS_AT_ONCE):
+            yield head + "".join(lines[at : at + ROWS_AT_ONCE])
+            head = ""
+            await turns.breathe()
