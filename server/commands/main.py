@@ -20,6 +20,7 @@ from magnetar.server.commands import (
     check,
     cluster,
     consume,
+    dashboards,
     initialize_cluster_metadata,
     ledgers,
     produce,
@@ -49,6 +50,7 @@ COMMANDS = (
     check,
     why,
     ledgers,
+    dashboards,
     spark,
 )
 """The modules of the subcommands, in the order in which `magnetar --help` lists them."""

@@ -71,8 +71,7 @@ class BrokerService:
         """Full name -> topic, for the persistent topics that are loaded and usable."""
         self.policies = Policies(metadata, settings, self._policies_changed)
         self.namespace_listeners: list[Callable[[str], None]] = []
-        """Functions that are called with the name of a namespace after the namespace's record has changed and its
-        topics have the new policies."""
+        """Functions that are called with the name of a namespace after its topics have its changed policies."""
         self.settings_listeners: list[Callable[[], None]] = []
         """Functions that are called after the settings of topics were changed while the broker runs."""
         self.metadata = metadata
@@ -136,8 +135,7 @@ class BrokerService:
         return self._factory.config
 
     def new_producer_name(self) -> str:
-        """Returns a name of the form `cluster-instance-number`, which is unique in the cluster
-        (DistributedIdGenerator)."""
+        """Returns a name `cluster-instance-number`, which is unique in the cluster (DistributedIdGenerator)."""
         name = f"{self.settings.cluster_name}-{self._instance or 0}-{self._names_given}"
         self._names_given += 1
         return name
@@ -383,8 +381,7 @@ class BrokerService:
             await self.delete_topic(topic.name, force=True)
 
     async def close(self) -> None:
-        """Stores all state that the topics have not stored yet. Clients get no CLOSE commands: their connections simply
-        end. Idempotent."""
+        """Stores what the topics have not stored yet. Clients get no CLOSE commands: their connections end. Idempotent."""
         self._is_closed = True
         self.policies.close()
         self.ownership.close()

@@ -213,6 +213,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server/tools": (),
     "server/tools/connection": ("server/config",),
     "server/tools/admin": (*FOUNDATION, "server/tools/connection"),
+    "server/tools/monitoring": (),
     "server/tools/messages": (*FOUNDATION, "server/tools/connection"),
     "server/tools/diagnosis": ("server/tools/connection",),
     "server/commands": (
@@ -228,6 +229,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/tools/connection",
         "server/tools/diagnosis",
         "server/tools/messages",
+        "server/tools/monitoring",
     ),
     "server": (),
     "storage": (),
@@ -273,7 +275,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark/source/columns",
         "spark/source/ranges",
     ),
-    "monitoring": (),
     "magnetar": (*FOUNDATION, *METADATA, "storage/ledger", "server/commands"),
 }
 """For each room (a folder of modules) the rooms that it may import, besides itself. Imports for types count too.

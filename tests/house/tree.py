@@ -15,7 +15,6 @@ PACKAGES = (
     "spark",
     "magnetar",
     "bench",
-    "monitoring",
     "compat_tests",
     "tests",
 )

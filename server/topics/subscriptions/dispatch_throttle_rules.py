@@ -6,7 +6,7 @@ batch or a large message may exceed the rate; the dispatcher then waits until th
 Does no I/O. Sources: DispatchRateLimiter, AbstractBaseDispatcher.acquirePermitsForDeliveredMessages.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from magnetar.server.topics.token_bucket import TokenBucket
@@ -77,11 +77,6 @@ class Throttle:
             self.wait_seconds(now_s),
         )
 
-    def exhausted(self, now_s: float) -> tuple[bool, bool]:
-        """Returns whether the rate of messages, and whether the rate of bytes, allows no message now."""
-        messages = self._messages is not None and self._messages.tokens(now_s) <= 0
-        return messages, self._bytes is not None and self._bytes.tokens(now_s) <= 0
-
     def sent(self, messages: int, size_bytes: int, now_s: float) -> None:
         """Takes the sent messages and bytes from the buckets."""
         if self._messages is not None:
@@ -93,3 +88,14 @@ class Throttle:
         """Returns how many seconds pass until a message may be sent, or 0 when a message may be sent now."""
         buckets = (self._messages, self._bytes)
         return max((each.wait_seconds(now_s) for each in buckets if each is not None), default=0.0)
+
+
+def exhausted_rates(throttles: Iterable[Throttle], now_s: float) -> Iterator[tuple[str, str]]:
+    """Yields what keeps messages back now: "msg" or "bytes", and whose rate it is, "topic" or "subscription"."""
+    for throttle in throttles:
+        balance = throttle.balance(now_s)
+        owner = "topic" if throttle.is_of_topic else "subscription"
+        if balance.rate.messages and balance.messages <= 0:
+            yield "msg", owner
+        if balance.rate.bytes and balance.bytes <= 0:
+            yield "bytes", owner

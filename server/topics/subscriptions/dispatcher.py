@@ -29,7 +29,7 @@ from magnetar.server.process.turns import Turns
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource, PlannedRead, ReadUnderWay
-from magnetar.server.topics.subscriptions.dispatch_throttle_rules import Throttle
+from magnetar.server.topics.subscriptions.dispatch_throttle_rules import Throttle, exhausted_rates
 from magnetar.server.topics.subscriptions.outgoing_messages import AckView, OutgoingMessages, unacknowledged
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.managed_ledger import ManagedLedger
@@ -81,15 +81,12 @@ class Dispatcher(ABC):
         """The throttles of the topic and of the subscription, as far as there are any."""
         self._throttled: asyncio.TimerHandle | None = None
         self.throttled_events: Counter[tuple[str, str]] = Counter()
-        """How often a dispatch rate kept messages back, by what was exhausted ("msg" or "bytes") and by whose rate it
-        was ("topic" or "subscription")."""
+        """How often each of the results of `exhausted_rates` kept messages back."""
         self._messages_per_entry = 1.0
-        """The average number of messages in the entries that were sent last; computed only while there are
-        throttles."""
+        """The average number of messages in the entries that were sent last. Known only while there are throttles."""
         self._sending = False
-        """Whether this object is sending at the moment. During sending a connection may close or a consumer may be
-        unblocked, and both events call `kick`. Such a call only sets `_kicked_while_sending`, because sending is not
-        reentrant."""
+        """Whether this object is sending now. Meanwhile a connection may close or a consumer may be unblocked, and both
+        events call `kick`. Such a call only sets `_kicked_while_sending`, because sending is not reentrant."""
         self._progress = False
         self._kicked_while_sending = False
         self._is_closed = False
@@ -292,10 +289,7 @@ class Dispatcher(ABC):
         allowed = min(throttle.messages_now(now_s) for throttle in self.throttles)
         if allowed > 0:
             return int(min(room, max(1, allowed / self._messages_per_entry)))
-        for throttle in self.throttles:
-            owner = "topic" if throttle.is_of_topic else "subscription"
-            for kind, is_exhausted in zip(("msg", "bytes"), throttle.exhausted(now_s), strict=True):
-                self.throttled_events[kind, owner] += is_exhausted
+        self.throttled_events.update(exhausted_rates(self.throttles, now_s))
         if self._throttled is None:
             wait_s = max(throttle.wait_seconds(now_s) for throttle in self.throttles)
             self._throttled = self._loop.call_later(max(wait_s, THROTTLE_SECONDS_MIN), self._end_throttling)

@@ -1,21 +1,37 @@
-"""The dashboards and alert rules in docs/monitoring are what the code makes, and keep the conventions."""
+"""The dashboards and alert rules in docs/monitoring are what `magnetar dashboards` writes, and keep the conventions."""
 
 import json
+from pathlib import Path
 from typing import Any
 
-from monitoring.__main__ import FOLDER, files
+import pytest
+
+from magnetar.server.commands.main import main
+from magnetar.server.tools.monitoring.monitoring_files import monitoring_files
+
+FOLDER = Path(__file__).resolve().parents[4] / "docs" / "monitoring"
 
 NEVER = ("id", "version", "iteration", "__inputs", "__requires", "pluginVersion", "$$hashKey")
 """Fields of a dashboard that change with every export."""
 
 
 def boards() -> dict[str, Any]:
-    return {name: json.loads(text) for name, text in files().items() if name.endswith(".json")}
+    return {name: json.loads(text) for name, text in monitoring_files().items() if name.endswith(".json")}
 
 
-def test_the_files_are_those_that_the_code_makes() -> None:
-    written = {path.name: path.read_text() for path in FOLDER.iterdir()}
-    assert written == files(), "run: python -m monitoring"
+def test_the_files_are_those_that_the_command_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dashboards", str(tmp_path / "new" / "folder")]) == 0
+    made = {path.name: path.read_text() for path in (tmp_path / "new" / "folder").iterdir()}
+    kept = {path.name: path.read_text() for path in FOLDER.iterdir()}
+    assert made == kept, "run: magnetar dashboards docs/monitoring"
+    told = capsys.readouterr().out
+    assert all(name in told for name in made)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["dashboards", str(tmp_path / "file" / "x")]) == 1
+    assert str(tmp_path / "file") in capsys.readouterr().err
 
 
 def test_each_dashboard_has_an_id_that_stays_and_no_field_that_changes() -> None:

@@ -1,6 +1,6 @@
 """Our dashboards: the cluster at a glance, topics and subscriptions, and bookies."""
 
-from monitoring.grafana import Dashboard, Panel, Query, Row, Variable
+from magnetar.server.tools.monitoring.grafana import Dashboard, Panel, Query, Row, Variable
 
 CLUSTER = Variable("cluster", "label_values(pulsar_version_info, cluster)")
 NAMESPACE = Variable("namespace", 'label_values(pulsar_topics_count{cluster=~"$cluster"}, namespace)')

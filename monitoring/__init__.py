@@ -1,5 +1,0 @@
-"""Our Grafana dashboards and Prometheus alert rules as code: `python -m monitoring` writes them to `docs/monitoring`.
-
-The dashboards follow the conventions of Apache's Helm chart: each has a uid that stays the same, one variable for the
-data source, and no field that changes with every export. This package imports nothing of ours.
-"""
