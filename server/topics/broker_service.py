@@ -381,7 +381,7 @@ class BrokerService:
             await self.delete_topic(topic.name, force=True)
 
     async def close(self) -> None:
-        """Stores what the topics have not stored yet. Clients get no CLOSE commands: their connections end. Idempotent."""
+        """Stores what the topics have not stored yet. Clients get no CLOSE: their connections just end. Idempotent."""
         self._is_closed = True
         self.policies.close()
         self.ownership.close()
