@@ -89,6 +89,7 @@ STORED_TIMES = {
     "server/stats/topic_metrics.py": "publish times",
     "server/stats/persistent_topic_stats.py": "publish times",
     "server/upkeep/jobs.py": "when subscriptions were used last, which is stored with their cursors",
+    "storage/leaks/orphan_rules.py": "when records were made and written, which is stored with them",
     "storage/managed/ledger_rules.py": "when ledgers were closed, which is stored in their list",
     "storage/repair/repair_rules.py": "when the last check ended, which is stored for the next auditor",
     "spark/jobs/audit/audit_rules.py": "times of records",
