@@ -30,6 +30,7 @@ from magnetar.storage.leaks.finder import Findings, Site
 from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchEntry
 
 MANIFEST = "manifest.json"
+LOG = "log"
 CHUNK_BYTES = 1 << 20
 
 Said = Callable[[str], None]
@@ -134,6 +135,11 @@ class Backup:
             left = left[used:]
         if left:
             raise BackupDamaged(f"{self.entries_file(ledger_id)} ends within an entry")
+
+    async def note(self, line: str) -> None:
+        """Adds a line to the backup's log, which says what was done with it. Raises OSError."""
+        async with aiofiles.open(self._folder / LOG, "a", encoding="utf-8") as file:
+            await file.write(line + "\n")
 
     async def _chunks(self, ledger_id: int) -> AsyncIterator[bytes]:
         async with aiofiles.open(self.entries_file(ledger_id), "rb") as file:

@@ -136,7 +136,7 @@ async def find(site: Site, caution: Caution) -> Findings:
 async def _check_stores(site: Site) -> None:
     for name, store in site.stores.items():
         if await store.exists(MANAGED_LEDGERS) is None:
-            raise NotPulsar(f"{name} has no {MANAGED_LEDGERS}: it is not the metadata store of a Pulsar cluster")
+            raise NotPulsar(f"{name} has no {MANAGED_LEDGERS}: it is not a cluster's metadata store, or without topics")
     for store in site.configuration:
         if await store.exists(POLICIES) is None:
             raise NotPulsar(f"no {POLICIES} in the configuration metadata store: name it")

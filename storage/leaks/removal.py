@@ -37,14 +37,11 @@ async def check_place(site: Site, manifest: Manifest) -> None:
         raise BackupDamaged(f"the backup has records of {missing[0]}: give that metadata store, too")
 
 
-def still_leaked(findings: Findings) -> dict[tuple[str, str], int]:
-    """Returns the versions of the records that may be removed after this look, by (store, path)."""
-    ledgers = {("", ledger.path): ledger.version for ledger, _ in findings.orphans}
+def still_leaked(findings: Findings) -> set[tuple[str, str]]:
+    """Returns the records that may be removed after this look, as (store, path)."""
+    ledgers = {("", ledger.path) for ledger, _ in findings.orphans}
     records = {
-        (leftover.store, node.path): node.version
-        for leftover in findings.leftovers
-        if leftover.removable
-        for node in leftover.nodes
+        (leftover.store, node.path) for leftover in findings.leftovers if leftover.removable for node in leftover.nodes
     }
     return ledgers | records
 
@@ -56,12 +53,11 @@ async def remove(site: Site, backup: Backup, manifest: Manifest, second_look: Fi
     await backup.verify(manifest)
     leaked = still_leaked(second_look)
     for index, item in reversed(list(enumerate(manifest.items))):
-        known = leaked.get((item.store, item.path))
-        if known is None:
+        if (item.store, item.path) not in leaked:
             store = site.store_of(item.store)
             gone = await store.exists(item.path) is None
             yield Outcome(item, gone, "is gone already" if gone else "is in use again, or too young: kept")
-        elif known != item.version or not await _is_held(site, backup, index, item):
+        elif not await _is_held(site, backup, index, item):
             yield Outcome(item, False, "was changed since the backup: kept")
         else:
             yield await _remove(site, item)

@@ -1,9 +1,9 @@
 """The verbs of `magnetar leaks`. Each takes the tool, the parsed arguments and the site, and returns the exit code."""
 
-import logging
 import sys
 from argparse import Namespace
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from magnetar.server.programs.bk.verb_running import Tool, ToolError
 from magnetar.server.programs.leaks import leak_report
@@ -15,8 +15,6 @@ from magnetar.storage.leaks.removal import Outcome, remove, restore
 from magnetar.storage.leaks.znode_reader import read_leftovers
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from pulsar_proto.records.ledger_record import ledger_id_of_path
-
-log = logging.getLogger(__name__)
 
 CLEAN = 0
 FOUND = 1
@@ -136,7 +134,7 @@ async def run_remove(tool: Tool, arguments: Namespace, site: Site) -> int:
     )
     code = CLEAN
     async for outcome in remove(site, backup, manifest, findings):
-        code = max(code, _show(tool, outcome))
+        code = max(code, await _show(tool, backup, outcome))
     return code
 
 
@@ -146,17 +144,18 @@ async def run_restore(tool: Tool, arguments: Namespace, site: Site) -> int:
     tool.confirm(f"Put back {len(manifest.items)} records, as far as they are missing?", force=arguments.force)
     code = CLEAN
     async for outcome in restore(site, backup, manifest):
-        code = max(code, _show(tool, outcome))
+        code = max(code, await _show(tool, backup, outcome))
     return code
 
 
-def _show(tool: Tool, outcome: Outcome) -> int:
-    """Prints and logs what became of one record. Returns the exit code."""
+async def _show(tool: Tool, backup: Backup, outcome: Outcome) -> int:
+    """Prints what became of one record, and writes it into the backup's log. Returns the exit code."""
     item = outcome.item
     name = f"ledger {item.ledger_id}" if item.ledger_id is not None else item.path
-    log.info("%s (version %d, %s): %s", item.path, item.version, item.reason, outcome.text)
     tool.out.result(
         {"path": item.path, "ledgerId": item.ledger_id, "done": outcome.done, "text": outcome.text},
         f"{name}: {outcome.text}",
     )
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    await backup.note(f"{now} {item.path} (version {item.version}, {item.reason}): {outcome.text}")
     return CLEAN if outcome.done else FOUND

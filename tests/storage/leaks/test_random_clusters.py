@@ -190,7 +190,7 @@ def random_cluster(seed: int) -> Cluster:
         add_schema(cluster, f"t/n/s{number}")
     segment = cluster.ledger({})
     cluster.picture.add(references_of_log_segment("/pulsar/functions/x", b"21474836485;%d;7" % segment))
-    for labels in ({}, {"Bookie": "simpletest"}, {"application": "other", "component": "managed-ledger"}):
+    for labels in ({}, {"Bookie": "simpletest"}, topic_labels("t/n/persistent/b0") | {"application": "other"}):
         cluster.used.discard(cluster.ledger(labels))
     return cluster
 
