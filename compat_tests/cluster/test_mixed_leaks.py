@@ -4,6 +4,7 @@ that Apache's broker uses. The cluster works on after the removal, and a restore
 import json
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,9 @@ SETTINGS = {
     "delayedDeliveryMaxTimeStepPerBucketSeconds": "1",
     "delayedDeliveryFixedDelayDetectionLookahead": "0",
 }
+
+BOOKIE_KEYS = {"flushInterval": "1000"}
+"""Collected entries vanish from the bookie's index at the next flush."""
 
 
 class User(Record):  # type: ignore[misc]
@@ -128,6 +132,9 @@ class Site:
         self.bk("ledgermetadata", "-l", str(ledger_id), "--dump-to-file", str(path))
         return path.read_bytes()
 
+    def entries(self, ledger_id: int) -> list[dict[str, Any]]:
+        return self.bk("readledger", "-l", str(ledger_id), "-m")
+
     def leak(self, ledger_id: int) -> None:
         """Puts the record of a deleted ledger back, as if the broker had died before it deleted the ledger."""
         path = self.folder / f"record-{ledger_id}"
@@ -137,7 +144,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     seats = Seats(bookie=ApacheBookie, broker=ApacheBroker)
-    with Cluster(tmp_path, bookies=1, brokers=1, settings=SETTINGS, seats=seats) as made:
+    with Cluster(tmp_path, bookies=1, brokers=1, settings=SETTINGS, bookie_keys=BOOKIE_KEYS, seats=seats) as made:
         yield Site(made, tmp_path)
 
 
@@ -275,7 +282,9 @@ def assert_everything_works(site: Site) -> None:
         assert {b"44", b"20"} <= got
         consumer.close()
     consumer = site.client.subscribe(f"{NAMESPACE}/batches", "s", SHARED, batch_index_ack_enabled=True)
-    assert sorted(int(consumer.receive(RECEIVE_MS).data()) for _ in range(10)) == list(range(0, 20, 2))
+    left = set(range(0, 20, 2))
+    while left:  # Apache's broker also sends the acknowledged parts of batches again after a restart.
+        left.discard(int(consumer.receive(RECEIVE_MS).data()))
     consumer.close()
     reader = site.client.create_reader(f"{NAMESPACE}/compacted", pulsar.MessageId.earliest, is_read_compacted=True)
     assert {reader.read_next(RECEIVE_MS).data() for _ in range(3)} == {b"17", b"18", b"19"}
@@ -310,6 +319,16 @@ def assert_found(site: Site, planted: dict[int, str]) -> None:
     assert {planted[each] for each in closed} == reasons, "each kind of leak has a ledger that was closed"
 
 
+def collect_garbage(site: Site) -> None:
+    """Has the bookie delete the entries of ledgers without records now."""
+    for bookie in site.cluster.bookies:
+        assert isinstance(bookie, ApacheBookie)
+        url = f"{bookie.http_url}/api/v1/bookie/gc"
+        request = urllib.request.Request(url, b"{}", {"Content-Type": "application/json"}, method="PUT")
+        with urllib.request.urlopen(request, timeout=TOOL_SECONDS) as answer:
+            answer.read()
+
+
 def test_only_what_was_leaked_is_found_and_removed_and_all_of_it_comes_back(site: Site, tmp_path: Path) -> None:
     use_everything(site)
     assert site.find(code=0)["orphans"] == [], "nothing is leaked yet"
@@ -318,12 +337,15 @@ def test_only_what_was_leaked_is_found_and_removed_and_all_of_it_comes_back(site
     admin.call(site.broker, f"/admin/v2/namespaces/{NAMESPACE}/unload", "PUT")
     assert_found(site, planted)
     before = {ledger_id: site.record(ledger_id) for ledger_id in site.ledgers()}
+    entries = {ledger_id: site.entries(ledger_id) for ledger_id in planted}
+    assert any(entries.values())
     backup = str(tmp_path / "backup")
     site.leaks("backup", backup, "--entries")
     rows = site.leaks("remove", backup, "-f", "--second-look-hours", "0")
     removed = {row["ledgerId"] for row in rows}
     assert removed <= planted.keys()
     assert site.ledgers() == before.keys() - removed
+    collect_garbage(site)
 
     site.client.close()
     site.broker.stop()
@@ -334,9 +356,8 @@ def test_only_what_was_leaked_is_found_and_removed_and_all_of_it_comes_back(site
     assert {each["ledgerId"] for each in (*found["orphans"], *found["kept"])} == planted.keys() - removed
     assert found["dangling"] == []
 
-    site.leaks("restore", backup, "-f")
+    texts = [row["text"] for row in site.leaks("restore", backup, "-f")]
+    assert any(text.startswith("restored, with ") for text in texts), "the bookie had collected entries"
     assert {each: site.record(each) for each in removed} == {each: before[each] for each in removed}
-    for ledger_id in removed:
-        last = site.bk("ledgermetadata", "-l", str(ledger_id))[0]["lastEntryId"]
-        assert len(site.bk("readledger", "-l", str(ledger_id))) == last + 1
+    assert {each: site.entries(each) for each in removed} == {each: entries[each] for each in removed}
     site.client.close()

@@ -17,7 +17,7 @@ from magnetar.storage.leaks.reference_rules import (
 )
 from magnetar.storage.ledger.channel_lookup import ChannelOf
 from magnetar.storage.ledger.ledger_client import BookKeeper
-from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchEntry, NoSuchLedger
+from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchEntry
 from magnetar.storage.ledger.ledger_handle import ReadHandle
 from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
 from pulsar_proto.errors import MalformedRecord
@@ -39,14 +39,14 @@ class EntryReader:
         self._writer = EntryWriter(channel_of, timeout_sec)
 
     async def add_compacted(self, picture: Picture, cursors: Sequence[CursorLedger]) -> None:
-        """Adds the compacted ledgers that cursors' entries name. A ledger that cannot be read becomes a blind spot; a
-        ledger that is gone is found as a dangling reference of the cursor."""
+        """Adds the compacted ledgers that cursors' entries name. A ledger that cannot be read, or that the cursor has
+        left meanwhile, becomes a blind spot: nobody knows then which compacted ledger is in use."""
 
         async def add(cursor: CursorLedger) -> None:
             try:
                 picture.add(await self._compacted_of(cursor))
-            except NoSuchLedger:
-                return
+                if not await cursor.is_current():
+                    raise MalformedRecord("the cursor's record was changed during the look")
             except (LedgerError, MalformedRecord) as error:
                 path = f"ledger {cursor.ledger_id} of {cursor.path}"
                 picture.blind.append(BlindSpot(path, cursor.owner, str(error)))
@@ -102,8 +102,6 @@ class EntryReader:
                 return []
             entry = (await handle.read(0, 0))[0]
             return references_of_schema_entry(version.path, entry[handle.payload_offset :])
-        except NoSuchLedger:
-            return []
         except (LedgerError, MalformedRecord) as error:
             path, schema_id = f"ledger {version.ledger_id} of {version.path}", version.path.split("/", 2)[2]
             return [BlindSpot(path, schema_id, str(error))]

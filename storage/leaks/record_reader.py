@@ -39,11 +39,19 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class CursorLedger:
-    """The ledger of a cursor that may name a compacted ledger in its entries."""
+    """The ledger of a cursor that may name a compacted ledger in its entries, as the cursor's record named it."""
 
+    store: MetadataStore
     path: str
+    version: int
+    """The version of the cursor's record."""
     owner: str
     ledger_id: int
+
+    async def is_current(self) -> bool:
+        """Returns whether the cursor's record is still the one that was read."""
+        stat = await self.store.exists(self.path)
+        return stat is not None and stat.version == self.version
 
 
 async def read_references(store: MetadataStore, picture: Picture) -> list[CursorLedger]:
@@ -51,7 +59,10 @@ async def read_references(store: MetadataStore, picture: Picture) -> list[Cursor
     ledgers, for `entry_reader`. Raises MetadataError."""
     compactions: list[CursorLedger] = []
     async for path, record in walk(store, paths.MANAGED_LEDGERS):
-        _add_managed(picture, compactions, path, record.value)
+        cursor = _add_managed(picture, path, record.value)
+        if cursor is not None and path.endswith(f"/{COMPACTION_CURSOR}"):
+            owner = path.removeprefix(f"{paths.MANAGED_LEDGERS}/").rpartition("/")[0]
+            compactions.append(CursorLedger(store, path, record.stat.version, owner, cursor))
     async for path, record in walk(store, paths.SCHEMAS):
         if record.value:
             _add_schema(picture, path, record.value)
@@ -66,8 +77,9 @@ async def read_references(store: MetadataStore, picture: Picture) -> list[Cursor
     return compactions
 
 
-def _add_managed(picture: Picture, compactions: list[CursorLedger], path: str, value: bytes) -> None:
-    """Adds the record of a managed ledger or a cursor: what it is follows from its place behind the domain."""
+def _add_managed(picture: Picture, path: str, value: bytes) -> int | None:
+    """Adds the record of a managed ledger or a cursor: what it is follows from its place behind the domain. Returns the
+    ledger of a cursor, if the record names one."""
     names = path.removeprefix(f"{paths.MANAGED_LEDGERS}/").split("/")
     at = next((place for place in (2, 3) if names[place : place + 1] in ([PERSISTENT], [NON_PERSISTENT])), None)
     depth = None if at is None else len(names) - at
@@ -80,12 +92,12 @@ def _add_managed(picture: Picture, compactions: list[CursorLedger], path: str, v
             picture.cursors.setdefault(owner, set()).add(decode_local(names[-1]))
             cursor = references_of_cursor(path, value)
             picture.add(cursor.references)
-            if names[-1] == COMPACTION_CURSOR and cursor.ledger_id is not None:
-                compactions.append(CursorLedger(path, owner, cursor.ledger_id))
+            return cursor.ledger_id
         elif value:
             raise MalformedRecord("a record at a place where Pulsar keeps none")
     except MalformedRecord as error:
         picture.blind.append(BlindSpot(path, owner, str(error)))
+    return None
 
 
 def _add_schema(picture: Picture, path: str, value: bytes) -> None:

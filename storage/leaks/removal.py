@@ -76,7 +76,7 @@ async def _remove(site: Site, item: BackupItem) -> Outcome:
     except NoNodeError:
         return Outcome(item, True, "is gone already")
     except (BadVersionError, NotEmptyError) as error:
-        return Outcome(item, False, f"was changed since the look: kept ({error})")
+        return Outcome(item, False, f"was changed since the backup: kept ({error})")
     if item.ledger_id is not None:
         await delete_empty_parents(store, item.path, LEDGERS_ROOT)
     return Outcome(item, True, "removed")

@@ -34,9 +34,10 @@ async def read_leftovers(
     before_ms = caution.before_ms
     found: list[Leftover] = []
     for name, store in stores.items():
-        trees = {root: await _trees(store, root) for root in NAMESPACE_ROOTS}
+        known = await _known(store, configuration)
+        trees = {root: await _trees(store, root, known) for root in NAMESPACE_ROOTS}
         averages = [_node(path, record) async for path, record in walk(store, AVERAGES)]
-        # What is known is read last, so that a namespace that is made meanwhile is known.
+        # What is known is read again, so that a namespace that was made meanwhile is known.
         known = await _known(store, configuration)
         for root, tree in trees.items():
             found += leftover_namespaces(name, root, tree, known, before_ms)
@@ -64,16 +65,16 @@ async def _known(store: MetadataStore, configuration: Sequence[MetadataStore]) -
     return Known(frozenset(tenants), frozenset(namespaces), frozenset(await children_of(store, BROKERS)))
 
 
-async def _trees(store: MetadataStore, root: str) -> dict[str, list[Node]]:
-    """Returns the records of each namespace below a root, under "tenant/namespace", and those of tenants that have no
-    namespaces, under the tenant."""
+async def _trees(store: MetadataStore, root: str, known: Known) -> dict[str, list[Node]]:
+    """Returns the records of each namespace below a root that is not known, under "tenant/namespace", and those of
+    tenants that have no namespaces there, under the tenant."""
     trees: dict[str, list[Node]] = {}
-    async for path, record in walk(store, root):
-        names = path.removeprefix(f"{root}/").split("/")
-        tenant, name = names[0], "/".join(names[:2])
-        if len(names) > 1:
-            trees.pop(tenant, None)
-        trees.setdefault(name, []).append(_node(path, record))
+    for tenant in await children_of(store, root):
+        names = [f"{tenant}/{name}" for name in await children_of(store, f"{root}/{tenant}")]
+        for name in names or [tenant]:
+            if name not in known.namespaces and (record := await store.get(f"{root}/{name}")) is not None:
+                below = [_node(path, each) async for path, each in walk(store, f"{root}/{name}")]
+                trees[name] = [_node(f"{root}/{name}", record), *below]
     return trees
 
 

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 from magnetar.server.process.data_folder_lock import AlreadyInUseError
 from magnetar.server.process.log_lines import log_to_stderr
+from magnetar.server.process.private_files import make_files_private
 from magnetar.server.process.running import loop_factory, sentence
 from magnetar.server.programs.bk.verb_running import FAULTS, INTERRUPTED, Tool
 from magnetar.server.programs.leaks import leak_verbs
@@ -30,6 +31,7 @@ VERBS: dict[str, Callable[[Tool, argparse.Namespace, Site], Awaitable[int]]] = {
 def run_leaks(arguments: argparse.Namespace) -> int:
     """Runs the verb that the command line names and returns the exit code."""
     log_to_stderr(arguments.log_level)
+    make_files_private()  # A backup holds messages and passwords of ledgers.
 
     async def work() -> int:
         async with AsyncExitStack() as stack:

@@ -22,7 +22,7 @@ from magnetar.storage.leaks.orphan_rules import Caution, Verdict
 from magnetar.storage.leaks.removal import Outcome, remove, restore
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError
-from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.ledger.ledger_handle import ReadHandle, WriteHandle
 from magnetar.storage.ledger.ledger_listing import list_ledgers
 from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
 from magnetar.storage.managed.ledger_labels import ledger_labels
@@ -143,6 +143,31 @@ async def test_a_cursors_ledger_that_cannot_be_read_keeps_the_compacted_ledgers_
         assert found.orphans == []
         assert [each[1].verdict for each in found.judged] == [Verdict.UNREADABLE]
         assert not found.is_clean
+        await here.store.delete(ledger_path(cursor))
+        found = await here.find()
+        assert [each[1].verdict for each in found.judged] == [Verdict.UNREADABLE]
+        assert [each.ledger_id for each in found.dangling] == [cursor]
+
+
+async def test_a_compaction_that_ends_during_the_look_keeps_its_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene(tmp_path) as here:
+        old, new = await here.ledger(COMPACTED, b"a"), await here.ledger(COMPACTED, b"b")
+        before = await here.ledger(LABELS | {"pulsar/cursor": b"__compaction"}, position(old))
+        after = await here.ledger(LABELS | {"pulsar/cursor": b"__compaction"}, position(new))
+        await here.topic()
+        await here.cursor("__compaction", before)
+        opened = here.site.entries.open
+
+        async def open_and_switch(ledger_id: int) -> ReadHandle:
+            handle = await opened(ledger_id)
+            if ledger_id == before:
+                await here.cursor("__compaction", after)
+            return handle
+
+        monkeypatch.setattr(here.site.entries, "open", open_and_switch)
+        assert new not in await here.orphans()
 
 
 def version(number: int, ledger_id: int) -> pb.SchemaIndexEntry:
