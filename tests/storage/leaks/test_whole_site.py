@@ -312,6 +312,17 @@ async def test_a_restore_of_a_record_without_entries_says_that_they_are_gone(tmp
             await here.entries(orphan)
 
 
+async def test_a_ledger_of_any_cluster_that_was_given_is_in_use(tmp_path: Path) -> None:
+    async with scene(tmp_path) as here:
+        ledger_id = await here.ledger(LABELS)
+        second = MemoryStore()
+        info = pb.ManagedLedgerInfo(ledgerInfo=[pb.ManagedLedgerInfo.LedgerInfo(ledgerId=ledger_id)])
+        await second.create(paths.managed_ledger_path(TOPIC), info.SerializeToString(), make_parents=True)
+        both = Site({"zk": here.store, "second": second}, [here.store], here.store, here.site.entries)
+        assert await here.orphans() == {ledger_id: "topic deleted"}
+        assert (await find(both, CAUTION)).orphans == []
+
+
 async def test_a_store_that_is_not_pulsars_is_refused(tmp_path: Path) -> None:
     async with scene(tmp_path) as here:
         site = Site({"other": MemoryStore()}, [here.store], here.store, here.site.entries)
