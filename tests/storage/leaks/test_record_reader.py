@@ -78,8 +78,8 @@ async def test_log_segments_are_read_and_other_records_beside_them_are_passed() 
 
 
 async def test_a_walk_yields_every_record_of_a_wide_and_deep_tree() -> None:
-    paths = [f"/root/{number}/{deep}" for number in range(AT_ONCE + 5) for deep in ("a", "b/c")]
+    paths = [f"/tree/{number}/{deep}" for number in range(AT_ONCE + 5) for deep in ("a", "b/c")]
     store = await store_with(dict.fromkeys(paths, b"x"))
-    found = [path async for path, record in walk(store, "/root") if record.value]
+    found = [path async for path, record in walk(store, "/tree") if record.value]
     assert sorted(found) == sorted(paths)
     assert [path async for path, _ in walk(store, "/nothing")] == []
