@@ -89,9 +89,11 @@ class Look:
             compactions += await read_references(store, self.picture)
         for store in site.configuration:
             self.picture.tenants |= await read_tenants(store)
-        await site.entries.add_compacted(self.picture, compactions)
         unnamed = sorted(each for each in self.listed if not self.picture.keeping(each))
         facts = [each for each in await at_once(self.facts, unnamed) if each is not None]
+        # A compaction closes its ledger just before the cursor names it. A ledger that was open at the listing is kept,
+        # so the entries of cursors are read after the records of ledgers.
+        await site.entries.add_compacted(self.picture, compactions)
         schemas = sorted({each.owner for each in facts if each.component is Component.SCHEMA})
         await site.entries.add_schemas(self.picture, schemas)
         return facts
