@@ -6,7 +6,7 @@ backup.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -123,7 +123,7 @@ class Backup:
             raise BackupDamaged(f"{self.record_file(index)} is not the record {item.path} that was written")
         return value
 
-    async def entries(self, ledger_id: int) -> AsyncIterator[tuple[int, bytes]]:
+    async def entries(self, ledger_id: int) -> AsyncGenerator[tuple[int, bytes], None]:
         """Yields the id and the bytes of each stored entry. Raises BackupDamaged for a file that ends within one."""
         left = b""
         async for chunk in self._chunks(ledger_id):

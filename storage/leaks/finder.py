@@ -91,8 +91,8 @@ class Look:
             self.picture.tenants |= await read_tenants(store)
         unnamed = sorted(each for each in self.listed if not self.picture.keeping(each))
         facts = [each for each in await at_once(self.facts, unnamed) if each is not None]
-        # A compaction closes its ledger just before the cursor names it. A ledger that was open at the listing is kept,
-        # so the entries of cursors are read after the records of ledgers.
+        # A compaction closes its ledger just before the cursor's newest entry names it. Entries are read last, so that
+        # a ledger whose record was read as closed is named by then; a ledger that was still open is kept anyway.
         await site.entries.add_compacted(self.picture, compactions)
         schemas = sorted({each.owner for each in facts if each.component is Component.SCHEMA})
         await site.entries.add_schemas(self.picture, schemas)

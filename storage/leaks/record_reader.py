@@ -5,7 +5,6 @@ over; a record that cannot be read becomes a `BlindSpot`.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -159,12 +158,3 @@ async def children_of(store: MetadataStore, path: str) -> list[str]:
         return await store.children(path)
     except NoNodeError:
         return []
-
-
-def bookies_in_racks(value: bytes) -> set[str]:
-    """Returns the bookies that the record /bookies names. An unreadable record names none."""
-    try:
-        groups = json.loads(value or b"{}")
-        return {bookie for group in groups.values() for bookie in group}
-    except (ValueError, AttributeError, TypeError):
-        return set()

@@ -134,5 +134,5 @@ async def _has_entries(site: Site, backup: Backup, item: BackupItem) -> bool:
         return False
     finally:
         if stored is not None:
-            await stored.aclose()  # type: ignore[attr-defined]
+            await stored.aclose()
     return item.entries is None or count >= item.entries.count

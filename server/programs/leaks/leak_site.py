@@ -78,7 +78,7 @@ async def _standalone_site(arguments: argparse.Namespace, stack: AsyncExitStack)
 async def _cluster_site(tool: Tool, arguments: argparse.Namespace, stack: AsyncExitStack) -> Site:
     names: list[str] = list(dict.fromkeys(arguments.metadata_store))
     for connect in {*names, tool.connect, *filter(None, [arguments.configuration_store])}:
-        await _check_place(connect, [*names, tool.connect], arguments)
+        await _check_place(connect, names, tool.connect, arguments)
     cluster = await tool.cluster()
     stores: dict[str, MetadataStore] = {name: await _open(name, stack) for name in names}
     configuration = list(stores.values())
@@ -94,12 +94,13 @@ async def _open(connect: str, stack: AsyncExitStack) -> ZooKeeperStore:
     return store
 
 
-async def _check_place(connect: str, given: list[str], arguments: argparse.Namespace) -> None:
-    """Raises ToolError when the chroot is not there, so that it is not made by opening it, and when another cluster
-    without ledgers of its own has its records in the same ZooKeeper: it probably uses these ledgers."""
+async def _check_place(connect: str, given: list[str], ledgers: str, arguments: argparse.Namespace) -> None:
+    """Raises ToolError when the chroot is not there, so that it is not made by opening it, and when the same ZooKeeper
+    has the metadata of a cluster that was not given and seems to use the ledgers at `ledgers`: it has its records
+    beside them, or has no ledgers of its own."""
     try:
-        place = ConnectString.parse(connect)
-        known = {parsed.chroot for text in given if (parsed := ConnectString.parse(text)).servers == place.servers}
+        place, beside = ConnectString.parse(connect), ConnectString.parse(ledgers)
+        known = [ConnectString.parse(text) for text in given]
     except ValueError as error:
         raise ToolError(str(error)) from None
     servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in place.servers)
@@ -110,7 +111,8 @@ async def _check_place(connect: str, given: list[str], arguments: argparse.Names
         if arguments.all_clusters_given:
             return
         for chroot in await _chroots(root, "", CHROOT_DEPTH_MAX):
-            if chroot not in known and await root.exists(chroot + LEDGERS_ROOT) is None:
+            found = ConnectString(place.servers, chroot)
+            if found not in known and (found == beside or await root.exists(chroot + LEDGERS_ROOT) is None):
                 raise ToolError(
                     f"{servers} also has the metadata of a cluster at {chroot or '/'}, which may use the same ledgers: "
                     f"give --metadata-store zk:{servers}{chroot}, too, or --all-clusters-given if it uses others"

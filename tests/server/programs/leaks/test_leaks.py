@@ -147,7 +147,11 @@ def test_another_cluster_on_the_same_ledgers_must_be_given(zookeeper: str) -> No
     second = ["--metadata-store", f"zk:{zookeeper}/second"]
     refused = call("find", *first, *second)
     assert (refused.code, f"give --metadata-store zk:{zookeeper}/deep/third, too" in refused.err) == (3, True)
-    all_of_them = [*first, *second, "--metadata-store", f"zk:{zookeeper}/deep/third"]
+    ledgers = ["--metadata-service-uri", f"zk://{zookeeper}/ledgers"]
+    third = ["--metadata-store", f"zk:{zookeeper}/deep/third"]
+    beside = call("find", *second, *third, *ledgers)
+    assert (beside.code, f"give --metadata-store zk:{zookeeper}, too" in beside.err) == (3, True)
+    all_of_them = [*first, *second, *third]
     assert call("find", *all_of_them).code in (0, 1)
     assert call("find", *first, "--all-clusters-given").code in (0, 1)
 
