@@ -76,6 +76,8 @@ class ApacheBookie(BookieSeat):
     heap_mb = 256
     direct_mb = 512
     write_cache_mb = 16
+    http_url = ""
+    """The address of the bookie's HTTP port, once it has been started."""
 
     def command(self) -> list[str]:
         if self.settings["bookiePort"] == "0":
@@ -92,14 +94,14 @@ class ApacheBookie(BookieSeat):
             "dbStorage_readAheadCacheMaxSizeMb": "16",
             **self.settings,
         }
-        self._http_port = keys["httpServerPort"]
+        self.http_url = f"http://{HOST}:{keys['httpServerPort']}"
         conf = write_keys(self.folder / "bk_server.conf", keys)
         return java(self.heap_mb, self.direct_mb, "org.apache.bookkeeper.server.Main", "--conf", str(conf))
 
     def wait_ready(self, process: "subprocess.Popen[bytes]", deadline: float) -> bool:
         """Asks the HTTP port, because the bookie's port opens before the journal is replayed."""
         while process.poll() is None and time.monotonic() < deadline:
-            if answers(f"http://{HOST}:{self._http_port}/api/v1/bookie/is_ready"):
+            if answers(f"{self.http_url}/api/v1/bookie/is_ready"):
                 return True
             time.sleep(POLL_SECONDS)
         return False

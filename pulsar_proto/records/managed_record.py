@@ -5,14 +5,15 @@ docs/WIRE_FORMATS.md, "Managed ledgers' and cursors' records"; source: Java's Me
 OpenLongPairRangeSet, and records captured from Apache's broker (tests/vectors/pulsar_records.json).
 """
 
-import zlib
 from struct import Struct
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from pulsar_proto.errors import MalformedRecord
+from pulsar_proto.errors import MalformedFrame, MalformedRecord
 from pulsar_proto.pb import managed_ledger_pb2 as pb
+from pulsar_proto.pb import pulsar_api_pb2 as api
+from pulsar_proto.records.compression import decompress
 from pulsar_proto.text import check_text
 
 _COMPRESSED_MAGIC = b"\x47\x78"
@@ -50,7 +51,7 @@ def uncompressed(record: bytes) -> bytes:
 
     A compressed record is 0x4778 | u32 size | CompressedInfoMetadata | body (MetaStoreImpl.compressManagedInfo). No
     other record begins with 0x4778: it would be field 8 with wire type 7, which does not exist. Raises MalformedRecord
-    for damage, and for a compression that is not built in.
+    for damage.
     """
     if not record.startswith(_COMPRESSED_MAGIC):
         return record
@@ -63,17 +64,15 @@ def uncompressed(record: bytes) -> bytes:
     head = _parse_head(record[_COMPRESSED_HEAD.size : start])
     if not 0 <= head.uncompressedSize <= _UNCOMPRESSED_MAX:
         raise MalformedRecord(f"a compressed record claims {head.uncompressedSize} bytes")
-    body = record[start:]
-    if head.compressionType == pb.NONE:
-        data = body
-    elif head.compressionType == pb.ZLIB:
-        try:
-            data = zlib.decompressobj().decompress(body, head.uncompressedSize + 1)
-        except zlib.error as error:
-            raise MalformedRecord(f"a ZLIB record does not unpack: {error}") from error
-    else:
-        name = pb.CompressionType.Name(head.compressionType)
-        raise MalformedRecord(f"a record is compressed with {name}, which this version cannot read")
+    try:
+        data = decompress(
+            api.CompressionType.ValueType(head.compressionType),
+            record[start:],
+            head.uncompressedSize,
+            _UNCOMPRESSED_MAX,
+        )
+    except MalformedFrame as error:
+        raise MalformedRecord(f"a compressed record: {error}") from error
     if len(data) != head.uncompressedSize:
         raise MalformedRecord(f"a record unpacks to other than the {head.uncompressedSize} bytes that it claims")
     return data

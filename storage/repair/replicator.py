@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.channel_lookup import find_channel
-from magnetar.storage.ledger.ledger_errors import BookieTimeout, LedgerError, NotEnoughBookies, error_class
+from magnetar.storage.ledger.ledger_errors import LedgerError, NotEnoughBookies
 from magnetar.storage.ledger.metadata_driver import VersionedMetadata
 from magnetar.storage.ledger.quorum_rules import held_ids
+from magnetar.storage.ledger.recovery_add import recovery_add
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
 from magnetar.storage.repair.ledger_checker import OpenedLedger
 from magnetar.storage.repair.repair_rules import (
@@ -28,15 +29,12 @@ from magnetar.storage.repair.repair_rules import (
 )
 from magnetar.storage.repair.repair_stats import RepairStats
 from pulsar_proto.records.ledger_record import LedgerMetadata
-from pulsar_proto.wire.bookie_wire import AddFlags
 
 log = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX = 1 << 20
 """How many bytes of entries the replicator holds at once for one fragment. The replicator copies a larger entry by
 itself."""
-
-_RECOVERY_ADD = int(AddFlags.RECOVERY_ADD)
 
 
 @dataclass(slots=True)
@@ -202,23 +200,13 @@ class Replicator:
         await asyncio.gather(*adds)
 
     async def _add_to(self, opened: OpenedLedger, bookie: str, ids: Sequence[int], entries: Sequence[bytes]) -> None:
-        ledger_id = opened.metadata.ledger_id
-        left = len(ids)
-        outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def done(some: Sequence[int], rc: int) -> None:
-            nonlocal left
-            left -= len(some)
-            if (rc or not left) and not outcome.done():
-                outcome.set_result(rc)
-
-        channel = find_channel(self._cluster.channels, bookie)
-        channel.add_entries(ledger_id, opened.master_key, ids, entries, _RECOVERY_ADD, done)
-        try:
-            async with asyncio.timeout(self._cluster.config.add_entry_timeout_sec):
-                rc = await outcome
-        except TimeoutError:
-            raise BookieTimeout(f"ledger {ledger_id}: bookie {bookie} did not take copies in time") from None
-        if rc:
-            raise error_class(rc, reading=False)(f"ledger {ledger_id}: bookie {bookie} did not take copies: {rc}")
+        await recovery_add(
+            find_channel(self._cluster.channels, bookie),
+            bookie,
+            opened.metadata.ledger_id,
+            opened.master_key,
+            ids,
+            entries,
+            self._cluster.config.add_entry_timeout_sec,
+        )
         self._stats.wrote(len(ids), sum(map(len, entries)))

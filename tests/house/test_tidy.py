@@ -98,6 +98,7 @@ STORED_TIMES = {
     "server/tools/messages/stats_check.py": "publish times of messages",
     "storage/managed/keeping_rules.py": "when ledgers were closed, which is stored in their list",
     "server/why/ledger_keeping_rules.py": "until when ledgers are retained",
+    "storage/leaks/orphan_rules.py": "when records were made and written, which is stored with them",
     "storage/repair/repair_rules.py": "when the last check ended, which is stored for the next auditor",
     "spark/jobs/audit/audit_rules.py": "times of records",
 }
