@@ -1,0 +1,67 @@
+"""`magnetar backup`: a consistent copy of a running standalone server, in a folder of this machine."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from magnetar.server.commands.arguments import add_command
+from magnetar.server.tools.connection.shared_options import DESTINATION, add_shared_options
+
+if TYPE_CHECKING:
+    from magnetar.server.commands.arguments import Commands
+
+EXAMPLES = """\
+examples:
+  magnetar backup /backups/pulsar                                    # the server at http://127.0.0.1:8080
+  magnetar backup /backups/pulsar --admin-url https://pulsar.example:8443 --token-file admin.token
+  magnetar backup /backups/pulsar --full                             # reads everything anew
+  magnetar restore --verify-only /backups/pulsar
+  magnetar restore /backups/pulsar --data-dir /var/lib/pulsar-restored
+
+The next backup into the same folder reads only what is new. Until it is whole and verified, the folder keeps the one
+before.
+"""
+
+
+def add_parser(commands: "Commands") -> None:
+    parser = add_command(
+        commands,
+        "backup",
+        summary="copy a running standalone server into a folder",
+        description="Copies the metadata and all messages of a running standalone server into a folder. Clients go on "
+        "meanwhile. The caller must be a superuser, if the server asks who calls.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the folder of the backup: new, empty, or a backup")
+    parser.add_argument("--full", action="store_true", help="read everything anew instead of only what is new")
+    add_shared_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from magnetar.server.backup.backup_errors import BackupError
+    from magnetar.server.backup.receiving import Progress, make_backup, told, warnings
+    from magnetar.server.process.running import sentence
+    from magnetar.server.tools.connection.connection_errors import AdminCallError, ConnectionSettingsError
+    from magnetar.server.tools.connection.http_client import AdminHttp
+    from magnetar.server.tools.connection.settings import load_settings
+
+    folder: Path = arguments.folder
+    try:
+        http = AdminHttp(load_settings(getattr(arguments, DESTINATION), os.environ))
+        outcome = make_backup(http, folder, is_full=arguments.full, progress=Progress.on_terminal())
+    except ConnectionSettingsError as error:
+        print(f"magnetar: {error}", file=sys.stderr)
+        return 2
+    except (BackupError, AdminCallError, OSError) as error:
+        print(f"magnetar: {sentence(error)}; {folder} is as it was before", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"magnetar: interrupted; {folder} is as it was before", file=sys.stderr)
+        return 1
+    for warning in warnings(outcome):
+        print(f"magnetar: {warning}", file=sys.stderr)
+    print(told(outcome, folder))
+    return 0
