@@ -14,12 +14,15 @@ from magnetar.metadata.embedded.witness import FILE_NAME, Witness
 from magnetar.server.backup.backup_errors import BackupError
 from magnetar.server.backup.manifest_rules import LedgerCopy, Manifest
 from magnetar.server.backup.receiving import Progress
+from magnetar.server.backup.restore_rules import rows_of_restored
 from magnetar.server.backup.verifying import entry_groups, read_records, verify
 from magnetar.server.config.broker_config import load_config
 from magnetar.server.process.data_folder_lock import DataFolderLock
 from magnetar.storage.bookie.bookie import Bookie
 from pulsar_proto.wire.bookie_wire import BookieRc
 
+ROOM = {"diskUsageThreshold": "0.9995"}
+"""A restore may fill the disk further than a server that grows."""
 ADDS_MAX = 16
 """How many groups of entries may wait for the journal at once. A group has about 128 KiB."""
 
@@ -38,8 +41,8 @@ async def restore(backup: Path, data_dir: Path, bookie_id: str, progress: Progre
     lock = await asyncio.to_thread(DataFolderLock, data_dir)
     try:
         rows = await asyncio.to_thread(read_records, backup, manifest)
-        await _restore_ledgers(backup, manifest, data_dir, bookie_id, progress)
-        await asyncio.to_thread(_restore_records, rows, data_dir)
+        last_entries = await _restore_ledgers(backup, manifest, data_dir, bookie_id, progress)
+        await asyncio.to_thread(_restore_records, rows_of_restored(rows, manifest, last_entries), data_dir)
     finally:
         lock.release()
     progress.end()
@@ -54,11 +57,13 @@ def check_empty(data_dir: Path) -> None:
 
 async def _restore_ledgers(
     backup: Path, manifest: Manifest, data_dir: Path, bookie_id: str, progress: Progress
-) -> None:
+) -> dict[int, bytes]:
+    """Writes all entries and returns the last one of each ledger that lacks some."""
+
     async def all_ledgers() -> set[int]:
         return set(manifest.ledgers)
 
-    config = load_config(None, {}).bookie(
+    config = load_config(None, ROOM).bookie(
         journal_directories=(data_dir / "journal",), ledger_directories=(data_dir / "ledgers",)
     )
     bookie = await Bookie.open(config, bookie_id=bookie_id, instance_id=manifest.instance_id, list_ledgers=all_ledgers)
@@ -70,6 +75,7 @@ async def _restore_ledgers(
             size += copy.part.size
             progress.tell(done, len(manifest.ledgers), size)
         await adds.finish()
+        return adds.last_entries
     finally:
         await bookie.close()
 
@@ -81,6 +87,8 @@ class _Adds:
         self._bookie = bookie
         self._room = asyncio.Semaphore(ADDS_MAX)
         self._refused: int | None = None
+        self.last_entries: dict[int, bytes] = {}
+        """The last entry of each ledger that lacks some."""
 
     async def add_ledger(self, backup: Path, ledger_id: int, copy: LedgerCopy) -> None:
         """Adds all entries of a ledger. Raises BackupError when the bookie refuses some."""
@@ -90,7 +98,10 @@ class _Adds:
             await self._room.acquire()
             self._check()
             ids = [entry_id for entry_id, _ in group]
-            self._bookie.add_entries(ledger_id, key, ids, [entry for _, entry in group], 0, self._done)
+            entries = [entry for _, entry in group]
+            self._bookie.add_entries(ledger_id, key, ids, entries, 0, self._done)
+            if copy.missing:
+                self.last_entries[ledger_id] = entries[-1]
 
     async def finish(self) -> None:
         """Returns when all entries are durable. Raises BackupError when the bookie refused some."""
