@@ -20,6 +20,9 @@ from pulsar_proto.checksum import crc32c
 
 _LOCK = "LOCK"
 _READ_BYTES = 1 << 20
+_UNSYNCED_BYTES_MAX = 8 << 20
+"""After so many bytes a file is synced. A server on the same disk, which syncs its journal all the time, would wait for
+all bytes that the system has gathered in memory."""
 
 
 class GrowingFile:
@@ -32,6 +35,7 @@ class GrowingFile:
         self._name = name
         self.known = known
         self._size = known.size
+        self._unsynced = 0
         self._checksum = known.checksum
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._file: BinaryIO = os.fdopen(os.open(path, flags, 0o600), "r+b")
@@ -43,6 +47,11 @@ class GrowingFile:
         self._file.write(data)
         self._size += len(data)
         self._checksum = crc32c(data, self._checksum)
+        self._unsynced += len(data)
+        if self._unsynced >= _UNSYNCED_BYTES_MAX:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._unsynced = 0
 
     def close(self) -> FilePart:
         """Returns the part that a new manifest may name once `confirm` was called. Raises OSError."""

@@ -1,8 +1,9 @@
 """`magnetar backup`: asks a running server for its stream and puts it into a folder."""
 
+import math
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -39,8 +40,11 @@ class Outcome:
     """Whether the folder held a backup of another history, so that nothing of it could be used."""
 
 
-def make_backup(http: AdminHttp, path: Path, *, is_full: bool, progress: "Progress") -> Outcome:
-    """Makes a backup in the folder, incremental if it can be. When this raises, the folder holds what it held before.
+def make_backup(
+    http: AdminHttp, path: Path, *, is_full: bool, progress: "Progress", bytes_per_second: float = math.inf
+) -> Outcome:
+    """Makes a backup in the folder, incremental if it can be. The server sends no faster than it is read, so
+    `bytes_per_second` also bounds its work. When this raises, the folder holds what it held before.
     Raises BackupError, AdminCallError and OSError."""
     with opened(path) as folder:
         before = folder.manifest
@@ -48,7 +52,7 @@ def make_backup(http: AdminHttp, path: Path, *, is_full: bool, progress: "Progre
         receiver = Receiver(folder, None if is_full else before, held)
         try:
             with http.stream(PATH, encode_held(held)) as parts:
-                receiver.take_all(parts, progress)
+                receiver.take_all(_held_back(parts, bytes_per_second), progress)
             manifest = receiver.manifest()
             is_new_history = before is not None and before.history != manifest.history
             dropped = folder.switch(manifest)
@@ -57,6 +61,15 @@ def make_backup(http: AdminHttp, path: Path, *, is_full: bool, progress: "Progre
             raise
         progress.end()
         return Outcome(manifest, receiver.received_bytes, receiver.new_ledgers, dropped, is_new_history)
+
+
+def _held_back(parts: Iterable[bytes], bytes_per_second: float) -> Iterator[bytes]:
+    began = time.monotonic()
+    size = 0
+    for part in parts:
+        yield part
+        size += len(part)
+        time.sleep(max(size / bytes_per_second - (time.monotonic() - began), 0))
 
 
 class Receiver:

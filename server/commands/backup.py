@@ -1,6 +1,7 @@
 """`magnetar backup`: a consistent copy of a running standalone server, in a folder of this machine."""
 
 import argparse
+import math
 import os
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ examples:
   magnetar backup /backups/pulsar                                    # the server at http://127.0.0.1:8080
   magnetar backup /backups/pulsar --admin-url https://pulsar.example:8443 --token-file admin.token
   magnetar backup /backups/pulsar --full                             # reads everything anew
+  magnetar backup /backups/pulsar --max-rate 20                      # 20 MB a second, easy on a busy server
   magnetar restore --verify-only /backups/pulsar
   magnetar restore /backups/pulsar --data-dir /var/lib/pulsar-restored
 
@@ -36,8 +38,22 @@ def add_parser(commands: "Commands") -> None:
     )
     parser.add_argument("folder", type=Path, metavar="DIR", help="the folder of the backup: new, empty, or a backup")
     parser.add_argument("--full", action="store_true", help="read everything anew instead of only what is new")
+    parser.add_argument(
+        "--max-rate", type=_megabytes, default=math.inf, metavar="MB", help="read at most so many megabytes a second"
+    )
     add_shared_options(parser)
     parser.set_defaults(run=run)
+
+
+def _megabytes(text: str) -> float:
+    """Returns a number of megabytes in bytes. Raises ArgumentTypeError for anything but a number above 0."""
+    try:
+        size = float(text) * 1e6
+    except ValueError:
+        size = 0
+    if not size > 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of megabytes above 0")
+    return size
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,7 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.folder
     try:
         http = AdminHttp(load_settings(getattr(arguments, DESTINATION), os.environ))
-        outcome = make_backup(http, folder, is_full=arguments.full, progress=Progress.on_terminal())
+        outcome = make_backup(
+            http,
+            folder,
+            is_full=arguments.full,
+            progress=Progress.on_terminal(),
+            bytes_per_second=arguments.max_rate,
+        )
     except ConnectionSettingsError as error:
         print(f"magnetar: {error}", file=sys.stderr)
         return 2
