@@ -66,7 +66,5 @@ class LedgerHolds:
         """Completes the last entries from the index, on the flush thread. Also a ledger with entries in the cache may
         have later ones in the index, because recovery adds entries again."""
         known = hold.last_entry_ids
-        for ledger_id in hold.ids:
-            run = self._index.last_run(ledger_id)
-            if run is not None and run.last > known.get(ledger_id, run.last - 1):
-                known[ledger_id] = run.last
+        for ledger_id, last in self._index.last_entry_ids(sorted(hold.ids)):
+            known[ledger_id] = max(last, known.get(ledger_id, last))
