@@ -7,9 +7,11 @@ without holding the interpreter.
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Sequence
 
 from magnetar.metadata.embedded.record_rows import Row
+
+_ROW_BYTES = 128
+"""About how many bytes a row has besides its value."""
 
 
 class RecordsCopy:
@@ -29,10 +31,16 @@ class RecordsCopy:
             self._memory.close()
             raise
 
-    def next_rows(self, count: int) -> Sequence[Row]:
-        """Returns up to `count` further rows by ascending path; none at the end. Raises sqlite3.Error."""
+    def next_rows(self, bytes_wanted: int) -> list[Row]:
+        """Returns further rows by ascending path, until their values have so many bytes; none at the end. Raises
+        sqlite3.Error."""
+        rows: list[Row] = []
+        size = 0
         with self._lock:
-            return self._rows.fetchmany(count)
+            while size < bytes_wanted and (row := self._rows.fetchone()) is not None:
+                rows.append(row)
+                size += _ROW_BYTES + len(row[1])
+        return rows
 
     def value(self, path: str) -> bytes | None:
         """Returns the value of one record, or None when there is no such record. Raises sqlite3.Error."""

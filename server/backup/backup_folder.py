@@ -110,9 +110,9 @@ class BackupFolder:
         self._grown.append(file)
         return file
 
-    def switch(self, manifest: Manifest) -> int:
-        """Makes the new manifest, and with it the new backup, the one that the folder holds. Then removes what no
-        manifest names any more, and returns how many files that were. Raises OSError and BackupError."""
+    def switch(self, manifest: Manifest) -> None:
+        """Makes the new manifest, and with it the new backup, the one that the folder holds. Raises OSError and
+        BackupError."""
         for file in self._grown:
             file.confirm()
         sync(os.fspath(self._path / LEDGERS))
@@ -129,7 +129,11 @@ class BackupFolder:
         self._grown.clear()
         self.manifest = manifest
         sync(os.fspath(self._path))
-        gone = obsolete_files(self.sizes(), manifest)
+
+    def remove_obsolete(self) -> int:
+        """Removes the files that the manifest does not name, and returns how many there were. Raises OSError."""
+        assert self.manifest is not None
+        gone = obsolete_files(self.sizes(), self.manifest)
         for name in gone:
             (self._path / name).unlink()
         return len(gone)
@@ -153,10 +157,24 @@ def opened(path: Path) -> Iterator[BackupFolder]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BackupError(f"{path} is in use by another backup") from None
+            raise BackupError(f"{path} is in use by another backup or a restore") from None
         (path / LEDGERS).mkdir(mode=0o700, exist_ok=True)
         sync(os.fspath(path.parent))
         yield BackupFolder(path)
+
+
+@contextlib.contextmanager
+def kept_from_backups(path: Path) -> Iterator[None]:
+    """Keeps backups from changing the folder, which need not be writable, while somebody reads it. Raises BackupError
+    when a backup is running."""
+    with contextlib.ExitStack() as open_files:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            lock = open_files.enter_context(open(path / _LOCK, "rb"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BackupError(f"{path} is in use by a backup: wait until it is done") from None
+        yield
 
 
 def read_manifest(path: Path) -> Manifest:

@@ -20,6 +20,8 @@ from magnetar.server.backup.manifest_rules import (
     records_file,
 )
 from magnetar.server.backup.stream_rules import STREAM_FORMAT, Frame, FrameReader, Held, Kind, encode_held
+from magnetar.server.process.running import sentence
+from magnetar.server.tools.connection.connection_errors import AdminCallError
 from magnetar.server.tools.connection.http_client import AdminHttp
 from pulsar_proto.records.ledger_record import ledger_id_of_path
 
@@ -45,7 +47,7 @@ def make_backup(
 ) -> Outcome:
     """Makes a backup in the folder, incremental if it can be. The server sends no faster than it is read, so
     `bytes_per_second` also bounds its work. When this raises, the folder holds what it held before.
-    Raises BackupError, AdminCallError and OSError."""
+    Raises BackupError and OSError."""
     with opened(path) as folder:
         before = folder.manifest
         held = held_of(None if is_full else before, folder.sizes())
@@ -55,11 +57,15 @@ def make_backup(
                 receiver.take_all(_held_back(parts, bytes_per_second), progress)
             manifest = receiver.manifest()
             is_new_history = before is not None and before.history != manifest.history
-            dropped = folder.switch(manifest)
-        except BaseException:
+            folder.switch(manifest)
+        except BaseException as error:
+            progress.end()
             folder.discard()
+            if isinstance(error, BackupError | AdminCallError | OSError):
+                raise BackupError(f"{sentence(error)}; {path} is as it was before") from error
             raise
         progress.end()
+        dropped = folder.remove_obsolete()
         return Outcome(manifest, receiver.received_bytes, receiver.new_ledgers, dropped, is_new_history)
 
 

@@ -12,6 +12,7 @@ from magnetar.metadata.embedded.record_rows import Row
 from magnetar.metadata.embedded.records_restore import restore_records
 from magnetar.metadata.embedded.witness import FILE_NAME, Witness
 from magnetar.server.backup.backup_errors import BackupError
+from magnetar.server.backup.backup_folder import kept_from_backups
 from magnetar.server.backup.manifest_rules import LedgerCopy, Manifest
 from magnetar.server.backup.receiving import Progress
 from magnetar.server.backup.restore_rules import rows_of_restored
@@ -34,6 +35,11 @@ async def restore(backup: Path, data_dir: Path, bookie_id: str, progress: Progre
     Raises BackupError for a backup that is damaged and for a folder that is not empty, AlreadyInUseError, the errors of
     a bookie's start, MetadataError and OSError.
     """
+    with kept_from_backups(backup):
+        return await _restore(backup, data_dir, bookie_id, progress)
+
+
+async def _restore(backup: Path, data_dir: Path, bookie_id: str, progress: Progress) -> Manifest:
     manifest, damages = await asyncio.to_thread(verify, backup)
     if damages:
         raise damages[0]

@@ -35,7 +35,8 @@ log = logging.getLogger(__name__)
 
 BACKUPS_MAX = 2
 """How many backups may be under way at once, since each has a copy of the metadata in memory."""
-ROWS_AT_ONCE = 200
+RECORDS_BYTES = 64 << 10
+"""About how many bytes of records are read at once."""
 PORTION_BYTES = 128 << 10
 """About how many bytes of entries are read at once."""
 GATHERED_BYTES = 64 << 10
@@ -174,7 +175,7 @@ class BackupSource:
 def _next_records(copy: RecordsCopy, ledgers: list[LedgerEnd]) -> tuple[int, bytes]:
     """Returns how many records come next, and their block; appends the ledgers among them to `ledgers`. Raises
     sqlite3.Error, and MalformedRecord for a ledger's record that does not decode."""
-    rows = copy.next_rows(ROWS_AT_ONCE)
+    rows = copy.next_rows(RECORDS_BYTES)
     for path, value, *_ in rows:
         ledger_id = ledger_id_of_path(path)
         if ledger_id is not None:

@@ -24,8 +24,8 @@ STREAM_FORMAT = 1
 HISTORY_BYTES = 16
 REQUEST_BYTES_MAX = 1 << 20
 """The largest body that the web port takes. The ledgers that find no room in it are sent once more."""
-_UNPACKED_BYTES_MAX = 32 << 20
-"""A request unpacks to no more than this; it is the size of about five million ledgers."""
+_UNPACKED_BYTES_MAX = 8 << 20
+"""A request unpacks to no more than this; it is the size of about two million ledgers."""
 
 _KIND = struct.Struct(">B")
 
@@ -118,8 +118,9 @@ def encode_held(held: Held, bytes_max: int = REQUEST_BYTES_MAX) -> bytes:
         for ledger_id in ids:
             parts += varint(ledger_id - before), varint(held.last_entry_ids[ledger_id] + 1)
             before = ledger_id
-        packed = zlib.compress(b"".join(parts))
-        if len(packed) <= bytes_max or not ids:
+        data = b"".join(parts)
+        packed = zlib.compress(data)
+        if (len(packed) <= bytes_max and len(data) < _UNPACKED_BYTES_MAX) or not ids:
             return packed
         ids = ids[: len(ids) // 2]
 

@@ -78,10 +78,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"magnetar: {error}", file=sys.stderr)
         return 2
     except (BackupError, AdminCallError, OSError) as error:
-        print(f"magnetar: {sentence(error)}; {folder} is as it was before", file=sys.stderr)
+        print(f"magnetar: {sentence(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"magnetar: interrupted; {folder} is as it was before", file=sys.stderr)
+        print("magnetar: interrupted", file=sys.stderr)
         return 1
     for warning in warnings(outcome):
         print(f"magnetar: {warning}", file=sys.stderr)

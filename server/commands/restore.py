@@ -51,9 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _verify(folder: Path) -> int:
+    from magnetar.server.backup.backup_folder import kept_from_backups
     from magnetar.server.backup.verifying import verify
 
-    manifest, damages = verify(folder)
+    with kept_from_backups(folder):
+        manifest, damages = verify(folder)
     for damage in damages:
         print(f"magnetar: {folder}: {damage}", file=sys.stderr)
     if damages:

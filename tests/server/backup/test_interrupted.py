@@ -60,18 +60,19 @@ def test_a_backup_that_is_killed_at_any_moment_leaves_a_sound_one(tmp_path: Path
         assert sum(copy.entries for copy in manifest.ledgers.values()) >= 400 + 40 * ROUNDS
 
 
-def test_a_server_that_is_killed_during_a_backup_leaves_a_sound_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_server_that_ends_during_a_backup_leaves_a_sound_one(tmp_path: Path, is_killed: bool) -> None:
     folder = tmp_path / "backup"
     with Server(tmp_path) as server:
         publish(server, 40)
         back_up(server, folder)
         before = verified(folder)
         publish(server, 2000)
-        process = start("backup", folder, "--admin-url", server.web_url)
+        process = start("backup", folder, "--admin-url", server.web_url, "--max-rate", "20")
         ours = folder / "ledgers"
         size = sum(path.stat().st_size for path in ours.iterdir())
         wait_until(lambda: sum(path.stat().st_size for path in ours.iterdir()) > size, "entries come")
-        server.kill()
+        server.kill() if is_killed else server.stop()
         _, err = process.communicate(timeout=SECONDS_MAX)
         assert process.returncode == 1
         assert err.startswith("magnetar: ")
@@ -108,13 +109,16 @@ def test_a_second_backup_into_the_same_folder_at_the_same_time_is_refused(tmp_pa
     folder = tmp_path / "backup"
     with Server(tmp_path) as server:
         publish(server, 2000)
-        process = start("backup", folder, "--admin-url", server.web_url)
+        process = start("backup", folder, "--admin-url", server.web_url, "--max-rate", "20")
         wait_until(lambda: any(folder.glob("ledgers/*")), "entries come")
         second = run("backup", folder, "--admin-url", server.web_url)
+        reading = run("restore", "--verify-only", folder)
         _, err = process.communicate(timeout=SECONDS_MAX)
     assert process.returncode == 0, err
     assert second.returncode == 1
     assert "is in use by another backup" in second.stderr
+    assert reading.returncode == 1
+    assert "is in use by a backup" in reading.stderr
     verified(folder)
 
 

@@ -22,7 +22,7 @@ from magnetar.server.backup.manifest_rules import (
     obsolete_files,
     parse_manifest,
 )
-from magnetar.server.backup.stream_rules import FrameReader, Held, Kind, decode_held, encode_held, frame
+from magnetar.server.backup.stream_rules import Frame, FrameReader, Held, Kind, decode_held, encode_held, frame
 
 HISTORY = bytes(range(16))
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
@@ -83,7 +83,7 @@ def test_entries_of_another_ledger_or_out_of_order_are_refused() -> None:
 @given(st.lists(st.tuples(st.sampled_from(Kind), st.binary(max_size=30)), max_size=6), st.data())
 def test_frames_come_out_of_a_stream_however_it_is_cut(frames: list[tuple[Kind, bytes]], data: st.DataObject) -> None:
     stream = b"".join(frame(kind, body) for kind, body in frames)
-    reader, found, at = FrameReader(), [], 0
+    reader, found, at = FrameReader(), list[Frame](), 0
     while at < len(stream):
         size = data.draw(st.integers(1, len(stream) - at))
         found += reader.feed(stream[at : at + size])
