@@ -45,12 +45,17 @@ class AsMade(web.StreamResponse):
     async def send_to(self, request: web.BaseRequest) -> None:
         """Sends head and body. Raises TimeoutError when the client does not take a part within ANSWER_SECONDS_MAX, and
         the errors of the parts."""
-        async with contextlib.aclosing(self._parts) as parts:
-            await self.prepare(request)
-            async for part in parts:
-                async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                    await self.write(part)
-            await self.write_eof()
+        try:
+            async with contextlib.aclosing(self._parts) as parts:
+                await self.prepare(request)
+                async for part in parts:
+                    async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                        await self.write(part)
+                await self.write_eof()
+        except BaseException:
+            if request.transport is not None:
+                request.transport.abort()  # otherwise aiohttp may end the answer as if it were whole
+            raise
 
 
 async def answered(answer: Answer) -> web.StreamResponse:
