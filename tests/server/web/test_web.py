@@ -7,8 +7,6 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +18,7 @@ from magnetar.server.programs.broker_parts import admin_routes
 from magnetar.server.programs.standalone import Standalone
 from magnetar.server.web import http_app as web_app
 from magnetar.server.web import http_listener as listener_module
-from magnetar.server.web import responses
-from magnetar.server.web.calls import Call, Route, Streamed
+from magnetar.server.web.calls import Call, Route
 from magnetar.server.web.http_listener import WebListener
 from magnetar.server.web.needs import EVERYBODY
 from magnetar.server.web.places import Place
@@ -167,66 +164,6 @@ class TestDeadline:
                 assert response.status == 500
                 assert "ZeroDivisionError" not in await response.text()
         await listener.close()
-
-
-class TestStreamedAnswers:
-    """Answers that are made while they are sent."""
-
-    @pytest.mark.parametrize("fault", [ConnectionResetError, ZeroDivisionError])
-    async def test_an_answer_whose_making_fails_breaks_off(self, fault: type[Exception]) -> None:
-        async def parts() -> AsyncGenerator[bytes, None]:
-            yield b"first"
-            raise fault
-
-        async with streaming(parts()) as (session, url), session.post(url) as response:
-            assert response.status == 200
-            with pytest.raises(aiohttp.ClientPayloadError):
-                await response.read()
-
-    async def test_a_client_that_leaves_ends_the_making(self) -> None:
-        ended = asyncio.Event()
-
-        async def parts() -> AsyncGenerator[bytes, None]:
-            try:
-                while True:
-                    yield b"x" * 100_000
-            finally:
-                ended.set()
-
-        async with streaming(parts()) as (session, url):
-            async with session.post(url) as response:
-                assert len(await response.content.readexactly(500_000)) == 500_000
-                response.close()
-            await asyncio.wait_for(ended.wait(), 60)
-
-    async def test_a_client_that_does_not_read_is_cut_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(responses, "ANSWER_SECONDS_MAX", 0.05)
-        ended = asyncio.Event()
-
-        async def parts() -> AsyncGenerator[bytes, None]:
-            try:
-                while True:
-                    yield b"x" * 100_000
-            finally:
-                ended.set()
-
-        async with streaming(parts()) as (session, url), session.post(url):
-            await asyncio.wait_for(ended.wait(), 60)
-
-
-@asynccontextmanager
-async def streaming(parts: AsyncGenerator[bytes, None]) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
-    """Yields a client, and the URL of a call that answers with these parts."""
-
-    async def answer(call: Call) -> Streamed:
-        return Streamed(parts)
-
-    routes = (Route("POST", "/streamed", answer, EVERYBODY, Place.ANY_BROKER),)
-    listener = WebListener(make_broker(), lambda: routes)
-    url = f"http://127.0.0.1:{await listener.start('127.0.0.1', 0)}/streamed"
-    async with aiohttp.ClientSession() as session:
-        yield session, url
-    await listener.close()
 
 
 async def test_a_lookup_without_a_permit_is_answered_as_at_apache() -> None:
