@@ -46,8 +46,8 @@ def make_backup(
     http: AdminHttp, path: Path, *, is_full: bool, progress: "Progress", bytes_per_second: float = math.inf
 ) -> Outcome:
     """Makes a backup in the folder, incremental if it can be. The server sends no faster than it is read, so
-    `bytes_per_second` also bounds its work. When this raises, the folder holds what it held before.
-    Raises BackupError and OSError."""
+    `bytes_per_second` also bounds its work. Raises BackupError, after which the folder holds what it held before, and
+    OSError when the folder cannot be used."""
     with opened(path) as folder:
         before = folder.manifest
         held = held_of(None if is_full else before, folder.sizes())
