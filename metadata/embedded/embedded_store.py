@@ -17,6 +17,7 @@ from magnetar.metadata.embedded.file_format import RecordTotals, RowChange
 from magnetar.metadata.embedded.file_thread import FileThread
 from magnetar.metadata.embedded.record_file import RecordFile, is_passing
 from magnetar.metadata.embedded.record_rows import RECORDS, plan_change
+from magnetar.metadata.embedded.records_copy import RecordsCopy
 from magnetar.metadata.embedded.stored_metadata import StoredMetadata, in_words, read_stored
 from magnetar.metadata.embedded.tree_store import Done, TreeStore, wall_clock_ms
 from magnetar.metadata.embedded.witness import Witness
@@ -107,6 +108,23 @@ class EmbeddedStore(TreeStore):
             await self._thread.call(self._file.begin_witness, witness)
         except (OSError, sqlite3.Error) as error:
             raise StoreFileError(witness.path, f"cannot be written: {error}") from error
+
+    def copy(self) -> "asyncio.Future[RecordsCopy]":
+        """Returns a copy of the records, which holds every change that was acknowledged before this call, and at most
+        changes that were asked for before it. Whoever gets the copy closes it. The future raises StoreFileError."""
+        copied: asyncio.Future[RecordsCopy] = asyncio.get_running_loop().create_future()
+
+        def done(copy: RecordsCopy | None, error: Exception | None) -> None:
+            if copied.cancelled():
+                if copy is not None:
+                    copy.close()
+            elif copy is None:
+                copied.set_exception(StoreFileError(self._name, f"cannot be copied: {error}"))
+            else:
+                copied.set_result(copy)
+
+        self._thread.run(self._file.copy, done)
+        return copied
 
     @property
     def fault(self) -> str | None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from magnetar.metadata.embedded.file_format import META, FileFormat, RowChange
 from magnetar.metadata.embedded.file_sync import sync, sync_folder_of
+from magnetar.metadata.embedded.records_copy import RecordsCopy
 from magnetar.metadata.embedded.stored_metadata import (
     PAGE_BYTES,
     StoredMetadata,
@@ -151,6 +152,10 @@ class RecordFile:
         """Makes a commit that changes nothing, to find out whether the disk has room. Raises sqlite3.Error when the
         commit fails."""
         self._connection.execute("UPDATE meta SET id = id")
+
+    def copy(self) -> RecordsCopy:
+        """Returns a copy in memory of all that was committed. Raises sqlite3.Error."""
+        return RecordsCopy(self._connection)
 
     def _checkpoint(self) -> None:
         """Copies the log into the file. When there is no room for that, the log goes on growing.

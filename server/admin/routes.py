@@ -6,6 +6,7 @@ from importlib import import_module
 from magnetar.server.web.calls import Route
 
 CALL_MODULES = (
+    "backup_calls",
     "bookie_calls",
     "bookie_affinity_calls",
     "broker_calls",

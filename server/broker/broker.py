@@ -3,7 +3,7 @@ and whether its storage takes writes."""
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +89,9 @@ class Broker:
         and starts this object."""
         self.load: LoadBalancing | None = None
         """The load balancing of a cluster's broker; None in a standalone broker."""
+        self.backup: Callable[[bytes], AsyncGenerator[bytes, None]] | None = None
+        """Makes the stream of a backup; the argument is the body of the client's request. The program of a standalone
+        server sets this attribute; None in a cluster, whose data is on other machines."""
         self.internal_configuration: Mapping[str, str | None] = {}
         """Fields of the answer to `…/brokers/internal-configuration`, from which tools learn where the metadata is
         stored. The program of a cluster's broker sets this attribute."""

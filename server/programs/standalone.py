@@ -19,6 +19,7 @@ from magnetar import __version__
 from magnetar.metadata import paths
 from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.unique_ids import LedgerIdGenerator
+from magnetar.server.backup.source import BackupSource
 from magnetar.server.broker.write_readiness import WriteReadiness
 from magnetar.server.config.broker_config import ServerConfig, load_config
 from magnetar.server.namespaces.broker_addresses import addresses_of
@@ -137,6 +138,7 @@ class Standalone:
 
         broker = broker_parts.make_broker(config, store, self.service, self._ask_to_stop)
         broker.readiness = self._readiness
+        broker.backup = BackupSource(store, self.bookie, broker.cluster).stream
         await broker_parts.listen(broker, ports, config, self._closing)
         self.urls = ports.urls
         keep_from_others(self._options.data_dir)

@@ -1,6 +1,6 @@
 """The types that all calls of the web port share: the request as handlers see it, answers, refusals and routes."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -69,6 +69,14 @@ class Unpacked(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
+class Streamed(NamedTuple):
+    """An answer that is made while it is sent, as fast as the client reads. When `parts` raises an error, the answer
+    breaks off."""
+
+    parts: AsyncGenerator[bytes, None]
+    content_type: str = "application/octet-stream"
+
+
 class Status(NamedTuple):
     """An answer with a status other than 200, or without a body."""
 
@@ -112,7 +120,7 @@ class Moved(Exception):
 
 
 Answer = Any
-"""A `Text`, an `Unpacked`, a `Status`, or any value that orjson can encode."""
+"""A `Text`, an `Unpacked`, a `Streamed`, a `Status`, or any value that orjson can encode."""
 
 Handler = Callable[[Call], Awaitable[Answer]]
 

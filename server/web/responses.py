@@ -1,13 +1,14 @@
 """Turns answers and refusals into HTTP responses and sends them."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping
 
 import orjson
 from aiohttp import web
 
 from magnetar.server.process.turns import Turns
-from magnetar.server.web.calls import Answer, Moved, Refusal, Status, Text, Unpacked
+from magnetar.server.web.calls import Answer, Moved, Refusal, Status, Streamed, Text, Unpacked
 from magnetar.server.web.json_encoding import encoded, encoded_parts
 
 JSON = "application/json"
@@ -34,6 +35,29 @@ class InParts(web.StreamResponse):
             await turns.breathe()
 
 
+class AsMade(web.StreamResponse):
+    """A response whose body is made while it is sent."""
+
+    def __init__(self, answer: Streamed) -> None:
+        super().__init__(headers={"Content-Type": answer.content_type})
+        self._parts = answer.parts
+
+    async def send_to(self, request: web.BaseRequest) -> None:
+        """Sends head and body. Raises TimeoutError when the client does not take a part within ANSWER_SECONDS_MAX, and
+        the errors of the parts."""
+        try:
+            async with contextlib.aclosing(self._parts) as parts:
+                await self.prepare(request)
+                async for part in parts:
+                    async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                        await self.write(part)
+                await self.write_eof()
+        except BaseException:
+            if request.transport is not None:
+                request.transport.abort()  # otherwise aiohttp may end the answer as if it were whole
+            raise
+
+
 async def answered(answer: Answer) -> web.StreamResponse:
     """Returns the response for a handler's answer. Raises TypeError for an answer that JSON cannot hold."""
     if isinstance(answer, Text) and isinstance(answer.body, list):
@@ -41,6 +65,8 @@ async def answered(answer: Answer) -> web.StreamResponse:
     if isinstance(answer, Unpacked):
         headers = {"Content-Type": answer.content_type, **answer.headers}
         return InParts(answer.body.unpacked(), answer.body.size, headers)
+    if isinstance(answer, Streamed):
+        return AsMade(answer)
     if isinstance(answer, Text):
         return web.Response(body=answer.body, headers={"Content-Type": answer.content_type, **answer.headers})
     if isinstance(answer, Status):
@@ -79,6 +105,9 @@ async def send(request: web.BaseRequest, response: web.StreamResponse) -> None:
     """Sends a response. A client that does not read the response within ANSWER_SECONDS_MAX is cut off. When the client
     is gone, nothing is raised: aiohttp ends the connection by itself."""
     try:
+        if isinstance(response, AsMade):
+            await response.send_to(request)
+            return
         async with asyncio.timeout(ANSWER_SECONDS_MAX):
             await response.prepare(request)
             if isinstance(response, InParts) and request.method != "HEAD":

@@ -20,6 +20,7 @@ from magnetar.storage.bookie.disks import BookieMode, DiskRules, DiskUsage, may_
 from magnetar.storage.bookie.durable_file import DurableFile, OpenFile
 from magnetar.storage.bookie.garbage_collector import GarbageCollector
 from magnetar.storage.bookie.journal import Committed, Journal
+from magnetar.storage.bookie.ledger_holds import LedgerHolds
 from magnetar.storage.bookie.maintenance import Maintenance
 from magnetar.storage.bookie.old_journals import OldJournals
 from magnetar.storage.bookie.read_ahead import ReadAheadCache
@@ -28,6 +29,7 @@ from pulsar_proto.wire.bookie_wire import BookieError, BookieRc, ReadFlags
 
 log = logging.getLogger(__name__)
 
+_LEVELS = {BookieMode.FAILED: logging.ERROR, BookieMode.READ_ONLY: logging.WARNING}
 _FENCING = int(ReadFlags.FENCING)  # This flag is an int, because `&` of an IntFlag costs half a microsecond.
 
 
@@ -83,6 +85,7 @@ class Bookie:
         )
         self._journals: list[Journal] = []
         self._collector = GarbageCollector(opened.index, opened.logs, opened.writer, opened.states.__contains__)
+        self.holds = LedgerHolds(opened.states, opened.cache, opened.index, flush_executor)
         self._maintenance: Maintenance
         self._maintenance_task: asyncio.Task[None]
         self._closing: asyncio.Future[None] | None = None
@@ -370,7 +373,7 @@ class Bookie:
         return self._opened.states.ids()
 
     def kept_ledgers(self) -> set[int]:
-        return self._opened.states.kept_ids()
+        return self._opened.states.kept_ids() | self.holds.spared()
 
     def forget_ledgers(self, ledger_ids: set[int]) -> None:
         for ledger_id in ledger_ids:
@@ -384,14 +387,7 @@ class Bookie:
         before = self.mode
         if not may_change(before, mode):
             return
-        level = (
-            logging.ERROR
-            if mode is BookieMode.FAILED
-            else logging.WARNING
-            if mode is BookieMode.READ_ONLY
-            else logging.INFO
-        )
-        log.log(level, "bookie is %s, was %s: %s", mode.value, before.value, why)
+        log.log(_LEVELS.get(mode, logging.INFO), "bookie is %s, was %s: %s", mode.value, before.value, why)
         self._adds.mode = mode
         self._mode_reason = why
         self._maintenance.mode_changed()

@@ -59,7 +59,8 @@ class EntryIndex:
         self._sync.sync = True
         self._lock = threading.Lock()
         """A look-up holds this lock while it has a cursor: an open cursor would keep the files locked when `reopen`
-        closes them. `runs` and `ledger_states` take no lock, so they must not be under way during `reopen`."""
+        closes them. `runs`, `ledger_states` and `last_entry_ids` take no lock, so they must not be under way during
+        `reopen`."""
         self._open()
 
     def _open(self) -> None:
@@ -149,6 +150,17 @@ class EntryIndex:
             cursor = self._cursor()
             cursor.seek_for_prev(_run_key(ledger_id, _MAX_ENTRY_ID))
             return self._run_at(cursor, ledger_id)
+
+    def last_entry_ids(self, ledger_ids: Iterable[int]) -> Iterator[tuple[int, int]]:
+        """Yields the highest entry id of each of these ledgers that has a run, with the ledger's id before it. Only the
+        flush thread may call this, since all look-ups share one cursor without the lock: to make a cursor takes longer
+        than to use it."""
+        cursor = self._cursor()
+        for ledger_id in ledger_ids:
+            cursor.seek_for_prev(_run_key(ledger_id, _MAX_ENTRY_ID))
+            run = self._run_at(cursor, ledger_id)
+            if run is not None:
+                yield ledger_id, run.last
 
     def _runs_from(self, ledger_id: int, entry_id: int) -> Iterator[IndexRun]:
         cursor = self._cursor()

@@ -84,6 +84,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/security",
     ),
     "server/upkeep": (*LOG, "server/config", "server/process", "server/security", *TOPICS),
+    "server/backup": (
+        *LOG,
+        "storage/bookie",
+        "server/config",
+        "server/process",
+        "server/tools/connection",
+    ),
     "server/broker": (
         *LOG,
         "server/load",
@@ -167,6 +174,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "metadata/zookeeper_server",
         "storage/bookie",
         "storage/repair",
+        "server/backup",
         "server/load",
         "server/programs/bookie",
         "server/admin",
@@ -229,6 +237,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server/tools/diagnosis": ("server/tools/connection",),
     "server/commands": (
         *FOUNDATION,
+        "metadata",
+        "storage/bookie",
+        "server/backup",
+        "server/tools/connection",
         "server/config",
         "server/process",
         "server/programs",

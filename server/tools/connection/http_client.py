@@ -1,9 +1,10 @@
 """A blocking HTTP client for the admin REST interface, made of the standard library because aiohttp takes longer to
 import than a command may last."""
 
+import contextlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -93,6 +94,31 @@ class AdminHttp:
                 continue
         return self._follow(method, self._bases[-1] + tail, headers, content, deadline)
 
+    @contextlib.contextmanager
+    def stream(self, path: str, body: bytes) -> "Iterator[Iterator[bytes]]":
+        """POSTs a body of bytes and yields the parts of the answer as they come, however many. The request timeout is
+        that of a silence. No redirect is followed. Raises AdminCallError, also while the parts are read."""
+        parts = urlsplit(self._bases[0])
+        where = f"{parts.scheme}://{parts.netloc}"
+        headers = {"User-Agent": "magnetar-admin", **self._settings.credentials.headers()}
+        headers["Content-Type"] = "application/octet-stream"
+        connection = self._connection(
+            parts.scheme, parts.hostname or "", parts.port, self._settings.request_timeout_seconds
+        )
+        with contextlib.closing(connection):
+            try:
+                connection.request("POST", parts.path + path, body, headers)
+                response = connection.getresponse()
+                if response.status >= 300:
+                    answer = Answer(response.status, {}, response.read(READ_BYTES))
+                    raise AdminCallError(f"{where}: {reason_of(answer)}", answer.status, answer.body)
+            except TimeoutError:
+                raise _no_answer(where) from None
+            except (OSError, HTTPException) as error:
+                reason = getattr(error, "strerror", None) or error or type(error).__name__
+                raise AdminCallError(f"cannot call {where}: {reason}") from None
+            yield _parts_of(response, where)
+
     def _follow(self, method: str, url: str, headers: dict[str, str], body: bytes | None, deadline: float) -> Answer:
         followed = 0
         while True:
@@ -145,6 +171,16 @@ class _UnreachableError(AdminCallError):
 
 def _no_answer(where: str) -> AdminCallError:
     return AdminCallError(f"{where} did not answer in time; the call may have had its effect")
+
+
+def _parts_of(response: HTTPResponse, where: str) -> "Iterator[bytes]":
+    try:
+        while part := response.read1(READ_BYTES):
+            yield part
+    except TimeoutError:
+        raise _no_answer(where) from None
+    except (OSError, HTTPException) as error:
+        raise AdminCallError(f"{where} broke the connection off: {error or type(error).__name__}") from None
 
 
 def _read(response: HTTPResponse, connection: HTTPConnection, where: str, deadline: float) -> Answer:
