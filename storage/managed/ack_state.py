@@ -288,17 +288,13 @@ class AckState:
     def forget_before(self, ledger_id: int) -> None:
         """Called when the ledgers before `ledger_id` were deleted. Their entries need not be consumed any more, so a
         mark-delete among them moves on if the first entry that is left is acknowledged."""
-        gone = [known for known in self._acked if known < ledger_id]
-        parts_gone = [key for key in self._partial if key[0] < ledger_id]
-        for known in gone:
-            del self._acked[known]
-        for key in parts_gone:
-            del self._partial[key]
-        before = self._ledger, self._entry
+        for gone in [known for known in self._acked if known < ledger_id]:
+            del self._acked[gone]
+            self.revision += 1
+        if self._partial:
+            self._partial = {key: mask for key, mask in self._partial.items() if key[0] >= ledger_id}
         if self._ledger < ledger_id:
             self._advance()
-        if gone or parts_gone or (self._ledger, self._entry) != before:
-            self.revision += 1
 
     def restore(self, acked: Mapping[int, BitMap], partial: Iterable[tuple[Position, Sequence[int]]]) -> None:
         """Adds the stored acknowledgements beyond the mark-delete. Leaves out entries that do not exist any more."""

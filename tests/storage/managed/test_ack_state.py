@@ -242,28 +242,6 @@ def test_deleted_ledgers_are_forgotten_and_what_follows_is_joined() -> None:
     assert state.ack_set_of(20, 1) == [1]
 
 
-@pytest.mark.parametrize(
-    ("acks", "is_new"),
-    [
-        ([(20, 0, None)], True),  # The mark-delete moves to 20:0.
-        ([(10, 1, None)], True),  # An acknowledgement is forgotten.
-        ([(10, 1, [1])], True),  # A half-acknowledged batch is forgotten.
-        ([(20, 1, None), (20, 0, [1])], False),
-        ([], False),
-    ],
-)
-def test_a_deletion_makes_a_new_revision_if_it_changes_anything(
-    acks: list[tuple[int, int, list[int] | None]], is_new: bool
-) -> None:
-    ledgers = ledgers_of(2, 2, 2)
-    state = AckState(ledgers, Position(10, -1))
-    state.ack(acks)
-    before = state.revision
-    ledgers.remove({10})
-    state.forget_before(20)
-    assert (state.revision != before) == is_new
-
-
 @pytest.mark.parametrize(("target", "expected"), [((20, 1), (20, 0)), ((20, 0), (10, 1)), ((5, 0), (5, -1))])
 def test_reset_puts_the_mark_delete_before_the_target(target: tuple[int, int], expected: tuple[int, int]) -> None:
     state = AckState(ledgers_of(2, 2), Position(20, 1))
