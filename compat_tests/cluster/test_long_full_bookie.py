@@ -1,6 +1,7 @@
 """The disk of one bookie fills up under a broker that needs every copy: the broker goes on with the others, and the
 bookie takes writes again when there is room. Only root may mount the small disk."""
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -42,11 +43,19 @@ def cluster(tmp_path: Path, disk: Path) -> Iterator[Cluster]:
 
 
 def fill(disk: Path) -> Path:
-    status = os.statvfs(disk)
+    """Fills the disk with a file, and returns the file's path. The bookie may take of the room that was just measured, so
+    the file is tried again with the room that is left then."""
     filler = disk / "filler"
     with filler.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize)
-    return filler
+        while True:
+            status = os.statvfs(disk)
+            try:
+                os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+            else:
+                return filler
 
 
 def test_publishing_goes_on_beside_a_full_disk(
