@@ -43,8 +43,8 @@ def cluster(tmp_path: Path, disk: Path) -> Iterator[Cluster]:
 
 
 def fill(disk: Path) -> Path:
-    """Fills the disk with a file, and returns the file's path. The bookie may take of the room that was just measured, so
-    the file is tried again with the room that is left then."""
+    """Fills the disk with a file, and returns the file's path. The bookie may take some of the room that was just
+    measured, so the file is tried again with the room that is left then."""
     filler = disk / "filler"
     with filler.open("wb") as file:
         while True:
