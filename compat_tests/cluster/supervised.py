@@ -106,6 +106,8 @@ class SteadyPublisher:
             for each in topics
         ]
         self._pause = 1 / rate
+        self._outcome_seconds = timeout_seconds + WAIT_SECONDS
+        """By then a message has its receipt, or the client has given it up."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._lock = threading.Lock()
@@ -143,7 +145,11 @@ class SteadyPublisher:
         """Ends the steady rate, and waits for the receipts that are on their way."""
         self._ended.set()
         self._thread.join()
-        wait_until(lambda: len(self.receipts) + len(self.failures) == self.sent, "a receipt for each message")
+        wait_until(
+            lambda: len(self.receipts) + len(self.failures) == self.sent,
+            "a receipt for each message",
+            self._outcome_seconds,
+        )
 
     def send_to_each(self) -> None:
         """Sends one message to each topic, after `pause`."""
