@@ -89,7 +89,7 @@ def test_a_browser_talks_over_sockets(server: Server, place: str, tmp_path: Path
         port, path = port_file.read_text().split("\n")
         said = evaluated(
             f"ws://127.0.0.1:{port}{path}",
-            server.web_url + "/metrics",
+            server.web_url + "/metrics/",
             f"{TALK.read_text()}\ntalk(WebSocket, {json.dumps(socket_url(server, ''))}, {json.dumps(place)})",
         )
     finally:
