@@ -64,7 +64,7 @@ def request(path: str) -> bytes:
 def requests(number: int, topics: int) -> list[bytes]:
     """Returns the requests of the connection with this number."""
     if number % SCRAPE_EVERY == 0:
-        return [request("/metrics")]
+        return [request("/metrics/")]
     paths = (call.format(topic=f"persistent/public/default/many-{number % topics}") for call in CALLS)
     asked = [request(f"/admin/v2/{path}") for path in paths]
     return asked[number % len(asked) :] + asked[: number % len(asked)]
