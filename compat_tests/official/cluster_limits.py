@@ -1,13 +1,14 @@
 """Tests of the suite that cannot hold on a cluster of several brokers, Apache's or ours, with the reason for each."""
 
 _CREDENTIALS = (
-    "looks up over HTTP with a password; libcurl, which the client uses, sends no password to another broker to which "
-    "a lookup redirects it"
+    "looks up over HTTP with a login; libcurl, which the client uses, does not send it to another broker to which a "
+    "lookup redirects it"
 )
 
 NOT_ON_A_CLUSTER = {
     ("pulsar_test", "test_basic_auth"): _CREDENTIALS,
     ("pulsar_test", "test_basic_auth_method"): _CREDENTIALS,
+    ("pulsar_test", "test_token_auth"): _CREDENTIALS,
     ("pulsar_test", "test_publish_compact_and_consume"): (
         "asks any broker for a compaction by PUT, and the test's own HTTP calls do not follow redirects to the owner"
     ),
