@@ -1,19 +1,20 @@
 """A producer for one call that publishes over HTTP. The topic takes the messages of this producer as it takes those of
-a client, and writes the receipts to an `HttpProducer` where it would write to a client's socket.
+a client, and gives receipts and refusals to an `HttpProducer` instead of a client's socket.
 
 The receipts and refusals of a producer come in the order of its SENDs (`Producer.refuse`, `CheckedPublisher`), so the
 n-th answer belongs to the n-th message.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 
 from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.publishing.producer import Producer, Sends
-from pulsar_proto.ids import Position, signed64
+from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import parse_command
+from pulsar_proto.wire.frame_encoders import Receipt
 
 CLIENT_VERSION = "Magnetar-HTTP"
 PROTOCOL_VERSION = 20
@@ -28,8 +29,8 @@ Stored = Position | str
 
 
 class HttpProducer:
-    """Implements `ClientConnection` for one producer of one topic. The object is used on the event loop's thread only.
-    The caller closes the producer at the end."""
+    """Implements `ClientConnection` and `ReceiptWriter` for one producer of one topic. The object is used on the event
+    loop's thread only. The caller closes the producer at the end."""
 
     def __init__(self, remote_address: str) -> None:
         self.remote_address = remote_address
@@ -55,7 +56,7 @@ class HttpProducer:
         )
         if name:
             command.producer_name = name
-        return await topic.add_producer(self, command)
+        return await topic.add_producer(self, command, self)
 
     async def publish(self, producer: Producer, sends: Sends) -> list[Stored]:
         """Publishes the messages, waits for all outcomes, and returns the outcome of each message in order."""
@@ -68,18 +69,24 @@ class HttpProducer:
         await self._answered
         return self._answers
 
+    # --- ReceiptWriter -----------------------------------------------------------------------------------------------
+
+    def write_run(self, receipts: Sequence[Receipt], ledger_id: int, first_entry_id: int) -> None:
+        self._add(Position(ledger_id, first_entry_id + index) for index in range(len(receipts)))
+
+    def write_unstored(self, receipts: Sequence[Receipt], ledger_id: int, entry_id: int) -> None:
+        self._add(Position(ledger_id, entry_id) for _ in receipts)
+
+    def _add(self, answers: Iterable[Stored]) -> None:
+        self._answers += answers
+        if self._wanted and len(self._answers) >= self._wanted and not self._answered.done():
+            self._answered.set_result(None)
+
     # --- ClientConnection --------------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        for frame in _commands(data):
-            command = parse_command(frame)
-            if command.type == pb.BaseCommand.SEND_RECEIPT:
-                place = command.send_receipt.message_id
-                self._answers.append(Position(signed64(place.ledgerId), signed64(place.entryId)))
-            elif command.type == pb.BaseCommand.SEND_ERROR:
-                self._answers.append(command.send_error.message)
-        if self._wanted and len(self._answers) >= self._wanted and not self._answered.done():
-            self._answered.set_result(None)
+        commands = map(parse_command, _commands(data))
+        self._add(each.send_error.message for each in commands if each.type == pb.BaseCommand.SEND_ERROR)
 
     def write_frames(self, chunks: list[bytes]) -> None:
         self.write(b"".join(chunks))

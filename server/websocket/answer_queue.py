@@ -41,9 +41,8 @@ class AnswerQueue:
         self._answers.append(answer)
         return answer
 
-    def waits(self, answer: Answer, context: str | None, size_bytes: int) -> None:
+    def waits(self, answer: Answer, size_bytes: int) -> None:
         """Called when the message of a text goes to the log, so that its answer has to wait."""
-        answer.context = context
         answer.size_bytes = size_bytes
         self.size_bytes += size_bytes
 

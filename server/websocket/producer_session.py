@@ -261,7 +261,7 @@ class ProducerSession:
         self._router.batch_left()
 
     def _waits(self, answer: Answer, size_bytes: int) -> None:
-        self._queue.waits(answer, answer.context, size_bytes)
+        self._queue.waits(answer, size_bytes)
         self._in_flight.take(self._client, size_bytes)
 
     def _settle(self, outcomes: list[Outcome]) -> None:

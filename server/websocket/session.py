@@ -10,8 +10,8 @@ The life of a session, in this order:
    becomes an HTTP answer.
 2. `started()`, when the upgrade was answered. Consumers get their first permits here, not before.
 3. `on_text()` for each text of the peer, and `on_command()` for each frame that the topic's code wrote for this client:
-   SEND_ERROR, CLOSE_PRODUCER, MESSAGE, CLOSE_CONSUMER, ACTIVE_CONSUMER_CHANGE, REACHED_END_OF_TOPIC, and SEND_RECEIPT
-   for producers that do not take their receipts by calls (`server/topics/publishing/receipt_writers.py`). Frames are
+   SEND_ERROR, CLOSE_PRODUCER, MESSAGE, CLOSE_CONSUMER, ACTIVE_CONSUMER_CHANGE, REACHED_END_OF_TOPIC. Receipts come by
+   calls to the session's producers (`server/topics/publishing/receipt_writers.py`), not as frames. Frames are
    never handed over from inside of the call that wrote them, but soon after it, in their order.
    `tick()` comes about once a second.
 4. `closed()`, at least once and in any case, also after an `open()` that failed. The session removes its producers and

@@ -6,7 +6,7 @@ from enum import Enum
 from struct import Struct
 from typing import Any
 
-from magnetar.server.tools.messages.latency_rules import Latencies
+from magnetar.server.tools.messages.latency_rules import LatencyHistogram
 from magnetar.server.tools.messages.quantity_rules import size_text, whole
 
 HEADER = Struct(">8sQ")
@@ -126,7 +126,7 @@ class ClientResult:
     failed: int = 0
     began_s: float = 0.0
     ended_s: float = 0.0
-    latencies: Latencies = field(default_factory=Latencies)
+    latencies: LatencyHistogram = field(default_factory=LatencyHistogram)
     fault: str = ""
 
     @property
@@ -152,7 +152,7 @@ def total_of(results: Sequence[ClientResult], role: Role) -> ClientResult | None
         sum(each.failed for each in chosen),
         min(each.began_s for each in active),
         max(each.ended_s for each in active),
-        Latencies().merge(each.latencies for each in chosen),
+        LatencyHistogram().merge(each.latencies for each in chosen),
         next((each.fault for each in chosen if each.fault), ""),
     )
 

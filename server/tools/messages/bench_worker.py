@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -70,7 +71,7 @@ def _make_client(
     return kind(settings, plan, mark, task, stop)
 
 
-class _BenchClient:
+class _BenchClient(ABC):
     """One producer or consumer."""
 
     def __init__(
@@ -90,9 +91,9 @@ class _BenchClient:
         except pulsar.PulsarException as error:
             raise ToolError(f"{plan.topic}: {sentence(error, self.url)}") from None
 
+    @abstractmethod
     def attach(self, client: Any) -> None:
         """Makes the producer or consumer. Raises PulsarException."""
-        raise NotImplementedError
 
     def run(self) -> None:
         """Does the client's work; a fault of it is kept in the result."""
@@ -103,8 +104,9 @@ class _BenchClient:
         except pulsar.PulsarException as error:
             self.result.fault = sentence(error, self.url)
 
+    @abstractmethod
     def work(self) -> None:
-        raise NotImplementedError
+        """Publishes or receives until the plan is fulfilled or `stop` is set. Raises PulsarException."""
 
     def close(self) -> None:
         close_quietly(self._client)

@@ -24,7 +24,7 @@ def bucket_top(bucket: int) -> int:
     return ((bucket - (shift << EXACT_BITS) + 1) << shift) - 1
 
 
-class Latencies:
+class LatencyHistogram:
     """Latencies in microseconds. Histograms of several clients are added up with `merge`."""
 
     def __init__(self, buckets: Mapping[int, int] | None = None, largest_us: int = 0, sum_us: int = 0) -> None:
@@ -39,7 +39,7 @@ class Latencies:
         self.sum_us += latency_us
         self.largest_us = max(self.largest_us, latency_us)
 
-    def merge(self, others: Iterable["Latencies"]) -> "Latencies":
+    def merge(self, others: Iterable["LatencyHistogram"]) -> "LatencyHistogram":
         """Adds other histograms to this one, and returns it."""
         for other in others:
             self.buckets.update(other.buckets)

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import random
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +19,6 @@ from pulsar_proto.errors import TooManyRequests
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import send_error_frame
-from pulsar_proto.wire.frame_encoders import ReceiptEncoder
 
 SEED = 20261122
 CALLS = 400
@@ -133,22 +134,26 @@ class ClosedProducer:
 
     is_closed = False
 
-    def __init__(self, connection: HttpProducer, answers: list[bytes]) -> None:
+    def __init__(self, connection: HttpProducer, answers: list[Callable[[], None]]) -> None:
         self._connection = connection
         self._answers = answers
 
     def publish(self, sends: object) -> None:
         loop = asyncio.get_running_loop()
         for each in self._answers:
-            loop.call_soon(self._connection.write, each)
+            loop.call_soon(each)
         loop.call_soon(self._connection.close_producer, 1)
 
 
 async def test_what_a_topic_leaves_without_an_answer_is_not_called_stored() -> None:
     connection = HttpProducer("/127.0.0.1:1")
-    receipts = ReceiptEncoder(1)
-    answers = [receipts.encode(0, None, 5, 7) + send_error_frame(1, 1, pb.NotAllowedError, "too large")]
-    producer = cast(Producer, ClosedProducer(connection, [*answers, receipts.encode(2, None, -1, -1)]))
+    refusal = send_error_frame(1, 1, pb.NotAllowedError, "too large")
+    answers: list[Callable[[], None]] = [
+        partial(connection.write_run, [(0, None)], 5, 7),
+        partial(connection.write, refusal),
+        partial(connection.write_unstored, [(2, None)], -1, -1),
+    ]
+    producer = cast(Producer, ClosedProducer(connection, answers))
     sends = [(pb.CommandSend(producer_id=1, sequence_id=number), b"") for number in range(5)]
     results = await asyncio.wait_for(connection.publish(producer, sends), 10)
     assert results == [Position(5, 7), "too large", Position(-1, -1), CLOSED_MEANWHILE, CLOSED_MEANWHILE]

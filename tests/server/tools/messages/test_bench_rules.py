@@ -15,7 +15,7 @@ from magnetar.server.tools.messages.bench_rules import (
     total_of,
     tree_of,
 )
-from magnetar.server.tools.messages.latency_rules import Latencies, bucket_of, bucket_top
+from magnetar.server.tools.messages.latency_rules import LatencyHistogram, bucket_of, bucket_top
 
 PLAN = Plan(
     mode="both",
@@ -38,8 +38,8 @@ PLAN = Plan(
 )
 
 
-def recorded(values: list[int]) -> Latencies:
-    latencies = Latencies()
+def recorded(values: list[int]) -> LatencyHistogram:
+    latencies = LatencyHistogram()
     for value in values:
         latencies.record(value)
     return latencies
@@ -63,7 +63,7 @@ def test_quantiles_are_those_of_the_sorted_values(values: list[int], quantile: f
 
 @given(st.lists(st.lists(st.integers(0, 10**6))))
 def test_merged_histograms_are_that_of_all_values(groups: list[list[int]]) -> None:
-    merged = Latencies().merge(recorded(group) for group in groups)
+    merged = LatencyHistogram().merge(recorded(group) for group in groups)
     together = recorded([value for group in groups for value in group])
     assert merged.buckets == together.buckets
     assert (merged.count, merged.largest_us, merged.mean_us) == (
@@ -74,7 +74,7 @@ def test_merged_histograms_are_that_of_all_values(groups: list[list[int]]) -> No
 
 
 def test_no_latencies_and_negative_ones() -> None:
-    assert Latencies().quantile_us(0.5) == 0
+    assert LatencyHistogram().quantile_us(0.5) == 0
     assert recorded([-5]).largest_us == 0
 
 
