@@ -44,11 +44,14 @@ AMOUNTS = {
     Kind.SLOW_DISK: (0.05, 0.3, 1.0),
 }
 """Seconds of delay, clock and sync; the share of packets that is lost."""
+TAKE_AWAY = {Kind.PARTITION, Kind.ONE_WAY, Kind.FREEZE, Kind.KILL, Kind.FAILED_SYNC, Kind.FULL_DISK}
+"""A bookie with one of these faults may take no writes for a while, or may not be found by a broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The nodes of a cluster: names, of which `tiny_disk` names the one whose disk may be filled."""
+    """The nodes of a cluster: names, of which `tiny_disk` names the one whose disk may be filled. `spare_bookies` says
+    how many bookies a ledger can do without: a broker that finds fewer than an ensemble rightly refuses producers."""
 
     zookeeper: str
     bookies: tuple[str, ...]
@@ -56,6 +59,7 @@ class Shape:
     clients: str
     tiny_disk: str = ""
     has_shim: bool = True
+    spare_bookies: int = 1
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -86,14 +90,23 @@ class Fault:
 
 def plan_of(seed: str, shape: Shape, seconds: float, kinds: Sequence[Kind] = tuple(Kind)) -> tuple[Fault, ...]:
     """Draws one to three faults of some kinds, which all end within `seconds`. No process has two of its own, because
-    one that is killed cannot be frozen."""
+    one that is killed cannot be frozen, and no plan takes away more bookies than are to spare."""
     choices = random.Random(seed)
     faults: list[Fault] = []
     for _ in range(choices.randint(1, FAULTS_MAX)):
         fault = _draw(choices, shape, seconds, kinds)
-        if not any(_collide(fault, each) for each in faults):
+        if any(_collide(fault, each) for each in faults):
+            continue
+        if len(bookies_taken_away((*faults, fault), shape)) <= shape.spare_bookies:
             faults.append(fault)
     return tuple(sorted(faults, key=lambda each: each.begins))
+
+
+def bookies_taken_away(faults: Sequence[Fault], shape: Shape) -> set[str]:
+    """Returns the bookies that the faults take away. A link between two bookies takes away neither: they copy ledgers
+    over it, but nobody writes over it."""
+    nodes = [{fault.target, fault.other} & set(shape.bookies) for fault in faults if fault.kind in TAKE_AWAY]
+    return {node for found in nodes if len(found) == 1 for node in found}
 
 
 def _draw(choices: random.Random, shape: Shape, seconds: float, wanted: Sequence[Kind]) -> Fault:

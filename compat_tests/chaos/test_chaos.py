@@ -2,7 +2,6 @@
 namespaces, which root has, and others where the kernel lets them be root of their own; it does not skip without."""
 
 import os
-import random
 import subprocess
 from pathlib import Path
 
@@ -18,6 +17,8 @@ from compat_tests.soak.stage import TopicRecord
 from compat_tests.soak.topics import SHARED, SubscriptionSpec, TopicSpec
 
 ROUNDS = 2
+SEED = 20261124
+"""The test always has the same faults. `make chaos` looks for faults that nobody has seen yet."""
 FAULT_SECONDS = 4.0
 RUN_SECONDS = 600
 
@@ -25,8 +26,7 @@ RUN_SECONDS = 600
 @pytest.mark.slow
 def test_two_rounds_of_faults_lose_nothing(tmp_path: Path) -> None:
     assert not (reason := isolation.missing()), f"this machine gives no namespaces: {reason}"
-    seed = random.SystemRandom().randrange(1 << 32)
-    arguments = ["--rounds", str(ROUNDS), "--seed", str(seed), "--seconds", str(FAULT_SECONDS)]
+    arguments = ["--rounds", str(ROUNDS), "--seed", str(SEED), "--seconds", str(FAULT_SECONDS)]
     command = [*isolation.bound_to_parent(), *isolation.command([*arguments, "--folder", str(tmp_path)])]
     environment = {**os.environ, isolation.INSIDE_VARIABLE: "1"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, env=environment)

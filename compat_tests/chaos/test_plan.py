@@ -5,7 +5,17 @@ from dataclasses import replace
 import pytest
 
 from compat_tests.chaos.link_rules import LinkRule
-from compat_tests.chaos.plan import FAULTS_MAX, OF_LINKS, SESSION_SECONDS, WITH_SHIM, Fault, Kind, Shape, plan_of
+from compat_tests.chaos.plan import (
+    FAULTS_MAX,
+    OF_LINKS,
+    SESSION_SECONDS,
+    WITH_SHIM,
+    Fault,
+    Kind,
+    Shape,
+    bookies_taken_away,
+    plan_of,
+)
 
 SHAPE = Shape("z", ("k0", "k1", "k2"), ("b0", "b1"), "c", tiny_disk="k2")
 SECONDS = 9.0
@@ -53,6 +63,23 @@ def test_no_process_and_no_link_has_two_faults_of_its_kind() -> None:
         links = [frozenset((fault.target, fault.other)) for fault in plan if fault.kind in OF_LINKS]
         assert len(set(own)) == len(own)
         assert len(set(links)) == len(links)
+
+
+def test_no_plan_takes_away_more_bookies_than_are_to_spare() -> None:
+    taken = [bookies_taken_away(plan, SHAPE) for plan in PLANS]
+    assert max(len(bookies) for bookies in taken) == SHAPE.spare_bookies
+    assert set().union(*taken) == set(SHAPE.bookies)
+    many = replace(SHAPE, spare_bookies=2)
+    assert max(len(bookies_taken_away(plan_of(f"7 {number}", many, SECONDS), many)) for number in range(500)) == 2
+
+
+def test_a_bookie_is_taken_away_by_its_disk_and_by_a_cut_to_those_who_write() -> None:
+    def taken(kind: Kind, target: str, other: str = "") -> set[str]:
+        return bookies_taken_away((Fault(kind, target, other, 0, 1, 0),), SHAPE)
+
+    assert taken(Kind.FAILED_SYNC, "k1") == taken(Kind.KILL, "k1") == taken(Kind.ONE_WAY, "b0", "k1") == {"k1"}
+    assert taken(Kind.PARTITION, "k1", "z") == {"k1"}
+    assert taken(Kind.PARTITION, "k1", "k2") == taken(Kind.DELAY, "k1", "b0") == taken(Kind.KILL, "b0") == set()
 
 
 def test_without_a_compiler_no_plan_needs_the_library() -> None:
