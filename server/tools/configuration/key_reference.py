@@ -103,12 +103,8 @@ def _default(key: Key, field: str, value: object) -> str:
 
 def _effect(program: Program, key: Key) -> str:
     """Returns the description of the key's field, for readers who do not know the code."""
-    described = (
-        field_texts(type(settings)).get(field, "")
-        for field in key.fields
-        for settings in program.settings
-        if hasattr(settings, field)
-    )
+    kinds: list[type] = [type(settings) for settings in program.settings]
+    described = (field_texts(kind).get(field, "") for field in key.fields for kind in kinds)
     text = _LABEL.sub("", next(filter(None, described), ""))
     text = _QUOTED.sub(lambda match: f"`{_key_names().get(match[1], match[1])}`", text)
     return text[:1].upper() + text[1:]
