@@ -20,6 +20,7 @@ from magnetar.server.commands import (
     broker,
     check,
     cluster,
+    config,
     consume,
     dashboards,
     initialize_cluster_metadata,
@@ -57,6 +58,7 @@ COMMANDS = (
     why,
     ledgers,
     dashboards,
+    config,
     spark,
 )
 """The modules of the subcommands, in the order in which `magnetar --help` lists them."""
