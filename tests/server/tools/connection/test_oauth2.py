@@ -71,7 +71,7 @@ def test_a_refusal_has_the_issuer_s_words_and_no_secret(issuer: Issuer, tmp_path
 )
 def test_an_answer_without_a_token_is_refused(answer: bytes, issuer: Issuer, tmp_path: Path) -> None:
     issuer.answer = answer
-    with pytest.raises(ConnectionSettingsError, match="without an access_token|did not answer with JSON"):
+    with pytest.raises(ConnectionSettingsError, match=r"without an access_token|did not answer with JSON"):
         TokenSource(client_of(issuer, tmp_path)).token()
 
 
