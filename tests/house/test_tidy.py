@@ -101,6 +101,7 @@ STORED_TIMES = {
     "storage/leaks/orphan_rules.py": "when records were made and written, which is stored with them",
     "storage/repair/repair_rules.py": "when the last check ended, which is stored for the next auditor",
     "spark/jobs/audit/audit_rules.py": "times of records",
+    "spark/source/ranges/lag_rules.py": "publish times of messages",
 }
 """The files that may compare or subtract the time of day, each with the stored time that it compares with."""
 
