@@ -112,6 +112,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/schema",
         *TOPICS,
     ),
+    "server/telemetry": (
+        *LOG,
+        "server/broker",
+        "server/compaction",
+        "server/config",
+        "server/process",
+        *TOPICS,
+    ),
     "server/why": (*LOG, "server/process", *TOPICS),
     "server/protocol": (
         *LOG,
@@ -188,6 +196,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/protocol",
         "server/protocol/handlers",
         "server/security",
+        "server/telemetry",
         *TOPICS,
         "server/upkeep",
         "server/web",
