@@ -5,6 +5,7 @@ The functions put the parts that they open onto the caller's exit stack, which c
 
 import errno
 import gc
+import os
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -150,6 +151,22 @@ async def listen(broker: Broker, ports: ReservedPorts, config: ServerConfig, clo
                 if error.errno == errno.EADDRINUSE:
                     raise port_in_use(sock.getsockname()[1]) from None
                 raise
+
+
+def export_metrics(broker: Broker, closing: AsyncExitStack) -> None:
+    """Exports the metrics by OpenTelemetry if the environment switches that on, as it does for Apache's broker. Raises
+    ConfigError when the packages are not installed, or the environment asks for what they do not have."""
+    if os.environ.get("OTEL_SDK_DISABLED", "true").strip().lower() != "false":
+        return
+    try:
+        from magnetar.server.telemetry.export import Telemetry
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"OTEL_SDK_DISABLED=false, but there is no module {error.name}; install it with: pip install "
+            "'magnetar[otel]'"
+        ) from error
+    telemetry = Telemetry(broker, os.environ)
+    closing.push_async_callback(telemetry.close)
 
 
 def admin_routes() -> "tuple[Route, ...]":

@@ -140,6 +140,7 @@ class Standalone:
         broker.readiness = self._readiness
         broker.backup = BackupSource(store, self.bookie, broker.cluster).stream
         await broker_parts.listen(broker, ports, config, self._closing)
+        broker_parts.export_metrics(broker, self._closing)
         self.urls = ports.urls
         keep_from_others(self._options.data_dir)
         broker_parts.freeze_start()

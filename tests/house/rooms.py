@@ -114,6 +114,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/schema",
         *TOPICS,
     ),
+    "server/telemetry": (
+        *LOG,
+        "server/broker",
+        "server/compaction",
+        "server/config",
+        "server/process",
+        *TOPICS,
+    ),
     "server/why": (*LOG, "server/process", *TOPICS),
     "server/protocol": (
         *LOG,
@@ -193,6 +201,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/protocol",
         "server/protocol/handlers",
         "server/security",
+        "server/telemetry",
         *TOPICS,
         "server/upkeep",
         "server/web",

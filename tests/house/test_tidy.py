@@ -88,6 +88,7 @@ STORED_TIMES = {
     "server/topics/subscriptions/shared_dispatcher.py": "delivery times of messages",
     "server/topics/subscriptions/delayed_delivery.py": "delivery times; looks again within LOOK_SECONDS_MAX",
     "server/stats/topic_metrics.py": "publish times",
+    "server/telemetry/gathering.py": "publish times",
     "server/stats/persistent_topic_stats.py": "publish times",
     "server/why/answers.py": "publish times",
     "server/why/producer_rules.py": "when the last message came",
