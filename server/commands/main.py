@@ -34,6 +34,7 @@ COMMANDS = (
     "why",
     "ledgers",
     "dashboards",
+    "config",
     "spark",
 )
 """The subcommands in the order in which `magnetar --help` lists them."""

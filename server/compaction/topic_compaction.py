@@ -80,13 +80,13 @@ class CompactionCounters:
 
 
 class CompactionService:
-    """The objects and limits that the compactions of all topics share. `bury(ids, owner)` deletes ledgers in the
+    """The objects and limits that the compactions of all topics share. `bury(ids, owner, use)` deletes ledgers in the
     background; a run holds `turns` while it works."""
 
     def __init__(
         self,
         bookkeeper: BookKeeper,
-        bury: Callable[[Iterable[int], str], None],
+        bury: Callable[[Iterable[int], str, str], None],
         clock_ms: Callable[[], int],
         *,
         retain_null_key: bool = False,
@@ -236,7 +236,7 @@ class TopicCompaction:
         log.info("%s: compacted no more, deletes compacted ledgers %s", self._name, ledger_ids)
 
     def _bury(self, ledger_ids: Iterable[int]) -> None:
-        self._service.bury(ledger_ids, f"{self._ledger.name} compaction")
+        self._service.bury(ledger_ids, self._name, "compaction")
 
     def hold_messages_soon(self) -> None:
         """Creates the cursor in the background if it is missing. When the creation fails, the next run tries again."""

@@ -1,6 +1,8 @@
 """The keys of bk_server.conf that auto-recovery honours. `AutoRecoveryConfig` describes the keys of REPAIR, and the
 settings of the ledger client describe those of CLIENT."""
 
+from dataclasses import replace
+
 from magnetar.server.config.honoured_keys import LEDGER_CLIENT
 from magnetar.server.config.key_kinds import DAY_SECONDS, MAX_INT, Key, switch, whole
 
@@ -8,7 +10,7 @@ from magnetar.server.config.key_kinds import DAY_SECONDS, MAX_INT, Key, switch, 
 def _rate(name: str) -> Key:
     """Returns the key of a rate in bytes a second. The values 0 and -1 mean "no limit"."""
     each = whole(name, -1, MAX_INT, "bytes a second")
-    return Key(name, each.fields, lambda text: each.parse(text) or -1, f"{each.expected}; -1: no limit")
+    return replace(each, parse=lambda text: each.parse(text) or -1, expected=f"{each.expected}; -1: no limit")
 
 
 REPAIR = (

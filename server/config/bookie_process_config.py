@@ -9,6 +9,8 @@ class BookieServerConfig:
     unit. The storage has settings of its own, in `magnetar.storage.bookie.bookie_config.BookieConfig`."""
 
     metadata_service_uri: str = "zk+hierarchical://localhost:2181/ledgers"
+    """Where the cluster's metadata is: ZooKeeper's servers, separated by semicolons, and the path of the ledgers'
+    records."""
     zk_servers: str = ""
     """The older key that names ZooKeeper, as in "h1:2181,h2:2181". This key is used when metadataServiceUri is not
     set."""
@@ -29,7 +31,9 @@ class BookieServerConfig:
     bookie_id: str = ""
     """The bookie's id in the records of ledgers. If this is empty, the id is HOST:PORT."""
     use_host_name_as_bookie_id: bool = False
+    """Whether the bookie's id has the machine's name instead of its address."""
     use_short_host_name: bool = False
+    """Whether that name is the part before the first dot."""
     allow_loopback: bool = False
     """Whether a bookie may start with a loopback address in its id. The default is that of Apache's bookie."""
 
@@ -46,16 +50,22 @@ class BookieServerConfig:
     auto_recovery_daemon_enabled: bool = True
     """Whether this process also runs auto-recovery, which takes part in the auditor's election and heals ledgers."""
     http_server_enabled: bool = False
+    """Whether the HTTP server is on, which tells the bookie's state and has /metrics. Callers do not log in."""
     http_server_host: str = "0.0.0.0"
+    """The address on which the HTTP server listens."""
     http_server_port: int = 8080
     """The port of the HTTP server; 0 picks a free port."""
     enable_statistics: bool = True
+    """Whether there are metrics at all."""
     stats_provider_class: str = ""
     """The Java class that provides metrics. Apache's PrometheusMetricsProvider opens a port for /metrics alone, unless
     the HTTP server is on, which has that page too."""
     prometheus_stats_http_enable: bool = True
+    """Whether the port for metrics may be opened."""
     prometheus_stats_http_address: str = "0.0.0.0"
+    """The address on which the port for metrics listens."""
     prometheus_stats_http_port: int = 8000
+    """The port for metrics; 0 picks a free port."""
     netty_max_frame_size_bytes: int = 5 * 1024 * 1024 + 10_240
     """The longest request in bytes. Apache's bookie has 5 MiB, and Pulsar's brokers need 10 KiB more than that."""
 

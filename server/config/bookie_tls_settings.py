@@ -30,11 +30,17 @@ class BrokerBookieTls:
     tls_to_bookies: bool = False
     """bookkeeperTLSClientAuthentication: whether the broker speaks TLS with the bookies, and shows its certificate."""
     bookie_tls_factory: str = JAVA_FACTORY
+    """The Java class that stands for TLS; no other is accepted."""
     bookie_key_kind: str = PEM
+    """The kind of the files with the broker's certificate and key; PEM only."""
     bookie_trust_kind: str = PEM
+    """The kind of the file with the authorities; PEM only."""
     bookie_tls_key: str = ""
+    """A PEM file with the broker's private key."""
     bookie_tls_certificate: str = ""
+    """A PEM file with the broker's certificate."""
     bookie_tls_trust: str = ""
+    """A PEM file with the authorities that bookies' certificates come from."""
     bookie_tls_key_password_path: str = ""
     """A file with the password of an encrypted key."""
     bookie_tls_refresh_seconds: int = 300
@@ -65,20 +71,34 @@ class BookieTls:
     tls_client_authentication: bool = False
     """Whether a client that speaks TLS has to show a certificate, and whether clients of this process show theirs."""
     tls_certificate_path: str = ""
+    """A PEM file with the bookie's certificate."""
     tls_key_store: str = ""
+    """A PEM file with the bookie's private key."""
     tls_key_store_type: str = "JKS"
     """The default is BookKeeper's, so the configuration of a bookie with PEM files has to set this key."""
     tls_key_store_password_path: str = ""
+    """A file with the password of an encrypted key."""
     tls_trust_store: str = ""
+    """A PEM file with the authorities whose clients' certificates are accepted."""
     tls_trust_store_type: str = "JKS"
+    """The kind of `tls_trust_store`; only PEM is read."""
     tls_cert_files_refresh_duration_seconds: int = 0
+    """After how many seconds a connection looks whether the files have changed; 0 means that it never looks."""
     tls_enabled_protocols: tuple[str, ...] = ()
+    """The TLS versions; if this is empty, TLSv1.3 and TLSv1.2 are spoken."""
     tls_enabled_cipher_suites: tuple[str, ...] = ()
+    """The ciphers; if this is empty, Python chooses."""
     client_key_store: str = ""
+    """A PEM file with the private key of this process's own clients: auto-recovery and tools."""
     client_key_store_type: str = "JKS"
+    """The kind of `client_key_store`; only PEM is read."""
     client_key_store_password_path: str = ""
+    """A file with the password of that key."""
     client_trust_store: str = ""
+    """A PEM file with the authorities that bookies' certificates come from. Clients of this process speak TLS if it
+    is set."""
     client_trust_store_type: str = "JKS"
+    """The kind of `client_trust_store`; only PEM is read."""
 
     @property
     def is_on(self) -> bool:

@@ -41,12 +41,13 @@ class BrokerConfig:
     """The settings that concern the server as a whole. Each field has the snake_case name of a key in broker.conf."""
 
     cluster_name: str = "standalone"
+    """The name of the cluster that this server is, or belongs to."""
     broker_service_port: int = 6650
-    """The port of the binary protocol. 0 picks a free port; PORT_OFF, the meaning of an empty value, opens no port."""
+    """The port of the binary protocol. 0 picks a free port, and an empty value opens no port."""
     broker_service_port_tls: int = PORT_OFF
     """The port of the binary protocol over TLS, usually 6651."""
     web_service_port: int = 8080
-    """The HTTP port. 0 picks a free port, and PORT_OFF opens no port."""
+    """The HTTP port. 0 picks a free port, and an empty value opens no port."""
     web_service_port_tls: int = PORT_OFF
     """The HTTPS port, usually 8443."""
     bind_address: str = "127.0.0.1"

@@ -18,7 +18,9 @@ class BundleSettings:
     """How long the topics of a bundle may take to be closed. After this time the bundle is given away all the same, and
     the bundle's next owner recovers the topics."""
     default_namespace_bundle_split_algorithm: str = "range_equally_divide"
+    """How a bundle is cut in two when a split names no algorithm."""
     supported_namespace_bundle_split_algorithms: tuple[str, ...] = SPLIT_ALGORITHMS
+    """The algorithms that a split may name."""
     flow_or_qps_difference_threshold_percentage: float = 10
     """By how much a bundle must exceed a limit before the algorithm flow_or_qps_equally_divide splits it."""
     load_balancer_namespace_bundle_max_msg_rate: int = 30_000

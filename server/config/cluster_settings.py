@@ -23,15 +23,22 @@ class ClusterSettings:
     metadata_store_url: str = ""
     """The cluster's own metadata store, as in "zk:h1:2181,h2:2181/chroot"; "zk:" may be left out."""
     zookeeper_servers: str = ""
+    """The older key for `metadata_store_url`."""
     configuration_metadata_store_url: str = ""
     """The store of tenants, namespaces, clusters and partitioned topics, which several clusters may share. If this is
     empty, these records are in the cluster's own store."""
     configuration_store_servers: str = ""
+    """The older key for `configuration_metadata_store_url`."""
     global_zookeeper_servers: str = ""
+    """The oldest key for `configuration_metadata_store_url`."""
     metadata_store_session_timeout_millis: int = 30_000
+    """The timeout of the ZooKeeper session. The bundles of a broker that was killed get a new owner after this time."""
     zoo_keeper_session_timeout_millis: int = -1
+    """The older key for `metadata_store_session_timeout_millis`."""
     metadata_store_operation_timeout_seconds: int = 30
+    """How long a call to ZooKeeper may take."""
     zoo_keeper_operation_timeout_seconds: int = -1
+    """The older key for `metadata_store_operation_timeout_seconds`."""
     zookeeper_session_expired_policy: str = "reconnect"
     """The reaction to the loss of the ZooKeeper session: "reconnect", or "shutdown" for a process that ends in this
     case."""

@@ -13,10 +13,13 @@ class ConnectionSettings:
     max_message_size: int = MAX_MESSAGE_SIZE
     """The largest body of a message, in bytes."""
     keep_alive_interval_seconds: int = 30
+    """The interval between two PINGs to a client. A client that has not answered by the next PING is disconnected."""
     connection_liveness_check_timeout_millis: int = 5_000
     """The time in ms in which an old connection must answer a PING, or it is closed in favour of a new connection. With
     0 or less the old connection counts as alive without a PING."""
     max_pending_publish_requests_per_connection: int = 1_000
+    """How many messages of one connection may be without a receipt. Beyond this number the broker reads no more from
+    the connection until receipts are sent."""
     max_message_publish_buffer_size_in_mb: int = 64
     """The limit of published data without a receipt, for the whole process; 0 or less means "no limit". The default of
     Apache's broker is half of Java's direct memory."""
@@ -27,7 +30,9 @@ class ConnectionSettings:
     """How many LOOKUP, PARTITIONED_METADATA, GET_TOPICS_OF_NAMESPACE and WATCH_TOPIC_LIST requests of all connections,
     and lookups over HTTP, may be in progress."""
     broker_max_connections: int = 0
+    """How many client connections the broker holds. A further connection is refused."""
     broker_max_connections_per_ip: int = 0
+    """How many client connections the broker holds from one address."""
     enable_broker_topic_list_watcher: bool = True
     """Whether clients with a topic pattern are told of topics that come and go. Otherwise these clients poll."""
     subscription_pattern_max_length: int = 50

@@ -9,8 +9,7 @@ class WebSettings:
     Apache's broker has the key."""
 
     max_http_server_connections: int = 2048
-    """How many connections may be open. Beyond this number a new connection takes the place of an idle connection (see
-    `magnetar.server.web.seat_rules`)."""
+    """How many connections may be open. Beyond this number a new connection takes the place of an idle connection."""
     http_server_accept_queue_size: int = 8192
     """How many connections may wait in the kernel to be accepted; the kernel refuses further connections. The kernel's
     own bound holds too."""

@@ -39,6 +39,8 @@ class Key:
     """The value of a key that is set to nothing. None means that such a key keeps its default."""
     is_secret: bool = False
     """Whether the value must never be printed."""
+    unit: str = ""
+    """The unit of a number, such as "seconds"; empty for a number without a unit and for other kinds."""
 
 
 def whole(name: str, least: int, most: int, unit: str = "", fields: tuple[str, ...] = ()) -> Key:
@@ -48,7 +50,8 @@ def whole(name: str, least: int, most: int, unit: str = "", fields: tuple[str, .
         return int(text)
 
     of_unit = f" of {unit}" if unit else ""
-    return Key(name, fields or (snake_case(name),), parse, f"a whole number{of_unit} from {least} to {most}")
+    expected = f"a whole number{of_unit} from {least} to {most}"
+    return Key(name, fields or (snake_case(name),), parse, expected, unit=unit)
 
 
 def number(name: str, least: float, most: float, unit: str = "", fields: tuple[str, ...] = ()) -> Key:
@@ -60,7 +63,8 @@ def number(name: str, least: float, most: float, unit: str = "", fields: tuple[s
         return float(text)
 
     of_unit = f" of {unit}" if unit else ""
-    return Key(name, fields or (snake_case(name),), parse, f"a number{of_unit} from {least:g} to {most:g}")
+    expected = f"a number{of_unit} from {least:g} to {most:g}"
+    return Key(name, fields or (snake_case(name),), parse, expected, unit=unit)
 
 
 def switch(name: str) -> Key:

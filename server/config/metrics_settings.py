@@ -11,7 +11,9 @@ class MetricsSettings:
     expose_topic_level_metrics_in_prometheus: bool = True
     """Whether each topic and each subscription has metrics. If not, the topics of a namespace are summed up."""
     expose_consumer_level_metrics_in_prometheus: bool = False
+    """Whether each consumer has metrics."""
     expose_producer_level_metrics_in_prometheus: bool = False
+    """Whether each producer has metrics."""
     expose_managed_ledger_metrics_in_prometheus: bool = True
     """Whether `pulsar_ml_*` has the managed ledgers, by namespace and domain."""
     expose_managed_cursor_metrics_in_prometheus: bool = False

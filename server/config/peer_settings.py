@@ -11,8 +11,8 @@ class PeerSettings:
 
     cluster_name: str = "standalone"
     broker_client_authentication_plugin: str = ""
-    """The name of the plugin's Java class, or empty for no credentials. `peer_credentials.py` lists the plugins that
-    this broker has."""
+    """The Java class of the plugin that logs this broker in at its peers: AuthenticationToken, AuthenticationBasic or
+    AuthenticationTls of org.apache.pulsar.client.impl.auth. If this is empty, the broker shows no credentials."""
     broker_client_authentication_parameters: str = field(default="", repr=False)
     """The configuration of the plugin. The plugin decides what the text means."""
     broker_client_tls_enabled: bool = False
@@ -21,7 +21,9 @@ class PeerSettings:
     """A PEM file with the authorities that peers' certificates come from. If this is empty, the authorities of the
     system count."""
     broker_client_certificate_file_path: str = ""
+    """A PEM file with the certificate that this broker shows to its peers."""
     broker_client_key_file_path: str = ""
+    """A PEM file with the private key of that certificate."""
     tls_allow_insecure_connection: bool = False
     """Whether a peer's certificate is accepted unchecked."""
     tls_hostname_verification_enabled: bool = False

@@ -10,6 +10,7 @@ from magnetar.server.process.descriptors import raise_limit
 from magnetar.server.process.log_lines import TEXT, log_to_stderr
 from magnetar.server.process.loop_watch import make_loop_watch
 from magnetar.server.process.private_files import make_files_private
+from magnetar.server.process.service_manager import READY, STOPPING, notify_service_manager
 from magnetar.server.process.supervision import beat_for_supervisor, end_with_supervisor
 
 STOP_DEADLINE_SECONDS = 1.5
@@ -93,6 +94,7 @@ async def serve(app: App) -> int:
             return 0
         starting.result()
         print(app.ready_line(), flush=True)
+        notify_service_manager(READY)
         beat_for_supervisor(loop)
         with make_loop_watch(loop):
             await asyncio.wait((asked, failure), return_when=asyncio.FIRST_COMPLETED)
@@ -103,5 +105,6 @@ async def serve(app: App) -> int:
     finally:
         for task in (asked, failure, starting):
             task.cancel()
+        notify_service_manager(STOPPING)
         await asyncio.wait((starting,))
         await app.stop()

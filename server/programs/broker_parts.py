@@ -42,6 +42,7 @@ from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.errors import PulsarError
+from pulsar_proto.names import topic_of_managed_ledger
 
 if TYPE_CHECKING:
     from magnetar.server.security.security import Security
@@ -65,7 +66,7 @@ async def open_topics(
     knows which bundles this broker owns. Raises PulsarError when the metadata store fails, and ConfigError for an
     invalid configuration."""
     store = MeasuredStore(store)
-    factory = ManagedLedgerFactory(store, bookkeeper, managed, clock_ms=wall_clock_ms)
+    factory = ManagedLedgerFactory(store, bookkeeper, managed, clock_ms=wall_clock_ms, label_of=topic_of_managed_ledger)
     closing.push_async_callback(factory.close)
     service = BrokerService(factory, store, config.fill(TopicSettings), make_ownership, config.fill(BundleSettings))
     closing.push_async_callback(service.close)

@@ -11,7 +11,6 @@ import logging
 import os
 import uuid
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from magnetar.metadata.errors import StoreMismatchError
 from magnetar.metadata.tree_rules import Tree
 from magnetar.metadata.unique_ids import ledger_ids_end, skip_ledger_ids
 from magnetar.server.config.broker_config import ServerConfig
+from magnetar.server.config.metadata_settings import MetadataSettings
 from magnetar.server.network.ports import Urls
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_config import BookieConfig
@@ -38,17 +38,6 @@ Read = StoredMetadata[Tree]
 
 BOOKIE_ID = "127.0.0.1:3181"
 """The id of the only bookie in the records of ledgers. Apache's standalone writes this id, too."""
-
-ACCEPT_NOTHING = -1
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataSettings:
-    """The operator's settings for a start with metadata and ledgers that do not fit each other."""
-
-    accept_metadata_generation: int = ACCEPT_NOTHING
-    """acceptMetadataGeneration: metadata of this generation is accepted. The message of a refused start names the
-    generation. A value that stays in the configuration accepts no later metadata, because the generation grows."""
 
 
 async def open_storage(

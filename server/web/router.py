@@ -86,9 +86,9 @@ class Router:
         the one whose literal segment comes first is better. A trailing slash is ignored: Jetty redirects one form of
         /metrics to the other.
         """
-        segments = raw_path.rstrip("/").split("/")[1:]
-        if not segments or not raw_path.startswith("/"):
+        if not raw_path.startswith("/"):
             return []
+        segments = (raw_path.rstrip("/") or "/").split("/")[1:]
         readings = sorted(_walk(self._root, segments, 0, {}), key=lambda reading: -reading[0])
         return [found for _, found in readings]
 

@@ -57,9 +57,10 @@ class LedgerConfig:
     """The groups, separated by commas, whose bookies are taken when `isolation_groups` have too few bookies."""
 
     min_num_racks_per_write_quorum: int = 2
+    """Over how many racks the bookies of a write quorum are spread if possible."""
     enforce_min_num_racks_per_write_quorum: bool = False
     """Whether the client refuses to create a ledger whose write quorums cannot span `min_num_racks_per_write_quorum`
-    racks. With False it spreads the bookies over as many racks as possible."""
+    racks. Otherwise it spreads the bookies over as many racks as possible."""
 
     lagging_bytes_max: int = 64 * 1024 * 1024
     """With an ack quorum below the write quorum, an entry is confirmed only when no bookie is further behind it than

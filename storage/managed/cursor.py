@@ -57,6 +57,7 @@ class Cursor(CursorView):
     def __init__(
         self,
         name: str,
+        label: str,
         ledgers: LedgerList,
         acks: AckState,
         store: CursorStore | None,
@@ -71,6 +72,7 @@ class Cursor(CursorView):
     ) -> None:
         super().__init__(ledgers, acks)
         self.name = name
+        self._label = label
         self._properties = dict(position_properties or {})
         """Always the same dictionary, because the store reads it together with `_acks` at the moment when it writes."""
         self._store = store
@@ -85,7 +87,7 @@ class Cursor(CursorView):
         self._retry_at_s = 0.0
         self._flushing: asyncio.Task[None] | None = None
         self._moving: AckState | None = None
-        self._waiters = PersistWaiters(name)
+        self._waiters = PersistWaiters(label)
         self._closed = False
         self.last_active_ms = clocks.wall_ms() if store is None else store.last_active_ms
         """When the cursor was used last (ManagedCursorImpl.getLastActive)."""
@@ -168,7 +170,7 @@ class Cursor(CursorView):
         Returns when the move is durable. If it raises ManagedLedgerError, nothing has moved."""
         await self._flush_ended()
         if self._closed:
-            raise CursorFault(self.name, "the cursor is closed")
+            raise CursorFault(self._label, "the cursor is closed")
         self._flushing = asyncio.get_running_loop().create_task(self._move(position, ack_set))
         await asyncio.shield(self._flushing)
 
@@ -264,7 +266,7 @@ class Cursor(CursorView):
         if not self.is_dirty:
             callback(None)
         elif self._closed:
-            callback(CursorFault(self.name, "the cursor is closed"))
+            callback(CursorFault(self._label, "the cursor is closed"))
         else:
             self._waiters.add(self._acks.revision, callback)
             if self._flushing is None:
@@ -310,7 +312,7 @@ class Cursor(CursorView):
             except ManagedLedgerError:
                 self._closed = was_closed
                 raise
-        self._release(CursorFault(self.name, "the cursor was deleted"))
+        self._release(CursorFault(self._label, "the cursor was deleted"))
 
     async def _flush_ended(self) -> None:
         while self._flushing is not None:
@@ -334,15 +336,15 @@ class Cursor(CursorView):
                 if not self._waiters or self._closed:
                     return
         except ManagedLedgerError as error:
-            logger.warning("cursor %s: position %s not stored: %s", self.name, self._acks.mark_delete, error)
+            logger.warning("%s: position %s not stored: %s", self._label, self._acks.mark_delete, error)
             self._retry_at_s = self._clocks.monotonic_s() + RETRY_SECONDS
             self._release(error)
             if not error.retriable:
                 self._on_fenced(error)
         except Exception:
-            logger.exception("cursor %s: position %s not stored", self.name, self._acks.mark_delete)
+            logger.exception("%s: position %s not stored", self._label, self._acks.mark_delete)
             self._retry_at_s = self._clocks.monotonic_s() + RETRY_SECONDS
-            self._release(CursorFault(self.name, "internal error, see the log"))
+            self._release(CursorFault(self._label, "internal error, see the log"))
         finally:
             self._flushing = None
 

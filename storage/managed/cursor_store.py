@@ -49,7 +49,7 @@ LEDGER_BYTES_MAX = 64 * 1024 * 1024
 
 
 class CursorStore:
-    """The stored state of one cursor. `label` names the cursor in logs, and `bury(ids, label)` deletes ledgers some
+    """The stored state of one cursor. `label` names the cursor in logs, and `bury(ids)` deletes ledgers some
     time later. A lock lets one call run at a time."""
 
     def __init__(
@@ -62,7 +62,7 @@ class CursorStore:
         custom_metadata: Mapping[str, bytes],
         clocks: Clocks,
         access: MetadataAccess,
-        bury: Callable[[Sequence[int], str], None],
+        bury: Callable[[Sequence[int]], None],
     ) -> None:
         self._label = label
         self._record = record
@@ -227,7 +227,7 @@ class CursorStore:
                 await self._record.delete()
             except MetadataError as error:
                 raise MetaStoreFault(self._label, str(error)) from error
-            self._bury(self._unsure, self._label)
+            self._bury(self._unsure)
             await self._leave_ledger()
 
     # ---- inside; the lock is held
@@ -267,7 +267,7 @@ class CursorStore:
             await self._write_node(handle.ledger_id, self._stored_position, self._stored_properties, None)
         except (LedgerError, ManagedLedgerFenced):
             await handle.abandon()
-            self._bury([handle.ledger_id], self._label)
+            self._bury([handle.ledger_id])
             raise
         except BaseException:
             # The node may name this ledger now, so the ledger stays until a later write of the node settles that.
@@ -311,7 +311,7 @@ class CursorStore:
         except MetadataError as error:
             raise CursorFault(self._label, f"{type(error).__name__}: {error}") from error
         unsure, self._unsure = self._unsure, []
-        self._bury(unsure, self._label)
+        self._bury(unsure)
 
     async def _leave_ledger(self) -> None:
         """Deletes the cursor ledger, which the node does not name any more."""
@@ -320,4 +320,4 @@ class CursorStore:
         if handle is not None:
             await handle.abandon()
         if ledger_id != NO_LEDGER:
-            self._bury([ledger_id], self._label)
+            self._bury([ledger_id])

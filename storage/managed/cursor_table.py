@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import ChainMap
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from magnetar.metadata.errors import MetadataError, NoNodeError
 from magnetar.metadata.paths import cursor_path, managed_ledger_path
@@ -58,6 +59,7 @@ class CursorTable:
         check_owner: Callable[[], Awaitable[None]],
     ) -> None:
         self._name = name
+        self._label = shared.label_of(name)
         self._config = config
         self._shared = shared
         self._ledgers = ledgers
@@ -86,7 +88,7 @@ class CursorTable:
         except NoNodeError:
             children = []
         except MetadataError as error:
-            raise MetaStoreFault(self._name, str(error)) from error
+            raise MetaStoreFault(self._label, str(error)) from error
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def recover(name: str) -> None:
@@ -101,7 +103,7 @@ class CursorTable:
         mark_delete = stored.mark_delete
         last = self._ledgers.last_entry(mark_delete.ledger_id)
         if last is not None and mark_delete.entry_id > last:
-            logger.warning("%s: cursor %s at %s is beyond entry %d", self._name, name, mark_delete, last)
+            logger.warning("%s: cursor %s at %s is beyond entry %d", self._label, name, mark_delete, last)
             mark_delete = Position(mark_delete.ledger_id, last)
         acks = AckState(self._ledgers, mark_delete)
         acks.restore(stored.acked, stored.partial)
@@ -132,7 +134,7 @@ class CursorTable:
             finally:
                 self.held.remove(held)
             cursor = self.durable[name] = self._cursor(name, acks, store, {})
-            logger.info("%s: cursor %s created at %s", self._name, name, cursor.mark_delete)
+            logger.info("%s: cursor %s created at %s", self._label, name, cursor.mark_delete)
             return cursor
 
     async def _adopt(self, name: str) -> Cursor:
@@ -145,7 +147,7 @@ class CursorTable:
             self._on_fenced(error)
             raise
         await self._recover(name)
-        logger.info("%s: cursor %s was created by the former owner", self._name, name)
+        logger.info("%s: cursor %s was created by the former owner", self._label, name)
         return self.durable[name]
 
     def new_non_durable(self, start: Position) -> Cursor:
@@ -165,10 +167,10 @@ class CursorTable:
         async with self._lock:
             cursor = self.durable.get(name)
             if cursor is None:
-                raise NoSuchCursor(self._name, name)
+                raise NoSuchCursor(self._label, name)
             await cursor.delete()
             del self.durable[name]
-            logger.info("%s: cursor %s deleted", self._name, name)
+            logger.info("%s: cursor %s deleted", self._label, name)
             return cursor
 
     def forget_before(self, ledger_id: int) -> None:
@@ -187,7 +189,7 @@ class CursorTable:
                     lost += cursor.ack([(gap.ledger_id, entry_id, None) for entry_id in part])
                     await asyncio.sleep(0)
             if lost and cursor.durable:
-                logger.info("%s: cursor %s acknowledged %d lost entries", self._name, cursor.name, lost)
+                logger.info("%s: cursor %s acknowledged %d lost entries", self._label, cursor.name, lost)
 
     async def close(self) -> None:
         """Stores all durable cursors. Logs the cursors that cannot be stored."""
@@ -197,7 +199,7 @@ class CursorTable:
             )
         for result in results:
             if isinstance(result, ManagedLedgerError):
-                logger.warning("%s: not stored on close: %s", self._name, result)
+                logger.warning("%s: not stored on close: %s", self._label, result)
             elif isinstance(result, BaseException):
                 raise result
 
@@ -206,22 +208,26 @@ class CursorTable:
         for cursor in self.durable.values():
             cursor.stop(error)
 
+    def _cursor_label(self, name: str) -> str:
+        return f"{self._label} cursor {name}"
+
     def _store(self, name: str) -> CursorStore:
         shared = self._shared
         return CursorStore(
-            f"{self._name} cursor {name}",
+            self._cursor_label(name),
             VersionedRecord(shared.metadata, cursor_path(self._name, name)),
             shared.bookkeeper,
             self._config,
             custom_metadata=ChainMap({"pulsar/cursor": name.encode()}, self._custom_metadata),
             clocks=shared.clocks,
             access=shared.access,
-            bury=shared.reaper.bury,
+            bury=partial(shared.reaper.bury, owner=self._label, use=f"cursor {name}"),
         )
 
     def _cursor(self, name: str, acks: AckState, store: CursorStore | None, properties: Mapping[str, int]) -> Cursor:
         return Cursor(
             name,
+            self._cursor_label(name),
             self._ledgers,
             acks,
             store,

@@ -40,7 +40,7 @@ class LedgerReader:
 
     def __init__(
         self,
-        name: str,
+        label: str,
         ledgers: LedgerList,
         shared: SharedByLedgers,
         traffic: LedgerTraffic,
@@ -49,7 +49,7 @@ class LedgerReader:
         skips: Callable[[], bool],
         on_skipped: Callable[[Gap], Awaitable[None]],
     ) -> None:
-        self._name = name
+        self._label = label
         self._ledgers = ledgers
         self._cache = shared.cache
         self._handles = shared.handles
@@ -85,7 +85,7 @@ class LedgerReader:
                 return found
             if found is not None:
                 if not self._skips():
-                    raise EntriesLost(self._name, f"{found} are lost: {found.reason}")
+                    raise EntriesLost(self._label, f"{found} are lost: {found.reason}")
                 found.skipped = True
                 await self._on_skipped(found)
                 position = found.end
@@ -150,7 +150,7 @@ class LedgerReader:
                 raise self._fault(start, error) from error
             return await self._gap_at(start, error)
         if known is not None and known in self.gaps.known:
-            logger.info("%s: %s can be read again", self._name, known)
+            logger.info("%s: %s can be read again", self._label, known)
             self.gaps.remove(known)
         return run
 
@@ -175,7 +175,7 @@ class LedgerReader:
                 gap = Gap(ledger_id, entry_id - before, entry_id + behind, reason)
             self.gaps.add(gap)
             what = "skipped" if self._skips() else "who reads there waits, autoSkipNonRecoverableData is off"
-            logger.warning("%s: %s are lost; %s: %s", self._name, gap, what, reason)
+            logger.warning("%s: %s are lost; %s: %s", self._label, gap, what, reason)
             return gap
 
     async def _count_lost(self, ledger_id: int, entry_ids: range) -> int:
@@ -227,7 +227,7 @@ class LedgerReader:
             return EntryRun(ledger_id, first, await current.read(first, last, max_bytes), current.payload_offset)
         info = self._ledgers.info(ledger_id)
         if info is not None and info.offloaded_only:
-            raise LedgerGone(self._name, f"ledger {ledger_id} is only in offloaded storage, which is not supported")
+            raise LedgerGone(self._label, f"ledger {ledger_id} is only in offloaded storage, which is not supported")
         handle = await self._handles.get(ledger_id)
         if first > handle.last_add_confirmed:
             shorter = NoSuchEntry(f"ledger {ledger_id} was closed at entry {handle.last_add_confirmed}")
@@ -238,4 +238,4 @@ class LedgerReader:
 
     def _fault(self, start: Position, error: LedgerError) -> ManagedLedgerError:
         self._handles.drop(start.ledger_id)
-        return EntryReadFault(self._name, f"entry {start}: {type(error).__name__}: {error}")
+        return EntryReadFault(self._label, f"entry {start}: {type(error).__name__}: {error}")

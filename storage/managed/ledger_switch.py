@@ -31,7 +31,7 @@ class LedgerSwitch:
 
     def __init__(
         self,
-        name: str,
+        label: str,
         lists: ListStore,
         bookkeeper: BookKeeper,
         custom_metadata: Mapping[str, bytes],
@@ -41,7 +41,7 @@ class LedgerSwitch:
         highest_id: Callable[[], int],
         on_ledger_closed: Callable[[Sequence[int]], None],
     ) -> None:
-        self._name = name
+        self._label = label
         self._lists = lists
         self._bookkeeper = bookkeeper
         self._custom_metadata = custom_metadata
@@ -60,10 +60,10 @@ class LedgerSwitch:
             handle = await self._create(config)
             if handle.ledger_id > self._highest_id():
                 return handle
-            logger.info("%s: ledger id %d is not above %d", self._name, handle.ledger_id, self._highest_id())
+            logger.info("%s: ledger id %d is not above %d", self._label, handle.ledger_id, self._highest_id())
             await handle.abandon()
             self._on_ledger_closed([handle.ledger_id])
-        raise AppendFault(self._name, f"no ledger id above {self._highest_id()} was given")
+        raise AppendFault(self._label, f"no ledger id above {self._highest_id()} was given")
 
     async def _create(self, config: ManagedLedgerConfig) -> WriteHandle:
         ensemble, write, ack = config.quorums
@@ -72,7 +72,7 @@ class LedgerSwitch:
                 ensemble_size=ensemble, write_quorum=write, ack_quorum=ack, custom_metadata=self._custom_metadata
             )
         except LedgerError as error:
-            raise AppendFault(self._name, f"{type(error).__name__}: {error}") from error
+            raise AppendFault(self._label, f"{type(error).__name__}: {error}") from error
 
     async def close(self, handle: WriteHandle) -> None:
         """Closes a ledger whose appends were all answered. Raises AppendFault (the close may be tried again) and
@@ -80,11 +80,11 @@ class LedgerSwitch:
         try:
             await handle.close()
         except (LedgerFenced, MetadataVersion, NoSuchLedger) as error:
-            raise ManagedLedgerFenced(self._name, f"another owner closed the ledger: {error}") from error
+            raise ManagedLedgerFenced(self._label, f"another owner closed the ledger: {error}") from error
         except LedgerError as error:
-            raise AppendFault(self._name, f"ledger {handle.ledger_id} not closed: {error}") from error
+            raise AppendFault(self._label, f"ledger {handle.ledger_id} not closed: {error}") from error
         counted = self._lists.ledgers.current_entries
-        assert handle.last_add_confirmed + 1 == counted, (self._name, handle.ledger_id, counted)
+        assert handle.last_add_confirmed + 1 == counted, (self._label, handle.ledger_id, counted)
 
     async def write_list(self, leaving: WriteHandle | None, opened: WriteHandle | None) -> None:
         """Records that `leaving` is closed and `opened` is current. Raises the errors of `ListStore.change`."""
@@ -108,7 +108,7 @@ class LedgerSwitch:
             raise
         if opened is not None:
             self._switch_latency.add(self._clocks.monotonic_s() - self._began_s, 1)
-            logger.info("%s: writing to ledger %d", self._name, opened.ledger_id)
+            logger.info("%s: writing to ledger %d", self._label, opened.ledger_id)
         if leaving is not None:
             self._on_ledger_closed(garbage)
 
@@ -122,7 +122,7 @@ class LedgerSwitch:
                 ledgers.close_current(now_ms)
 
         await self._lists.change(edit, terminated=end)
-        logger.info("%s: terminated at %s", self._name, end)
+        logger.info("%s: terminated at %s", self._label, end)
         if leaving is not None:
             self._on_ledger_closed(garbage)
 

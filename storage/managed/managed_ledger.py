@@ -39,7 +39,7 @@ class ManagedLedger:
     """One managed ledger. `ManagedLedger.open` creates the object. All calls are on the loop's thread."""
 
     def __init__(self, name: str, config: ManagedLedgerConfig, shared: SharedByLedgers, lists: ListStore) -> None:
-        self.name = name
+        self.name, self.label = name, shared.label_of(name)
         self.config = config
         self._shared = shared
         self._lists = lists
@@ -52,7 +52,7 @@ class ManagedLedger:
         self._loop = asyncio.get_running_loop()
         self.traffic = LedgerTraffic(shared.write_latency)
         appender = self._appender = Appender(
-            name,
+            self.label,
             self._ledgers,
             self._ledger_switch(custom_metadata),
             config,
@@ -63,7 +63,7 @@ class ManagedLedger:
             on_fenced=self._fenced,
         )
         self._reader = LedgerReader(
-            name,
+            self.label,
             self._ledgers,
             shared,
             self.traffic,
@@ -85,7 +85,7 @@ class ManagedLedger:
             check_owner=lists.check_now,
         )
         trimmer = self._trimmer = Trimmer(
-            name,
+            self.label,
             lists,
             shared.reaper,
             config,
@@ -113,11 +113,11 @@ class ManagedLedger:
     ) -> "ManagedLedger":
         """Takes the managed ledger over and recovers its list and its cursors. Raises NoSuchManagedLedger,
         ManagedLedgerFenced, MetaStoreFault, AppendFault, CursorFault."""
-        path = managed_ledger_path(name)
+        path, label = managed_ledger_path(name), shared.label_of(name)
         now_ms = shared.clocks.wall_ms()
-        opened = await open_list(name, path, shared.metadata, shared.bookkeeper, create=create, now_ms=now_ms)
+        opened = await open_list(label, path, shared.metadata, shared.bookkeeper, create=create, now_ms=now_ms)
         ledger = cls(name, config, shared, opened.lists)
-        shared.reaper.bury(opened.garbage, name)
+        shared.reaper.bury(opened.garbage, label)
         if opened.has_cursors:
             await ledger._cursors.recover()
         ledger._trim_passed()
@@ -269,7 +269,7 @@ class ManagedLedger:
         after `initial`, which may be EARLIEST, or LATEST for entries that are appended from now on. Raises
         ManagedLedgerClosed, ManagedLedgerFenced, MetaStoreFault, CursorFault."""
         if self.state in (AppendState.FENCED, AppendState.CLOSED):
-            raise ManagedLedgerClosed(self.name, f"the managed ledger is {self.state.value}")
+            raise ManagedLedgerClosed(self.label, f"the managed ledger is {self.state.value}")
         return await self._cursors.open(name, initial, properties or {})
 
     def new_non_durable_cursor(self, start: Position) -> Cursor:
@@ -336,7 +336,7 @@ class ManagedLedger:
                 try:
                     await appender.roll("due")
                 except ManagedLedgerError as error:
-                    logger.warning("%s: ledger not rolled: %s", self.name, error)
+                    logger.warning("%s: ledger not rolled: %s", self.label, error)
         self._trimmer.request()
         await self._trimmer.idle()
 
@@ -352,7 +352,7 @@ class ManagedLedger:
 
     def _ledger_switch(self, custom_metadata: Mapping[str, bytes]) -> LedgerSwitch:
         return LedgerSwitch(
-            self.name,
+            self.label,
             self._lists,
             self._shared.bookkeeper,
             custom_metadata,
@@ -373,10 +373,10 @@ class ManagedLedger:
             try:
                 listener()
             except Exception:
-                logger.exception("%s: a listener failed", self.name)
+                logger.exception("%s: a listener failed", self.label)
 
     def _ledger_closed(self, garbage: Sequence[int]) -> None:
-        self._shared.reaper.bury(garbage, self.name)
+        self._shared.reaper.bury(garbage, self.label)
         self._trim_passed()
 
     def _fenced(self, error: ManagedLedgerError) -> None:

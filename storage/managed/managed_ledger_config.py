@@ -14,26 +14,36 @@ class ManagedLedgerConfig:
     """
 
     managed_ledger_default_ensemble_size: int = 1
+    """The number of bookies over which a ledger is spread."""
     managed_ledger_default_write_quorum: int = 1
+    """The number of copies of each entry."""
     managed_ledger_default_ack_quorum: int = 1
+    """How many copies must be durable before a message has its receipt."""
 
     managed_ledger_max_entries_per_ledger: int = 50_000
+    """A ledger with this many entries is full, and a topic goes on in a new one."""
     managed_ledger_max_size_per_ledger_mbytes: int = 2_048
+    """A ledger of this size is full, too."""
     managed_ledger_min_ledger_rollover_time_minutes: int = 10
     """A full ledger is not closed before it has this age; 0 means that it is closed at once."""
     managed_ledger_max_ledger_rollover_time_minutes: int = 240
+    """A ledger of this age is closed even if it is not full."""
     managed_ledger_inactive_ledger_rollover_time_seconds: int = 0
     """A ledger that got no entry for this long is closed; 0 means never for that reason alone."""
 
     managed_ledger_cursor_max_entries_per_ledger: int = 50_000
+    """A cursor's ledger with this many entries is full."""
     managed_ledger_cursor_rollover_time_in_seconds: int = 14_400
+    """A cursor's ledger of this age is closed even if it is not full."""
     managed_ledger_default_mark_delete_rate_limit: float = 1.0
-    """How often per second a cursor's changes are stored at once. Other changes wait for `cursor.QUIET_FLUSH_SECONDS`.
-    0 means no limit."""
+    """How often per second a cursor's changes are stored at once. Other changes wait until the cursor has not
+    changed for half a second. 0 means no limit."""
     managed_ledger_max_unacked_ranges_to_persist: int = 10_000
     """How many acknowledged ranges are written one by one, which any version of Pulsar reads. If there are more, they
     are written as bitmaps."""
     managed_ledger_max_unacked_ranges_to_persist_in_metadata_store: int = 1_000
+    """How many acknowledged ranges a cursor's record in the metadata store may hold. A cursor with more is stored
+    in its ledger only."""
     managed_ledger_max_batch_deleted_index_to_persist: int = 10_000
     """How many half-acknowledged batches are stored per cursor, the nearest to the mark-delete. Batches beyond this
     number are redelivered whole."""

@@ -24,7 +24,7 @@ class Trimmer:
 
     def __init__(
         self,
-        name: str,
+        label: str,
         lists: ListStore,
         reaper: LedgerReaper,
         config: ManagedLedgerConfig,
@@ -35,7 +35,7 @@ class Trimmer:
         on_trimmed: Callable[[tuple[int, ...]], None],
         on_fenced: Callable[[ManagedLedgerError], None],
     ) -> None:
-        self._name = name
+        self._label = label
         self._lists = lists
         self._reaper = reaper
         self._access = access
@@ -92,11 +92,11 @@ class Trimmer:
                     ledgers.remove(doomed)
 
                 await self._lists.change(edit)
-                logger.info("%s: trimmed ledgers %s", self._name, list(ledger_ids))
+                logger.info("%s: trimmed ledgers %s", self._label, list(ledger_ids))
                 self._on_trimmed(ledger_ids)
-                self._reaper.bury(ledger_ids, self._name)
+                self._reaper.bury(ledger_ids, self._label)
         except ManagedLedgerError as error:
-            logger.warning("%s: not trimmed: %s", self._name, error)
+            logger.warning("%s: not trimmed: %s", self._label, error)
             if not error.retriable:
                 self._on_fenced(error)
         finally:

@@ -233,6 +233,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server/tools/connection": ("server/config",),
     "server/tools/admin": (*FOUNDATION, "server/tools/connection"),
     "server/tools/monitoring": (),
+    "server/tools/configuration": (
+        "storage/ledger",
+        "storage/managed",
+        "server/config",
+        "server/network",
+    ),
     "server/tools/messages": (*FOUNDATION, "server/tools/connection"),
     "server/tools/diagnosis": ("server/tools/connection",),
     "server/commands": (
@@ -250,6 +256,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/programs/leaks",
         "server/security",
         "server/tools/admin",
+        "server/tools/configuration",
         "server/tools/connection",
         "server/tools/diagnosis",
         "server/tools/messages",

@@ -42,10 +42,10 @@ def run_leaks(arguments: argparse.Namespace) -> int:
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(work())
+    except BrokenPipeError:
+        raise  # an OSError whose end `magnetar.launcher` knows
     except (*FAULTS, AlreadyInUseError, BackupDamaged, NotPulsar) as error:
         print(f"magnetar leaks {arguments.verb}: {sentence(error)}", file=sys.stderr)
-        return FAILED
-    except BrokenPipeError:
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED

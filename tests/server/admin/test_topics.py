@@ -156,6 +156,7 @@ async def test_a_body_has_a_limit(admin: Admin, monkeypatch: pytest.MonkeyPatch)
 def test_every_call_says_what_it_needs() -> None:
     """The calls that are open to everybody reveal nothing about anybody's data."""
     assert {route.path for route in ROUTES if route.needs.scope is Scope.EVERYBODY} == {
+        "/",
         "/status.html",
         "/metrics",
         "/admin/v2/brokers/ready",

@@ -14,6 +14,7 @@ from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.config.key_kinds import PORT_OFF, snake_case
 from magnetar.server.config.known_keys import KNOWN
 from magnetar.server.config.load_settings import LoadSettings
+from magnetar.server.config.metadata_settings import MetadataSettings
 from magnetar.server.config.metrics_settings import MetricsSettings
 from magnetar.server.config.missed_keys import NOT_HERE
 from magnetar.server.config.peer_settings import PeerSettings
@@ -24,7 +25,6 @@ from magnetar.server.config.upkeep_settings import UpkeepSettings
 from magnetar.server.config.websocket_settings import WebSocketSettings
 from magnetar.server.network.advertised_listeners import ListenerSettings
 from magnetar.server.network.bind_addresses import BindSettings
-from magnetar.server.programs.storage_start import MetadataSettings
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig

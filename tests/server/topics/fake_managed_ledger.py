@@ -84,7 +84,7 @@ class FakeCursorStore:
 
 class FakeManagedLedger:
     def __init__(self, name: str = "public/default/persistent/t", first_ledger_id: int = 10, seed: int = 0) -> None:
-        self.name = name
+        self.name = self.label = name
         self.random = Random(seed)
         self.ledgers = LedgerList()
         self.ledgers.add(first_ledger_id)
@@ -275,6 +275,7 @@ class FakeManagedLedger:
         acks = AckState(self.ledgers, EARLIEST)
         acks.reset(self.ledgers.start_of(start))
         return Cursor(
+            name,
             name,
             self.ledgers,
             acks,

@@ -118,7 +118,7 @@ REFUSALS = [
     ("/admin/v2/namespaces/public%2Fx/default/topics", 412, "Tenant name is not valid"),
     ("/admin/v2/brokers/health?topicVersion=V9", 404, "topicVersion"),
     ("/admin/v2/nosuch", 404, "nothing at /admin/v2/nosuch"),
-    ("/", 404, "nothing at /"),
+    ("/nosuch", 404, "nothing at /nosuch"),
 ]
 
 
