@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.server.commands.arguments import add_command, add_server_options, port_or_off
+from magnetar.server.process.garbage_collection import uncollected_imports
 
 if TYPE_CHECKING:
     from magnetar.server.commands.arguments import Commands
@@ -59,8 +60,9 @@ def _folder(text: str) -> Path:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from magnetar.server.process.running import run_app
-    from magnetar.server.programs.standalone import Standalone, StandaloneOptions
+    with uncollected_imports():
+        from magnetar.server.process.running import run_app
+        from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 
     options = StandaloneOptions(
         data_dir=arguments.data_dir.absolute(),

@@ -4,7 +4,6 @@ The functions put the parts that they open onto the caller's exit stack, which c
 """
 
 import errno
-import gc
 import os
 import time
 from collections.abc import Callable
@@ -134,9 +133,9 @@ def watch_permissions(broker: Broker) -> None:
 
 
 async def listen(broker: Broker, ports: ReservedPorts, config: ServerConfig, closing: AsyncExitStack) -> None:
-    """Applies the configuration that administrators have changed at run time, and listens on all ports. Raises
-    MetadataError or PulsarError when the metadata store fails, and AlreadyInUseError, which names the port, when
-    another server began to listen on a port after it was reserved."""
+    """Applies the configuration that administrators have changed at run time, listens on all ports, and begins to
+    import what the web port needs. Raises MetadataError or PulsarError when the metadata store fails, and
+    AlreadyInUseError, which names the port, when another server began to listen on a port after it was reserved."""
     await broker.configuration.start()
     closing.callback(broker.configuration.close)
     settings = config.fill(WebSettings)
@@ -151,6 +150,8 @@ async def listen(broker: Broker, ports: ReservedPorts, config: ServerConfig, clo
                 if error.errno == errno.EADDRINUSE:
                     raise port_in_use(sock.getsockname()[1]) from None
                 raise
+    if ports.web:
+        web.begin_to_load()
 
 
 def export_metrics(broker: Broker, closing: AsyncExitStack) -> None:
@@ -170,16 +171,16 @@ def export_metrics(broker: Broker, closing: AsyncExitStack) -> None:
 
 
 def admin_routes() -> "tuple[Route, ...]":
-    """Returns the routes of the web port. The listener calls this function on a thread when the first HTTP client
-    connects, because the import of the routes takes time and memory."""
+    """Returns the routes of the web port. The listener calls this function on a thread, because the import of the
+    routes takes as long as the start."""
     from magnetar.server.admin.routes import ROUTES
 
     return ROUTES
 
 
 def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broker], Upgrades] | None":
-    """Returns the function that makes the WebSocket service, or None when the service is switched off. The modules of
-    the service are imported when the first HTTP client connects."""
+    """Returns the function that makes the WebSocket service, or None when the service is switched off. The listener
+    calls that function on a thread, which imports the modules of the service."""
     if not sockets.web_socket_service_enabled:
         return None
 
@@ -190,12 +191,6 @@ def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broke
         return WebSocketService(broker, sockets, web.max_http_server_connections, SESSIONS)
 
     return load
-
-
-def freeze_start() -> None:
-    """Exempts all objects that exist now from Python's garbage collection, because they live as long as the process."""
-    gc.collect()
-    gc.freeze()
 
 
 def wall_clock_ms() -> int:

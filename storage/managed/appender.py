@@ -20,7 +20,6 @@ Source: ManagedLedgerImpl (asyncAddEntry, ledgerClosed, createComplete, updateLe
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from enum import Enum
 from typing import cast
 
@@ -42,6 +41,7 @@ from magnetar.storage.managed.managed_ledger_errors import (
     TooManyPending,
 )
 from magnetar.storage.managed.metadata_access import LedgerGate
+from magnetar.storage.managed.part_owner import PartOwner
 from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 
 logger = logging.getLogger(__name__)
@@ -65,9 +65,37 @@ FINAL = frozenset({AppendState.FENCED, AppendState.TERMINATED, AppendState.CLOSE
 class Appender:
     """The writing end of one managed ledger. All calls are on the loop's thread.
 
-    `caching` says whether confirmed entries go to the tail cache. `on_confirmed()` is called after the `done` of each
-    confirmed group, `on_fenced(error)` when another owner has taken over. Neither callback may raise.
+    `caching` says whether confirmed entries go to the tail cache.
     """
+
+    __slots__ = (
+        "_cache",
+        "_clocks",
+        "_config",
+        "_drained",
+        "_entries_max",
+        "_failure",
+        "_gate",
+        "_goal",
+        "_in_flight",
+        "_label",
+        "_last_append_s",
+        "_last_error",
+        "_ledger_created_s",
+        "_ledger_switch",
+        "_ledgers",
+        "_owner",
+        "_queue",
+        "_settling",
+        "_size_max",
+        "_traffic",
+        "_want_open",
+        "caching",
+        "handle",
+        "ledger_created_ms",
+        "ledger_failed_ms",
+        "state",
+    )
 
     def __init__(
         self,
@@ -77,10 +105,9 @@ class Appender:
         config: ManagedLedgerConfig,
         shared: SharedByLedgers,
         traffic: LedgerTraffic,
+        owner: PartOwner,
         *,
         terminated: bool,
-        on_confirmed: Callable[[], None],
-        on_fenced: Callable[[ManagedLedgerError], None],
     ) -> None:
         self._label = label
         self._ledgers = ledgers
@@ -89,8 +116,7 @@ class Appender:
         self._cache = shared.cache
         self._traffic = traffic
         self._clocks = shared.clocks
-        self._on_confirmed = on_confirmed
-        self._on_fenced = on_fenced
+        self._owner = owner
         self.configure(config)
         self.caching = False
         self.state = AppendState.TERMINATED if terminated else AppendState.IDLE
@@ -172,7 +198,7 @@ class Appender:
                     assert self.handle is not None
                     self._cache.add(ledger_id, first, entries, size, self.handle.payload_offset, now_s)
                 self._tell(done, AddResult([(ledger_id, first, count)], None))
-                self._on_confirmed()
+                self._owner.confirmed()
             else:
                 self._traffic.add_errors += 1
                 self._tell(done, AddResult([], self._append_failed(append.error)))
@@ -223,7 +249,7 @@ class Appender:
         self.state = AppendState.FENCED
         self._goal = self._goal if self._goal is AppendState.CLOSED else AppendState.FENCED
         self._start_settling()
-        self._on_fenced(error)
+        self._owner.fenced(error)
 
     def _wait(self, payloads: list[bytes], done: AddDone) -> None:
         # While a final state is asked for but not reached, a group keeps its payloads, because terminating may fail.

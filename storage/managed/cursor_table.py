@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-from collections import ChainMap
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 from magnetar.metadata.errors import MetadataError, NoNodeError
 from magnetar.metadata.paths import cursor_path, managed_ledger_path
@@ -22,6 +20,7 @@ from magnetar.storage.managed.managed_ledger_errors import (
     MetaStoreFault,
     NoSuchCursor,
 )
+from magnetar.storage.managed.part_owner import PartOwner
 from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 from magnetar.storage.managed.versioned_record import VersionedRecord
 from pulsar_proto.ids import Position
@@ -41,9 +40,21 @@ SKIPPED_AT_ONCE = 1_000
 
 
 class CursorTable:
-    """All cursors of one managed ledger. `on_crossed`, `on_fenced` and `trim_ended` are handed to each cursor (see
-    `Cursor`). `check_owner()` raises ManagedLedgerFenced when another owner has taken over the managed ledger, and
-    MetaStoreFault."""
+    """All cursors of one managed ledger."""
+
+    __slots__ = (
+        "_config",
+        "_label",
+        "_ledgers",
+        "_lock",
+        "_name",
+        "_non_durable",
+        "_owner",
+        "_shared",
+        "_unsure",
+        "durable",
+        "held",
+    )
 
     def __init__(
         self,
@@ -51,23 +62,14 @@ class CursorTable:
         config: ManagedLedgerConfig,
         shared: SharedByLedgers,
         ledgers: LedgerList,
-        custom_metadata: dict[str, bytes],
-        *,
-        on_crossed: Callable[[], None],
-        on_fenced: Callable[[ManagedLedgerError], None],
-        trim_ended: Callable[[], Awaitable[None]],
-        check_owner: Callable[[], Awaitable[None]],
+        owner: PartOwner,
     ) -> None:
         self._name = name
         self._label = shared.label_of(name)
         self._config = config
         self._shared = shared
         self._ledgers = ledgers
-        self._custom_metadata = custom_metadata
-        self._on_crossed = on_crossed
-        self._on_fenced = on_fenced
-        self._trim_ended = trim_ended
-        self._check_owner = check_owner
+        self._owner = owner
         self._lock = asyncio.Lock()
         self._non_durable: dict[Cursor, None] = {}
         self.held: list[Need] = []
@@ -117,7 +119,7 @@ class CursorTable:
                 return cursor
             # A trim that is under way may still delete ledgers, so this task waits until that trim has ended. Then
             # `held` keeps the next trim from deleting what the new cursor needs.
-            await self._trim_ended()
+            await self._owner.trim_ended()
             acks = AckState(self._ledgers, Position(-1, -1))
             acks.reset(self._ledgers.start_of(initial))
             store = self._unsure.pop(name, None) or self._store(name)
@@ -142,9 +144,9 @@ class CursorTable:
         ManagedLedgerFenced, before the cursor is touched, when it belongs to a new owner; MetaStoreFault, CursorFault.
         """
         try:
-            await self._check_owner()
+            await self._owner.check_owner()
         except ManagedLedgerFenced as error:
-            self._on_fenced(error)
+            self._owner.fence(error)
             raise
         await self._recover(name)
         logger.info("%s: cursor %s was created by the former owner", self._label, name)
@@ -214,14 +216,14 @@ class CursorTable:
     def _store(self, name: str) -> CursorStore:
         shared = self._shared
         return CursorStore(
+            name,
             self._cursor_label(name),
             VersionedRecord(shared.metadata, cursor_path(self._name, name)),
             shared.bookkeeper,
             self._config,
-            custom_metadata=ChainMap({"pulsar/cursor": name.encode()}, self._custom_metadata),
+            self._owner,
             clocks=shared.clocks,
             access=shared.access,
-            bury=partial(shared.reaper.bury, owner=self._label, use=f"cursor {name}"),
         )
 
     def _cursor(self, name: str, acks: AckState, store: CursorStore | None, properties: Mapping[str, int]) -> Cursor:
@@ -234,8 +236,6 @@ class CursorTable:
             rate_limit=self._config.managed_ledger_default_mark_delete_rate_limit,
             clocks=self._shared.clocks,
             on_dirty=self._shared.on_dirty,
-            on_crossed=self._on_crossed,
-            on_fenced=self._on_fenced,
-            trim_ended=self._trim_ended,
+            owner=self._owner,
             position_properties=properties,
         )

@@ -283,10 +283,17 @@ class FakeManagedLedger:
             rate_limit=0,
             clocks=Clocks(lambda: self.now_ms),
             on_dirty=lambda cursor: None,
-            on_crossed=lambda: None,
-            trim_ended=self._pause,
-            on_fenced=lambda error: None,
+            owner=self,
         )
+
+    def request_trim(self) -> None:
+        """Does nothing, because this log keeps all entries."""
+
+    async def trim_ended(self) -> None:
+        await self._pause()
+
+    def fence(self, error: ManagedLedgerError) -> None:
+        """Does nothing: no other owner takes this log over."""
 
     def release(self, cursor: Cursor) -> None:
         self.released.append(cursor)
