@@ -30,6 +30,7 @@ from magnetar.server.commands import (
     restore,
     spark,
     standalone,
+    testing,
     tokens,
     why,
     zookeeper,
@@ -57,6 +58,7 @@ COMMANDS = (
     why,
     ledgers,
     dashboards,
+    testing,
     spark,
 )
 """The modules of the subcommands, in the order in which `magnetar --help` lists them."""
