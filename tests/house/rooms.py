@@ -277,6 +277,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/tools/diagnosis",
         "server/tools/messages",
         "server/tools/monitoring",
+        "magnetar/testing",
     ),
     "server": (),
     "storage": (),
@@ -323,6 +324,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark/source/ranges",
     ),
     "magnetar": (*FOUNDATION, *METADATA, "storage/ledger", "server/commands"),
+    "magnetar/testing": ("server/programs",),
 }
 """For each room (a folder of modules) the rooms that it may import, besides itself. Imports for types count too.
 `bench` and the tests may import anything; `compat_tests` may import nothing of ours."""
