@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 SPARK := tests/spark compat_tests/spark
-CLIENTS := compat_tests/go compat_tests/node compat_tests/rust compat_tests/java/test_versions.py \
+CLIENTS := compat_tests/admin/test_shells.py compat_tests/go compat_tests/node compat_tests/rust compat_tests/java/test_versions.py \
 	compat_tests/websocket/test_java_tools.py compat_tests/websocket/test_other_clients.py
 MIXED := $(wildcard compat_tests/cluster/test_mixed_*.py)
 LONG := $(wildcard compat_tests/cluster/test_long_*.py)
@@ -65,7 +65,7 @@ cluster: $(STAMP)  ## the tests of compat_tests/python on clusters of three brok
 mixed: $(STAMP)  ## clusters of Apache's brokers and ours side by side; needs Java, minutes for each test
 	$(BIN)/pytest -q $(MIXED) $(ARGS)
 
-clients: $(STAMP)  ## the clients of other languages: Go, Node, Rust, older Java; needs their tools, minutes to compile at first
+clients: $(STAMP)  ## the clients of other languages (Go, Node, Rust, older Java) and shells (zsh, fish); needs their tools, minutes to compile at first
 	$(BIN)/pytest -q $(CLIENTS) $(ARGS)
 
 $(CLIENT_STAMP):

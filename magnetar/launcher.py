@@ -1,17 +1,34 @@
 """Starts the program of the console script `magnetar`."""
 
+import os
 import sys
+
+FAILED = 1
 
 
 def main() -> None:
-    """Runs the command that the command line names and ends the process with its exit code.
+    """Runs the command that the command line names and ends the process with its exit code."""
+    code: object
+    try:
+        try:
+            code = _run()
+        except SystemExit as end:
+            code = end.code
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has gone, as `head` does. Python would complain once more at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = FAILED
+    raise SystemExit(code)
 
-    `magnetar admin` is over in a tenth of a second, so it does not wait for the import of all other commands.
-    """
+
+def _run() -> int:
+    """Runs the command. `magnetar admin` is over in a tenth of a second, so it does not wait for the import of
+    the other commands."""
     if sys.argv[1:2] == ["admin"]:
         from magnetar.server.commands.admin import run
 
-        raise SystemExit(run(sys.argv[2:]))
+        return run(sys.argv[2:])
     from magnetar.server.commands.main import main as run_command
 
-    raise SystemExit(run_command())
+    return run_command()

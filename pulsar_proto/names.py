@@ -38,6 +38,20 @@ def decode_local(text: str) -> str:
     return unquote_plus(text)
 
 
+def topic_of_managed_ledger(name: str) -> str:
+    """Returns the full name of the topic whose managed ledger has this name (`TopicName.managed_ledger_name`)."""
+    *namespace, domain, local = name.split("/")
+    return f"{domain}://{'/'.join(namespace)}/{decode_local(local)}"
+
+
+def topic_of_schema(schema_id: str) -> str:
+    """Returns the full name of the topic that a schema id (`TopicName.schema_id`) belongs to. The id does not tell the
+    domain, and the persistent topic and the non-persistent one of a name share a schema: the persistent one is named.
+    """
+    namespace, _, local = schema_id.rpartition("/")
+    return f"{PERSISTENT}://{namespace}/{decode_local(local)}"
+
+
 def partition_index(local_name: str) -> int:
     """Returns k of a name `…-partition-k`, or -1 for any other name. k is decimal without leading zeros, up to
     2^31-1."""

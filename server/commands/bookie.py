@@ -4,6 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from magnetar.server.commands.arguments import add_command, add_server_options
+from magnetar.server.process.garbage_collection import uncollected_imports
 
 if TYPE_CHECKING:
     from magnetar.server.commands.arguments import Commands
@@ -42,8 +43,9 @@ def add_parser(commands: "Commands") -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from magnetar.server.process.running import run_app
-    from magnetar.server.programs.bookie.bookie_program import BookieApp, BookieOptions
+    with uncollected_imports():
+        from magnetar.server.process.running import run_app
+        from magnetar.server.programs.bookie.bookie_program import BookieApp, BookieOptions
 
     options = BookieOptions(conf=arguments.conf, overrides=dict(arguments.set), ready_json=arguments.ready_json)
     return run_app(BookieApp(options), log_level=arguments.log_level, log_format=arguments.log_format)

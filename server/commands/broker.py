@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.server.commands.arguments import add_command, add_server_options
+from magnetar.server.process.garbage_collection import uncollected_imports
 
 if TYPE_CHECKING:
     from magnetar.server.commands.arguments import Commands
@@ -36,8 +37,9 @@ def add_parser(commands: "Commands") -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from magnetar.server.process.running import run_app
-    from magnetar.server.programs.broker import BrokerApp, BrokerOptions
+    with uncollected_imports():
+        from magnetar.server.process.running import run_app
+        from magnetar.server.programs.broker import BrokerApp, BrokerOptions
 
     options = BrokerOptions(conf=arguments.conf, overrides=dict(arguments.set), ready_json=arguments.ready_json)
     ask_to_stop = partial(signal.raise_signal, signal.SIGTERM)

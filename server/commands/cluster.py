@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.server.commands.arguments import add_command, add_server_options, assignment, port_number
+from magnetar.server.process.garbage_collection import uncollected_imports
 
 if TYPE_CHECKING:
     from magnetar.server.commands.arguments import Commands
@@ -61,9 +62,10 @@ def _members(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from magnetar.server.process.running import run_app
-    from magnetar.server.programs.cluster.cluster_rules import Wishes
-    from magnetar.server.programs.cluster.supervisor import ClusterApp, ClusterOptions
+    with uncollected_imports():
+        from magnetar.server.process.running import run_app
+        from magnetar.server.programs.cluster.cluster_rules import Wishes
+        from magnetar.server.programs.cluster.supervisor import ClusterApp, ClusterOptions
 
     options = ClusterOptions(
         data_dir=arguments.data_dir.absolute(),

@@ -4,6 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from magnetar.server.commands.arguments import add_command, add_server_options, port_number
+from magnetar.server.process.garbage_collection import uncollected_imports
 
 if TYPE_CHECKING:
     from magnetar.server.commands.arguments import Commands
@@ -47,8 +48,9 @@ def add_parser(commands: "Commands") -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from magnetar.server.process.running import run_app
-    from magnetar.server.programs.zookeeper import ZooKeeperApp, ZooKeeperOptions
+    with uncollected_imports():
+        from magnetar.server.process.running import run_app
+        from magnetar.server.programs.zookeeper import ZooKeeperApp, ZooKeeperOptions
 
     overrides = dict(arguments.set)
     if arguments.data_dir:

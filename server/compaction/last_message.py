@@ -41,7 +41,7 @@ async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple
     try:
         kept = await compacted.last()
     except (LedgerError, MalformedRecord) as error:
-        raise EntryReadFault(ledger.name, f"compacted ledger {compacted.ledger_id}: {error}") from error
+        raise EntryReadFault(ledger.label, f"compacted ledger {compacted.ledger_id}: {error}") from error
     if kept is None:
         return EARLIEST, -1
     entry = await open_entry(kept.payload, compaction.batch_bytes_max, Turns())
@@ -58,7 +58,7 @@ async def first_kept_at(ledger: ManagedLedger, compaction: TopicCompaction, publ
     try:
         found = await compacted.read(await compacted.index_at_time(publish_time_ms), 1, 1)
     except (LedgerError, MalformedRecord) as error:
-        raise EntryReadFault(ledger.name, f"compacted ledger {compacted.ledger_id}: {error}") from error
+        raise EntryReadFault(ledger.label, f"compacted ledger {compacted.ledger_id}: {error}") from error
     return found[0].position if found and found[0].position < ledger.first_position else None
 
 

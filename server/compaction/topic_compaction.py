@@ -75,18 +75,21 @@ class CompactionCounters:
     last_duration_ms: int = 0
     last_read_bytes: int = 0
     last_written_bytes: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    """The bytes of all runs that succeeded."""
     write_latency: LatencyBuckets | None = None
     """The entries that the last run wrote, by the time that writing took; None before the first run."""
 
 
 class CompactionService:
-    """The objects and limits that the compactions of all topics share. `bury(ids, owner)` deletes ledgers in the
+    """The objects and limits that the compactions of all topics share. `bury(ids, owner, use)` deletes ledgers in the
     background; a run holds `turns` while it works."""
 
     def __init__(
         self,
         bookkeeper: BookKeeper,
-        bury: Callable[[Iterable[int], str], None],
+        bury: Callable[[Iterable[int], str, str], None],
         clock_ms: Callable[[], int],
         *,
         retain_null_key: bool = False,
@@ -236,7 +239,7 @@ class TopicCompaction:
         log.info("%s: compacted no more, deletes compacted ledgers %s", self._name, ledger_ids)
 
     def _bury(self, ledger_ids: Iterable[int]) -> None:
-        self._service.bury(ledger_ids, f"{self._ledger.name} compaction")
+        self._service.bury(ledger_ids, self._name, "compaction")
 
     def hold_messages_soon(self) -> None:
         """Creates the cursor in the background if it is missing. When the creation fails, the next run tries again."""
@@ -274,6 +277,8 @@ class TopicCompaction:
             counters.removed += result.removed
             counters.last_read_bytes = result.read_bytes
             counters.last_written_bytes = result.size_bytes
+            counters.read_bytes += result.read_bytes
+            counters.written_bytes += result.size_bytes
         finally:
             counters.last_duration_ms = int((time.monotonic() - began) * 1000)
             self._running = None

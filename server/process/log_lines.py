@@ -14,6 +14,8 @@ import sys
 import time
 from datetime import UTC, datetime
 
+from magnetar.server.process.exhaustion_filter import ExhaustionFilter
+
 TEXT, JSON = "text", "json"
 """The formats of the log."""
 
@@ -116,4 +118,5 @@ def log_to_stderr(level: str, log_format: str = TEXT) -> None:
     logging._srcfile = None  # "Optimization" in the Logging HOWTO of Python
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == JSON else OneLineFormatter())
+    handler.addFilter(ExhaustionFilter())
     logging.basicConfig(level=level, handlers=[handler])

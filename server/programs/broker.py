@@ -39,6 +39,7 @@ from magnetar.server.network.bind_addresses import BindSettings, bind_addresses
 from magnetar.server.network.bookie_tls import broker_wire
 from magnetar.server.network.ports import PortChoice, Urls, reserve_ports
 from magnetar.server.process.closing import close_within
+from magnetar.server.process.garbage_collection import freeze_start
 from magnetar.server.process.running import THREAD_SWITCH_SECONDS, StartError, sentence
 from magnetar.server.process.supervision import tell_supervisor
 from magnetar.server.programs import broker_parts
@@ -148,9 +149,10 @@ class BrokerApp:
         self.broker.metadata_link, self.broker.readiness = link, WriteReadiness((link,))
         await broker_parts.listen(self.broker, ports, config, self._closing)
         self._closing.push_async_callback(member.leave)
+        broker_parts.export_metrics(self.broker, self._closing)
         await member.join(self.broker)
         self.urls = ports.urls
-        broker_parts.freeze_start()
+        freeze_start()
 
     async def _open_store(self, url: str) -> ZooKeeperStore:
         """Opens a session, which is closed at the broker's end. Raises MetadataError when ZooKeeper cannot be

@@ -4,7 +4,7 @@ The functions put the parts that they open onto the caller's exit stack, which c
 """
 
 import errno
-import gc
+import os
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -43,6 +43,7 @@ from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.errors import PulsarError
+from pulsar_proto.names import topic_of_managed_ledger
 
 if TYPE_CHECKING:
     from magnetar.server.security.security import Security
@@ -66,7 +67,7 @@ async def open_topics(
     knows which bundles this broker owns. Raises PulsarError when the metadata store fails, and ConfigError for an
     invalid configuration."""
     store = MeasuredStore(store)
-    factory = ManagedLedgerFactory(store, bookkeeper, managed, clock_ms=wall_clock_ms)
+    factory = ManagedLedgerFactory(store, bookkeeper, managed, clock_ms=wall_clock_ms, label_of=topic_of_managed_ledger)
     closing.push_async_callback(factory.close)
     service = BrokerService(factory, store, config.fill(TopicSettings), make_ownership, config.fill(BundleSettings))
     closing.push_async_callback(service.close)
@@ -132,9 +133,9 @@ def watch_permissions(broker: Broker) -> None:
 
 
 async def listen(broker: Broker, ports: ReservedPorts, config: ServerConfig, closing: AsyncExitStack) -> None:
-    """Applies the configuration that administrators have changed at run time, and listens on all ports. Raises
-    MetadataError or PulsarError when the metadata store fails, and AlreadyInUseError, which names the port, when
-    another server began to listen on a port after it was reserved."""
+    """Applies the configuration that administrators have changed at run time, listens on all ports, and begins to
+    import what the web port needs. Raises MetadataError or PulsarError when the metadata store fails, and
+    AlreadyInUseError, which names the port, when another server began to listen on a port after it was reserved."""
     await broker.configuration.start()
     closing.callback(broker.configuration.close)
     settings = config.fill(WebSettings)
@@ -149,19 +150,37 @@ async def listen(broker: Broker, ports: ReservedPorts, config: ServerConfig, clo
                 if error.errno == errno.EADDRINUSE:
                     raise port_in_use(sock.getsockname()[1]) from None
                 raise
+    if ports.web:
+        web.begin_to_load()
+
+
+def export_metrics(broker: Broker, closing: AsyncExitStack) -> None:
+    """Exports the metrics by OpenTelemetry if the environment switches that on, as it does for Apache's broker. Raises
+    ConfigError when the packages are not installed, or the environment asks for what they do not have."""
+    if os.environ.get("OTEL_SDK_DISABLED", "true").strip().lower() != "false":
+        return
+    try:
+        from magnetar.server.telemetry.export import Telemetry
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"OTEL_SDK_DISABLED=false, but there is no module {error.name}; install it with: pip install "
+            "'magnetar[otel]'"
+        ) from error
+    telemetry = Telemetry(broker, os.environ)
+    closing.push_async_callback(telemetry.close)
 
 
 def admin_routes() -> "tuple[Route, ...]":
-    """Returns the routes of the web port. The listener calls this function on a thread when the first HTTP client
-    connects, because the import of the routes takes time and memory."""
+    """Returns the routes of the web port. The listener calls this function on a thread, because the import of the
+    routes takes as long as the start."""
     from magnetar.server.admin.routes import ROUTES
 
     return ROUTES
 
 
 def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broker], Upgrades] | None":
-    """Returns the function that makes the WebSocket service, or None when the service is switched off. The modules of
-    the service are imported when the first HTTP client connects."""
+    """Returns the function that makes the WebSocket service, or None when the service is switched off. The listener
+    calls that function on a thread, which imports the modules of the service."""
     if not sockets.web_socket_service_enabled:
         return None
 
@@ -172,12 +191,6 @@ def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broke
         return WebSocketService(broker, sockets, web.max_http_server_connections, SESSIONS)
 
     return load
-
-
-def freeze_start() -> None:
-    """Exempts all objects that exist now from Python's garbage collection, because they live as long as the process."""
-    gc.collect()
-    gc.freeze()
 
 
 def wall_clock_ms() -> int:

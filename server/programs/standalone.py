@@ -29,6 +29,7 @@ from magnetar.server.network.bind_addresses import BindSettings, bind_addresses
 from magnetar.server.network.ports import PortChoice, Urls, reserve_ports
 from magnetar.server.process.closing import close_within
 from magnetar.server.process.data_folder_lock import DataFolderLock
+from magnetar.server.process.garbage_collection import freeze_start
 from magnetar.server.process.private_files import keep_from_others
 from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
 from magnetar.server.programs import broker_parts
@@ -140,9 +141,10 @@ class Standalone:
         broker.readiness = self._readiness
         broker.backup = BackupSource(store, self.bookie, broker.cluster).stream
         await broker_parts.listen(broker, ports, config, self._closing)
+        broker_parts.export_metrics(broker, self._closing)
         self.urls = ports.urls
         keep_from_others(self._options.data_dir)
-        broker_parts.freeze_start()
+        freeze_start()
 
     def _look_for_fault(self) -> None:
         if self._readiness.fault is not None:

@@ -1,7 +1,6 @@
 """Builds, starts and stops a ZooKeeper server of one node (`magnetar zookeeper`)."""
 
 import asyncio
-import gc
 import json
 import logging
 import os
@@ -19,6 +18,7 @@ from magnetar.server.network.port_reservation import port_in_use, reserve_port
 from magnetar.server.process.closing import close_within
 from magnetar.server.process.data_folder_lock import AlreadyInUseError, DataFolderLock
 from magnetar.server.process.descriptors import DESCRIPTORS
+from magnetar.server.process.garbage_collection import freeze_start
 from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
 
 log = logging.getLogger(__name__)
@@ -107,10 +107,7 @@ class ZooKeeperApp:
             await self.server.start(sock, has_room=DESCRIPTORS.has_room)
         except OSError as error:
             raise port_in_use(self.port) from error
-        # The objects that exist now live as long as the process. Python's garbage collector need not examine them
-        # again.
-        gc.collect()
-        gc.freeze()
+        freeze_start()
 
     def _fail(self, reason: str) -> None:
         self._failure = self._failure or reason

@@ -26,6 +26,7 @@ from magnetar.server.schema.schema_metrics import SchemaCounters
 from magnetar.server.schema.schema_storage import Locator, SchemaRaceLost, SchemaStorage, SchemaStorageFault
 from magnetar.server.schema.schema_types import Schema, SchemaConflict, SchemaFault, SchemaType, StoredSchema
 from magnetar.server.schema.strategies import CompatibilityStrategy
+from pulsar_proto.names import topic_of_schema
 from pulsar_proto.pb import managed_ledger_pb2 as records
 
 log = logging.getLogger(__name__)
@@ -150,8 +151,9 @@ class SchemaRegistry:
             dated = replace(schema, timestamp_ms=self._clock_ms())
             added = await self._storage.append(schema_id, locator, dated, schema.hash)
             self.counters.put(schema_id, time.monotonic() - began)
-            log.info("schema %s: version %d added (%s)", schema_id, added.record.info.version, schema.type.name)
-            return added.record.info.version
+            topic, version = topic_of_schema(schema_id), added.record.info.version
+            log.info("%s: schema version %d added (%s)", topic, version, schema.type.name)
+            return version
 
         return await self._change(schema_id, put)
 
@@ -163,7 +165,7 @@ class SchemaRegistry:
             tombstone = Schema(SchemaType.NONE, user=user, timestamp_ms=self._clock_ms(), deleted=True)
             added = await self._storage.append(schema_id, locator, tombstone, b"")
             self.counters.deleted(schema_id, time.monotonic() - began)
-            log.info("schema %s: deleted with version %d", schema_id, added.record.info.version)
+            log.info("%s: schema deleted with version %d", topic_of_schema(schema_id), added.record.info.version)
             return added.record.info.version
 
         return await self._change(schema_id, bury)
@@ -177,7 +179,9 @@ class SchemaRegistry:
                 began = time.monotonic()
                 await self._storage.delete(schema_id, locator)
                 self.counters.deleted(schema_id, time.monotonic() - began)
-                log.info("schema %s: deleted with its %d versions", schema_id, len(locator.record.index))
+                log.info(
+                    "%s: schema deleted with its %d versions", topic_of_schema(schema_id), len(locator.record.index)
+                )
             return FORCE_DELETED
 
         return await self._change(schema_id, delete)
@@ -198,7 +202,9 @@ class SchemaRegistry:
                     return await change(await self._storage.locate(schema_id))
                 except SchemaRaceLost:
                     continue
-        raise SchemaStorageFault(f"schema {schema_id}: lost {ATTEMPTS_MAX} races in a row against other brokers")
+        raise SchemaStorageFault(
+            f"schema of {topic_of_schema(schema_id)}: lost {ATTEMPTS_MAX} races in a row against other brokers"
+        )
 
     async def _versions(self, locator: Locator | None) -> list[StoredSchema]:
         if locator is None:
@@ -235,7 +241,7 @@ class SchemaRegistry:
             await _aside(schema, versions, check)
         except SchemaFault as error:
             self.counters.judged(schema_id, compatible=False)
-            log.warning("schema %s: refused: %s", schema_id, " ".join(str(error).split()))
+            log.warning("%s: schema refused: %s", topic_of_schema(schema_id), " ".join(str(error).split()))
             raise
         self.counters.judged(schema_id, compatible=True)
 

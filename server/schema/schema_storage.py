@@ -19,6 +19,7 @@ from magnetar.metadata.store import MetadataStore
 from magnetar.server.schema.schema_types import Schema, StoredSchema, schema_of_record, schema_to_record
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError
+from pulsar_proto.names import topic_of_schema
 from pulsar_proto.pb import managed_ledger_pb2 as records
 
 log = logging.getLogger(__name__)
@@ -131,7 +132,7 @@ class SchemaStorage:
         except NoNodeError:
             return
         except MetadataError as error:
-            raise SchemaStorageFault(f"the record of {schema_id}: {error}") from error
+            raise SchemaStorageFault(f"the record of the schema of {topic_of_schema(schema_id)}: {error}") from error
         for ledger_id in locator.ledger_ids:
             await self._delete_ledger(ledger_id)
 
@@ -151,7 +152,8 @@ class SchemaStorage:
             entry_id = await handle.add(payload)
             await handle.close()
         except LedgerError as error:
-            raise SchemaStorageFault(f"the ledger of a new version of {schema_id}: {error}") from error
+            topic = topic_of_schema(schema_id)
+            raise SchemaStorageFault(f"{topic}: the ledger of a new version of its schema: {error}") from error
         return handle.ledger_id, entry_id
 
     async def _put(self, schema_id: str, locator: Locator | None, value: bytes) -> int:

@@ -282,7 +282,7 @@ class BrokerService:
 
     def ledgers_to_delete(self, name: TopicName) -> list[int]:
         """Returns the ledgers that have left the topic and are not deleted yet."""
-        return self._factory.reaper.waiting_of(name.managed_ledger_name)
+        return self._factory.reaper.waiting_of(name.full)
 
     def is_closing(self, name: TopicName) -> bool:
         """Whether the topic is being closed, after which it may be loaded again."""
@@ -333,7 +333,7 @@ class BrokerService:
         compacted = [] if topic.compaction is None else topic.compaction.ledger_ids
         with storage_faults_told():
             await self._factory.delete(topic.name.managed_ledger_name)
-        self._factory.reaper.bury(compacted, f"{topic.name.managed_ledger_name} compaction")
+        self._factory.reaper.bury(compacted, topic.name.full, "compaction")
         if not topic.name.is_partition:
             await self.schemas.delete(topic.name)
         log.info("%s: deleted", topic)

@@ -1,7 +1,7 @@
 """Answers HTTP requests: finds the route, gives the call a deadline, and makes a response of the handler's answer or
 fault.
 
-`http_listener` imports this module when the first client connects, on a thread. This module does not know the calls:
+`http_listener` imports this module on a thread, after the start. This module does not know the calls:
 the builder of the server passes the table of routes.
 """
 

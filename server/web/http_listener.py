@@ -1,10 +1,9 @@
-"""The listener of the web port, which imports aiohttp and the table of routes when the first client connects, on a
-thread.
+"""The listener of the web port, which imports aiohttp and the table of routes on a thread while clients are served.
 
-An idle server therefore does not wait for these imports at the start (0.2 s), and does not hold the modules in memory
-(14 MB of 67). Until the imports are done, a `_Door` keeps each connection and the bytes that its client sends. Nothing
-is imported on the event loop, because an import stops every client: all modules that the handlers of the routes need
-have to be imported with the table.
+A server is ready without these modules, whose import takes longer than the rest of its start. The program calls
+`begin_to_load` as soon as the ports listen. Until the imports are done, a `_Door` keeps each connection and the bytes
+that its client sends. Nothing is imported on the event loop, because an import stops every client: all modules that the
+handlers of the routes need have to be imported with the table.
 """
 
 import asyncio
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.network.port_listener import PortListener
+from magnetar.server.process.garbage_collection import uncollected_imports
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -61,8 +61,8 @@ class WebListener(PortListener):
         self._upgrades: Upgrades | None = None
         self._web: web.Server | None = None
         self._loading: asyncio.Task[None] | None = None
-        """The task of the import, from the first client on. The attribute is None again after an import that failed, so
-        that the next client repeats the import."""
+        """The task of the import. The attribute is None again after an import that failed, so that the next client
+        repeats the import."""
         self._doors: dict[_Door, None] = {}
         """The connections that wait for the import, in the order in which they came, which is also the order in which
         they get seats (`seat_rules`)."""
@@ -96,22 +96,23 @@ class WebListener(PortListener):
             log.warning("an HTTP connection is refused: %d wait for the web server", len(self._doors))
             door.is_refused = True
         else:
-            self._begin_to_load()
+            self.begin_to_load()
         return door
 
     def _arrived(self, door: "_Door") -> None:
         """Called when the connection of a `_Door` is made, for TLS after its handshake.
 
-        The import of aiohttp was begun when the client was accepted, and may have ended by now. `_load` did not see
-        this door if the import ended before the connection was made. So this method hands the connection to aiohttp
-        after a successful import, and begins the import again after a failed one.
+        The import of aiohttp was begun when the client was accepted at the latest, and may have ended by now. `_load`
+        did not see this door if the import ended before the connection was made. So this method hands the connection
+        to aiohttp after a successful import, and begins the import again after a failed one.
         """
         if self._web is not None:
             door.open(cast(asyncio.Protocol, self._web()))
         else:
-            self._begin_to_load()
+            self.begin_to_load()
 
-    def _begin_to_load(self) -> None:
+    def begin_to_load(self) -> None:
+        """Begins the import, unless it has begun already. The first client also begins it, when nobody else has."""
         if self._loading is None:
             self._loading = asyncio.get_running_loop().create_task(self._load())
 
@@ -130,9 +131,10 @@ class WebListener(PortListener):
     def _import(self) -> Any:
         """Returns the module `http_app`, the router of all routes, and the service for WebSockets, which is None when
         there is none. The method runs on a thread."""
-        app = import_module(".http_app", __package__)
-        upgrades = None if self._load_upgrades is None else self._load_upgrades(self._broker)
-        return app, app.Router(self._load_routes()), upgrades
+        with uncollected_imports():
+            app = import_module(".http_app", __package__)
+            upgrades = None if self._load_upgrades is None else self._load_upgrades(self._broker)
+            return app, app.Router(self._load_routes()), upgrades
 
 
 class _Door(asyncio.Protocol):

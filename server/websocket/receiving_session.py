@@ -15,7 +15,10 @@ from collections.abc import Iterable, Sequence
 
 from magnetar.server.security.operations import TopicOperation
 from magnetar.server.websocket.chunk_assembly import ChunkAssembly
+from magnetar.server.websocket.consumer_command_rules import ConsumerCommand, parse_consumer_command
 from magnetar.server.websocket.consumer_query_rules import CryptoFailureAction
+from magnetar.server.websocket.frame_rules import INVALID_TEXT
+from magnetar.server.websocket.json_message_rules import MessageFault
 from magnetar.server.websocket.message_inlet import MessageInlet
 from magnetar.server.websocket.received_messages import OpenedEntry, ReceivedMessage, StoredEntry
 from magnetar.server.websocket.socket_topics import SocketTopics
@@ -39,16 +42,12 @@ MESSAGES_A_TURN = 100
 PARTITIONS_CHECK_SECONDS = 60.0
 """How often the number of a topic's partitions is looked up (ClientConfigurationData, autoUpdatePartitionsInterval)."""
 
-INVALID_DATA = 1007
-"""The close code for texts that make no sense (RFC 6455, section 7.4.1). Apache sends the code 3, which no client
-accepts."""
-
 _Type = pb.BaseCommand
 
 
 class ReceivingSession(ABC):
     """The base class of the sessions of consumers and readers. Implements `magnetar.server.websocket.session.Session`,
-    except `open` and `on_text`."""
+    except `open`."""
 
     def __init__(self, client: WebSocketClient, action: CryptoFailureAction) -> None:
         self._client = client
@@ -72,6 +71,10 @@ class ReceivingSession(ABC):
     @abstractmethod
     def _subscribe_command(self, topic: TopicName, consumer_id: int) -> pb.CommandSubscribe:
         """Returns the SUBSCRIBE command for the session's consumer of a topic."""
+
+    @abstractmethod
+    def _obey(self, command: ConsumerCommand) -> None:
+        """Does what a text of the peer asks for."""
 
     @property
     @abstractmethod
@@ -104,6 +107,18 @@ class ReceivingSession(ABC):
     def started(self) -> None:
         self._is_started = True
         self._pump_soon()
+
+    def on_texts(self, texts: Sequence[bytearray]) -> int:
+        for text in texts:
+            try:
+                command = parse_consumer_command(text)
+            except MessageFault as fault:
+                # Apache sends the code 3, which no client accepts.
+                self._client.close(f"Failed to de-serialize from JSON: {fault}", INVALID_TEXT)
+                break
+            self._obey(command)
+        self._pump_soon()
+        return len(texts)
 
     def on_command(self, command: pb.BaseCommand, payload: bytes | None) -> None:
         if command.type == _Type.MESSAGE:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pulsar_proto.errors import InvalidTopicName, MalformedRecord
-from pulsar_proto.names import TopicName, decode_local
+from pulsar_proto.names import TopicName
 from pulsar_proto.records.ledger_record import LedgerMetadata
 
 PULSAR = b"pulsar"
@@ -111,9 +111,3 @@ def managed_ledger_of(topic: str) -> str:
         return TopicName.parse(topic).managed_ledger_name if "://" in topic else topic
     except InvalidTopicName:
         return ""
-
-
-def topic_of(managed_ledger: str) -> str:
-    """Returns the full name of the topic of a managed ledger, as in "persistent://public/default/topic"."""
-    *namespace, domain, local = managed_ledger.split("/")
-    return f"{domain}://{'/'.join(namespace)}/{decode_local(local)}"

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from zlib import crc32
 
-from magnetar.storage.leaks.ledger_facts_rules import Component, LedgerFacts, topic_of
+from magnetar.storage.leaks.ledger_facts_rules import Component, LedgerFacts
 from magnetar.storage.leaks.reference_rules import COMPACTION_CURSOR, Reference
+from pulsar_proto.names import topic_of_managed_ledger
 
 TRANSACTIONS = "__transaction"
 """Part of the names of topics that belong to another topic, which alone has a bundle."""
@@ -181,7 +182,7 @@ def has_owner(ledger: LedgerFacts, picture: Picture) -> bool:
     bundles = [each for each in picture.owned if each.namespace == ledger.namespace]
     if ledger.component is Component.SCHEMA or TRANSACTIONS in ledger.owner:
         return bool(bundles)
-    place = crc32(topic_of(ledger.owner).encode())
+    place = crc32(topic_of_managed_ledger(ledger.owner).encode())
     return any(each.low <= place <= each.high for each in bundles)
 
 

@@ -30,10 +30,15 @@ class BookiePreference:
         self._writable = writable
         self._read_only = read_only
 
-    def failed(self, bookie_id: str) -> None:
-        """Notes that an add or read of this bookie failed or was not answered."""
-        if self._health.failed(bookie_id, self._clock()):
+    def failed(self, bookie_id: str) -> bool:
+        """Notes that an add or read of this bookie failed or was not answered. Returns whether this is the bookie's
+        first failure after a while without one: a bookie that is away fails once for each of its ledgers, and only the
+        first failure is worth a warning."""
+        now = self._clock()
+        is_first = not self._health.failed_lately(bookie_id, now)
+        if self._health.failed(bookie_id, now):
             log.warning("bookie %s failed often: no new ledgers for it while there are others", bookie_id)
+        return is_first
 
     def quarantined(self) -> frozenset[str]:
         """Returns the bookies that should get no new ledgers as long as other bookies are available."""
@@ -55,8 +60,9 @@ class _NoPreference(BookiePreference):
     def __init__(self) -> None:
         super().__init__(BookieHealth(errors_max=0), lambda: 0.0, writable=tuple, read_only=tuple)
 
-    def failed(self, bookie_id: str) -> None:
+    def failed(self, bookie_id: str) -> bool:
         """Ignores the failure."""
+        return True
 
     def standing(self, bookie_id: str) -> ReplicaStanding:
         return ReplicaStanding.AVAILABLE

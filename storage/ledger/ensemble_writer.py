@@ -160,9 +160,9 @@ class EnsembleWriter:
 
     def _start_change(self) -> None:
         failures = {self.machine.ensemble[index]: rc for index, rc in self.machine.failures().items()}
-        logger.warning("ledger %d: replacing bookies that failed with %s", self._ledger_id, failures)
-        for bookie in failures:
-            self._preference.failed(bookie)
+        news = [bookie for bookie in failures if self._preference.failed(bookie)]
+        level = logging.WARNING if news else logging.INFO
+        logger.log(level, "ledger %d: replacing bookies that failed with %s", self._ledger_id, failures)
         self.machine.begin_change()
         self._change = self._loop.create_task(self._run_change())
 

@@ -241,10 +241,10 @@ class ReplicaReader:
         """Remembers a failure after which the bookie is asked last."""
         if not demotes(failure):
             return
-        self._preference.failed(bookie)
+        level = logging.WARNING if self._preference.failed(bookie) else logging.DEBUG
         if bookie not in self._demoted:
             self._demoted.add(bookie)
-            logger.warning("%s: %s; asked last from now on", type(failure).__name__, failure)
+            logger.log(level, "%s: %s; asked last from now on", type(failure).__name__, failure)
 
     def _verify(self, bookie: str, entry: bytes, entry_id: int) -> None:
         try:

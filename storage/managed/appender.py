@@ -20,7 +20,6 @@ Source: ManagedLedgerImpl (asyncAddEntry, ledgerClosed, createComplete, updateLe
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from enum import Enum
 from typing import cast
 
@@ -42,6 +41,7 @@ from magnetar.storage.managed.managed_ledger_errors import (
     TooManyPending,
 )
 from magnetar.storage.managed.metadata_access import LedgerGate
+from magnetar.storage.managed.part_owner import PartOwner
 from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 
 logger = logging.getLogger(__name__)
@@ -65,32 +65,58 @@ FINAL = frozenset({AppendState.FENCED, AppendState.TERMINATED, AppendState.CLOSE
 class Appender:
     """The writing end of one managed ledger. All calls are on the loop's thread.
 
-    `caching` says whether confirmed entries go to the tail cache. `on_confirmed()` is called after the `done` of each
-    confirmed group, `on_fenced(error)` when another owner has taken over. Neither callback may raise.
+    `caching` says whether confirmed entries go to the tail cache.
     """
+
+    __slots__ = (
+        "_cache",
+        "_clocks",
+        "_config",
+        "_drained",
+        "_entries_max",
+        "_failure",
+        "_gate",
+        "_goal",
+        "_in_flight",
+        "_label",
+        "_last_append_s",
+        "_last_error",
+        "_ledger_created_s",
+        "_ledger_switch",
+        "_ledgers",
+        "_owner",
+        "_queue",
+        "_settling",
+        "_size_max",
+        "_traffic",
+        "_want_open",
+        "caching",
+        "handle",
+        "ledger_created_ms",
+        "ledger_failed_ms",
+        "state",
+    )
 
     def __init__(
         self,
-        name: str,
+        label: str,
         ledgers: LedgerList,
         switch: LedgerSwitch,
         config: ManagedLedgerConfig,
         shared: SharedByLedgers,
         traffic: LedgerTraffic,
+        owner: PartOwner,
         *,
         terminated: bool,
-        on_confirmed: Callable[[], None],
-        on_fenced: Callable[[ManagedLedgerError], None],
     ) -> None:
-        self._name = name
+        self._label = label
         self._ledgers = ledgers
         self._ledger_switch = switch
         self._gate = LedgerGate(shared.access, self._leave_full)
         self._cache = shared.cache
         self._traffic = traffic
         self._clocks = shared.clocks
-        self._on_confirmed = on_confirmed
-        self._on_fenced = on_fenced
+        self._owner = owner
         self.configure(config)
         self.caching = False
         self.state = AppendState.TERMINATED if terminated else AppendState.IDLE
@@ -172,7 +198,7 @@ class Appender:
                     assert self.handle is not None
                     self._cache.add(ledger_id, first, entries, size, self.handle.payload_offset, now_s)
                 self._tell(done, AddResult([(ledger_id, first, count)], None))
-                self._on_confirmed()
+                self._owner.confirmed()
             else:
                 self._traffic.add_errors += 1
                 self._tell(done, AddResult([], self._append_failed(append.error)))
@@ -198,7 +224,7 @@ class Appender:
         self._start_settling()
         await self._until_settled()
         if not self.is_open:
-            raise self._refusal() or self._last_error or AppendFault(self._name, "no ledger was opened")
+            raise self._refusal() or self._last_error or AppendFault(self._label, "no ledger was opened")
 
     async def terminate(self) -> None:
         """Ends appending for ever; entries in flight are still confirmed. Idempotent. Raises MetaStoreFault,
@@ -207,7 +233,7 @@ class Appender:
             raise refusal
         await self._reach(AppendState.TERMINATED)
         if self.state is not AppendState.TERMINATED:
-            raise self._refusal() or self._last_error or AppendFault(self._name, "not terminated")
+            raise self._refusal() or self._last_error or AppendFault(self._label, "not terminated")
 
     async def close(self) -> None:
         """Ends appending and closes the ledger. If that fails, the next opening recovers the ledger. Idempotent."""
@@ -218,19 +244,19 @@ class Appender:
         """Stops appending, because another owner has taken over the managed ledger. A close goes on to its end."""
         if self.state in (AppendState.FENCED, AppendState.CLOSED):
             return
-        logger.warning("%s: fenced: %s", self._name, error)
+        logger.warning("%s: fenced: %s", self._label, error)
         self._last_error = error
         self.state = AppendState.FENCED
         self._goal = self._goal if self._goal is AppendState.CLOSED else AppendState.FENCED
         self._start_settling()
-        self._on_fenced(error)
+        self._owner.fenced(error)
 
     def _wait(self, payloads: list[bytes], done: AddDone) -> None:
         # While a final state is asked for but not reached, a group keeps its payloads, because terminating may fail.
         if self.state in FINAL or self._failure is not None:
             self._queue.push_doomed(done)
         elif not self._queue.push(payloads, done, self._clocks.monotonic_s()):
-            self._failure = TooManyPending(self._name, "too many entries wait for a ledger")
+            self._failure = TooManyPending(self._label, "too many entries wait for a ledger")
         self._start_settling()
 
     def _leave_full(self, ledger_id: int) -> None:
@@ -238,16 +264,16 @@ class Appender:
             self._leave("full")
 
     def _leave(self, why: str) -> None:
-        logger.info("%s: leaving ledger %d (%s)", self._name, self._ledgers.current_id, why)
+        logger.info("%s: leaving ledger %d (%s)", self._label, self._ledgers.current_id, why)
         self.state = AppendState.SETTLING
         self._start_settling()
 
     def _append_failed(self, error: LedgerError) -> ManagedLedgerError:
         if isinstance(error, LedgerFenced):
-            failure: ManagedLedgerError = ManagedLedgerFenced(self._name, f"ledger fenced by another owner: {error}")
+            failure: ManagedLedgerError = ManagedLedgerFenced(self._label, f"ledger fenced by another owner: {error}")
             self.fence(failure)
             return failure
-        failure = AppendFault(self._name, f"{type(error).__name__}: {error}")
+        failure = AppendFault(self._label, f"{type(error).__name__}: {error}")
         self.ledger_failed_ms = self._clocks.wall_ms()
         if self.state is AppendState.OPEN:
             self._leave(f"append failed: {failure}")
@@ -291,8 +317,8 @@ class Appender:
                 again = bool(self._queue) or self.state is AppendState.SETTLING or self._failure is not None
                 again = again or (self._goal is not None and self._goal is not self.state)
         except Exception:
-            logger.exception("%s: broken while it was %s", self._name, self.state.value)
-            self.fence(ManagedLedgerFenced(self._name, "internal error, see the log"))
+            logger.exception("%s: broken while it was %s", self._label, self.state.value)
+            self.fence(ManagedLedgerFenced(self._label, "internal error, see the log"))
             self._fail_doomed()
         finally:
             self._settling = None
@@ -307,10 +333,10 @@ class Appender:
         """Returns why a group cannot be added in `state` (default: the goal, else the present state), or None."""
         state = state or self._goal or self.state
         if state is AppendState.FENCED:
-            return self._last_error or ManagedLedgerFenced(self._name, "fenced")
+            return self._last_error or ManagedLedgerFenced(self._label, "fenced")
         if state is AppendState.TERMINATED:
-            return ManagedLedgerTerminated(self._name)
-        return ManagedLedgerClosed(self._name, "closed") if state is AppendState.CLOSED else None
+            return ManagedLedgerTerminated(self._label)
+        return ManagedLedgerClosed(self._label, "closed") if state is AppendState.CLOSED else None
 
     def _fail_doomed(self) -> None:
         # A final state that is asked for but not reached fails no group yet, because terminating may fail.
@@ -324,7 +350,7 @@ class Appender:
         try:
             done(result)
         except Exception:
-            logger.exception("%s: an append's callback failed", self._name)
+            logger.exception("%s: an append's callback failed", self._label)
 
     async def _switch(self) -> None:
         """Closes the old ledger. If groups wait, opens a new ledger and sends them to it."""
@@ -333,7 +359,7 @@ class Appender:
         except ManagedLedgerFenced as error:
             self.fence(error)
         except ManagedLedgerError as error:
-            logger.warning("%s: no ledger to write to: %s", self._name, error)
+            logger.warning("%s: no ledger to write to: %s", self._label, error)
             self.ledger_failed_ms = self._clocks.wall_ms()
             self._want_open = False
             self._last_error = self._failure = error
@@ -389,7 +415,7 @@ class Appender:
                 self._last_error = error
                 self._reached(goal)
                 return
-            logger.warning("%s: closed without closing its ledger: %s", self._name, error)
+            logger.warning("%s: closed without closing its ledger: %s", self._label, error)
         self.state = goal
         self._reached(goal)
         self._fail_doomed()

@@ -12,7 +12,7 @@ stored").
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from magnetar.storage.managed.ack_state import AckState
 from magnetar.storage.managed.clocks import Clocks
@@ -20,6 +20,7 @@ from magnetar.storage.managed.cursor_store import CursorStore
 from magnetar.storage.managed.cursor_view import CursorView
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.managed_ledger_errors import CursorFault, ManagedLedgerError
+from magnetar.storage.managed.part_owner import CursorOwner
 from magnetar.storage.managed.persist_waiters import PersistDone, PersistWaiters, outcome_of
 from magnetar.storage.managed.rate_limit import RateLimit
 from pulsar_proto.ids import EARLIEST, Position
@@ -49,14 +50,33 @@ class Cursor(CursorView):
     the last mark-delete (snapshots of deduplication, the id of the compacted ledger). All calls are on the loop's
     thread.
 
-    `on_dirty(cursor)` is called when there is something for the tick to store, `on_crossed()` when the mark-delete has
-    moved to another ledger, and `on_fenced(error)` when another owner has taken over the cursor's node. `trim_ended()`
-    returns when no trim is under way or in doubt; the cursor awaits that before it is moved back.
+    `on_dirty(cursor)` is called when there is something for the tick to store. The cursor awaits its owner's
+    `trim_ended` before it is moved back.
     """
+
+    __slots__ = (
+        "_changed_s",
+        "_clocks",
+        "_closed",
+        "_flushing",
+        "_label",
+        "_limit",
+        "_moving",
+        "_on_dirty",
+        "_owner",
+        "_properties",
+        "_retry_at_s",
+        "_store",
+        "_stored_revision",
+        "_waiters",
+        "last_active_ms",
+        "name",
+    )
 
     def __init__(
         self,
         name: str,
+        label: str,
         ledgers: LedgerList,
         acks: AckState,
         store: CursorStore | None,
@@ -64,28 +84,25 @@ class Cursor(CursorView):
         rate_limit: float,
         clocks: Clocks,
         on_dirty: Callable[["Cursor"], None],
-        on_crossed: Callable[[], None],
-        on_fenced: Callable[[ManagedLedgerError], None],
-        trim_ended: Callable[[], Awaitable[None]],
+        owner: CursorOwner,
         position_properties: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(ledgers, acks)
         self.name = name
+        self._label = label
         self._properties = dict(position_properties or {})
         """Always the same dictionary, because the store reads it together with `_acks` at the moment when it writes."""
         self._store = store
         self._limit = RateLimit(rate_limit)
         self._clocks = clocks
         self._on_dirty = on_dirty
-        self._on_crossed = on_crossed
-        self._on_fenced = on_fenced
-        self._trim_ended = trim_ended
+        self._owner = owner
         self._stored_revision = acks.revision
         self._changed_s = 0.0
         self._retry_at_s = 0.0
         self._flushing: asyncio.Task[None] | None = None
         self._moving: AckState | None = None
-        self._waiters = PersistWaiters(name)
+        self._waiters = PersistWaiters(label)
         self._closed = False
         self.last_active_ms = clocks.wall_ms() if store is None else store.last_active_ms
         """When the cursor was used last (ManagedCursorImpl.getLastActive)."""
@@ -168,14 +185,14 @@ class Cursor(CursorView):
         Returns when the move is durable. If it raises ManagedLedgerError, nothing has moved."""
         await self._flush_ended()
         if self._closed:
-            raise CursorFault(self.name, "the cursor is closed")
+            raise CursorFault(self._label, "the cursor is closed")
         self._flushing = asyncio.get_running_loop().create_task(self._move(position, ack_set))
         await asyncio.shield(self._flushing)
 
     async def _move(self, position: Position, ack_set: Sequence[int] | None) -> None:
         """Stores the new position before it becomes visible in memory."""
         try:
-            await self._trim_ended()
+            await self._owner.trim_ended()
             moved = self._moving = AckState(self._ledgers, EARLIEST)
             moved.reset(self._ledgers.start_of(position), ack_set)
             properties = {key: kept for key, kept in self._properties.items() if key == REPLICATED}
@@ -187,7 +204,7 @@ class Cursor(CursorView):
             self._stored_revision = IN_DOUBT
             self._on_dirty(self)
             if isinstance(error, ManagedLedgerError) and not error.retriable:
-                self._on_fenced(error)
+                self._owner.fence(error)
             raise
         else:
             self._put(properties)
@@ -206,7 +223,7 @@ class Cursor(CursorView):
         self._acks, self._stored_revision = moved, moved.revision
         self.forget_before(self._ledgers.first_position.ledger_id)
         if moved.mark_delete.ledger_id != before.mark_delete.ledger_id:
-            self._on_crossed()
+            self._owner.request_trim()
         self._release(None)
 
     def forget_before(self, ledger_id: int) -> None:
@@ -243,7 +260,7 @@ class Cursor(CursorView):
 
     def _changed(self, ledger_before: int) -> None:
         if self._acks.mark_delete.ledger_id != ledger_before:
-            self._on_crossed()
+            self._owner.request_trim()
         if self._store is None or self._closed:
             return
         self._changed_s = now_s = self._clocks.monotonic_s()
@@ -264,7 +281,7 @@ class Cursor(CursorView):
         if not self.is_dirty:
             callback(None)
         elif self._closed:
-            callback(CursorFault(self.name, "the cursor is closed"))
+            callback(CursorFault(self._label, "the cursor is closed"))
         else:
             self._waiters.add(self._acks.revision, callback)
             if self._flushing is None:
@@ -310,7 +327,7 @@ class Cursor(CursorView):
             except ManagedLedgerError:
                 self._closed = was_closed
                 raise
-        self._release(CursorFault(self.name, "the cursor was deleted"))
+        self._release(CursorFault(self._label, "the cursor was deleted"))
 
     async def _flush_ended(self) -> None:
         while self._flushing is not None:
@@ -334,15 +351,15 @@ class Cursor(CursorView):
                 if not self._waiters or self._closed:
                     return
         except ManagedLedgerError as error:
-            logger.warning("cursor %s: position %s not stored: %s", self.name, self._acks.mark_delete, error)
+            logger.warning("%s: position %s not stored: %s", self._label, self._acks.mark_delete, error)
             self._retry_at_s = self._clocks.monotonic_s() + RETRY_SECONDS
             self._release(error)
             if not error.retriable:
-                self._on_fenced(error)
+                self._owner.fence(error)
         except Exception:
-            logger.exception("cursor %s: position %s not stored", self.name, self._acks.mark_delete)
+            logger.exception("%s: position %s not stored", self._label, self._acks.mark_delete)
             self._retry_at_s = self._clocks.monotonic_s() + RETRY_SECONDS
-            self._release(CursorFault(self.name, "internal error, see the log"))
+            self._release(CursorFault(self._label, "internal error, see the log"))
         finally:
             self._flushing = None
 

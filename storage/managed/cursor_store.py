@@ -20,7 +20,7 @@ Source: ManagedCursorImpl (internalMarkDelete, startCreatingNewMetadataLedger, p
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from magnetar.metadata.errors import MetadataError, NodeExistsError
 from magnetar.storage.ledger.ledger_client import BookKeeper
@@ -38,6 +38,7 @@ from magnetar.storage.managed.managed_ledger_errors import (
     MetaStoreFault,
 )
 from magnetar.storage.managed.metadata_access import MetadataAccess
+from magnetar.storage.managed.part_owner import PartOwner
 from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
@@ -49,29 +50,52 @@ LEDGER_BYTES_MAX = 64 * 1024 * 1024
 
 
 class CursorStore:
-    """The stored state of one cursor. `label` names the cursor in logs, and `bury(ids, label)` deletes ledgers some
-    time later. A lock lets one call run at a time."""
+    """The stored state of one cursor. `label` names the cursor in logs. A lock lets one call run at a time."""
+
+    __slots__ = (
+        "_access",
+        "_bookkeeper",
+        "_clocks",
+        "_config",
+        "_extra",
+        "_handle",
+        "_label",
+        "_ledger_bytes",
+        "_ledger_id",
+        "_lock",
+        "_name",
+        "_opened_s",
+        "_owner",
+        "_record",
+        "_stored_plain",
+        "_stored_position",
+        "_stored_properties",
+        "_unsure",
+        "cursor_properties",
+        "last_active_ms",
+        "ledger_switched_ms",
+    )
 
     def __init__(
         self,
+        name: str,
         label: str,
         record: VersionedRecord,
         bookkeeper: BookKeeper,
         config: ManagedLedgerConfig,
+        owner: PartOwner,
         *,
-        custom_metadata: Mapping[str, bytes],
         clocks: Clocks,
         access: MetadataAccess,
-        bury: Callable[[Sequence[int], str], None],
     ) -> None:
+        self._name = name
         self._label = label
         self._record = record
         self._bookkeeper = bookkeeper
         self._config = config
-        self._custom_metadata = custom_metadata
+        self._owner = owner
         self._clocks = clocks
         self._access = access
-        self._bury = bury
         self._lock = asyncio.Lock()
         self._handle: WriteHandle | None = None
         self._opened_s = 0.0
@@ -227,7 +251,7 @@ class CursorStore:
                 await self._record.delete()
             except MetadataError as error:
                 raise MetaStoreFault(self._label, str(error)) from error
-            self._bury(self._unsure, self._label)
+            self._bury(self._unsure)
             await self._leave_ledger()
 
     # ---- inside; the lock is held
@@ -258,8 +282,9 @@ class CursorStore:
 
     async def _switch_ledger(self, acks: AckState, properties: Mapping[str, int]) -> None:
         ensemble, write, ack = self._config.quorums
+        labels = {"pulsar/cursor": self._name.encode(), **self._owner.ledger_labels()}
         handle = await self._bookkeeper.create_ledger(
-            ensemble_size=ensemble, write_quorum=write, ack_quorum=ack, custom_metadata=self._custom_metadata
+            ensemble_size=ensemble, write_quorum=write, ack_quorum=ack, custom_metadata=labels
         )
         try:
             before = StoredBefore(self._stored_position, self._stored_properties, repeat=self._stored_plain)
@@ -267,7 +292,7 @@ class CursorStore:
             await self._write_node(handle.ledger_id, self._stored_position, self._stored_properties, None)
         except (LedgerError, ManagedLedgerFenced):
             await handle.abandon()
-            self._bury([handle.ledger_id], self._label)
+            self._bury([handle.ledger_id])
             raise
         except BaseException:
             # The node may name this ledger now, so the ledger stays until a later write of the node settles that.
@@ -311,7 +336,7 @@ class CursorStore:
         except MetadataError as error:
             raise CursorFault(self._label, f"{type(error).__name__}: {error}") from error
         unsure, self._unsure = self._unsure, []
-        self._bury(unsure, self._label)
+        self._bury(unsure)
 
     async def _leave_ledger(self) -> None:
         """Deletes the cursor ledger, which the node does not name any more."""
@@ -320,4 +345,7 @@ class CursorStore:
         if handle is not None:
             await handle.abandon()
         if ledger_id != NO_LEDGER:
-            self._bury([ledger_id], self._label)
+            self._bury([ledger_id])
+
+    def _bury(self, ledger_ids: Sequence[int]) -> None:
+        self._owner.bury(ledger_ids, f"cursor {self._name}")

@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections import ChainMap
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 from magnetar.metadata.errors import MetadataError, NoNodeError
 from magnetar.metadata.paths import cursor_path, managed_ledger_path
@@ -21,6 +20,7 @@ from magnetar.storage.managed.managed_ledger_errors import (
     MetaStoreFault,
     NoSuchCursor,
 )
+from magnetar.storage.managed.part_owner import PartOwner
 from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 from magnetar.storage.managed.versioned_record import VersionedRecord
 from pulsar_proto.ids import Position
@@ -40,9 +40,21 @@ SKIPPED_AT_ONCE = 1_000
 
 
 class CursorTable:
-    """All cursors of one managed ledger. `on_crossed`, `on_fenced` and `trim_ended` are handed to each cursor (see
-    `Cursor`). `check_owner()` raises ManagedLedgerFenced when another owner has taken over the managed ledger, and
-    MetaStoreFault."""
+    """All cursors of one managed ledger."""
+
+    __slots__ = (
+        "_config",
+        "_label",
+        "_ledgers",
+        "_lock",
+        "_name",
+        "_non_durable",
+        "_owner",
+        "_shared",
+        "_unsure",
+        "durable",
+        "held",
+    )
 
     def __init__(
         self,
@@ -50,22 +62,14 @@ class CursorTable:
         config: ManagedLedgerConfig,
         shared: SharedByLedgers,
         ledgers: LedgerList,
-        custom_metadata: dict[str, bytes],
-        *,
-        on_crossed: Callable[[], None],
-        on_fenced: Callable[[ManagedLedgerError], None],
-        trim_ended: Callable[[], Awaitable[None]],
-        check_owner: Callable[[], Awaitable[None]],
+        owner: PartOwner,
     ) -> None:
         self._name = name
+        self._label = shared.label_of(name)
         self._config = config
         self._shared = shared
         self._ledgers = ledgers
-        self._custom_metadata = custom_metadata
-        self._on_crossed = on_crossed
-        self._on_fenced = on_fenced
-        self._trim_ended = trim_ended
-        self._check_owner = check_owner
+        self._owner = owner
         self._lock = asyncio.Lock()
         self._non_durable: dict[Cursor, None] = {}
         self.held: list[Need] = []
@@ -86,7 +90,7 @@ class CursorTable:
         except NoNodeError:
             children = []
         except MetadataError as error:
-            raise MetaStoreFault(self._name, str(error)) from error
+            raise MetaStoreFault(self._label, str(error)) from error
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def recover(name: str) -> None:
@@ -101,7 +105,7 @@ class CursorTable:
         mark_delete = stored.mark_delete
         last = self._ledgers.last_entry(mark_delete.ledger_id)
         if last is not None and mark_delete.entry_id > last:
-            logger.warning("%s: cursor %s at %s is beyond entry %d", self._name, name, mark_delete, last)
+            logger.warning("%s: cursor %s at %s is beyond entry %d", self._label, name, mark_delete, last)
             mark_delete = Position(mark_delete.ledger_id, last)
         acks = AckState(self._ledgers, mark_delete)
         acks.restore(stored.acked, stored.partial)
@@ -115,7 +119,7 @@ class CursorTable:
                 return cursor
             # A trim that is under way may still delete ledgers, so this task waits until that trim has ended. Then
             # `held` keeps the next trim from deleting what the new cursor needs.
-            await self._trim_ended()
+            await self._owner.trim_ended()
             acks = AckState(self._ledgers, Position(-1, -1))
             acks.reset(self._ledgers.start_of(initial))
             store = self._unsure.pop(name, None) or self._store(name)
@@ -132,7 +136,7 @@ class CursorTable:
             finally:
                 self.held.remove(held)
             cursor = self.durable[name] = self._cursor(name, acks, store, {})
-            logger.info("%s: cursor %s created at %s", self._name, name, cursor.mark_delete)
+            logger.info("%s: cursor %s created at %s", self._label, name, cursor.mark_delete)
             return cursor
 
     async def _adopt(self, name: str) -> Cursor:
@@ -140,12 +144,12 @@ class CursorTable:
         ManagedLedgerFenced, before the cursor is touched, when it belongs to a new owner; MetaStoreFault, CursorFault.
         """
         try:
-            await self._check_owner()
+            await self._owner.check_owner()
         except ManagedLedgerFenced as error:
-            self._on_fenced(error)
+            self._owner.fence(error)
             raise
         await self._recover(name)
-        logger.info("%s: cursor %s was created by the former owner", self._name, name)
+        logger.info("%s: cursor %s was created by the former owner", self._label, name)
         return self.durable[name]
 
     def new_non_durable(self, start: Position) -> Cursor:
@@ -165,10 +169,10 @@ class CursorTable:
         async with self._lock:
             cursor = self.durable.get(name)
             if cursor is None:
-                raise NoSuchCursor(self._name, name)
+                raise NoSuchCursor(self._label, name)
             await cursor.delete()
             del self.durable[name]
-            logger.info("%s: cursor %s deleted", self._name, name)
+            logger.info("%s: cursor %s deleted", self._label, name)
             return cursor
 
     def forget_before(self, ledger_id: int) -> None:
@@ -187,7 +191,7 @@ class CursorTable:
                     lost += cursor.ack([(gap.ledger_id, entry_id, None) for entry_id in part])
                     await asyncio.sleep(0)
             if lost and cursor.durable:
-                logger.info("%s: cursor %s acknowledged %d lost entries", self._name, cursor.name, lost)
+                logger.info("%s: cursor %s acknowledged %d lost entries", self._label, cursor.name, lost)
 
     async def close(self) -> None:
         """Stores all durable cursors. Logs the cursors that cannot be stored."""
@@ -197,7 +201,7 @@ class CursorTable:
             )
         for result in results:
             if isinstance(result, ManagedLedgerError):
-                logger.warning("%s: not stored on close: %s", self._name, result)
+                logger.warning("%s: not stored on close: %s", self._label, result)
             elif isinstance(result, BaseException):
                 raise result
 
@@ -206,30 +210,32 @@ class CursorTable:
         for cursor in self.durable.values():
             cursor.stop(error)
 
+    def _cursor_label(self, name: str) -> str:
+        return f"{self._label} cursor {name}"
+
     def _store(self, name: str) -> CursorStore:
         shared = self._shared
         return CursorStore(
-            f"{self._name} cursor {name}",
+            name,
+            self._cursor_label(name),
             VersionedRecord(shared.metadata, cursor_path(self._name, name)),
             shared.bookkeeper,
             self._config,
-            custom_metadata=ChainMap({"pulsar/cursor": name.encode()}, self._custom_metadata),
+            self._owner,
             clocks=shared.clocks,
             access=shared.access,
-            bury=shared.reaper.bury,
         )
 
     def _cursor(self, name: str, acks: AckState, store: CursorStore | None, properties: Mapping[str, int]) -> Cursor:
         return Cursor(
             name,
+            self._cursor_label(name),
             self._ledgers,
             acks,
             store,
             rate_limit=self._config.managed_ledger_default_mark_delete_rate_limit,
             clocks=self._shared.clocks,
             on_dirty=self._shared.on_dirty,
-            on_crossed=self._on_crossed,
-            on_fenced=self._on_fenced,
-            trim_ended=self._trim_ended,
+            owner=self._owner,
             position_properties=properties,
         )

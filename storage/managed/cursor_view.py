@@ -14,6 +14,8 @@ from pulsar_proto.ids import LATEST, Position
 class CursorView:
     """The methods of a `Cursor` that ask for its state. None of them changes the cursor."""
 
+    __slots__ = ("_acks", "_ledgers")
+
     def __init__(self, ledgers: LedgerList, acks: AckState) -> None:
         self._ledgers = ledgers
         self._acks = acks

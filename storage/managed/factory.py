@@ -57,9 +57,11 @@ class ManagedLedgerFactory:
         *,
         clock_ms: Callable[[], int],
         monotonic_s: Callable[[], float] = time.monotonic,
+        label_of: Callable[[str], str] = str,
         tick_seconds: float | None = TICK_SECONDS,
     ) -> None:
-        """With `tick_seconds` None there is no timer: the caller calls `tick`."""
+        """`label_of` returns how log lines and errors call the managed ledger of a name. With `tick_seconds` None there
+        is no timer: the caller calls `tick`."""
         self.config = config
         self.bookkeeper = bookkeeper
         self.clock_ms = clock_ms
@@ -69,6 +71,7 @@ class ManagedLedgerFactory:
         self.ledgers: dict[str, ManagedLedger] = {}
         """The managed ledgers that are open, by name."""
         self._metadata = metadata
+        self._label_of = label_of
         self._monotonic_s = monotonic_s
         self._dirty: dict[Cursor, None] = {}
         self._shared = SharedByLedgers(
@@ -79,6 +82,7 @@ class ManagedLedgerFactory:
             ReadHandles(bookkeeper),
             self.reaper,
             Clocks(clock_ms, monotonic_s),
+            label_of,
             self._note_dirty,
         )
         self._takeovers = TakeoverWatch(metadata, self.ledgers)
@@ -110,7 +114,7 @@ class ManagedLedgerFactory:
         `create`), ManagedLedgerClosed (the factory is closed) and the errors of `ManagedLedger.open`."""
         while True:
             if self._closed:
-                raise ManagedLedgerClosed(name, "the factory is closed")
+                raise ManagedLedgerClosed(self._label_of(name), "the factory is closed")
             known = self.ledgers.get(name)
             if known is not None:
                 if known.state not in FINAL or known.state is AppendState.TERMINATED:
@@ -135,7 +139,7 @@ class ManagedLedgerFactory:
             ledger = await ManagedLedger.open(name, config, self._shared, create=create)
             if self._closed:
                 await ledger.close()
-                raise ManagedLedgerClosed(name, "the factory is closed")
+                raise ManagedLedgerClosed(self._label_of(name), "the factory is closed")
             self.ledgers[name] = ledger
             self._takeovers.opened(name)
             self._start_timer()
@@ -148,7 +152,7 @@ class ManagedLedgerFactory:
         try:
             self._takeovers.opening(name)
         except MetadataError as error:
-            raise MetaStoreFault(name, str(error)) from error
+            raise MetaStoreFault(self._label_of(name), str(error)) from error
 
     async def close_ledger(self, name: str) -> None:
         """Closes one managed ledger, if it is open."""
@@ -162,7 +166,7 @@ class ManagedLedgerFactory:
         try:
             return await self._metadata.exists(managed_ledger_path(name)) is not None
         except MetadataError as error:
-            raise MetaStoreFault(name, str(error)) from error
+            raise MetaStoreFault(self._label_of(name), str(error)) from error
 
     async def list(self, prefix: str) -> list[str]:
         """Returns the names "prefix/…" one level below `prefix`, which is "tenant/namespace/domain". Raises
@@ -179,11 +183,11 @@ class ManagedLedgerFactory:
         """Closes the managed ledger, deletes all its records in one step and then its ledgers. Raises
         NoSuchManagedLedger, MetaStoreFault (also when a cursor was made meanwhile)."""
         await self.close_ledger(name)
-        path = managed_ledger_path(name)
+        path, label = managed_ledger_path(name), self._label_of(name)
         try:
             record = await self._metadata.get(path)
             if record is None:
-                raise NoSuchManagedLedger(name)
+                raise NoSuchManagedLedger(label)
             garbage = [info.ledger_id for info in parse_list(record.value).ledgers]
             ops: list[Op] = []
             for child in await self._metadata.children(path):
@@ -194,9 +198,9 @@ class ManagedLedgerFactory:
                     garbage += [cursor_ledger] if cursor_ledger != NO_LEDGER else []
             await self._metadata.multi([*ops, DeleteOp(path, record.stat.version)])
         except (MetadataError, MalformedRecord) as error:
-            raise MetaStoreFault(name, f"not deleted: {error}") from error
-        logger.info("%s: deleted, with %d ledgers", name, len(garbage))
-        self.reaper.bury(garbage, name)
+            raise MetaStoreFault(label, f"not deleted: {error}") from error
+        logger.info("%s: deleted, with %d ledgers", label, len(garbage))
+        self.reaper.bury(garbage, label)
 
     async def close(self) -> None:
         """Closes all managed ledgers. Idempotent."""

@@ -15,10 +15,3 @@ def ledger_labels(name: str, groups: BookieGroups | None = None) -> dict[str, by
         "pulsar/managed-ledger": name.encode(),
     }
     return labels if groups is None else {POLICY_KEY: groups.metadata(), **labels}
-
-
-def relabel(labels: dict[str, bytes], name: str, groups: BookieGroups | None) -> None:
-    """Replaces the content of `labels` by that of `ledger_labels`, in place, because all parts of a managed ledger
-    share the dictionary."""
-    labels.clear()
-    labels.update(ledger_labels(name, groups))

@@ -48,7 +48,7 @@ class OpenedList(NamedTuple):
 
 
 async def open_list(
-    name: str, path: str, metadata: MetadataStore, bookkeeper: BookKeeper, *, create: bool, now_ms: int
+    label: str, path: str, metadata: MetadataStore, bookkeeper: BookKeeper, *, create: bool, now_ms: int
 ) -> OpenedList:
     """Takes over the list of a managed ledger. Raises NoSuchManagedLedger (without `create`), ManagedLedgerFenced
     (another process opened it at the same time), MetaStoreFault, AppendFault (the last ledger could not be recovered
@@ -58,31 +58,31 @@ async def open_list(
         value = await record.load()
         if value is None:
             if not create:
-                raise NoSuchManagedLedger(name)
+                raise NoSuchManagedLedger(label)
             try:
                 await record.create(b"")
             except NodeExistsError:
                 value = await record.load()
                 if value is None:
-                    raise ManagedLedgerFenced(name, "created and deleted by others meanwhile") from None
+                    raise ManagedLedgerFenced(label, "created and deleted by others meanwhile") from None
             else:
-                return OpenedList(_list_store(name, record, ListRecord()), (), False)
+                return OpenedList(_list_store(label, record, ListRecord()), (), False)
         stored = parse_list(value)
-        closed = await _recover_last(name, stored, bookkeeper, now_ms)
+        closed = await _recover_last(label, stored, bookkeeper, now_ms)
         kept = replace(stored, ledgers=tuple(ledger for ledger in closed if ledger.entries))
         written = await record.write(serialize_list(kept.ledgers, kept.terminated, kept.properties, kept.extra))
     except SupersededError as error:
-        raise ManagedLedgerFenced(name, f"opened elsewhere at the same time: {error}") from error
+        raise ManagedLedgerFenced(label, f"opened elsewhere at the same time: {error}") from error
     except MetadataError as error:
-        raise MetaStoreFault(name, str(error)) from error
+        raise MetaStoreFault(label, str(error)) from error
     except MalformedRecord as error:
-        raise MetaStoreFault(name, f"damaged record at {path}: {error}") from error
+        raise MetaStoreFault(label, f"damaged record at {path}: {error}") from error
     garbage = tuple(ledger.ledger_id for ledger in closed if not ledger.entries)
-    logger.info("%s: opened, %d ledgers, %d empty ones dropped", name, len(kept.ledgers), len(garbage))
-    return OpenedList(_list_store(name, record, kept), garbage, bool(written.child_count))
+    logger.info("%s: opened, %d ledgers, %d empty ones dropped", label, len(kept.ledgers), len(garbage))
+    return OpenedList(_list_store(label, record, kept), garbage, bool(written.child_count))
 
 
-async def _recover_last(name: str, stored: ListRecord, bookkeeper: BookKeeper, now_ms: int) -> list[LedgerInfo]:
+async def _recover_last(label: str, stored: ListRecord, bookkeeper: BookKeeper, now_ms: int) -> list[LedgerInfo]:
     """Returns the ledgers, with the last one closed and its entries counted."""
     ledgers = sorted(stored.ledgers, key=lambda ledger: ledger.ledger_id)
     if not ledgers or ledgers[-1].offloaded_only:
@@ -92,21 +92,21 @@ async def _recover_last(name: str, stored: ListRecord, bookkeeper: BookKeeper, n
         handle = await bookkeeper.open_ledger(last.ledger_id, recover=True)
     except NoSuchLedger:
         # Nothing can bring the entries of this ledger back. Apache's broker goes on without such a ledger, too.
-        logger.warning("%s: last ledger %d does not exist, dropped from the list", name, last.ledger_id)
+        logger.warning("%s: last ledger %d does not exist, dropped from the list", label, last.ledger_id)
         return ledgers
     except LedgerError as error:
-        raise AppendFault(name, f"ledger {last.ledger_id} cannot be recovered: {error}") from error
+        raise AppendFault(label, f"ledger {last.ledger_id} cannot be recovered: {error}") from error
     closed_ms = last.closed_ms or now_ms
     ledgers.append(replace(last, entries=handle.last_add_confirmed + 1, size=handle.length, closed_ms=closed_ms))
     return ledgers
 
 
-def _list_store(name: str, record: VersionedRecord, stored: ListRecord) -> ListStore:
+def _list_store(label: str, record: VersionedRecord, stored: ListRecord) -> ListStore:
     ledgers = LedgerList(stored.ledgers)
     if stored.terminated is not None and not len(ledgers):
         ledgers.last_confirmed = stored.terminated
     return ListStore(
-        name,
+        label,
         record,
         ledgers,
         terminated=stored.terminated,

@@ -11,15 +11,15 @@ to read at once; here only lost entries are passed over.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchEntry, NoSuchLedger
-from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.gaps import Gap, Gaps
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.ledger_traffic import LedgerTraffic
 from magnetar.storage.managed.managed_ledger_errors import EntriesLost, EntryReadFault, LedgerGone, ManagedLedgerError
+from magnetar.storage.managed.part_owner import PartOwner
 from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 from pulsar_proto.ids import EARLIEST, Position
 
@@ -34,29 +34,24 @@ SCANNED_BYTES = 5 * 1024 * 1024
 
 
 class LedgerReader:
-    """Reads the entries of one managed ledger. `current()` returns the handle of the list's current ledger. `skips()`
-    says whether lost entries are passed over; then `on_skipped(gap)` is awaited each time when a read passes over a
-    gap."""
+    """Reads the entries of one managed ledger."""
+
+    __slots__ = ("_cache", "_handles", "_label", "_ledgers", "_owner", "_probing", "_traffic", "gaps")
 
     def __init__(
         self,
-        name: str,
+        label: str,
         ledgers: LedgerList,
         shared: SharedByLedgers,
         traffic: LedgerTraffic,
-        current: Callable[[], WriteHandle | None],
-        *,
-        skips: Callable[[], bool],
-        on_skipped: Callable[[Gap], Awaitable[None]],
+        owner: PartOwner,
     ) -> None:
-        self._name = name
+        self._label = label
         self._ledgers = ledgers
         self._cache = shared.cache
         self._handles = shared.handles
         self._traffic = traffic
-        self._current = current
-        self._skips = skips
-        self._on_skipped = on_skipped
+        self._owner = owner
         self._probing = asyncio.Lock()
         self.gaps = Gaps()
 
@@ -84,10 +79,10 @@ class LedgerReader:
             if isinstance(found, EntryRun):
                 return found
             if found is not None:
-                if not self._skips():
-                    raise EntriesLost(self._name, f"{found} are lost: {found.reason}")
+                if not self._owner.skips_lost_entries:
+                    raise EntriesLost(self._label, f"{found} are lost: {found.reason}")
                 found.skipped = True
-                await self._on_skipped(found)
+                await self._owner.gap_skipped(found)
                 position = found.end
             # Otherwise the ledger was trimmed meanwhile: go on with what is left.
 
@@ -139,7 +134,7 @@ class LedgerReader:
         """Returns the entries from `start` on, or the gap that `start` is in, or None when the ledger was trimmed
         meanwhile."""
         known = self.gaps.at(start) if self.gaps else None
-        if known is not None and known.skipped and self._skips():
+        if known is not None and known.skipped and self._owner.skips_lost_entries:
             return known
         try:
             run = await self._fetch(start, max_entries, max_bytes)
@@ -150,7 +145,7 @@ class LedgerReader:
                 raise self._fault(start, error) from error
             return await self._gap_at(start, error)
         if known is not None and known in self.gaps.known:
-            logger.info("%s: %s can be read again", self._name, known)
+            logger.info("%s: %s can be read again", self._label, known)
             self.gaps.remove(known)
         return run
 
@@ -174,8 +169,12 @@ class LedgerReader:
                 before = await self._count_lost(ledger_id, range(entry_id - 1, -1, -1))
                 gap = Gap(ledger_id, entry_id - before, entry_id + behind, reason)
             self.gaps.add(gap)
-            what = "skipped" if self._skips() else "who reads there waits, autoSkipNonRecoverableData is off"
-            logger.warning("%s: %s are lost; %s: %s", self._name, gap, what, reason)
+            what = (
+                "skipped"
+                if self._owner.skips_lost_entries
+                else "who reads there waits, autoSkipNonRecoverableData is off"
+            )
+            logger.warning("%s: %s are lost; %s: %s", self._label, gap, what, reason)
             return gap
 
     async def _count_lost(self, ledger_id: int, entry_ids: range) -> int:
@@ -219,7 +218,7 @@ class LedgerReader:
 
     async def _read_from_bookies(self, start: Position, max_entries: int, max_bytes: int) -> EntryRun:
         ledger_id, first = start
-        current = self._current()
+        current = self._owner.current_handle
         last = self._ledgers.last_entry(ledger_id)
         assert last is not None
         last = min(last, first + max_entries - 1)
@@ -227,7 +226,7 @@ class LedgerReader:
             return EntryRun(ledger_id, first, await current.read(first, last, max_bytes), current.payload_offset)
         info = self._ledgers.info(ledger_id)
         if info is not None and info.offloaded_only:
-            raise LedgerGone(self._name, f"ledger {ledger_id} is only in offloaded storage, which is not supported")
+            raise LedgerGone(self._label, f"ledger {ledger_id} is only in offloaded storage, which is not supported")
         handle = await self._handles.get(ledger_id)
         if first > handle.last_add_confirmed:
             shorter = NoSuchEntry(f"ledger {ledger_id} was closed at entry {handle.last_add_confirmed}")
@@ -238,4 +237,4 @@ class LedgerReader:
 
     def _fault(self, start: Position, error: LedgerError) -> ManagedLedgerError:
         self._handles.drop(start.ledger_id)
-        return EntryReadFault(self._name, f"entry {start}: {type(error).__name__}: {error}")
+        return EntryReadFault(self._label, f"entry {start}: {type(error).__name__}: {error}")

@@ -8,6 +8,7 @@ Apache's broker.
 import asyncio
 import logging
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchLedger
@@ -21,13 +22,22 @@ PARALLEL = 64
 """How many deletions are under way at once. The metadata writes of these deletions share a commit."""
 
 
+class _Grave(NamedTuple):
+    """Whose ledger waits to be deleted, for the log and for people who ask."""
+
+    owner: str
+    use: str
+
+    def __str__(self) -> str:
+        return f"{self.owner} {self.use}" if self.use else self.owner
+
+
 class LedgerReaper:
     """Deletes ledgers in the background. One object serves the process."""
 
     def __init__(self, bookkeeper: BookKeeper) -> None:
         self._bookkeeper = bookkeeper
-        self._graves: dict[int, str] = {}
-        """Ledger -> whose ledger it was, for the log and for people who ask."""
+        self._graves: dict[int, _Grave] = {}
         self._digging: asyncio.Task[None] | None = None
 
     @property
@@ -36,17 +46,19 @@ class LedgerReaper:
         return len(self._graves)
 
     def waiting_of(self, owner: str) -> list[int]:
-        """Returns the ledgers of the managed ledger `owner`, or of its parts, that are not deleted yet."""
-        return [ledger_id for ledger_id, of in self._graves.items() if of.partition(" ")[0] == owner]
+        """Returns the ledgers of `owner`, whatever they were used for, that are not deleted yet."""
+        return [ledger_id for ledger_id, grave in self._graves.items() if grave.owner == owner]
 
-    def bury(self, ledger_ids: Iterable[int], owner: str) -> None:
-        """Deletes the ledgers in the background. `retry` repeats deletions that failed. `owner` is whose ledgers they
-        were: the name of a managed ledger, and behind a space perhaps the part of it that used them."""
+    def bury(self, ledger_ids: Iterable[int], owner: str, use: str = "") -> None:
+        """Deletes the ledgers in the background. `retry` repeats deletions that failed. `owner` is the label of the
+        managed ledger whose ledgers they were, and `use` says which part of it used them, unless they held its entries.
+        """
+        grave = _Grave(owner, use)
         for ledger_id in ledger_ids:
             if len(self._graves) >= GRAVES_MAX:
-                logger.warning("too many ledgers to delete, ledger %d of %s is left behind", ledger_id, owner)
+                logger.warning("too many ledgers to delete, ledger %d of %s is left behind", ledger_id, grave)
             else:
-                self._graves[ledger_id] = owner
+                self._graves[ledger_id] = grave
         self.retry()
 
     def retry(self) -> None:
@@ -69,14 +81,14 @@ class LedgerReaper:
             self._digging = None
 
     async def _delete(self, ledger_id: int) -> None:
-        owner = self._graves[ledger_id]
+        grave = self._graves[ledger_id]
         try:
             await self._bookkeeper.delete_ledger(ledger_id)
         except NoSuchLedger:
-            logger.info("ledger %d of %s was deleted before", ledger_id, owner)
+            logger.info("ledger %d of %s was deleted before", ledger_id, grave)
         except LedgerError as error:
-            logger.warning("ledger %d of %s is not deleted yet: %s: %s", ledger_id, owner, type(error).__name__, error)
+            logger.warning("ledger %d of %s is not deleted yet: %s: %s", ledger_id, grave, type(error).__name__, error)
             return
         else:
-            logger.info("ledger %d of %s deleted", ledger_id, owner)
+            logger.info("ledger %d of %s deleted", ledger_id, grave)
         self._graves.pop(ledger_id, None)

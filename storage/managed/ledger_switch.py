@@ -5,7 +5,6 @@ write leaves an unused ledger, but never an entry in a ledger that the list does
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
 
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError, LedgerFenced, MetadataVersion, NoSuchLedger
@@ -15,6 +14,7 @@ from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.list_store import ListStore
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import AppendFault, ManagedLedgerError, ManagedLedgerFenced
+from magnetar.storage.managed.part_owner import PartOwner
 from magnetar.storage.managed.period_buckets import LatencyBuckets
 
 logger = logging.getLogger(__name__)
@@ -24,32 +24,28 @@ IDS_TRIED = 100
 
 
 class LedgerSwitch:
-    """Creates, closes and records the ledgers of one managed ledger. `highest_id()` returns the greatest ledger id in
-    any position of this managed ledger. `switch_latency` counts how long making and recording a ledger takes.
-    `on_ledger_closed(garbage)` is called, with the ledgers to delete, after the writing end has left a ledger, and for
-    a new ledger that is not used."""
+    """Creates, closes and records the ledgers of one managed ledger. `switch_latency` counts how long making and
+    recording a ledger takes."""
+
+    __slots__ = ("_began_s", "_bookkeeper", "_clocks", "_label", "_lists", "_owner", "_switch_latency")
 
     def __init__(
         self,
-        name: str,
+        label: str,
         lists: ListStore,
         bookkeeper: BookKeeper,
-        custom_metadata: Mapping[str, bytes],
+        owner: PartOwner,
         *,
         clocks: Clocks,
         switch_latency: LatencyBuckets,
-        highest_id: Callable[[], int],
-        on_ledger_closed: Callable[[Sequence[int]], None],
     ) -> None:
-        self._name = name
+        self._label = label
         self._lists = lists
         self._bookkeeper = bookkeeper
-        self._custom_metadata = custom_metadata
+        self._owner = owner
         self._clocks = clocks
         self._switch_latency = switch_latency
         self._began_s = 0.0
-        self._highest_id = highest_id
-        self._on_ledger_closed = on_ledger_closed
 
     async def create(self, config: ManagedLedgerConfig) -> WriteHandle:
         """Returns a new ledger whose id is above all others of this managed ledger, because positions are ordered by
@@ -58,21 +54,21 @@ class LedgerSwitch:
         self._began_s = self._clocks.monotonic_s()
         for _ in range(IDS_TRIED):
             handle = await self._create(config)
-            if handle.ledger_id > self._highest_id():
+            if handle.ledger_id > self._owner.highest_id():
                 return handle
-            logger.info("%s: ledger id %d is not above %d", self._name, handle.ledger_id, self._highest_id())
+            logger.info("%s: ledger id %d is not above %d", self._label, handle.ledger_id, self._owner.highest_id())
             await handle.abandon()
-            self._on_ledger_closed([handle.ledger_id])
-        raise AppendFault(self._name, f"no ledger id above {self._highest_id()} was given")
+            self._owner.ledger_closed([handle.ledger_id])
+        raise AppendFault(self._label, f"no ledger id above {self._owner.highest_id()} was given")
 
     async def _create(self, config: ManagedLedgerConfig) -> WriteHandle:
         ensemble, write, ack = config.quorums
         try:
             return await self._bookkeeper.create_ledger(
-                ensemble_size=ensemble, write_quorum=write, ack_quorum=ack, custom_metadata=self._custom_metadata
+                ensemble_size=ensemble, write_quorum=write, ack_quorum=ack, custom_metadata=self._owner.ledger_labels()
             )
         except LedgerError as error:
-            raise AppendFault(self._name, f"{type(error).__name__}: {error}") from error
+            raise AppendFault(self._label, f"{type(error).__name__}: {error}") from error
 
     async def close(self, handle: WriteHandle) -> None:
         """Closes a ledger whose appends were all answered. Raises AppendFault (the close may be tried again) and
@@ -80,11 +76,11 @@ class LedgerSwitch:
         try:
             await handle.close()
         except (LedgerFenced, MetadataVersion, NoSuchLedger) as error:
-            raise ManagedLedgerFenced(self._name, f"another owner closed the ledger: {error}") from error
+            raise ManagedLedgerFenced(self._label, f"another owner closed the ledger: {error}") from error
         except LedgerError as error:
-            raise AppendFault(self._name, f"ledger {handle.ledger_id} not closed: {error}") from error
+            raise AppendFault(self._label, f"ledger {handle.ledger_id} not closed: {error}") from error
         counted = self._lists.ledgers.current_entries
-        assert handle.last_add_confirmed + 1 == counted, (self._name, handle.ledger_id, counted)
+        assert handle.last_add_confirmed + 1 == counted, (self._label, handle.ledger_id, counted)
 
     async def write_list(self, leaving: WriteHandle | None, opened: WriteHandle | None) -> None:
         """Records that `leaving` is closed and `opened` is current. Raises the errors of `ListStore.change`."""
@@ -104,13 +100,13 @@ class LedgerSwitch:
                 # The write may have arrived all the same. That does no harm: the ledger is empty, and the next process
                 # that opens the managed ledger goes on when it does not find this ledger.
                 await opened.abandon()
-                self._on_ledger_closed([opened.ledger_id])
+                self._owner.ledger_closed([opened.ledger_id])
             raise
         if opened is not None:
             self._switch_latency.add(self._clocks.monotonic_s() - self._began_s, 1)
-            logger.info("%s: writing to ledger %d", self._name, opened.ledger_id)
+            logger.info("%s: writing to ledger %d", self._label, opened.ledger_id)
         if leaving is not None:
-            self._on_ledger_closed(garbage)
+            self._owner.ledger_closed(garbage)
 
     async def write_end(self, leaving: WriteHandle | None) -> None:
         """Records that `leaving` is closed and that no other ledger will follow. Raises the errors of
@@ -122,9 +118,9 @@ class LedgerSwitch:
                 ledgers.close_current(now_ms)
 
         await self._lists.change(edit, terminated=end)
-        logger.info("%s: terminated at %s", self._name, end)
+        logger.info("%s: terminated at %s", self._label, end)
         if leaving is not None:
-            self._on_ledger_closed(garbage)
+            self._owner.ledger_closed(garbage)
 
     def _empty(self, leaving: WriteHandle | None) -> list[int]:
         return [leaving.ledger_id] if leaving is not None and self._lists.ledgers.current_entries == 0 else []

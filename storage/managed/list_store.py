@@ -25,11 +25,11 @@ class ListStore:
     """The list of one managed ledger. `ledgers`, `terminated` and `properties` have the values that were written last,
     except that `ledgers` grows by appends between writes."""
 
-    __slots__ = ("_extra", "_lock", "_name", "_record", "_unexplained", "ledgers", "properties", "terminated")
+    __slots__ = ("_extra", "_label", "_lock", "_record", "_unexplained", "ledgers", "properties", "terminated")
 
     def __init__(
         self,
-        name: str,
+        label: str,
         record: VersionedRecord,
         ledgers: LedgerList,
         *,
@@ -37,7 +37,7 @@ class ListStore:
         properties: Mapping[str, str],
         extra: bytes,
     ) -> None:
-        self._name = name
+        self._label = label
         self._record = record
         self._extra = extra
         self._lock = asyncio.Lock()
@@ -111,6 +111,6 @@ class ListStore:
         try:
             yield
         except SupersededError as error:
-            raise ManagedLedgerFenced(self._name, f"another owner wrote the ledger list: {error}") from error
+            raise ManagedLedgerFenced(self._label, f"another owner wrote the ledger list: {error}") from error
         except MetadataError as error:
-            raise MetaStoreFault(self._name, str(error)) from error
+            raise MetaStoreFault(self._label, str(error)) from error

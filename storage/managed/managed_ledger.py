@@ -12,14 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from magnetar.metadata.paths import managed_ledger_path
 from magnetar.storage.ledger.isolation_rules import BookieGroups
+from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed import ledger_rules
 from magnetar.storage.managed.append_queue import AddDone
 from magnetar.storage.managed.appender import Appender, AppendState
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.cursor_table import CursorTable
-from magnetar.storage.managed.keeping_rules import Need
-from magnetar.storage.managed.ledger_labels import ledger_labels, relabel
-from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.gaps import Gap
+from magnetar.storage.managed.keeping_rules import KeptLedger, Need
+from magnetar.storage.managed.ledger_labels import ledger_labels
 from magnetar.storage.managed.ledger_opening import open_list
 from magnetar.storage.managed.ledger_reader import LedgerReader
 from magnetar.storage.managed.ledger_switch import LedgerSwitch
@@ -28,6 +29,7 @@ from magnetar.storage.managed.list_store import ListStore
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerClosed, ManagedLedgerError, ManagedLedgerFenced
 from magnetar.storage.managed.managed_ledger_stats import ManagedLedgerStats
+from magnetar.storage.managed.managed_ledger_view import ManagedLedgerView
 from magnetar.storage.managed.shared_by_ledgers import SharedByLedgers
 from magnetar.storage.managed.trimmer import Trimmer
 from pulsar_proto.ids import LATEST, Position
@@ -35,77 +37,53 @@ from pulsar_proto.ids import LATEST, Position
 logger = logging.getLogger(__name__)
 
 
-class ManagedLedger:
+class ManagedLedger(ManagedLedgerView):
     """One managed ledger. `ManagedLedger.open` creates the object. All calls are on the loop's thread."""
 
+    __slots__ = (
+        "_active",
+        "_appender",
+        "_cursors",
+        "_fence_error",
+        "_fence_listeners",
+        "_groups",
+        "_listeners",
+        "_shared",
+        "_trimmer",
+        "config",
+        "label",
+        "name",
+        "traffic",
+    )
+
     def __init__(self, name: str, config: ManagedLedgerConfig, shared: SharedByLedgers, lists: ListStore) -> None:
-        self.name = name
+        self.name, self.label = name, shared.label_of(name)
         self.config = config
         self._shared = shared
-        self._lists = lists
-        self._ledgers: LedgerList = lists.ledgers
-        custom_metadata = self._custom_metadata = ledger_labels(name)
-        self._active: set[Cursor] = set()
+        self._groups: BookieGroups | None = None
+        self._active: dict[Cursor, None] = {}
         self._listeners: tuple[Callable[[], None], ...] = ()
-        self._fence_listeners: list[Callable[[ManagedLedgerError], None]] = []
+        self._fence_listeners: tuple[Callable[[ManagedLedgerError], None], ...] = ()
         self._fence_error: ManagedLedgerError | None = None
-        self._loop = asyncio.get_running_loop()
         self.traffic = LedgerTraffic(shared.write_latency)
-        appender = self._appender = Appender(
-            name,
-            self._ledgers,
-            self._ledger_switch(custom_metadata),
+        super().__init__(lists, LedgerReader(self.label, lists.ledgers, shared, self.traffic, self))
+        switch = LedgerSwitch(
+            self.label, lists, shared.bookkeeper, self, clocks=shared.clocks, switch_latency=self.traffic.switch_latency
+        )
+        self._appender = Appender(
+            self.label,
+            lists.ledgers,
+            switch,
             config,
             shared,
             self.traffic,
+            self,
             terminated=lists.terminated is not None,
-            on_confirmed=self._confirmed,
-            on_fenced=self._fenced,
         )
-        self._reader = LedgerReader(
-            name,
-            self._ledgers,
-            shared,
-            self.traffic,
-            lambda: appender.handle,
-            skips=lambda: self.config.auto_skip_non_recoverable_data,
-            on_skipped=lambda gap: cursors.skip(gap),
+        self._cursors = CursorTable(name, config, shared, lists.ledgers, self)
+        self._trimmer = Trimmer(
+            self.label, lists, shared.reaper, config, shared.access, self, clock_ms=shared.clocks.wall_ms
         )
-        self.gaps = self._reader.gaps
-        """Entries that are known to be lost, because a read or `scan` has asked for them."""
-        cursors = self._cursors = CursorTable(
-            name,
-            config,
-            shared,
-            self._ledgers,
-            custom_metadata,
-            on_crossed=lambda: trimmer.request(),
-            on_fenced=appender.fence,
-            trim_ended=lambda: trimmer.settled(),
-            check_owner=lists.check_now,
-        )
-        trimmer = self._trimmer = Trimmer(
-            name,
-            lists,
-            shared.reaper,
-            config,
-            shared.access,
-            needs=cursors.needs,
-            clock_ms=shared.clocks.wall_ms,
-            on_trimmed=self._trimmed,
-            on_fenced=appender.fence,
-        )
-        # These methods of the parts are called directly, because they are called for each message or are pure.
-        self.cached = self._reader.cached
-        self.read = self._reader.read
-        self.find_first = self._reader.find_first
-        self.kept_ledgers = trimmer.explain
-        self.scan = self._reader.scan
-        self.next_position = self._ledgers.next_position
-        self.previous_position = self._ledgers.previous_position
-        self.entries_between = self._ledgers.entries_between
-        self.entry_at = self._ledgers.entry_at
-        self.size_after = self._ledgers.size_after
 
     @classmethod
     async def open(
@@ -113,55 +91,19 @@ class ManagedLedger:
     ) -> "ManagedLedger":
         """Takes the managed ledger over and recovers its list and its cursors. Raises NoSuchManagedLedger,
         ManagedLedgerFenced, MetaStoreFault, AppendFault, CursorFault."""
-        path = managed_ledger_path(name)
+        path, label = managed_ledger_path(name), shared.label_of(name)
         now_ms = shared.clocks.wall_ms()
-        opened = await open_list(name, path, shared.metadata, shared.bookkeeper, create=create, now_ms=now_ms)
+        opened = await open_list(label, path, shared.metadata, shared.bookkeeper, create=create, now_ms=now_ms)
         ledger = cls(name, config, shared, opened.lists)
-        shared.reaper.bury(opened.garbage, name)
+        shared.reaper.bury(opened.garbage, label)
         if opened.has_cursors:
             await ledger._cursors.recover()
         ledger._trim_passed()
         return ledger
 
-    # ---- what there is
-
     @property
     def state(self) -> AppendState:
         return self._appender.state
-
-    @property
-    def last_confirmed(self) -> Position:
-        """The last confirmed entry, or a position with entry id -1 when there never was one. The position does not go
-        back when that entry is trimmed."""
-        return self._ledgers.last_confirmed
-
-    @property
-    def first_position(self) -> Position:
-        """Returns the first existing entry, or the position of the next one when there is none."""
-        return self._ledgers.first_position
-
-    @property
-    def terminated(self) -> Position | None:
-        """Returns the last position if the managed ledger is terminated, else None."""
-        return self._lists.terminated
-
-    @property
-    def number_of_entries(self) -> int:
-        return self._ledgers.entries
-
-    @property
-    def total_size(self) -> int:
-        """Payload bytes of all entries."""
-        return self._ledgers.size
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        """The properties in ManagedLedgerInfo: the topic's own, `pulsar.topic.epoch` and the like."""
-        return self._lists.properties
-
-    def is_after_last(self, position: Position) -> bool:
-        """Whether no confirmed entry stands at or after `position`."""
-        return position > self._ledgers.last_confirmed
 
     def stats(self) -> ManagedLedgerStats:
         """Returns the statistics that internalStats shows of this managed ledger."""
@@ -182,6 +124,10 @@ class ManagedLedger:
             tuple(ledgers.infos),
             None if keeper is None else str(keeper),
         )
+
+    def kept_ledgers(self) -> list[KeptLedger]:
+        """Returns the ledgers with what keeps them now (`keeping_rules.explained`)."""
+        return self._trimmer.explain()
 
     # ---- writing
 
@@ -208,9 +154,9 @@ class ManagedLedger:
         """Calls `callback` once, never from inside this call, when another owner has taken over the managed ledger. If
         the takeover is known already, the callback comes soon. A managed ledger that was taken over is unusable and
         must be opened again."""
-        self._fence_listeners.append(callback)
+        self._fence_listeners = (*self._fence_listeners, callback)
         if self._fence_error is not None:
-            self._loop.call_soon(callback, self._fence_error)
+            asyncio.get_running_loop().call_soon(callback, self._fence_error)
 
     def changes_seen(self, changes: int | None) -> bool:
         """Called when the list's record has changed, or, with None, when changes of it may have been overlooked.
@@ -269,7 +215,7 @@ class ManagedLedger:
         after `initial`, which may be EARLIEST, or LATEST for entries that are appended from now on. Raises
         ManagedLedgerClosed, ManagedLedgerFenced, MetaStoreFault, CursorFault."""
         if self.state in (AppendState.FENCED, AppendState.CLOSED):
-            raise ManagedLedgerClosed(self.name, f"the managed ledger is {self.state.value}")
+            raise ManagedLedgerClosed(self.label, f"the managed ledger is {self.state.value}")
         return await self._cursors.open(name, initial, properties or {})
 
     def new_non_durable_cursor(self, start: Position) -> Cursor:
@@ -302,12 +248,12 @@ class ManagedLedger:
 
     def activate(self, cursor: Cursor) -> None:
         """Puts new entries into the tail cache from now on, because a consumer reads at the tail with this cursor."""
-        self._active.add(cursor)
+        self._active[cursor] = None
         self._appender.caching = True
 
     def deactivate(self, cursor: Cursor) -> None:
         """Undoes `activate` for this cursor. When no active cursor is left, the cached entries are dropped."""
-        self._active.discard(cursor)
+        self._active.pop(cursor, None)
         if not self._active and self._appender.caching:
             self._appender.caching = False
             for info in self._ledgers.infos:
@@ -324,7 +270,7 @@ class ManagedLedger:
     def place_on(self, groups: BookieGroups | None) -> None:
         """Sets the groups of bookies on which ledgers that are made from now on are placed; None stands for all
         bookies."""
-        relabel(self._custom_metadata, self.name, groups)
+        self._groups = groups
 
     async def maintain(self) -> None:
         """Closes a ledger that is due by age or idleness, and trims."""
@@ -336,7 +282,7 @@ class ManagedLedger:
                 try:
                     await appender.roll("due")
                 except ManagedLedgerError as error:
-                    logger.warning("%s: ledger not rolled: %s", self.name, error)
+                    logger.warning("%s: ledger not rolled: %s", self.label, error)
         self._trimmer.request()
         await self._trimmer.idle()
 
@@ -348,42 +294,70 @@ class ManagedLedger:
         for cursor in list(self._active):
             self.deactivate(cursor)
 
-    # ---- inside
+    # ---- for the parts (see `PartOwner`)
 
-    def _ledger_switch(self, custom_metadata: Mapping[str, bytes]) -> LedgerSwitch:
-        return LedgerSwitch(
-            self.name,
-            self._lists,
-            self._shared.bookkeeper,
-            custom_metadata,
-            clocks=self._shared.clocks,
-            switch_latency=self.traffic.switch_latency,
-            highest_id=self._highest_id,
-            on_ledger_closed=self._ledger_closed,
-        )
+    @property
+    def current_handle(self) -> WriteHandle | None:
+        return self._appender.handle
 
-    def _highest_id(self) -> int:
-        """Returns the greatest ledger id in any position. The positions of cursors count too, because a cursor may
-        stand in a ledger that was trimmed."""
+    @property
+    def skips_lost_entries(self) -> bool:
+        return self.config.auto_skip_non_recoverable_data
+
+    async def gap_skipped(self, gap: Gap) -> None:
+        await self._cursors.skip(gap)
+
+    def request_trim(self) -> None:
+        self._trimmer.request()
+
+    async def trim_ended(self) -> None:
+        await self._trimmer.settled()
+
+    async def check_owner(self) -> None:
+        await self._lists.check_now()
+
+    def fence(self, error: ManagedLedgerError) -> None:
+        self._appender.fence(error)
+
+    def needs(self) -> list[Need]:
+        return self._cursors.needs()
+
+    def ledger_labels(self) -> dict[str, bytes]:
+        return ledger_labels(self.name, self._groups)
+
+    def bury(self, ledger_ids: Sequence[int], use: str = "") -> None:
+        self._shared.reaper.bury(ledger_ids, self.label, use)
+
+    def highest_id(self) -> int:
+        """The positions of cursors count too, because a cursor may stand in a ledger that was trimmed."""
         ids = [cursor.mark_delete.ledger_id for cursor in self.cursors.values()]
         return max(self._ledgers.last_id, self._ledgers.last_confirmed.ledger_id, *ids, -1)
 
-    def _confirmed(self) -> None:
+    def confirmed(self) -> None:
         for listener in self._listeners:
             try:
                 listener()
             except Exception:
-                logger.exception("%s: a listener failed", self.name)
+                logger.exception("%s: a listener failed", self.label)
 
-    def _ledger_closed(self, garbage: Sequence[int]) -> None:
-        self._shared.reaper.bury(garbage, self.name)
+    def ledger_closed(self, garbage: Sequence[int]) -> None:
+        self.bury(garbage)
         self._trim_passed()
 
-    def _fenced(self, error: ManagedLedgerError) -> None:
+    def fenced(self, error: ManagedLedgerError) -> None:
         self._cursors.stop(error)
         self._fence_error = error
         for callback in self._fence_listeners:
-            self._loop.call_soon(callback, error)
+            asyncio.get_running_loop().call_soon(callback, error)
+
+    def trimmed(self, ledger_ids: tuple[int, ...]) -> None:
+        for ledger_id in ledger_ids:
+            self._shared.cache.drop_ledger(ledger_id)
+            self._shared.handles.drop(ledger_id)
+        self.gaps.forget_before(ledger_ids[-1] + 1)
+        self._cursors.forget_before(ledger_ids[-1] + 1)
+
+    # ---- inside
 
     def _trim_passed(self) -> None:
         """Trims the ledgers that every durable cursor has passed. Has no effect without durable cursors: ledgers then
@@ -391,10 +365,3 @@ class ManagedLedger:
         before the next ledger exists."""
         if self._cursors.needs():
             self._trimmer.request()
-
-    def _trimmed(self, ledger_ids: tuple[int, ...]) -> None:
-        for ledger_id in ledger_ids:
-            self._shared.cache.drop_ledger(ledger_id)
-            self._shared.handles.drop(ledger_id)
-        self.gaps.forget_before(ledger_ids[-1] + 1)
-        self._cursors.forget_before(ledger_ids[-1] + 1)

@@ -109,6 +109,8 @@ class LedgerGate:
     """Says when a managed ledger may leave its ledger. `leave(ledger_id)` is called once the store answers; the ledger
     may have been left for another reason meanwhile."""
 
+    __slots__ = ("_access", "_asking", "_leave")
+
     def __init__(self, access: MetadataAccess, leave: Callable[[int], None]) -> None:
         self._access = access
         self._leave = leave

@@ -39,7 +39,7 @@ class PersistWaiters:
             try:
                 callback(error)
             except Exception:
-                logger.exception("cursor %s: a callback failed", self._label)
+                logger.exception("%s: a callback failed", self._label)
 
 
 async def outcome_of(begin: Callable[[PersistDone], None]) -> None:

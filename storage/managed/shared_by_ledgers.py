@@ -26,6 +26,8 @@ class SharedByLedgers:
     handles: ReadHandles
     reaper: LedgerReaper
     clocks: Clocks
+    label_of: Callable[[str], str]
+    """Returns how log lines and errors call the managed ledger of a name."""
     on_dirty: Callable[[Cursor], None]
     """Called when a cursor has changes for the tick to store."""
     write_latency: LatencySummary = field(default_factory=LatencySummary)

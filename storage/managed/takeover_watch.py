@@ -128,7 +128,7 @@ class TakeoverWatch:
                 await owned.check_ownership()
             except MetaStoreFault as error:
                 if name not in self._unknown:
-                    logger.warning("%s: unknown whether another owner wrote it, asking again: %s", name, error)
+                    logger.warning("unknown whether another owner wrote the list of ledgers, asking again: %s", error)
                     self._unknown[name] = None
                 self._ask_later()
                 return

@@ -2,47 +2,42 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from magnetar.storage.managed.keeping_rules import KeptLedger, Need, Trim, choose_trim, explained
+from magnetar.storage.managed.keeping_rules import KeptLedger, Trim, choose_trim, explained
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.ledger_reaper import LedgerReaper
 from magnetar.storage.managed.list_store import ListStore
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from magnetar.storage.managed.metadata_access import MetadataAccess
+from magnetar.storage.managed.part_owner import PartOwner
 
 logger = logging.getLogger(__name__)
 
 
 class Trimmer:
-    """Trims one managed ledger. `needs()` returns the durable cursors and the positions that are held like them.
+    """Trims one managed ledger."""
 
-    `on_trimmed(ids)` is called when ledgers have left the list, `on_fenced(error)` when another owner has taken over
-    the list.
-    """
+    __slots__ = ("_access", "_clock_ms", "_closed", "_label", "_lists", "_owner", "_reaper", "_running", "config")
 
     def __init__(
         self,
-        name: str,
+        label: str,
         lists: ListStore,
         reaper: LedgerReaper,
         config: ManagedLedgerConfig,
         access: MetadataAccess,
+        owner: PartOwner,
         *,
-        needs: Callable[[], Sequence[Need]],
         clock_ms: Callable[[], int],
-        on_trimmed: Callable[[tuple[int, ...]], None],
-        on_fenced: Callable[[ManagedLedgerError], None],
     ) -> None:
-        self._name = name
+        self._label = label
         self._lists = lists
         self._reaper = reaper
         self._access = access
-        self._needs = needs
+        self._owner = owner
         self._clock_ms = clock_ms
-        self._on_trimmed = on_trimmed
-        self._on_fenced = on_fenced
         self._running: asyncio.Task[None] | None = None
         self._closed = False
         self.config = config
@@ -50,13 +45,15 @@ class Trimmer:
     def choose(self) -> Trim:
         """Returns the ledgers that would be deleted now, and the reason why the others are kept."""
         lists = self._lists
-        return choose_trim(self.config, lists.ledgers, self._needs(), self._clock_ms(), terminated=lists.terminated)
+        return choose_trim(
+            self.config, lists.ledgers, self._owner.needs(), self._clock_ms(), terminated=lists.terminated
+        )
 
     def explain(self) -> list[KeptLedger]:
         """Returns the ledgers with what keeps them now (`keeping_rules.explained`). Nothing keeps the ledgers that
         `choose` names."""
         lists = self._lists
-        return explained(self.config, lists.ledgers, self._needs(), self._clock_ms(), terminated=lists.terminated)
+        return explained(self.config, lists.ledgers, self._owner.needs(), self._clock_ms(), terminated=lists.terminated)
 
     def request(self) -> None:
         """Trims in the background if there is anything to trim."""
@@ -92,12 +89,12 @@ class Trimmer:
                     ledgers.remove(doomed)
 
                 await self._lists.change(edit)
-                logger.info("%s: trimmed ledgers %s", self._name, list(ledger_ids))
-                self._on_trimmed(ledger_ids)
-                self._reaper.bury(ledger_ids, self._name)
+                logger.info("%s: trimmed ledgers %s", self._label, list(ledger_ids))
+                self._owner.trimmed(ledger_ids)
+                self._reaper.bury(ledger_ids, self._label)
         except ManagedLedgerError as error:
-            logger.warning("%s: not trimmed: %s", self._name, error)
+            logger.warning("%s: not trimmed: %s", self._label, error)
             if not error.retriable:
-                self._on_fenced(error)
+                self._owner.fence(error)
         finally:
             self._running = None

@@ -124,7 +124,7 @@ def run_verb(arguments: argparse.Namespace) -> int:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(work())
     except BrokenPipeError:
-        return 1
+        raise  # an OSError whose end `magnetar.launcher` knows
     except FAULTS as error:
         print(f"magnetar bk {arguments.verb}: {sentence(error)}", file=sys.stderr)
         return 1

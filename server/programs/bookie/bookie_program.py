@@ -6,7 +6,6 @@ entry can be read, and the cluster learns of the bookie only when the port is op
 """
 
 import asyncio
-import gc
 import json
 import logging
 import os
@@ -34,6 +33,7 @@ from magnetar.server.network.port_reservation import port_in_use, reserve_port
 from magnetar.server.process.closing import close_within
 from magnetar.server.process.data_folder_lock import AlreadyInUseError
 from magnetar.server.process.descriptors import DESCRIPTORS
+from magnetar.server.process.garbage_collection import freeze_start
 from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
 from magnetar.server.process.supervision import tell_supervisor
 from magnetar.server.programs.bookie.bookie_identity import BookieIdentity, IdentityError, bind_hosts, identity_of
@@ -183,10 +183,7 @@ class BookieApp:
             settings = autorecovery_settings(config)
             wire = bookie_wire(config, settings.wire)
             await self._start_auto_recovery(replace(settings, wire=wire))
-        # The objects that exist now live as long as the process. Python's garbage collector need not examine them
-        # again.
-        gc.collect()
-        gc.freeze()
+        freeze_start()
 
     def _reserve_port(self, process: BookieServerConfig) -> socket.socket:
         hosts = bind_hosts(process)

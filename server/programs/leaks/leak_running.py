@@ -6,6 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
+from magnetar.server.leaks.leak_errors import LeakRefusal
 from magnetar.server.process.data_folder_lock import AlreadyInUseError
 from magnetar.server.process.log_lines import log_to_stderr
 from magnetar.server.process.private_files import make_files_private
@@ -42,10 +43,10 @@ def run_leaks(arguments: argparse.Namespace) -> int:
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(work())
-    except (*FAULTS, AlreadyInUseError, BackupDamaged, NotPulsar) as error:
-        print(f"magnetar leaks {arguments.verb}: {sentence(error)}", file=sys.stderr)
-        return FAILED
     except BrokenPipeError:
+        raise  # an OSError whose end `magnetar.launcher` knows
+    except (*FAULTS, AlreadyInUseError, BackupDamaged, LeakRefusal, NotPulsar) as error:
+        print(f"magnetar leaks {arguments.verb}: {sentence(error)}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED

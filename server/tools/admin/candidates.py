@@ -31,7 +31,8 @@ _TOPICS = (TOPIC, PERSISTENT_TOPIC, NON_PERSISTENT_TOPIC)
 
 
 def candidates(words: Sequence[str]) -> list[str]:
-    """Returns the words that may stand in place of the last of `words`, which may be empty."""
+    """Returns the words that may stand in place of the last of `words`, which may be empty. Names with characters that
+    a terminal would obey, or with line ends, are left out."""
     *before, last = words or [""]
     shared = shared_reader()
     at = 0
@@ -52,7 +53,7 @@ def candidates(words: Sequence[str]) -> list[str]:
     if last.startswith("-"):
         return _matching([name for name in options if not options[name].hidden], last)
     flags = {key: "true" if value is True else str(value) for key, value in shared.values.items() if key != "form"}
-    return _values(command, options, rest[2:], last, flags)[:CANDIDATES_MAX]
+    return [word for word in _values(command, options, rest[2:], last, flags) if word.isprintable()][:CANDIDATES_MAX]
 
 
 def _values(

@@ -83,12 +83,14 @@ NAMESPACE = "namespace"
 
 
 class Argument(NamedTuple):
-    """A positional argument. `kind` decides how it is judged and how the completion finds candidates."""
+    """A positional argument. `kind` decides how it is judged and how the completion finds candidates. The value of an
+    `optional` one, which only the last may be, is None when it is not given."""
 
     key: str
     help: str
     kind: str = TEXT
     many: bool = False
+    optional: bool = False
 
 
 Query = tuple[tuple[str, str], ...]

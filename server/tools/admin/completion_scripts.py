@@ -16,9 +16,12 @@ _magnetar_admin() {
     local last="${words[@]: -1}" IFS=$'\\n'
     COMPREPLY=($(command magnetar admin completion words -- "${words[@]:1}" 2>/dev/null))
     [[ "${COMPREPLY[0]}" == */ ]] && compopt -o nospace 2>/dev/null
+    # A topic may be called anything: what the shell would run or divide is put in quotes.
+    local i
+    for i in "${!COMPREPLY[@]}"; do printf -v "COMPREPLY[i]" %q "${COMPREPLY[i]}"; done
     # Readline replaces only what follows the last colon.
     if [[ "$last" == *:* && "$COMP_WORDBREAKS" == *:* ]]; then
-        local head="${last%"${last##*:}"}" i
+        local head="${last%"${last##*:}"}"
         for i in "${!COMPREPLY[@]}"; do COMPREPLY[i]="${COMPREPLY[i]#"$head"}"; done
     fi
 }
@@ -29,13 +32,20 @@ _ZSH = """\
 #compdef magnetar pulsar-admin
 _magnetar_admin() {
     local -a typed found
-    typed=("${(@)words[2,CURRENT]}")
+    typed=("${(@Q)words[2,CURRENT]}")
     if [[ "${words[1]}" == magnetar ]]; then
-        [[ "${typed[1]}" == admin ]] || return
+        if [[ "${typed[1]}" != admin ]] || (( $#typed < 2 )); then
+            _default
+            return
+        fi
         typed=("${(@)typed[2,-1]}")
     fi
     found=("${(@f)$(command magnetar admin completion words -- "${(@)typed}" 2>/dev/null)}")
-    [[ -n "${found[1]}" ]] && compadd -Q -a found
+    if [[ "${found[1]}" == */ ]]; then
+        compadd -S '' -a found
+    elif [[ -n "${found[1]}" ]]; then
+        compadd -a found
+    fi
 }
 compdef _magnetar_admin magnetar pulsar-admin
 """

@@ -111,7 +111,10 @@ def metavar(option: Option) -> str:
 
 
 def _place(argument: Argument) -> str:
-    return f"[{argument.key.upper()} …]" if argument.many else argument.key.upper()
+    name = argument.key.upper()
+    if argument.many:
+        return f"[{name} …]"
+    return f"[{name}]" if argument.optional else name
 
 
 def _names(option: Option) -> str:

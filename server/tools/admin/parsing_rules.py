@@ -155,7 +155,11 @@ def _check_required(command: Command, given: dict[str, Any], arguments: Sequence
         for option in command.options
         if option.required and option.key not in given
     ]
-    missing += [f"'<{argument.key}>'" for argument in command.arguments[len(arguments) :] if not argument.many]
+    missing += [
+        f"'<{argument.key}>'"
+        for argument in command.arguments[len(arguments) :]
+        if not (argument.many or argument.optional)
+    ]
     if len(missing) == 1:
         kind = "option" if missing[0][1] == "-" else "parameter"
         raise UsageError(f"Missing required {kind}: {missing[0]}")
@@ -170,8 +174,10 @@ def _positionals(arguments: Sequence[Argument], words: Sequence[str]) -> dict[st
         if argument.many:
             values[argument.key] = left
             left = []
-        else:
+        elif left:
             values[argument.key] = argument_value(argument, left.pop(0))
+        else:
+            values[argument.key] = None
     return values
 
 

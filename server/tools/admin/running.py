@@ -22,15 +22,9 @@ DONE, FAILED = 0, 1
 def run_admin(words: Sequence[str]) -> int:
     """Runs the words after `magnetar admin` and returns the exit code."""
     try:
-        code = _run(list(words))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read the output has gone, as `head` does. Python would complain once more at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        return _run(list(words))
     except KeyboardInterrupt:
         return 130
-    return code
 
 
 def shared_reader() -> OptionReader:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from magnetar.server.tools.admin.admin_errors import CommandError, UsageError
+from magnetar.server.tools.admin.body_rules import metadata
 from magnetar.server.tools.admin.command_table import Call
 from magnetar.server.tools.admin.invocation import TEXT_FORMAT, Invocation
 from magnetar.server.tools.admin.name_rules import Topic, parse_topic
@@ -149,6 +150,29 @@ def show_internal_info(invocation: Invocation) -> None:
         invocation.say("Did not find any internal metadata info")
     else:
         invocation.say(gson(info, "  "))
+
+
+def create_topic(invocation: Invocation) -> None:
+    """Creates a topic as pulsar-admin does, or with the number of partitions that pulsarctl takes behind the name."""
+    if _partition_count(invocation) > 0:
+        invocation.values["partitions"] = _partition_count(invocation)
+        create_partitioned_topic(invocation)
+    else:
+        invocation.call(Call("PUT", "{topic}", body=metadata))
+
+
+def update_topic(invocation: Invocation) -> None:
+    """Gives a topic the number of partitions that pulsarctl takes behind the name."""
+    invocation.values["partitions"] = _partition_count(invocation)
+    query = (("updateLocalTopicOnly", "false"), ("force", "false"))
+    invocation.call(Call("POST", "{topic}/partitions", query, "partitions"))
+
+
+def _partition_count(invocation: Invocation) -> int:
+    text = str(invocation["partitions"] or 0)
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise UsageError(f"Invalid value for parameter 'partitions': '{text}' is not a whole number")
+    return int(text)
 
 
 def create_partitioned_topic(invocation: Invocation) -> None:

@@ -119,6 +119,7 @@ COMMANDS = (
         (WAIT,),
         VALUE,
         examples=("my-topic -w",),
+        aliases=("compact-status",),
     ),
     Command(
         "offload",

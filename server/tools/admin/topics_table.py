@@ -1,6 +1,6 @@
 """The rows of `topics` that list, create, change and delete topics."""
 
-from magnetar.server.tools.admin.body_rules import auth_actions, metadata, properties
+from magnetar.server.tools.admin.body_rules import auth_actions, properties
 from magnetar.server.tools.admin.command_table import (
     COMMA_PAIRS,
     COMMAS,
@@ -22,12 +22,14 @@ from magnetar.server.tools.admin.topic_steps import (
     bundle_range,
     create_partitioned_topic,
     create_shadow_topic,
+    create_topic,
     delete_topics,
     list_partitioned_topics,
     list_topics,
     lookup,
     partitioned_lookup,
     show_shadow_source,
+    update_topic,
 )
 
 SYSTEM_TOPICS = Option("-ist --include-system-topic", "with the topics that brokers keep for themselves", FLAG)
@@ -37,6 +39,7 @@ FORCE = Option("-f --force", "disconnect producers, consumers and replicators", 
 DELETE_SCHEMA = Option("-d --deleteSchema", "has no effect: the schema is always deleted", FLAG, hidden=True)
 _FORCED_DELETE = (("force", "{force}"), ("deleteSchema", "true"))
 PERMISSIONS = "{topic}/permissions"
+_PARTITION_COUNT = Argument("partitions", "how many partitions (pulsarctl's form); 0 is a topic without", optional=True)
 
 COMMANDS = (
     Command(
@@ -63,11 +66,11 @@ COMMANDS = (
     ),
     Command(
         "create",
-        "Creates a topic without partitions.",
-        Call("PUT", "{topic}", body=metadata),
-        (TOPIC_ARGUMENT,),
+        "Creates a topic, without partitions unless their number is given.",
+        create_topic,
+        (TOPIC_ARGUMENT, _PARTITION_COUNT),
         (METADATA,),
-        examples=("my-topic", "my-tenant/my-namespace/my-topic -m owner=me"),
+        examples=("my-topic", "my-topic 4", "my-tenant/my-namespace/my-topic -m owner=me"),
     ),
     Command(
         "create-partitioned-topic",
@@ -100,6 +103,14 @@ COMMANDS = (
             Option("-f --force", "although partitions of that name exist", FLAG),
         ),
         examples=("my-topic -p 8",),
+    ),
+    Command(
+        "update",
+        "Gives a topic more partitions; pulsarctl's form of update-partitioned-topic.",
+        update_topic,
+        (TOPIC_ARGUMENT, _PARTITION_COUNT._replace(optional=False)),
+        examples=("my-topic 8",),
+        hidden=True,
     ),
     Command(
         "get-partitioned-topic-metadata",
@@ -170,6 +181,7 @@ COMMANDS = (
         (TOPIC_ARGUMENT,),
         output=MAP,
         examples=("my-topic",),
+        aliases=("get-permissions",),
     ),
     Command(
         "grant-permission",
@@ -181,6 +193,7 @@ COMMANDS = (
             Option("-a --actions", "produce, consume; comma separated", COMMAS, required=True),
         ),
         examples=("my-topic -r reader -a consume",),
+        aliases=("grant-permissions",),
     ),
     Command(
         "revoke-permission",
@@ -189,6 +202,7 @@ COMMANDS = (
         (TOPIC_ARGUMENT,),
         (Option("-r --role", "the role", required=True),),
         examples=("my-topic -r reader",),
+        aliases=("revoke-permissions",),
     ),
     Command(
         "get-properties",

@@ -1,5 +1,8 @@
 """The command line: what it refuses, and that help shows examples and says what to do about damage."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,21 @@ def test_wrong_usage_exits_2_and_names_what_was_wrong(
         main(words)
     assert caught.value.code == 2
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "words", [["config"], ["--help"], ["standalone", "--help"], ["admin", "--help"], ["bk", "--help"]]
+)
+def test_a_reader_that_goes_away_ends_a_command_without_a_word(words: list[str]) -> None:
+    """The reader is gone before the first byte, as that of `magnetar config | true` is."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "magnetar", *words], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    os.close(writer)
+    assert done.stderr == ""
 
 
 def test_without_a_command_the_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:

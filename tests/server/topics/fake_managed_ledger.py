@@ -84,7 +84,7 @@ class FakeCursorStore:
 
 class FakeManagedLedger:
     def __init__(self, name: str = "public/default/persistent/t", first_ledger_id: int = 10, seed: int = 0) -> None:
-        self.name = name
+        self.name = self.label = name
         self.random = Random(seed)
         self.ledgers = LedgerList()
         self.ledgers.add(first_ledger_id)
@@ -276,16 +276,24 @@ class FakeManagedLedger:
         acks.reset(self.ledgers.start_of(start))
         return Cursor(
             name,
+            name,
             self.ledgers,
             acks,
             cast(Any, store),
             rate_limit=0,
             clocks=Clocks(lambda: self.now_ms),
             on_dirty=lambda cursor: None,
-            on_crossed=lambda: None,
-            trim_ended=self._pause,
-            on_fenced=lambda error: None,
+            owner=self,
         )
+
+    def request_trim(self) -> None:
+        """Does nothing, because this log keeps all entries."""
+
+    async def trim_ended(self) -> None:
+        await self._pause()
+
+    def fence(self, error: ManagedLedgerError) -> None:
+        """Does nothing: no other owner takes this log over."""
 
     def release(self, cursor: Cursor) -> None:
         self.released.append(cursor)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from magnetar.server.websocket.json_message_rules import (
     MessageFault,
+    NotUtf8Error,
     ProducerMessage,
     SocketError,
     ack_text,
@@ -31,7 +32,7 @@ PUBLISHED = VECTORS[0]["log"]
 
 def parsed(text: str) -> tuple[ProducerMessage | None, MessageFault | None]:
     try:
-        return parse_producer_message(text), None
+        return parse_producer_message(text.encode()), None
     except MessageFault as fault:
         return None, fault
 
@@ -42,7 +43,7 @@ def test_each_text_that_apache_answered_is_answered_so() -> None:
     for (_, said), (_, answered) in zip(PUBLISHED[::2], PUBLISHED[1::2], strict=True):
         message, fault = parsed(said)
         if message is not None:
-            assert ack_text(message_id_text(20, entry_id), message.context) == answered.encode()
+            assert ack_text(message_id_text(20, entry_id).encode(), message.context) == answered.encode()
             entry_id += 1
         else:
             assert fault is not None
@@ -75,8 +76,14 @@ def test_each_message_that_apache_delivered_is_written_so() -> None:
 
 
 def b64decoded(text: str) -> bytes:
-    message = parse_producer_message(json.dumps({"payload": text}))
+    message = parse_producer_message(json.dumps({"payload": text}).encode())
     return message.payload
+
+
+def test_a_text_that_is_not_utf_8_is_no_message() -> None:
+    for text in (b'{"payload":"\xff"}', b"\xed\xa0\x80"):
+        with pytest.raises(NotUtf8Error):
+            parse_producer_message(text)
 
 
 def test_all_members_of_a_message_are_read() -> None:
@@ -95,7 +102,7 @@ def test_all_members_of_a_message_are_read() -> None:
                 "compressionType": "LZ4",
                 "uncompressedMessageSize": 99,
             }
-        )
+        ).encode()
     )
     assert message == ProducerMessage(
         b"\x00\xff",
@@ -166,7 +173,7 @@ def test_a_message_is_read_or_refused_and_the_answer_is_json(value: Any) -> None
         assert json.loads(error_text(fault.code, str(fault), fault.context))["result"] == f"send-error:{fault.code}"
     else:
         assert message is not None
-        assert json.loads(ack_text("x", message.context)).get("context") == message.context
+        assert json.loads(ack_text(b"x", message.context)).get("context") == message.context
 
 
 @given(

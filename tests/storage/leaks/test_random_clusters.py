@@ -6,7 +6,7 @@ from zlib import crc32
 
 import pytest
 
-from magnetar.storage.leaks.ledger_facts_rules import Component, LedgerFacts, facts_of, topic_of
+from magnetar.storage.leaks.ledger_facts_rules import Component, LedgerFacts, facts_of
 from magnetar.storage.leaks.orphan_rules import BlindSpot, Caution, OwnedBundle, Picture, Verdict, judge
 from magnetar.storage.leaks.reference_rules import (
     BUCKET_PROPERTY_PREFIX,
@@ -19,6 +19,7 @@ from magnetar.storage.leaks.reference_rules import (
     references_of_schema_entry,
 )
 from pulsar_proto.errors import MalformedRecord
+from pulsar_proto.names import topic_of_managed_ledger
 from pulsar_proto.pb import managed_ledger_pb2 as pb
 from pulsar_proto.pb import pulsar_api_pb2 as api
 from pulsar_proto.records import compression
@@ -109,7 +110,7 @@ def add_topic(cluster: Cluster, name: str) -> None:
         cluster.picture.add(references_of_managed_ledger(path, cluster.compressed(info.SerializeToString())))
     for number in range(cluster.rng.randrange(3)):
         add_cursor(cluster, name, f"s{number}", exists)
-    add_compaction(cluster, name, topic_of(name), exists)
+    add_compaction(cluster, name, topic_of_managed_ledger(name), exists)
 
 
 def add_cursor(cluster: Cluster, name: str, cursor: str, topic_exists: bool) -> None:
@@ -120,7 +121,7 @@ def add_cursor(cluster: Cluster, name: str, cursor: str, topic_exists: bool) -> 
     info = pb.ManagedCursorInfo(cursorsLedgerId=cluster.ledger(labels, leaked=gone) if has_ledger else -1)
     bucket = pulsars(
         "delayed-index-bucket",
-        delayedIndexTopic=topic_of(name),
+        delayedIndexTopic=topic_of_managed_ledger(name),
         delayedIndexCursor=cursor,
     )
     for number in range(cluster.rng.randrange(3)):

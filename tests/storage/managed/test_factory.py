@@ -224,7 +224,7 @@ async def test_ledgers_waiting_to_be_deleted_are_bounded(monkeypatch: pytest.Mon
     await fill(await open_one(world, CONFIG), 25)
     reaper = LedgerReaper(world.session().as_client())
     reaper.bury([1, 2], "t/n/persistent/a")
-    reaper.bury([3], "t/n/persistent/a cursor s")
+    reaper.bury([3], "t/n/persistent/a", "cursor s")
     reaper.bury([4], "t/n/persistent/b")
     assert reaper.waiting == 3
     assert (reaper.waiting_of("t/n/persistent/a"), reaper.waiting_of("t/n/persistent/b")) == ([1, 2, 3], [])

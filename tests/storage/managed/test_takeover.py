@@ -233,7 +233,7 @@ async def test_a_look_that_the_store_does_not_answer_is_repeated_until_it_does(
     await watch.close()
     assert unknown.looks == 4
     assert [record.message for record in caplog.records] == [
-        f"{NAME}: unknown whether another owner wrote it, asking again: {NAME}: the store is away"
+        f"unknown whether another owner wrote the list of ledgers, asking again: {NAME}: the store is away"
     ], "it is said once"
 
 

@@ -1,4 +1,7 @@
-"""The completion script for bash, run by bash with a program in the place of `magnetar`."""
+"""The completion script for bash, run by bash with a program in the place of `magnetar`.
+
+`compat_tests/admin/test_shells.py` runs the scripts for zsh and fish, which few machines have.
+"""
 
 import shutil
 import subprocess
@@ -11,7 +14,10 @@ from magnetar.server.tools.admin.completion_scripts import SCRIPTS
 STUB = """\
 #!/bin/sh
 echo "$#:$*" >> "$ASKED"
-printf 'persistent://a/b/x\\npersistent://a/b/y\\n'
+case "$*" in
+*words*-s*) printf 'q $(touch x)\\n' ;;
+*) printf 'persistent://a/b/x\\npersistent://a/b/y\\n' ;;
+esac
 """
 
 
@@ -23,6 +29,7 @@ printf 'persistent://a/b/x\\npersistent://a/b/y\\n'
         ("magnetar admin topics stats ", "7:admin completion words -- topics stats ", "persistent://a/b/x"),
         ("pulsar-admin topics st", "6:admin completion words -- topics st", "persistent://a/b/x"),
         ("pulsar-admin topics stats persistent://a/", "7:admin completion words -- topics stats persistent", "//a/b/x"),
+        ("magnetar admin topics skip t -s q", "9:admin completion words -- topics skip t -s q", r"q\ \$\(touch\ x\)"),
         ("magnetar standalone --", "", ""),
         ("magnetar adm", "", ""),
     ],

@@ -55,6 +55,39 @@ def test_the_brokers_of_partitions_are_shown_by_partition_or_by_broker(capsys: p
         run_words(["topics", "partitioned-lookup", "t"], answering(**{f"{TOPIC}/partitions": {"partitions": 0}}))
 
 
+@pytest.mark.parametrize(
+    ("words", "path", "body"),
+    [
+        ("create t", TOPIC, b"{}"),
+        ("create t -m a=b", TOPIC, b'{"a": "b"}'),
+        ("create t 0", TOPIC, b"{}"),
+        ("create t 4", f"{TOPIC}/partitions?createLocalTopicOnly=false", b"4"),
+    ],
+)
+def test_a_topic_is_created_with_the_number_of_partitions_that_pulsarctl_takes(
+    words: str, path: str, body: bytes
+) -> None:
+    http = answering()
+    run_words(["topics", *words.split()], http)
+    assert [call[:3] for call in http.calls] == [["PUT", path, body]]
+
+
+def test_update_takes_the_number_of_partitions_as_pulsarctl_does() -> None:
+    http = answering()
+    run_words(["topics", "update", "t", "8"], http)
+    assert [call[:3] for call in http.calls] == [
+        ["POST", f"{TOPIC}/partitions?updateLocalTopicOnly=false&force=false", b"8"]
+    ]
+
+
+@pytest.mark.parametrize("words", ["create t -1", "create t four", "update t 1e3", "create t 4 5", "update t"])
+def test_what_is_no_number_of_partitions_is_refused(words: str) -> None:
+    http = answering()
+    with pytest.raises(UsageError):
+        run_words(["topics", *words.split()], http)
+    assert http.calls == []
+
+
 def test_topics_that_match_are_deleted_and_failures_are_told_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     http = answering(
         **{
