@@ -14,6 +14,8 @@ OURS = {"magnetar": (), "pulsar-admin": ("admin",)}
 OPERATORS = re.compile(r"[|&;<>()]+")
 VARIABLE = re.compile(r"\$[A-Z]+")
 """A word that the shell replaces by options."""
+ASSIGNMENT = re.compile(r"[A-Z_]+=.*")
+"""A word in front of a program that sets a variable of its environment."""
 
 
 def pages() -> list[Path]:
@@ -39,7 +41,8 @@ def calls_of(line: str) -> Iterator[list[str]]:
     words: list[str] = []
     for word in [*lexer, ";"]:
         if not OPERATORS.fullmatch(word):
-            words += [] if VARIABLE.fullmatch(word) else [word]
+            is_program = not words and not ASSIGNMENT.fullmatch(word)
+            words += [word] if is_program or (words and not VARIABLE.fullmatch(word)) else []
             continue
         if words and words[0].rpartition("/")[2] in OURS:
             yield [*OURS[words[0].rpartition("/")[2]], *words[1:]]

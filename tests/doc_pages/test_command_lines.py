@@ -30,3 +30,4 @@ def test_a_planted_mistake_is_found() -> None:
 def test_the_programs_of_a_line_are_found() -> None:
     line = "pulsar-admin topics list a/b | jq . && magnetar read t > magnetar 2>&1; echo magnetar x"
     assert list(calls_of(line)) == [["admin", "topics", "list", "a/b"], ["read", "t"]]
+    assert list(calls_of("A=b C= magnetar read $OPTIONS t &")) == [["read", "t"]]

@@ -75,6 +75,7 @@ RUN = {
 OWN_TEST = {
     "BACKUP.md": "tests/server/backup/test_page.py",
     "MESSAGES.md": "tests/test_messages_page.py",
+    "TESTING.md": "tests/testing/test_testing_page.py",
     "SPARK.md": "tests/spark/test_docs.py",
     "spark/audit.md": "tests/spark/test_docs.py",
     "spark/CONNECTORS.md": "tests/spark/test_docs.py",
@@ -91,6 +92,7 @@ READ_ONLY = {
     "BROKER.md": "needs a cluster of several machines",
     "CLUSTER.md": "needs a cluster on the ports of users, and breaks it",
     "LOST_MESSAGES.md": "needs lost entries; tests/server/programs/test_unreadable_entries.py has them",
+    "MONITORING.md": "needs a collector of OpenTelemetry; tests/server/telemetry has one",
     "ONE_MACHINE.md": "starts a cluster on the ports of users",
     "SECURITY.md": "starts servers with certificates on the ports of users",
     "SERVICE.md": "installs a service on the machine",
