@@ -16,6 +16,7 @@ CALL_MODULES = (
     "cluster_calls",
     "compaction_calls",
     "isolation_calls",
+    "leak_calls",
     "ledger_calls",
     "log_level_calls",
     "lookup_calls",
