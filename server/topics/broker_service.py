@@ -282,12 +282,9 @@ class BrokerService:
 
     @property
     def closing_topics(self) -> list[str]:
-        """Returns the full names of the topics that are being closed or deleted."""
+        """Returns the full names of the topics that are being closed or deleted, after which they may be loaded
+        again."""
         return list(self._closing)
-
-    def is_closing(self, name: TopicName) -> bool:
-        """Whether the topic is being closed, after which it may be loaded again."""
-        return name.full in self._closing
 
     # --- unloading and deleting --------------------------------------------------------------------------------------
 
