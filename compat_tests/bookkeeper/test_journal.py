@@ -23,12 +23,8 @@ def rows(*words: str) -> list[Any]:
 def test_the_journal_of_apache_s_bookie_is_read(tmp_path: Path) -> None:
     with running_cluster(tmp_path) as cluster:
         cluster.start_apache_bookie("apache")
-        assert (
-            cluster.shell(
-                "simpletest", "-ensemble", "1", "-writeQuorum", "1", "-ackQuorum", "1", "-numEntries", "25"
-            ).returncode
-            == 0
-        )
+        quorums = ("-ensemble", "1", "-writeQuorum", "1", "-ackQuorum", "1")
+        assert cluster.shell("simpletest", *quorums, "-numEntries", "25").returncode == 0
         found = rows("--journal-dir", str(tmp_path / "apache" / "journal"))
         entries = [entry for row in found for entry in row["entries"]]
         (ledger_id,) = {entry["ledgerId"] for entry in entries}

@@ -4,7 +4,8 @@ A journal is `current/<hex id>.txn` in a journal folder. Behind a header of 512 
 and so many bytes: an entry as a client sent it, or a control record, whose entry id is negative. Padding is a record of
 length -0x100 with `i32 length` and so many bytes. The file is longer than its records, and zeros follow them.
 
-Source: org.apache.bookkeeper.bookie.Journal (scanJournal, writePaddingBytes), JournalChannel, BookieImpl (META_ENTRY_ID_…).
+Source: org.apache.bookkeeper.bookie.Journal (scanJournal, writePaddingBytes), JournalChannel, BookieImpl
+(META_ENTRY_ID_…).
 """
 
 import os
@@ -58,15 +59,14 @@ def apache_journals(folder: str) -> list[str]:
 
 
 def read_apache_journal(file: str) -> Iterator[ApacheRecord | FileFault]:
-    """Yields the records of a journal up to its end, or to the first damaged place: the records have no mark by which the
-    next whole one could be found. A record that the file does not hold whole is unfinished. Raises OSError."""
+    """Yields the records of a journal up to its end, or to the first damaged place: the records have no mark by which
+    the next whole one could be found. A record that the file does not hold whole is unfinished. Raises OSError."""
     with mapped_file(file) as data:
         size = len(data)
         magic, version = _HEADER.unpack_from(data) if size >= _HEADER.size else (b"", 0)
         if magic != MAGIC or version not in VERSIONS:
-            yield FileFault(
-                file, 0, min(size, _HEADER.size), "not a journal of Apache's bookie, or of a version not known"
-            )
+            what = "not a journal of Apache's bookie, or of a version that is not known"
+            yield FileFault(file, 0, min(size, _HEADER.size), what)
             return
         offset = HEADER_BYTES if version >= FIRST_WITH_LONG_HEADER else OLD_HEADER_BYTES
         while offset + _LENGTH.size <= size:

@@ -1,5 +1,7 @@
-"""Journals of Apache's bookie, as bytes: what is read, and where reading ends. `compat_tests/bookkeeper/test_journal.py`
-has a journal that Apache's bookie wrote."""
+"""Journals of Apache's bookie, as bytes: what is read, and where reading ends.
+
+`compat_tests/bookkeeper/test_journal.py` has a journal that Apache's bookie wrote.
+"""
 
 import struct
 from pathlib import Path
