@@ -155,6 +155,21 @@ async def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
         for query in ("graceHours=-1", "graceHours=x", "graceHours=9999999999", "graceHours=²"):
             assert (await web.call("GET", f"{LEAKS}?{query}"))[0] == 400
         assert (await web.call("GET", f"{LEAKS}/explanation"))[0] == 400
+        for subject in (
+            "9" * 5_000,
+            "9" * 19,
+            "/",
+            "//",
+            "/a//b",
+            "/..",
+            "/a/",
+            "%2F%00",
+            "%2F%0A",
+            "%2F%F0%9F%98%80",
+            "-1",
+        ):
+            status, text = await web.call("GET", f"{LEAKS}/explanation?subject={subject}")
+            assert (status, "end" in json.loads(text.splitlines()[-1])) == (200, True), subject
         missing = await leaks(web, "restore", "tuesday", "-f")
         assert (missing.code, "it is no backup" in missing.err) == (3, True)
         wrong = await leaks(web, "explain", "nonsense")
