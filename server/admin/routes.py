@@ -17,6 +17,7 @@ CALL_MODULES = (
     "compaction_calls",
     "front_page_calls",
     "isolation_calls",
+    "leak_calls",
     "ledger_calls",
     "log_level_calls",
     "lookup_calls",

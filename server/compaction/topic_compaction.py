@@ -179,8 +179,12 @@ class TopicCompaction:
     # --- running -----------------------------------------------------------------------------------------------------
 
     @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    @property
     def status(self) -> RunStatus:
-        return RunStatus(RunState.RUNNING) if self._running is not None else self._status
+        return RunStatus(RunState.RUNNING) if self.is_running else self._status
 
     def trigger(self) -> None:
         """Begins a run. Raises AlreadyRunning when a run is under way."""

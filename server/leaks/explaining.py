@@ -3,12 +3,16 @@
 from dataclasses import dataclass
 from typing import Any
 
+from magnetar.metadata.tree_rules import check_path
 from magnetar.server.leaks.leak_errors import LeakRefusal
 from magnetar.server.leaks.leak_report import ledger_fields, ledger_line
 from magnetar.storage.leaks.finder import Look, Site
 from magnetar.storage.leaks.orphan_rules import Caution, judge
 from magnetar.storage.leaks.znode_reader import read_leftovers
 from pulsar_proto.records.ledger_record import ledger_id_of_path
+
+NUMBER_DIGITS_MAX = 20
+"""A number of so many digits is no id of a ledger, which has 63 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +27,23 @@ class Explanation:
 async def explain(site: Site, caution: Caution, subject: str) -> Explanation:
     """Explains a ledger by its id or the path of its record, or another record by its path. Raises LeakRefusal for a
     text that is neither, NotPulsar, MetadataError."""
-    ledger_id = int(subject) if subject.isascii() and subject.isdecimal() else ledger_id_of_path(subject)
-    if ledger_id is None and not subject.startswith("/"):
-        raise LeakRefusal(f"{subject!r} is neither a ledger's id nor the path of a record")
+    subject = subject.rstrip("/") or "/"
+    try:
+        ledger_id = _ledger_id(subject)
+    except ValueError:
+        raise LeakRefusal(f"{subject[:100]!r} is neither a ledger's id nor the path of a record") from None
     look = Look(site, caution)
     await look.take()
     return await _explain_path(site, look, subject) if ledger_id is None else await _explain_ledger(look, ledger_id)
+
+
+def _ledger_id(subject: str) -> int | None:
+    """Returns the id that a subject is, or that the path of a ledger's record has; None for another path. Raises
+    ValueError for any other text."""
+    if subject.isascii() and subject.isdecimal() and len(subject) < NUMBER_DIGITS_MAX:
+        return int(subject)
+    check_path(subject)
+    return ledger_id_of_path(subject)
 
 
 async def _explain_ledger(look: Look, ledger_id: int) -> Explanation:
@@ -51,7 +66,6 @@ async def _explain_ledger(look: Look, ledger_id: int) -> Explanation:
 
 
 async def _explain_path(site: Site, look: Look, path: str) -> Explanation:
-    path = path.rstrip("/")
     leftovers = await read_leftovers(site.stores, site.configuration, site.ledgers, look.listed, look.caution)
     for leftover in leftovers:
         if any(node.path == path for node in leftover.nodes) or leftover.path == path:

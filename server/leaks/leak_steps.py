@@ -16,6 +16,8 @@ from magnetar.storage.leaks.removal import Outcome
 from magnetar.storage.ledger.ledger_errors import LedgerError
 
 HOUR_MS = 3_600_000
+OWN_STORE = "standalone"
+"""The name of a standalone server's store in a backup."""
 
 
 async def with_sizes(site: Site, findings: Findings, said: Callable[[str], None]) -> Findings:

@@ -22,6 +22,8 @@ from magnetar.metadata.unique_ids import LedgerIdGenerator
 from magnetar.server.backup.source import BackupSource
 from magnetar.server.broker.write_readiness import WriteReadiness
 from magnetar.server.config.broker_config import ServerConfig, load_config
+from magnetar.server.leaks.leak_steps import OWN_STORE
+from magnetar.server.leaks.live_leaks import LiveLeaks
 from magnetar.server.namespaces.broker_addresses import addresses_of
 from magnetar.server.namespaces.ownership import SoleOwner
 from magnetar.server.network.advertised_listeners import AdvertisedListeners, ListenerSettings
@@ -38,10 +40,16 @@ from magnetar.server.programs.storage_start import BOOKIE_ID, open_storage
 from magnetar.server.topics.broker_service import BrokerService
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_errors import BookieStartError
+from magnetar.storage.leaks.entry_reader import EntryReader
+from magnetar.storage.leaks.finder import Site
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
 
 log = logging.getLogger(__name__)
+
+LEAKS_FOLDER = "leaks"
+"""Where in the data folder the backups of leaks are."""
 
 START_FAULTS = (*broker_parts.START_FAULTS, BookieStartError)
 """Errors that stop a start for a reason outside of this program. The user gets such an error as one sentence."""
@@ -140,11 +148,32 @@ class Standalone:
         broker = broker_parts.make_broker(config, store, self.service, self._ask_to_stop)
         broker.readiness = self._readiness
         broker.backup = BackupSource(store, self.bookie, broker.cluster).stream
+        broker.leaks = self._leaks(config, store)
         await broker_parts.listen(broker, ports, config, self._closing)
         broker_parts.export_metrics(broker, self._closing)
         self.urls = ports.urls
         keep_from_others(self._options.data_dir)
         freeze_start()
+
+    def _leaks(self, config: ServerConfig, store: MetadataStore) -> LiveLeaks:
+        driver = LedgerMetadataDriver(store, LedgerIdGenerator(store).next_id)
+        timeout_sec = config.fill(LedgerConfig).add_entry_timeout_sec
+        reader = EntryReader(self.bookkeeper, driver, {BOOKIE_ID: self.bookie}.__getitem__, timeout_sec)
+        reaper = self.service.reaper
+
+        def unsettled() -> frozenset[str]:
+            topics = self.service.topics.items()
+            compacting = [name for name, topic in topics if topic.compaction and topic.compaction.is_running]
+            return frozenset((*compacting, *self.service.closing_topics))
+
+        return LiveLeaks(
+            Site({OWN_STORE: store}, [store], store, reader),
+            self._options.data_dir / LEAKS_FOLDER,
+            broker_parts.wall_clock_ms,
+            settled=reaper.idle,
+            is_doomed=reaper.is_waiting,
+            unsettled=unsettled,
+        )
 
     def _look_for_fault(self) -> None:
         if self._readiness.fault is not None:

@@ -84,7 +84,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/security",
     ),
     "server/upkeep": (*LOG, "server/config", "server/process", "server/security", *TOPICS),
-    "server/leaks": (*LOG, "storage/leaks", "server/process"),
+    "server/leaks": (*LOG, "storage/leaks"),
     "server/backup": (
         *LOG,
         "storage/bookie",
