@@ -33,8 +33,11 @@ KNOWN = (
     "pulsar.client.tlsAllowInsecureConnection", "pulsar.client.operationTimeoutMs", "pulsar.reader.receiverQueueSize",
     "pulsar.reader.readCompacted", "pulsar.reader.subscriptionName", "pulsar.producer.compressionType",
     "pulsar.producer.batchingMaxMessages", "pulsar.producer.batchingEnabled", "pulsar.producer.sendTimeoutMs",
+    "pulsar.producer.batcherBuilder", "pulsar.producer.chunkingEnabled",
 )  # fmt: skip
 
+BATCHERS = ("DEFAULT", "KEY_BASED")
+"""The names of Java's two BatcherBuilders."""
 TIME_UNITS = {"": 0.001, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -290,6 +293,10 @@ class WriteOptions:
     compression: int
     batch_messages: int
     send_timeout_seconds: float
+    key_batches: bool
+    """Whether all messages of a batch have one key, as subscriptions of the kind Key_Shared need it."""
+    chunking: bool
+    """Whether messages that are too large for the broker are sent in chunks."""
     messages_per_second: int
     """The limit of each task; with 0 a task writes as fast as the broker takes messages."""
 
@@ -308,5 +315,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         compression=COMPRESSIONS[compression.lower()],
         batch_messages=options.number("pulsar.producer.batchingMaxMessages", 1000, least=1) if batching else 1,
         send_timeout_seconds=options.number("pulsar.producer.sendTimeoutMs", 30_000, least=1) / 1000,
+        key_batches=options.one_of("pulsar.producer.batcherBuilder", BATCHERS, BATCHERS[0]) == BATCHERS[1],
+        chunking=options.flag("pulsar.producer.chunkingEnabled", default=False),
         messages_per_second=options.number("maxMessagesPerSecond", 0),
     )
