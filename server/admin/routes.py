@@ -15,6 +15,7 @@ CALL_MODULES = (
     "bundle_move_calls",
     "cluster_calls",
     "compaction_calls",
+    "fault_calls",
     "isolation_calls",
     "ledger_calls",
     "log_level_calls",

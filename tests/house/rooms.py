@@ -75,6 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/namespaces",
         "server/policies",
     ),
+    "server/faults": (*LOG, "storage/bookie"),
     "server/peers": (
         *LOG,
         "server/config",
@@ -101,6 +102,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         "server/security",
         *TOPICS,
+        "server/faults",
     ),
     "server/stats": (
         *LOG,
@@ -121,6 +123,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         "server/security",
         *TOPICS,
+        "server/faults",
     ),
     "server/protocol/handlers": (
         *LOG,
@@ -168,6 +171,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *TOPICS,
         "server/web",
         "server/why",
+        "server/faults",
     ),
     "server/programs": (
         *LOG,
@@ -192,6 +196,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/upkeep",
         "server/web",
         "server/websocket",
+        "server/faults",
     ),
     "server/programs/bookie": (
         *LOG,
