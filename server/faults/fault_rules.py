@@ -11,6 +11,8 @@ from random import Random
 FAULTS_MAX = 100
 """How many faults a server keeps at once."""
 DELAY_MS_MAX = 600_000
+"""The longest delay. What waits behind a delayed event is bounded as it is without one: a consumer's permits bound its
+messages, and a producer sends no more than it may have unanswered."""
 
 
 class Target(StrEnum):
@@ -138,7 +140,8 @@ class FaultSet:
         return not self._targets.isdisjoint(targets)
 
     def strike(self, target: Target, topic: str = "") -> FaultSpec | None:
-        """Counts one event for each fault that it concerns. Returns the first fault that strikes it, or None."""
+        """Counts one event for the faults that it concerns, in the order in which they were set, up to the first one
+        that strikes it. Returns that fault, or None."""
         for fault in self.faults.values():
             spec = fault.spec
             if spec.target is target and spec.topic in ("", topic) and fault.strikes():

@@ -25,10 +25,6 @@ class MovedClock:
     def remove(self) -> None:
         time.time, time.time_ns = self._time, self._time_ns
 
-    @property
-    def ahead_ms(self) -> int:
-        return self._ahead_ns // 1_000_000
-
     def move(self, ahead_ms: int) -> None:
         """Sets the time of day this far ahead of the real one; a negative number sets it back. Raises ValueError
         beyond AHEAD_MS_MAX."""

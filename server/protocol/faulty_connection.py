@@ -5,12 +5,13 @@ bytes pass unread.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from magnetar.server.faults.fault_rules import Effect, FaultSet, FaultSpec, Target
 from magnetar.server.protocol.connection import Connection
+from magnetar.server.topics.publishing.producer import Producer
+from magnetar.server.topics.subscriptions.consumer import Consumer
 from pulsar_proto.errors import PulsarError, UnknownCommand
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -25,8 +26,8 @@ OUTGOING = (Target.RECEIPT, Target.MESSAGE)
 INCOMING = (Target.ACK, Target.LOOKUP)
 REFUSAL = "a fault that a test has set"
 
-Stream = tuple[Target, int]
-"""The frames of one producer or consumer, which keep their order."""
+Stream = Producer | Consumer
+"""The frames to one producer or consumer keep their order."""
 
 
 class FaultyConnection(Connection):
@@ -36,8 +37,8 @@ class FaultyConnection(Connection):
         injection = traffic.broker.faults
         assert injection is not None
         self._faults = injection.faults
-        self._held: dict[Stream, deque[bytes]] = {}
-        """The frames that wait for a delayed one, by stream."""
+        self._held: dict[Stream, list[bytes]] = {}
+        """The frames that wait: a delayed one and those behind it."""
         super().__init__(traffic, FaultyInbound(inbound, self._faults), listener_name)
 
     def write(self, data: bytes) -> None:
@@ -53,38 +54,41 @@ class FaultyConnection(Connection):
         """Returns the frames that are sent now."""
         passed: list[bytes] = []
         for frame in _frames_of(data):
-            found = self._stream_of(frame)
-            if found is None:
+            stream = self._stream_of(frame)
+            if stream is None:
                 passed.append(frame)
                 continue
-            stream, topic = found
-            struck = self._faults.strike(stream[0], topic)
+            if isinstance(stream, Producer):
+                struck = self._faults.strike(Target.RECEIPT, stream.topic_name)
+            else:
+                struck = self._faults.strike(Target.MESSAGE, stream.subscription.topic.name.full)
             if struck is not None and struck.effect is Effect.LOSE:
                 continue
             copies = [frame] * (2 if struck is not None and struck.effect is Effect.DOUBLE else 1)
             if stream in self._held:
                 self._held[stream] += copies
             elif struck is not None and struck.effect is Effect.DELAY:
-                self._held[stream] = deque(copies)
+                self._held[stream] = copies
                 self._loop.call_later(struck.delay_ms / 1000, self._release, stream)
             else:
                 passed += copies
         return b"".join(passed)
 
     def _release(self, stream: Stream) -> None:
-        super().write(b"".join(self._held.pop(stream)))
+        """Sends what was held for a producer or consumer, unless it was closed meanwhile: then its id may belong to
+        another one."""
+        held = self._held.pop(stream)
+        attached = self.producers if isinstance(stream, Producer) else self.consumers
+        if stream in attached.values():
+            super().write(b"".join(held))
 
-    def _stream_of(self, frame: bytes) -> tuple[Stream, str] | None:
-        """Returns the stream of a receipt or message, with its topic; None for any other command."""
+    def _stream_of(self, frame: bytes) -> Stream | None:
+        """Returns to whom a receipt or message goes; None for any other command."""
         command = parse_command(frame[8 : 8 + int.from_bytes(frame[4:8], "big")])
         if command.type == pb.BaseCommand.SEND_RECEIPT:
-            producer = self.producers.get(command.send_receipt.producer_id)
-            if producer is not None:
-                return (Target.RECEIPT, command.send_receipt.producer_id), producer.topic_name
-        elif command.type == pb.BaseCommand.MESSAGE:
-            consumer = self.consumers.get(command.message.consumer_id)
-            if consumer is not None:
-                return (Target.MESSAGE, command.message.consumer_id), consumer.subscription.topic.name.full
+            return self.producers.get(command.send_receipt.producer_id)
+        if command.type == pb.BaseCommand.MESSAGE:
+            return self.consumers.get(command.message.consumer_id)
         return None
 
 
@@ -109,25 +113,30 @@ class FaultyInbound:
         except UnknownCommand:
             return [frame]
         if command.type == pb.BaseCommand.ACK:
-            consumer = cnx.consumers.get(command.ack.consumer_id)
-            topic = "" if consumer is None else consumer.subscription.topic.name.full
-            struck = self._faults.strike(Target.ACK, topic)
-        elif command.type in (pb.BaseCommand.LOOKUP, pb.BaseCommand.PARTITIONED_METADATA):
+            return self._passed_ack(cnx, frame, command.ack.consumer_id)
+        if command.type in (pb.BaseCommand.LOOKUP, pb.BaseCommand.PARTITIONED_METADATA):
             struck = self._faults.strike(Target.LOOKUP, _looked_up(command))
-        else:
+            if struck is not None:
+                cnx.write(_refusal(command, struck))
+                return []
+        return [frame]
+
+    def _passed_ack(self, cnx: Connection, frame: Frame, consumer_id: int) -> list[Frame]:
+        consumer = cnx.consumers.get(consumer_id)
+        if consumer is None:
             return [frame]
+        struck = self._faults.strike(Target.ACK, consumer.subscription.topic.name.full)
         if struck is None:
             return [frame]
         if struck.effect is Effect.DOUBLE:
             return [frame, frame]
         if struck.effect is Effect.DELAY:
-            asyncio.get_running_loop().call_later(struck.delay_ms / 1000, self._handle_late, cnx, frame)
-        elif struck.effect is Effect.FAIL:
-            cnx.write(_refusal(command, struck))
+            asyncio.get_running_loop().call_later(struck.delay_ms / 1000, self._handle_late, cnx, frame, consumer)
         return []
 
-    def _handle_late(self, cnx: Connection, frame: Frame) -> None:
-        if cnx.is_open:
+    def _handle_late(self, cnx: Connection, frame: Frame, consumer: Consumer) -> None:
+        """Handles an ACK, unless its consumer was closed meanwhile."""
+        if consumer in cnx.consumers.values():
             with cnx.faults_closing():
                 self._inbound.take(cnx, [frame])
 
