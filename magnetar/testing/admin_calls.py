@@ -18,14 +18,17 @@ class AdminError(Exception):
 class AdminCalls:
     """Blocking calls to the web port of one server."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str = "") -> None:
+        """`token` is the caller's token, for a server that asks for one."""
         self._url = url.rstrip("/")
+        self._headers = {"Content-Type": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         """Makes one call and returns its answer, read as JSON; an empty answer is None. Raises AdminError."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self._url}{path}", data, method=method)
-        request.add_header("Content-Type", "application/json")
+        request = urllib.request.Request(f"{self._url}{path}", data, self._headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX) as answer:
                 content = answer.read()

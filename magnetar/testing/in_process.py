@@ -10,6 +10,7 @@ from typing import Self
 from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from magnetar.testing.admin_calls import AdminCalls
 from magnetar.testing.data_folder import DataFolder
+from magnetar.testing.faults import Faults
 from magnetar.testing.server_process import HOST, SETTINGS
 
 
@@ -53,6 +54,11 @@ class InProcessServer:
     def admin(self) -> AdminCalls:
         """The REST interface as blocking calls, for other threads."""
         return AdminCalls(self.admin_url)
+
+    @property
+    def faults(self) -> Faults:
+        """The faults that the test sets, by blocking calls. `move_clock` moves the time of day of this process."""
+        return Faults(self.admin)
 
     async def start(self) -> None:
         """Returns when clients can produce and consume. Raises `magnetar.server.process.running.StartError`."""

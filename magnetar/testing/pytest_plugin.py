@@ -83,7 +83,7 @@ def pulsar_admin_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def pulsar_namespace(request: pytest.FixtureRequest, pulsar_admin_url: str) -> Iterator[str]:
-    """ "tenant/namespace" for one test, deleted after it with all its topics."""
+    """ "tenant/namespace" for one test, deleted after it with all its topics. The test's faults end with it, too."""
     from magnetar.testing.admin_calls import AdminCalls
 
     server = request.config.stash.get(SERVER, None)
@@ -91,6 +91,8 @@ def pulsar_namespace(request: pytest.FixtureRequest, pulsar_admin_url: str) -> I
         server.start()  # A test before this one has killed it.
     with AdminCalls(pulsar_admin_url).namespace() as name:
         yield name
+        if server is not None:
+            server.end_faults()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -22,6 +22,7 @@ from typing import IO, Self
 
 from magnetar.testing.admin_calls import AdminCalls
 from magnetar.testing.data_folder import DataFolder
+from magnetar.testing.faults import Faults
 
 HOST = "127.0.0.1"
 START_SECONDS_MAX = 60.0
@@ -29,13 +30,15 @@ STOP_SECONDS_MAX = 30.0
 LOG_TAIL_LINES = 40
 
 SETTINGS = {
+    "faultInjectionEnabled": "true",
     "forceDeleteNamespaceAllowed": "true",
     "diskUsageThreshold": "0.9995",
     "journalMaxSizeMB": "64",
     "journalMaxBackups": "0",
 }
-"""The keys in which a test server differs from the defaults: namespaces can be deleted with their topics; a disk that
-is nearly full of other files stops no test; journals stay small, because they may lie in memory."""
+"""The keys in which a test server differs from the defaults: tests may inject faults; namespaces can be deleted with
+their topics; a disk that is nearly full of other files stops no test; journals stay small, because they may lie in
+memory."""
 
 
 class ServerError(Exception):
@@ -55,12 +58,16 @@ class Server:
         *,
         data_dir: Path | str | None = None,
         log_level: str = "INFO",
+        admin_token: str = "",
         start_timeout_seconds: float = START_SECONDS_MAX,
     ) -> None:
+        """`admin_token` is a superuser's token, for settings that turn authentication on."""
         self._settings = {**SETTINGS, **(settings or {})}
         self._given_data_dir = None if data_dir is None else Path(data_dir).absolute()
         self._log_level = log_level
+        self._admin_token = admin_token
         self._start_timeout_seconds = start_timeout_seconds
+        self._may_have_faults = False
         self._folder: DataFolder | None = None
         self._reserved: list[socket.socket] = []
         self._ports = (0, 0)
@@ -85,7 +92,19 @@ class Server:
     @property
     def admin(self) -> AdminCalls:
         """The REST interface as a function: `server.admin.call("GET", "/admin/v2/clusters")`."""
-        return AdminCalls(self.admin_url)
+        return AdminCalls(self.admin_url, self._admin_token)
+
+    @property
+    def faults(self) -> Faults:
+        """The faults that the test sets, such as `server.faults.lose("receipt")`."""
+        self._may_have_faults = True
+        return Faults(self.admin)
+
+    def end_faults(self) -> None:
+        """Takes all faults away, if the server runs and any may have been set. Raises AdminError."""
+        if self._may_have_faults and self.is_running:
+            self.faults.clear()
+        self._may_have_faults = False
 
     def namespace(self, tenant: str = "public") -> AbstractContextManager[str]:
         """Returns a context manager that yields "tenant/namespace": a namespace of its own, which is deleted

@@ -27,12 +27,15 @@ class PulsarTestMixin:
 
     def run(self, result: object = None) -> object:
         """Runs one test with a namespace of its own. The namespace outlives `tearDown` and all cleanups, which may
-        still use it."""
+        still use it. The faults that the test has set end with it."""
         server = shared_server()
         if not server.is_running:
             server.start()
         with server.namespace() as self.pulsar_namespace:
-            return super().run(result)  # type: ignore[misc]
+            try:
+                return super().run(result)  # type: ignore[misc]
+            finally:
+                server.end_faults()
 
 
 @cache

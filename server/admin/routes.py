@@ -15,6 +15,7 @@ CALL_MODULES = (
     "bundle_move_calls",
     "cluster_calls",
     "compaction_calls",
+    "fault_calls",
     "front_page_calls",
     "isolation_calls",
     "leak_calls",

@@ -46,6 +46,7 @@ from pulsar_proto.errors import PulsarError
 from pulsar_proto.names import topic_of_managed_ledger
 
 if TYPE_CHECKING:
+    from magnetar.server.faults.injection import FaultInjection
     from magnetar.server.security.security import Security
     from magnetar.server.web.calls import Route
     from magnetar.server.web.upgrades import Upgrades
@@ -62,10 +63,11 @@ async def open_topics(
     managed: ManagedLedgerConfig,
     make_ownership: Callable[[BundleCache], Ownership],
     closing: AsyncExitStack,
+    injection: "FaultInjection | None" = None,
 ) -> BrokerService:
     """Returns the service that loads topics, with its periodic work running. `make_ownership` makes the object that
-    knows which bundles this broker owns. Raises PulsarError when the metadata store fails, and ConfigError for an
-    invalid configuration."""
+    knows which bundles this broker owns. `injection` is told how the periodic work is done at once. Raises PulsarError
+    when the metadata store fails, and ConfigError for an invalid configuration."""
     store = MeasuredStore(store)
     factory = ManagedLedgerFactory(store, bookkeeper, managed, clock_ms=wall_clock_ms, label_of=topic_of_managed_ledger)
     closing.push_async_callback(factory.close)
@@ -77,6 +79,8 @@ async def open_topics(
     )
     closing.push_async_callback(upkeep.close)
     upkeep.start()
+    if injection is not None:
+        injection.run_upkeep = upkeep.run_all
     service.quota_checks = upkeep.round_times.get(BACKLOG_QUOTAS)
 
     def intervals_follow() -> None:

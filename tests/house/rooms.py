@@ -75,6 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/namespaces",
         "server/policies",
     ),
+    "server/faults": (*LOG, "storage/bookie"),
     "server/peers": (
         *LOG,
         "server/config",
@@ -103,6 +104,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         "server/security",
         *TOPICS,
+        "server/faults",
     ),
     "server/stats": (
         *LOG,
@@ -131,6 +133,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         "server/security",
         *TOPICS,
+        "server/faults",
     ),
     "server/protocol/handlers": (
         *LOG,
@@ -179,6 +182,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *TOPICS,
         "server/web",
         "server/why",
+        "server/faults",
     ),
     "server/programs": (
         *LOG,
@@ -206,6 +210,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/upkeep",
         "server/web",
         "server/websocket",
+        "server/faults",
     ),
     "server/programs/bookie": (
         *LOG,

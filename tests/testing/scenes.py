@@ -28,10 +28,10 @@ def run_pytest(folder: Path, *arguments: str, plugins: tuple[str, ...] = ()) -> 
 
 
 @contextmanager
-def client_of(url: str, operation_timeout_seconds: int = 60) -> Iterator[pulsar.Client]:
+def client_of(url: str, **options: object) -> Iterator[pulsar.Client]:
     """Yields an official client, and closes it whether or not its server is alive."""
     logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn)
-    client = pulsar.Client(url, logger=logger, operation_timeout_seconds=operation_timeout_seconds)
+    client = pulsar.Client(url, **{"logger": logger, "operation_timeout_seconds": 60, **options})
     try:
         yield client
     finally:

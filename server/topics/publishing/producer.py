@@ -107,6 +107,11 @@ class Producer:
     def __str__(self) -> str:
         return f"producer {self.producer_id} ({self.name}) of {self._registry}"
 
+    @property
+    def topic_name(self) -> str:
+        """The full name of the producer's topic."""
+        return str(self._registry)
+
     def publish(self, sends: Sends) -> None:
         """Publishes the SENDs of one socket read, in their order; `sends` is not empty. The SENDs are answered later,
         with receipts or by closing this producer."""
