@@ -48,7 +48,7 @@ def scrape(product: Product, sizes: Sizes) -> Figures:
             **asyncio.run(_scrapes(server, sizes.scraped_topics)),
         }
     finally:
-        server.close()
+        server.kill()  # An orderly stop of so many topics takes long, and is not measured here.
         shutil.rmtree(folder, ignore_errors=True)
 
 
