@@ -204,9 +204,10 @@ class ConsumerSession(ReceivingSession):
         letters = self._dead_letters
         for message in opened.messages:
             entry = message.entry
-            key = EntryKey(entry.consumer_id, entry.ledger_id, entry.entry_id)
-            if message.batch_size and self._window.is_acked(key, message.place) and source.name.is_persistent:
-                continue
+            if message.batch_size and source.name.is_persistent:
+                key = EntryKey(entry.consumer_id, entry.ledger_id, entry.entry_id)
+                if self._window.is_acked(key, message.place):
+                    continue
             begins_after = source.begins_after
             if begins_after is not None and begins_after.excludes(entry.ledger_id, entry.entry_id, message.place):
                 continue
@@ -241,7 +242,9 @@ class ConsumerSession(ReceivingSession):
             if source is not None:
                 source.ack(
                     [
-                        pb.MessageIdData(ledgerId=ledger_id, entryId=entry_id, ack_set=words_of_mask(left))
+                        pb.MessageIdData(
+                            ledgerId=ledger_id, entryId=entry_id, ack_set=words_of_mask(left) if left else None
+                        )
                         for (ledger_id, entry_id), left in entries.items()
                     ]
                 )

@@ -11,6 +11,7 @@ from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
@@ -179,6 +180,13 @@ def consumer_text(
     encryption_context: Mapping[str, object] | None = None,
 ) -> bytes:
     """Returns a message as a consumer or reader gets it. A payload that is a text is in base64 already."""
+    if not properties and not event_time_ms and key is None and encryption_context is None:
+        return b'{"messageId":"%b","payload":"%b","properties":{},"publishTime":"%b","redeliveryCount":%d}' % (
+            message_id.encode(),
+            payload.encode() if isinstance(payload, str) else b64encode(payload),
+            time_text(publish_time_ms).encode(),
+            redelivery_count,
+        )
     message: dict[str, object] = {
         "messageId": message_id,
         "payload": payload if isinstance(payload, str) else b64encode_as_string(payload),
@@ -243,8 +251,8 @@ _TIME = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_CYCLE_MS = 146_097 * 86_400_000
-"""The length in milliseconds of 400 years, after which the Gregorian calendar repeats."""
+_CYCLE_SECONDS = 146_097 * 86_400
+"""The length in seconds of 400 years, after which the Gregorian calendar repeats."""
 
 
 def parse_time(text: str) -> int:
@@ -272,13 +280,19 @@ def parse_time(text: str) -> int:
 def time_text(time_ms: int) -> str:
     """Returns a time as DateTimeFormatter.ISO_OFFSET_DATE_TIME prints it: a fraction without its last zeros, and a plus
     before a year of more than four digits."""
-    cycles, within_ms = divmod(time_ms, _CYCLE_MS)
-    seconds, millis = divmod(within_ms, 1000)
+    seconds, millis = divmod(time_ms, 1000)
+    fraction = f".{millis:03}".rstrip("0") if millis else ""
+    return f"{_second_text(seconds)}{fraction}Z"
+
+
+@lru_cache(maxsize=100)
+def _second_text(since_epoch_s: int) -> str:
+    """Returns the text of a whole second. Most messages of a group were published in the same second."""
+    cycles, seconds = divmod(since_epoch_s, _CYCLE_SECONDS)
     moment = _EPOCH + timedelta(seconds=seconds)
     year = moment.year + 400 * cycles
-    fraction = f".{millis:03}".rstrip("0") if millis else ""
     plus = "+" if year > 9999 else ""
-    return f"{plus}{year:04}-{moment:%m-%dT%H:%M:%S}{fraction}Z"
+    return f"{plus}{year:04}-{moment:%m-%dT%H:%M:%S}"
 
 
 # --- members ---------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from magnetar.server.websocket.json_message_rules import (
     SocketError,
     ack_text,
     consumer_text,
+    entry_id_texts,
     error_text,
     message_id_text,
     parse_message_id,
@@ -51,6 +52,23 @@ def test_each_text_that_apache_answered_is_answered_so() -> None:
             assert ours.pop("errorMsg")
             theirs.pop("errorMsg")
             assert list(ours.items()) == list(theirs.items())
+
+
+@given(
+    st.binary(max_size=50) | st.just("eA=="),
+    st.integers(0, 2**62),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 2**63 - 1),
+    st.integers(-1, 2**31 - 1),
+)
+def test_a_plain_message_is_written_as_one_with_members_that_are_rare(
+    payload: bytes | str, publish_time_ms: int, redeliveries: int, entry_id: int, partition: int
+) -> None:
+    message_id = message_id_text(7, entry_id, partition)
+    assert entry_id_texts(7, partition)(entry_id) == message_id.encode()
+    plain = consumer_text(message_id, payload, {}, publish_time_ms, redeliveries)
+    keyed = consumer_text(message_id, payload, {}, publish_time_ms, redeliveries, key="")
+    assert plain == keyed.replace(b',"key":""', b"")
 
 
 def test_each_message_that_apache_delivered_is_written_so() -> None:

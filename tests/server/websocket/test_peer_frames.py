@@ -7,22 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.server.websocket.peer_frames import FRAMES_A_STEP, EndKind, PeerEnd, PeerFrames
+from tests.server.websocket.client_frames import frame
 
 SIZE_MAX = 100_000
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 MASKS = st.binary(min_size=4, max_size=4)
-
-
-def frame(opcode: int, body: bytes, *, final: bool = True, mask: bytes = b"\x01\xfe\x33\x80") -> bytes:
-    size = len(body)
-    first = bytes([(0x80 if final else 0) | opcode])
-    if size < 126:
-        head = first + bytes([0x80 | size])
-    elif size < 65_536:
-        head = first + b"\xfe" + size.to_bytes(2, "big")
-    else:
-        head = first + b"\xff" + size.to_bytes(8, "big")
-    return head + mask + bytes(byte ^ mask[at % 4] for at, byte in enumerate(body))
 
 
 def in_pieces(data: bytes, cuts: list[int]) -> list[bytes]:
