@@ -106,6 +106,19 @@ class CompactionService:
 class TopicCompaction:
     """The compaction of one topic; `name` is the topic's full name. All methods are called on the loop's thread."""
 
+    __slots__ = (
+        "_changing_cursor",
+        "_holding",
+        "_ledger",
+        "_name",
+        "_opened",
+        "_running",
+        "_service",
+        "_status",
+        "_unsettled",
+        "counters",
+    )
+
     def __init__(self, name: str, ledger: ManagedLedger, service: CompactionService) -> None:
         self.counters = CompactionCounters()
         self._name = name

@@ -66,12 +66,23 @@ class BaseTopic(ABC):
     """The base of all topics. `TopicOpener` and `NonPersistentTopics` create topics. Every method is called on the
     loop's thread. The subclass sets `publishing` and `subscriptions`."""
 
+    __slots__ = (
+        "__weakref__",
+        "_subscribe_limiter",
+        "broker_limiter",
+        "created_ms",
+        "last_active_s",
+        "name",
+        "policies",
+        "refusals",
+        "schemas",
+        "settings",
+        "state",
+    )
+
     publishing: TopicProducers
     subscriptions: Mapping[str, BaseSubscription]
     """Name -> subscription, for the topic's subscriptions."""
-    schemas: TopicSchemas | None = None
-    """The schemas of all topics, set by `TopicOpener.equip`. None means that schemas are neither stored nor
-    checked."""
 
     def __init__(self, name: TopicName, settings: TopicSettings, policies: EffectivePolicies | None) -> None:
         """`policies` are the topic's first policies; `set_policies` replaces them later. By default the first policies
@@ -82,6 +93,9 @@ class BaseTopic(ABC):
         """The policies that hold now. Code that needs a policy reads the policy from here, never from `settings`."""
         self.state = TopicState.OPEN
         self.created_ms = now_ms()
+        self.schemas: TopicSchemas | None = None
+        """The schemas of all topics, set by `TopicOpener.equip`. None means that schemas are neither stored nor
+        checked."""
         self.broker_limiter: PublishLimiter | None = None
         """The broker's limit for publishing to all topics together; set by `TopicOpener.equip`."""
         self.refusals = Refusals()

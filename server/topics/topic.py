@@ -45,6 +45,28 @@ log = logging.getLogger(__name__)
 class Topic(BaseTopic):
     """A persistent topic. `TopicOpener.open` creates it and then calls `prepare`."""
 
+    __slots__ = (
+        "_changing_cursors",
+        "_close_ledger",
+        "_is_detached",
+        "_memo",
+        "_on_lost",
+        "_stop_listening",
+        "backlog_ages",
+        "base_config",
+        "compaction",
+        "deduplication",
+        "delayed",
+        "dispatch_limits",
+        "hole_filler",
+        "ledger",
+        "own_properties",
+        "publishing",
+        "quota",
+        "state",
+        "subscriptions",
+    )
+
     def __init__(
         self,
         name: TopicName,
@@ -77,7 +99,7 @@ class Topic(BaseTopic):
             self.policies.delayed_delivery_enabled,
         )
         self.dispatch_limits = DispatchLimits(self.policies, self._published_per_second)
-        self.hole_filler = HoleFiller(lambda: self.subscriptions.values())
+        self.hole_filler = HoleFiller(self.subscriptions.values)
         self.hole_filler.follow(self.policies.fill_ack_holes_interval_seconds)
         self.deduplication = DedupSwitch(name.full, ledger, settings, self.publishing)
         self._is_detached = False

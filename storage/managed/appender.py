@@ -123,8 +123,9 @@ class Appender:
         self.handle: WriteHandle | None = None
         """The handle of the list's current ledger, which is open or still has to be closed; None when there is no
         current ledger."""
-        self._in_flight: deque[tuple[AddDone, float, float]] = deque()
-        """Of each group that a ledger has: its callback, when the ledger got it, and how long it waited before."""
+        self._in_flight: deque[tuple[AddDone, float, float]] | None = None
+        """Of each group that a ledger has: its callback, when the ledger got it, and how long it waited before. None
+        while there are no groups, because an empty deque takes 760 bytes and a broker has many idle topics."""
         self._queue = AppendQueue()
         self._goal: AppendState | None = None
         """The final state that was asked for, until it is reached or given up."""
@@ -177,6 +178,8 @@ class Appender:
         assert handle is not None
         append = handle.append(payloads, self._appended)
         now_s = self._clocks.monotonic_s()
+        if self._in_flight is None:
+            self._in_flight = deque()
         self._in_flight.append((done, now_s, 0.0 if came_s is None else now_s - came_s))
         pushed = append.first_entry_id + len(payloads)
         at_limit = pushed >= self._entries_max or append.length >= self._size_max
@@ -184,7 +187,9 @@ class Appender:
             self._gate.want_to_leave(self._ledgers.current_id)
 
     def _appended(self, append: Append) -> None:
-        done, sent_s, waited_s = self._in_flight.popleft()
+        in_flight = self._in_flight
+        assert in_flight is not None
+        done, sent_s, waited_s = in_flight.popleft()
         try:
             if append.error is None:
                 ledgers = self._ledgers
@@ -203,8 +208,10 @@ class Appender:
                 self._traffic.add_errors += 1
                 self._tell(done, AddResult([], self._append_failed(append.error)))
         finally:
-            if not self._in_flight and self._drained is not None and not self._drained.done():
-                self._drained.set_result(None)
+            if not in_flight:
+                self._in_flight = None
+                if self._drained is not None and not self._drained.done():
+                    self._drained.set_result(None)
 
     async def roll(self, why: str) -> None:
         """Closes the current ledger; the next group opens another one. Raises the error that kept the ledger from being

@@ -59,7 +59,6 @@ class CursorStore:
         "_config",
         "_extra",
         "_handle",
-        "_label",
         "_ledger_bytes",
         "_ledger_id",
         "_lock",
@@ -72,6 +71,7 @@ class CursorStore:
         "_stored_properties",
         "_unsure",
         "cursor_properties",
+        "label",
         "last_active_ms",
         "ledger_switched_ms",
     )
@@ -89,7 +89,7 @@ class CursorStore:
         access: MetadataAccess,
     ) -> None:
         self._name = name
-        self._label = label
+        self.label = label
         self._record = record
         self._bookkeeper = bookkeeper
         self._config = config
@@ -135,9 +135,9 @@ class CursorStore:
         try:
             await self._record.create(value)
         except (NodeExistsError, SupersededError) as error:
-            raise CursorExists(self._label, "created by another owner") from error
+            raise CursorExists(self.label, "created by another owner") from error
         except MetadataError as error:
-            raise MetaStoreFault(self._label, str(error)) from error
+            raise MetaStoreFault(self.label, str(error)) from error
 
     async def recover(self, extents: Extents) -> StoredAcks:
         """Returns the state that was stored last. Raises MetaStoreFault, and CursorFault when the state cannot be read
@@ -158,13 +158,13 @@ class CursorStore:
         try:
             value = await self._record.load()
         except MetadataError as error:
-            raise MetaStoreFault(self._label, str(error)) from error
+            raise MetaStoreFault(self.label, str(error)) from error
         if value is None:
-            raise CursorFault(self._label, "deleted by another owner")
+            raise CursorFault(self.label, "deleted by another owner")
         try:
             return parse_node(value, extents)
         except MalformedRecord as error:
-            raise CursorFault(self._label, f"damaged record at {self._record.path}: {error}") from error
+            raise CursorFault(self.label, f"damaged record at {self._record.path}: {error}") from error
 
     async def _acks_of(self, node: CursorNode, extents: Extents) -> StoredAcks | None:
         """Returns the state in the last entry of the node's cursor ledger, or the state in a node without one. Returns
@@ -175,13 +175,13 @@ class CursorStore:
         try:
             handle = await self._bookkeeper.open_ledger(ledger_id, recover=True)
         except NoSuchLedger:
-            logger.warning("%s: cursor ledger %d does not exist, going on with its node", self._label, ledger_id)
+            logger.warning("%s: cursor ledger %d does not exist, going on with its node", self.label, ledger_id)
             return None
         except LedgerError as error:
-            raise CursorFault(self._label, f"cursor ledger {ledger_id} cannot be recovered: {error}") from error
-        acks = await read_state(self._label, handle, extents)
+            raise CursorFault(self.label, f"cursor ledger {ledger_id} cannot be recovered: {error}") from error
+        acks = await read_state(self.label, handle, extents)
         if acks is None:
-            logger.warning("%s: nothing readable in cursor ledger %d, going on with its node", self._label, ledger_id)
+            logger.warning("%s: nothing readable in cursor ledger %d, going on with its node", self.label, ledger_id)
         return acks
 
     # ---- changes
@@ -204,11 +204,11 @@ class CursorStore:
                     await self._switch_ledger(acks, properties)
             except LedgerFenced as error:
                 # The node must not be written now: the new owner has read it and counts on its version.
-                raise ManagedLedgerFenced(self._label, f"cursor ledger fenced by another owner: {error}") from error
+                raise ManagedLedgerFenced(self.label, f"cursor ledger fenced by another owner: {error}") from error
             except LedgerError as error:
-                logger.warning("%s: cursor ledger takes no entry: %s", self._label, error)
+                logger.warning("%s: cursor ledger takes no entry: %s", self.label, error)
                 if not self._fits_node(acks):
-                    raise CursorFault(self._label, f"{type(error).__name__}: {error}") from error
+                    raise CursorFault(self.label, f"{type(error).__name__}: {error}") from error
                 await self._move_to_node(acks, properties)
 
     async def set_cursor_properties(
@@ -238,7 +238,7 @@ class CursorStore:
                     try:
                         await self._handle.close()
                     except LedgerError as error:
-                        logger.warning("%s: cursor ledger not closed: %s", self._label, error)
+                        logger.warning("%s: cursor ledger not closed: %s", self.label, error)
             return
         async with self._lock:
             if changed or self._ledger_id != NO_LEDGER:
@@ -250,7 +250,7 @@ class CursorStore:
             try:
                 await self._record.delete()
             except MetadataError as error:
-                raise MetaStoreFault(self._label, str(error)) from error
+                raise MetaStoreFault(self.label, str(error)) from error
             self._bury(self._unsure)
             await self._leave_ledger()
 
@@ -305,7 +305,7 @@ class CursorStore:
         self.ledger_switched_ms = self._clocks.wall_ms()
         self._ledger_bytes = written.size
         self._note_stored(written.position, written.plain, written.properties)
-        logger.info("%s: stored in cursor ledger %d", self._label, handle.ledger_id)
+        logger.info("%s: stored in cursor ledger %d", self.label, handle.ledger_id)
 
     async def _move_to_node(self, acks: AckState, properties: Mapping[str, int]) -> None:
         position, plain, written = acks.mark_delete, acks.is_plain, dict(properties)
@@ -332,9 +332,9 @@ class CursorStore:
         try:
             await self._record.write(value)
         except SupersededError as error:
-            raise ManagedLedgerFenced(self._label, f"another owner wrote the cursor: {error}") from error
+            raise ManagedLedgerFenced(self.label, f"another owner wrote the cursor: {error}") from error
         except MetadataError as error:
-            raise CursorFault(self._label, f"{type(error).__name__}: {error}") from error
+            raise CursorFault(self.label, f"{type(error).__name__}: {error}") from error
         unsure, self._unsure = self._unsure, []
         self._bury(unsure)
 

@@ -229,7 +229,7 @@ class CursorTable:
     def _cursor(self, name: str, acks: AckState, store: CursorStore | None, properties: Mapping[str, int]) -> Cursor:
         return Cursor(
             name,
-            self._cursor_label(name),
+            self._cursor_label(name) if store is None else store.label,
             self._ledgers,
             acks,
             store,

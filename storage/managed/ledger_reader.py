@@ -169,11 +169,8 @@ class LedgerReader:
                 before = await self._count_lost(ledger_id, range(entry_id - 1, -1, -1))
                 gap = Gap(ledger_id, entry_id - before, entry_id + behind, reason)
             self.gaps.add(gap)
-            what = (
-                "skipped"
-                if self._owner.skips_lost_entries
-                else "who reads there waits, autoSkipNonRecoverableData is off"
-            )
+            skips = self._owner.skips_lost_entries
+            what = "skipped" if skips else "who reads there waits, autoSkipNonRecoverableData is off"
             logger.warning("%s: %s are lost; %s: %s", self._label, gap, what, reason)
             return gap
 

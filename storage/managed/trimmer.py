@@ -44,10 +44,8 @@ class Trimmer:
 
     def choose(self) -> Trim:
         """Returns the ledgers that would be deleted now, and the reason why the others are kept."""
-        lists = self._lists
-        return choose_trim(
-            self.config, lists.ledgers, self._owner.needs(), self._clock_ms(), terminated=lists.terminated
-        )
+        lists, needs = self._lists, self._owner.needs()
+        return choose_trim(self.config, lists.ledgers, needs, self._clock_ms(), terminated=lists.terminated)
 
     def explain(self) -> list[KeptLedger]:
         """Returns the ledgers with what keeps them now (`keeping_rules.explained`). Nothing keeps the ledgers that

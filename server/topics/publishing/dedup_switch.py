@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 class DedupSwitch:
     """Turns the deduplication of one topic on and off. `wanted` is the state that the policy asks for."""
 
+    __slots__ = ("_ledger", "_publishing", "_settings", "_topic_name", "_working", "wanted")
+
     def __init__(
         self, topic_name: str, ledger: ManagedLedger, settings: TopicSettings, publishing: TopicProducers
     ) -> None:

@@ -29,6 +29,10 @@ LOOK_SECONDS_MAX = 60.0
 have been set meanwhile."""
 
 
+NOTHING_DELAYED = DelayIndex()
+"""The index of all topics that have no delayed messages. Nothing is ever added to it."""
+
+
 class DelayingDispatcher(Protocol):
     """`DelayedDelivery` uses dispatchers that obey delays through this interface."""
 
@@ -62,7 +66,8 @@ class DelayedDelivery:
     ) -> None:
         """`dispatchers()` returns the dispatchers of the topic's subscriptions that have consumers. `first_ledger()`
         returns the id of the oldest ledger that was not deleted."""
-        self.index = DelayIndex()
+        self.index = NOTHING_DELAYED
+        """The delayed messages. An index of its own is made for the topic's first delayed message."""
         self.is_enabled = enabled
         self.clock_ms = now_ms
         self._name = name
@@ -75,6 +80,8 @@ class DelayedDelivery:
     def delay(self, ledger_id: int, entry_id: int, due_ms: int) -> bool:
         """Remembers that the message is not due before `due_ms` (ms since the epoch). Returns False when the index is
         full; the caller tries again after some entry has become due."""
+        if self.index is NOTHING_DELAYED:
+            self.index = DelayIndex()
         if not self.index.add(ledger_id, entry_id, due_ms):
             if not self._warned_full:
                 self._warned_full = True
@@ -102,7 +109,7 @@ class DelayedDelivery:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.index = DelayIndex()
+        self.index = NOTHING_DELAYED
 
     def _arm(self, due_ms: int) -> None:
         if self._timer is not None:

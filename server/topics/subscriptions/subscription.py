@@ -87,6 +87,8 @@ class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
 class Subscription(BaseSubscription):
     """A subscription of a persistent topic. The topic creates it."""
 
+    __slots__ = ("_deleting", "_seeking", "_sought", "dispatcher", "expired", "messages_filled", "sub_type")
+
     topic: PersistentSubscriptionTopic
     cursor: Cursor
 
@@ -100,16 +102,6 @@ class Subscription(BaseSubscription):
         """The target of the last seek. This position may be before the first message that is still stored."""
         self._deleting = False
         self.expired = ExpiryCounters()
-        self._source = DispatchSource(
-            str(self),
-            topic.ledger,
-            cursor,
-            topic.settings,
-            topic.messages_of,
-            topic.delayed,
-            lambda: topic.dispatch_limits.of(name),
-            self._compacted_view,
-        )
 
     @property
     def active_consumer(self) -> Consumer | None:
@@ -233,7 +225,18 @@ class Subscription(BaseSubscription):
                 return dispatcher
             dispatcher.close()
         self.sub_type = consumer.sub_type
-        dispatcher = new_dispatcher(self._source, consumer, self.topic.name)
+        topic = self.topic
+        source = DispatchSource(
+            str(self),
+            topic.ledger,
+            self.cursor,
+            topic.settings,
+            topic.messages_of,
+            topic.delayed,
+            lambda: topic.dispatch_limits.of(self.name),
+            self._compacted_view,
+        )
+        dispatcher = new_dispatcher(source, consumer, topic.name)
         dispatcher.set_policies(self.topic.policies)
         self.dispatcher = dispatcher
         return dispatcher

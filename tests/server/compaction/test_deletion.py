@@ -16,6 +16,7 @@ from magnetar.server.web import needs
 from magnetar.server.web.calls import NO_CONTENT, Call, Refusal
 from magnetar.server.web.router import Router
 from magnetar.storage.ledger.ledger_listing import list_ledgers
+from magnetar.storage.managed.cursor import Cursor
 from tests.server.compaction.messages import Sent, single
 from tests.server.topics.storage_scene import NAME, Process, process
 from tests.storage.managed.support import append
@@ -50,7 +51,9 @@ async def delete_cursor(broker: Process) -> Any:
     return await found.routes["DELETE"].handler(call)
 
 
-async def test_a_topic_that_is_deleted_while_a_run_swaps_leaves_no_ledger_behind(tmp_path: Path) -> None:
+async def test_a_topic_that_is_deleted_while_a_run_swaps_leaves_no_ledger_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = MemoryStore()
     async with process(tmp_path, store) as broker:
         compaction = await compacted_on(broker)
@@ -58,11 +61,11 @@ async def test_a_topic_that_is_deleted_while_a_run_swaps_leaves_no_ledger_behind
         cursor, swapping = compaction.cursor, asyncio.Event()
         assert cursor is not None
 
-        async def never_durable() -> None:
+        async def never_durable(_: Cursor) -> None:
             swapping.set()
             await asyncio.Event().wait()
 
-        cursor.persisted = never_durable  # type: ignore[method-assign]
+        monkeypatch.setattr(Cursor, "persisted", never_durable)
         compaction.trigger()
         await swapping.wait()
         assert len(compaction.ledger_ids) == 2
@@ -71,18 +74,20 @@ async def test_a_topic_that_is_deleted_while_a_run_swaps_leaves_no_ledger_behind
         assert not set(compaction.ledger_ids) & await list_ledgers(store)
 
 
-async def test_a_run_that_swaps_while_the_topic_closes_leaves_no_ledger_behind(tmp_path: Path) -> None:
+async def test_a_run_that_swaps_while_the_topic_closes_leaves_no_ledger_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = MemoryStore()
     async with process(tmp_path, store) as broker:
         compaction = await sent_on(broker)
-        close = compaction.close
+        close = TopicCompaction.close
 
-        async def close_late() -> None:
-            compaction.trigger()
-            await compaction.idle()
-            await close()
+        async def close_late(closing: TopicCompaction) -> None:
+            closing.trigger()
+            await closing.idle()
+            await close(closing)
 
-        compaction.close = close_late  # type: ignore[method-assign]
+        monkeypatch.setattr(TopicCompaction, "close", close_late)
         await broker.service.delete_topic(NAME)
         await broker.service._factory.reaper.idle()
         assert compaction.ledger_id is not None

@@ -9,6 +9,7 @@ from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.policies.policy_values import DispatchRate
 from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
 from magnetar.server.topics.subscriptions.delay_index import DelayIndex
+from magnetar.server.topics.topic import Topic
 from magnetar.server.why.reasons import Holds
 from pulsar_proto.errors import IncompatibleSchema
 from pulsar_proto.ids import EARLIEST, Position
@@ -334,11 +335,11 @@ async def test_a_chunk_waits_for_the_consumer_that_has_the_other_chunks() -> Non
 async def test_the_last_refusal_is_told_until_a_consumer_is_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
 
-    async def refuse(command: pb.CommandSubscribe) -> None:
+    async def refuse(_: Topic, command: pb.CommandSubscribe) -> None:
         raise IncompatibleSchema("the reader needs a field that the writer has not")
 
     with monkeypatch.context() as patched:
-        patched.setattr(scene.topic, "admit_schema_of", refuse)
+        patched.setattr(Topic, "admit_schema_of", refuse)
         await scene.topic.make_subscription("s")
         with pytest.raises(IncompatibleSchema):
             await scene.consumer(FakeConnection("/10.1.1.1:1"), "Shared")

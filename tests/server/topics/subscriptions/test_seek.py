@@ -5,6 +5,7 @@ import asyncio
 
 import pytest
 
+from magnetar.server.topics.topic import Topic
 from magnetar.storage.managed.managed_ledger_errors import CursorFault, EntryReadFault
 from pulsar_proto.errors import ConsumerBusy, PulsarError
 from pulsar_proto.ids import EARLIEST, LATEST, Position
@@ -117,11 +118,11 @@ async def test_a_refused_seek_moves_nothing_and_consumers_may_come_back(
         scene.ledger.stores["s"].failure = CursorFault("t", "disk full")
     else:
 
-        async def cannot_be_read(position: Position, publish_time_ms: int | None) -> Position:
+        async def cannot_be_read(_: Topic, position: Position, publish_time_ms: int | None) -> Position:
             await asyncio.sleep(0)
             raise EntryReadFault("t", "disk full")
 
-        monkeypatch.setattr(scene.topic, "sought", cannot_be_read)
+        monkeypatch.setattr(Topic, "sought", cannot_be_read)
     with pytest.raises(PulsarError, match="disk full"):
         await consumer.seek(seek_command(consumer, message_publish_time=0))
     (await scene.consumer(cnx)).flow(10)
