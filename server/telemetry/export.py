@@ -1,12 +1,14 @@
-"""The broker's instruments in OpenTelemetry's SDK, whose readers collect them on threads of their own.
+"""The broker's instruments in OpenTelemetry's SDK, which collects and exports them on a thread.
 
-A collection never touches the broker's objects: it asks the event loop for a snapshot, which the loop gathers in
-portions, and waits for it. Source: OpenTelemetryService, PulsarBrokerOpenTelemetry.
+A collection never touches the broker's objects: it reads a snapshot, which the event loop has gathered in portions.
+Source: OpenTelemetryService, PulsarBrokerOpenTelemetry.
 """
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,10 +32,10 @@ SCOPE = "org.apache.pulsar.broker"
 SERVICE = "pulsar-broker"
 
 GATHER_SECONDS = 30.0
-"""How long a collection waits for the event loop. After that the collection is empty."""
+"""How long a page for Prometheus waits for the event loop. After that the page is empty."""
 
-SHUTDOWN_MS = 500.0
-"""How long the last export may take when the broker ends."""
+LAST_EXPORT_SECONDS = 0.5
+"""How long the last export may take when the broker ends, and then the end of the exporters."""
 
 
 class Telemetry:
@@ -57,17 +59,44 @@ class Telemetry:
             for column, instrument in enumerate(table.instruments):
                 _create(meter, instrument, partial(self._observe, number, table_index, column))
                 number += 1
+        self._periodic = self._loop.create_task(self._export_periodically())
         log.info("metrics are exported by OpenTelemetry: %s", ", ".join(self._exporters.names))
 
     async def close(self) -> None:
         """Exports for a last time and ends."""
-        await asyncio.to_thread(self._provider.shutdown, SHUTDOWN_MS)
+        self._periodic.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_EXPORT_SECONDS):
+                await self._export()
+        await asyncio.to_thread(self._provider.shutdown, 1000 * LAST_EXPORT_SECONDS)
         await asyncio.to_thread(self._exporters.close)
 
+    async def _export_periodically(self) -> None:
+        while True:
+            await asyncio.sleep(self._exporters.interval_s)
+            await self._export()
+
+    async def _export(self) -> None:
+        if self._exporters.periodic:
+            self._tables = await gather(self._broker)
+            self._taken = [False] * len(self._taken)
+            await asyncio.to_thread(self._flush)
+
+    def _flush(self) -> None:
+        """Has the SDK collect and export the snapshot. Python's garbage collector is switched off meanwhile: the SDK
+        makes several objects for each point, which would bring about full garbage collections, and each of them stops
+        the event loop for hundreds of milliseconds. The objects of an export have no cycles and go without it."""
+        gc.disable()
+        try:
+            for reader in self._exporters.periodic:
+                reader.force_flush()
+        finally:
+            gc.enable()
+
     def _observe(self, number: int, table: int, column: int, _: CallbackOptions) -> Iterable[Observation]:
-        """Yields the points of one instrument. The SDK calls this on the thread of a reader. It asks every instrument
-        once in each collection, and does one collection after the other (MeasurementConsumer.collect), so an instrument
-        that is asked again begins a new collection, which needs a new snapshot."""
+        """Yields the points of one instrument. The SDK asks every instrument once in each collection, and does one
+        collection after the other (MeasurementConsumer.collect), so an instrument that is asked again begins a new
+        collection, which needs a new snapshot. That happens when Prometheus reads a page, on the thread of the page."""
         if self._taken[number]:
             self._tables = self._snapshot()
             self._taken = [False] * len(self._taken)

@@ -1,5 +1,6 @@
 """The exporters that the environment asks for, by the variables of OpenTelemetry's specification."""
 
+import math
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from threading import Thread
@@ -16,6 +17,10 @@ GROUP = "opentelemetry_metrics_exporter"
 
 PROTOCOLS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 
+BATCH_POINTS_MAX = 5_000
+"""How many points one request of OTLP holds. To encode them takes one call, during which no other thread runs."""
+
+INTERVAL = "OTEL_METRIC_EXPORT_INTERVAL"
 PROMETHEUS_PORT = "OTEL_EXPORTER_PROMETHEUS_PORT"
 PROMETHEUS_HOST = "OTEL_EXPORTER_PROMETHEUS_HOST"
 
@@ -29,16 +34,29 @@ class Exporters:
         self._environment = environment
         self._pages: list[tuple[Any, Thread]] = []
         self.readers: list[MetricReader] = []
+        self.periodic: list[MetricReader] = []
+        """Those of the readers that export when `force_flush` is called."""
+        self.interval_s = self._interval_s()
         asked = environment.get("OTEL_METRICS_EXPORTER", "otlp").split(",")
         self.names = [name for name in map(str.strip, asked) if name and name != "none"]
         for name in self.names:
-            self.readers.append(self._prometheus() if name == "prometheus" else _periodic(self._entry_point(name)))
+            if name == "prometheus":
+                self.readers.append(self._prometheus())
+            else:
+                self.periodic.append(_exporting(self._entry_point(name)))
+        self.readers += self.periodic
 
     def close(self) -> None:
         for server, thread in self._pages:
             server.shutdown()
             server.server_close()
             thread.join()
+
+    def _interval_s(self) -> float:
+        text = self._environment.get(INTERVAL, "60000")
+        if not text.isdecimal() or int(text) == 0:
+            raise ConfigError(f"{INTERVAL} is {text!r}, which is no number of milliseconds")
+        return int(text) / 1000
 
     def _entry_point(self, name: str) -> str:
         if name != "otlp":
@@ -63,12 +81,13 @@ class Exporters:
         return PrometheusMetricReader(registry=registry)
 
 
-def _periodic(name: str) -> MetricReader:
-    """Returns a reader that exports every OTEL_METRIC_EXPORT_INTERVAL milliseconds, by default every minute."""
+def _exporting(name: str) -> MetricReader:
+    """Returns a reader that has no thread of its own: it exports when it is told to."""
     found = list(entry_points(group=GROUP, name=name))
     if not found:
         known = sorted({each.name for each in entry_points(group=GROUP)} | {"otlp", "prometheus", "none"})
         raise ConfigError(f"OTEL_METRICS_EXPORTER: there is no exporter {name!r}; installed are {', '.join(known)}")
     exporter = found[0].load()
     assert issubclass(exporter, MetricExporter)
-    return PeriodicExportingMetricReader(exporter())
+    further = {"max_export_batch_size": BATCH_POINTS_MAX} if name in PROTOCOLS.values() else {}
+    return PeriodicExportingMetricReader(exporter(**further), export_interval_millis=math.inf)
