@@ -34,6 +34,14 @@ SERVICE = "pulsar-broker"
 GATHER_SECONDS = 30.0
 """How long a page for Prometheus waits for the event loop. After that the page is empty."""
 
+SEEN_MAX = 2 * SETS_MAX
+"""How many objects of one kind the SDK may have seen before it is started anew. The SDK never forgets an object, for
+instance a consumer that has left, and counts all of them against its limit. After a new start the sums have a new time
+of beginning."""
+
+EXPORT_MS = 30_000.0
+"""How long the SDK may take to collect the points of an export."""
+
 LAST_EXPORT_SECONDS = 0.5
 """How long the last export may take when the broker ends, and then the end of the exporters."""
 
@@ -51,16 +59,27 @@ class Telemetry:
         self._taken = [True] * count
         """Which instruments have taken their points of the present snapshot."""
         self._exporters = Exporters(environment)
-        # One more than the limit, because the points beyond it are one point more.
-        views = [View(instrument_name="*", aggregation_cardinality_limit=SETS_MAX + 2)]
-        self._provider = MeterProvider(self._exporters.readers, resource_of(broker.cluster), views=views)
-        meter, number = self._provider.get_meter(SCOPE, __version__), 0
+        self._provider = self._started()
+        self._periodic = self._loop.create_task(self._export_periodically())
+        log.info("metrics are exported by OpenTelemetry: %s", ", ".join(self._exporters.names))
+
+    def _started(self) -> MeterProvider:
+        """Returns the SDK, which has seen nothing yet."""
+        self._seen: list[set[int]] = [set() for _ in self._tables]
+        """For each table, the hashes of the attributes that the SDK has seen."""
+        limit = SEEN_MAX + SETS_MAX + 2  # so many that the SDK never makes a point for what is beyond a limit
+        views = [View(instrument_name="*", aggregation_cardinality_limit=limit)]
+        provider = MeterProvider(self._exporters.make_readers(), resource_of(self._broker.cluster), views=views)
+        meter, number = provider.get_meter(SCOPE, __version__), 0
         for table_index, table in enumerate(self._tables):
             for column, instrument in enumerate(table.instruments):
                 _create(meter, instrument, partial(self._observe, number, table_index, column))
                 number += 1
-        self._periodic = self._loop.create_task(self._export_periodically())
-        log.info("metrics are exported by OpenTelemetry: %s", ", ".join(self._exporters.names))
+        return provider
+
+    def _start_anew(self) -> None:
+        self._provider.shutdown(1000 * LAST_EXPORT_SECONDS)
+        self._provider = self._started()
 
     async def close(self) -> None:
         """Exports for a last time and ends."""
@@ -74,9 +93,14 @@ class Telemetry:
     async def _export_periodically(self) -> None:
         while True:
             await asyncio.sleep(self._exporters.interval_s)
-            await self._export()
+            try:
+                await self._export()
+            except Exception:
+                log.exception("an export by OpenTelemetry failed")
 
     async def _export(self) -> None:
+        if any(len(seen) > SEEN_MAX for seen in self._seen):
+            await asyncio.to_thread(self._start_anew)
         if self._exporters.periodic:
             self._tables = await gather(self._broker)
             self._taken = [False] * len(self._taken)
@@ -89,7 +113,7 @@ class Telemetry:
         gc.disable()
         try:
             for reader in self._exporters.periodic:
-                reader.force_flush()
+                reader.force_flush(EXPORT_MS)
         finally:
             gc.enable()
 
@@ -101,6 +125,8 @@ class Telemetry:
             self._tables = self._snapshot()
             self._taken = [False] * len(self._taken)
         self._taken[number] = True
+        if column == 0:
+            self._seen[table].update(hash(frozenset(each.items())) for each, _ in self._tables[table].points(0))
         for attributes, value in self._tables[table].points(column):
             yield Observation(value, attributes)
 

@@ -26,28 +26,33 @@ PROMETHEUS_HOST = "OTEL_EXPORTER_PROMETHEUS_HOST"
 
 
 class Exporters:
-    """The readers for the SDK, which it closes itself, and the pages for Prometheus, which `close` closes."""
+    """Makes readers for the SDK, which closes them itself, and serves the page for Prometheus until `close`."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Raises ConfigError for an exporter that is not there, and for a port that is in use. The exporters read
         their further variables, such as the endpoint, themselves."""
         self._environment = environment
-        self._pages: list[tuple[Any, Thread]] = []
-        self.readers: list[MetricReader] = []
+        self._registry = CollectorRegistry()
+        self._page: tuple[Any, Thread] | None = None
         self.periodic: list[MetricReader] = []
         """Those of the readers that export when `force_flush` is called."""
         self.interval_s = self._interval_s()
         asked = environment.get("OTEL_METRICS_EXPORTER", "otlp").split(",")
         self.names = [name for name in map(str.strip, asked) if name and name != "none"]
-        for name in self.names:
-            if name == "prometheus":
-                self.readers.append(self._prometheus())
-            else:
-                self.periodic.append(_exporting(self._entry_point(name)))
-        self.readers += self.periodic
+        if "prometheus" in self.names:
+            self._page = self._served()
+
+    def make_readers(self) -> list[MetricReader]:
+        """Returns new readers, of which those in `periodic` export. Raises ConfigError for an exporter that is not
+        there."""
+        self.periodic = [_exporting(self._entry_point(name)) for name in self.names if name != "prometheus"]
+        if self._page is None:
+            return self.periodic
+        return [*self.periodic, PrometheusMetricReader(registry=self._registry)]
 
     def close(self) -> None:
-        for server, thread in self._pages:
+        if self._page is not None:
+            server, thread = self._page
             server.shutdown()
             server.server_close()
             thread.join()
@@ -67,18 +72,16 @@ class Exporters:
             raise ConfigError(f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}; there are {', '.join(PROTOCOLS)}")
         return PROTOCOLS[protocol]
 
-    def _prometheus(self) -> MetricReader:
-        """Returns a reader whose page is served on a port of its own, as by Java's SDK."""
+    def _served(self) -> tuple[Any, Thread]:
+        """Serves the page on a port of its own, as Java's SDK does. Returns the HTTP server and its thread."""
         text = self._environment.get(PROMETHEUS_PORT, "9464")
         host = self._environment.get(PROMETHEUS_HOST, "0.0.0.0")
         if not text.isdecimal() or int(text) > 65535:
             raise ConfigError(f"{PROMETHEUS_PORT} is {text!r}, which is no port")
-        registry = CollectorRegistry()
         try:
-            self._pages.append(start_http_server(int(text), host, registry))
+            return start_http_server(int(text), host, self._registry)
         except OSError as error:
             raise ConfigError(f"{PROMETHEUS_PORT}: {host}:{text}: {error.strerror}") from error
-        return PrometheusMetricReader(registry=registry)
 
 
 def _exporting(name: str) -> MetricReader:
