@@ -78,8 +78,14 @@ class Telemetry:
         return provider
 
     def _start_anew(self) -> None:
-        self._provider.shutdown(1000 * LAST_EXPORT_SECONDS)
+        self._end_provider()
         self._provider = self._started()
+
+    def _end_provider(self) -> None:
+        try:
+            self._provider.shutdown(1000 * LAST_EXPORT_SECONDS)
+        except Exception:  # the SDK raises nothing more precise
+            log.warning("the exporters of OpenTelemetry did not end in %g s", LAST_EXPORT_SECONDS)
 
     async def close(self) -> None:
         """Exports for a last time and ends."""
@@ -87,7 +93,7 @@ class Telemetry:
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_EXPORT_SECONDS):
                 await self._export()
-        await asyncio.to_thread(self._provider.shutdown, 1000 * LAST_EXPORT_SECONDS)
+        await asyncio.to_thread(self._end_provider)
         await asyncio.to_thread(self._exporters.close)
 
     async def _export_periodically(self) -> None:

@@ -80,6 +80,18 @@ async def test_objects_that_are_gone_do_not_count_against_the_limit(
             await telemetry.close()
 
 
+async def test_the_last_export_comes_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "LAST_EXPORT_SECONDS", 60.0)
+    with OtlpReceiver() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        async with running(tmp_path) as web:
+            broker = Broker(web.server.service, ConnectionSettings())
+            telemetry = Telemetry(broker, {"OTEL_METRIC_EXPORT_INTERVAL": "3600000"})
+            assert not receiver.exports
+            await telemetry.close()
+        assert len(receiver.exports) == 1
+
+
 async def test_an_export_is_empty_when_the_loop_gathers_nothing_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
