@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from magnetar.server.web.loop_share import SAVED_SECONDS_MAX, LoopShare
+from magnetar.server.web.loop_share import NEW_CALL_EVERY, SAVED_SECONDS_MAX, LoopShare
 from tests.server.fakes import until
 
 T = TypeVar("T")
@@ -72,6 +72,32 @@ async def test_steps_wait_in_order_and_urgent_ones_go_first() -> None:
     await asyncio.gather(*calls)
     passing.cancel()
     assert seen == ["urgent", "a", "b", "c"]
+
+
+async def test_a_long_call_that_has_begun_does_not_wait_behind_all_new_ones() -> None:
+    clock, seen = Clock(), list[str]()
+    share = LoopShare(clock)
+    passing = asyncio.ensure_future(time_passes(clock))
+    long = asyncio.ensure_future(wrapped(share.run(walk(clock, "long", 0.01, 20, seen))))
+    await until(lambda: "long" in seen)
+    many = [asyncio.ensure_future(wrapped(share.run(walk(clock, "new", 0.01, 1, seen)))) for _ in range(100)]
+    await long
+    assert seen.count("new") < 10, "each of them has a second step, with which it has begun, too"
+    await asyncio.gather(*many)
+    passing.cancel()
+
+
+async def test_calls_that_go_on_for_ever_keep_no_new_call_out() -> None:
+    clock, seen = Clock(), list[str]()
+    share = LoopShare(clock)
+    passing = asyncio.ensure_future(time_passes(clock))
+    endless = [asyncio.ensure_future(wrapped(share.run(walk(clock, "old", 0.01, 1_000_000, seen)))) for _ in range(3)]
+    await until(lambda: seen.count("old") >= 3)
+    before = len(seen)
+    await share.run(walk(clock, "new", 0.01, 1, seen))
+    assert seen.index("new") - before <= NEW_CALL_EVERY
+    for task in (passing, *endless):
+        task.cancel()
 
 
 async def test_results_faults_and_cancellation_pass_as_without_it() -> None:
