@@ -25,7 +25,7 @@ from magnetar.server.policies.change_events import ChangeEvents
 from magnetar.server.policies.policies import Policies
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.process.task_failures import log_failure
-from magnetar.server.process.turns import in_portions
+from magnetar.server.process.turns import for_each, in_portions
 from magnetar.server.schema.schema_registry import SchemaRegistry
 from magnetar.server.schema.schema_storage import SchemaStorage
 from magnetar.server.topics.base_topic import BaseTopic
@@ -393,6 +393,6 @@ class BrokerService:
         topics = list(self.topics.values())
         self.topics.clear()
         await self.non_persistent.close_all()
-        await asyncio.gather(*map(self._close, topics))
+        await for_each(topics, self._close, at_once=CLOSE_CONCURRENCY_MAX)
         if self._closing:
             await asyncio.wait(self._closing.values())

@@ -27,3 +27,46 @@ async def test_items_in_portions_let_others_run_when_a_portion_has_taken_its_tim
     others.cancel()
     assert ran == [4, 8, 12]
     assert taken == list(range(12))
+
+
+async def test_work_is_done_for_each_of_many_items_for_some_of_them_at_once() -> None:
+    under_way, most, done = 0, 0, list[int]()
+
+    async def work(item: int) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        done.append(item)
+
+    tasks_before = len(asyncio.all_tasks())
+    all_work = asyncio.ensure_future(turns.for_each(range(1_000), work, at_once=3))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) - tasks_before == 4
+    await all_work
+    assert (most, sorted(done)) == (3, list(range(1_000)))
+
+
+async def test_an_error_of_the_work_is_raised() -> None:
+    async def work(item: int) -> None:
+        await asyncio.sleep(0)
+        if item == 5:
+            raise ValueError(item)
+
+    with pytest.raises(ValueError, match="5"):
+        await turns.for_each(range(10), work, at_once=2)
+
+
+async def test_a_deadline_ends_the_work_of_very_many_items_at_once() -> None:
+    begun = 0
+
+    async def work(_: int) -> None:
+        nonlocal begun
+        begun += 1
+        await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(turns.for_each(range(1_000_000), work, at_once=64), 0.01)
+    assert begun == 64
