@@ -396,3 +396,24 @@ async def test_a_death_at_any_step_loses_no_key(after_effect: bool) -> None:
             assert step > 5, "create, append, close, the cursor twice, deletions"
             return
     raise AssertionError("a run takes fewer steps")
+
+
+async def test_a_run_that_is_ended_at_any_step_leaves_no_ledger_behind() -> None:
+    """A topic that is closed ends its compaction. What the run has made until then is deleted, or in use."""
+    for step in range(1, 2_000):
+        process = await Process(World(), DELETE_AT_ONCE).open()
+        await process.compaction.hold_messages()
+        await process.send(MESSAGES)
+        await quiet(process.world)
+        process.compaction.trigger()
+        for _ in range(step):
+            await asyncio.sleep(0)
+        ended = process.compaction.status.state is not RunState.RUNNING
+        await process.compaction.close()
+        in_use = process.compaction.ledger_ids
+        await quiet(process.world)
+        assert set(process.compacted_ledgers()) <= set(in_use), step
+        await process.factory.close()
+        if ended:
+            return
+    raise AssertionError("the run does not end")
