@@ -21,6 +21,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from magnetar.server.compaction.compacted_entries import compacted_to, encode_entry
@@ -98,7 +99,7 @@ class CompactionRun:
         async for position, entry in self._entries():
             await self._turns.run(self._latest.see(position, entry))
         log.info("%s: compacting up to %s, %d keys", self._name, self._end, len(self._latest))
-        handle = await self._create()
+        handle = await self._created()
         try:
             entries = await self._write(_Writing(handle, self.write_latency))
             await handle.close()
@@ -149,6 +150,17 @@ class CompactionRun:
             after = messages[-1].position
             self._read_bytes += sum(len(each.payload) for each in messages)
             yield messages
+
+    async def _created(self) -> WriteHandle:
+        """Returns the new ledger. A run that is cancelled meanwhile waits for the ledger and deletes it, because nobody
+        else would know of it."""
+        creating = asyncio.ensure_future(self._create())
+        try:
+            return await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            with suppress(LedgerError):
+                await self._drop(await creating)
+            raise
 
     async def _create(self) -> WriteHandle:
         ensemble, write, ack = self._log.config.quorums
