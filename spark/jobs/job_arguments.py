@@ -18,8 +18,11 @@ WITHOUT_CONNECTOR = ("replay", "audit")
 """These jobs refuse `--source connector`, because the jobs need answers of brokers and of the admin API that no
 connector provides."""
 AUTH_OPTIONS = {
+    "auth_plugin": "pulsar.client.authPluginClassName",
     "auth_params": "pulsar.client.authParams",
     "tls_trust_certs": "pulsar.client.tlsTrustCertsFilePath",
+    "tls_cert": "pulsar.client.tlsCertificateFilePath",
+    "tls_key": "pulsar.client.tlsKeyFilePath",
 }
 
 
@@ -34,8 +37,15 @@ def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser
     )
     made.add_argument("--service-url", required=True, metavar="URL", help="pulsar://host:port or pulsar+ssl://…")
     made.add_argument("--admin-url", default="", metavar="URL", help="http://host:port of the admin interface")
-    made.add_argument("--auth-params", default="", metavar="TEXT", help="token:… or file:///path of a token")
+    made.add_argument(
+        "--auth-plugin", default="", metavar="CLASS", help="AuthenticationToken (default), …Basic or …Tls"
+    )
+    made.add_argument(
+        "--auth-params", default="", metavar="TEXT", help="token:…, file:///path of a token, or what the plugin takes"
+    )
     made.add_argument("--tls-trust-certs", default="", metavar="FILE", help="certificates to trust")
+    made.add_argument("--tls-cert", default="", metavar="FILE", help="the client's certificate")
+    made.add_argument("--tls-key", default="", metavar="FILE", help="the key of the client's certificate")
     made.add_argument("--progress", choices=["text", "json", "none"], default="text", help="on stderr; default text")
     made.add_argument("--master", default="local[*]", help="Spark's master when not run by spark-submit")
     made.add_argument(
@@ -99,8 +109,10 @@ def service_options(arguments: argparse.Namespace) -> dict[str, str]:
     given = {"service.url": arguments.service_url, "admin.url": arguments.admin_url}
     for name, option in AUTH_OPTIONS.items():
         given[option] = getattr(arguments, name)
-    if given["pulsar.client.authParams"]:
-        given["pulsar.client.authPluginClassName"] = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
+    plugin = arguments.auth_plugin or ("AuthenticationToken" if arguments.auth_params else "")
+    if plugin.startswith("Authentication"):
+        plugin = f"org.apache.pulsar.client.impl.auth.{plugin}"
+    given["pulsar.client.authPluginClassName"] = plugin
     return {name: value for name, value in given.items() if value}
 
 

@@ -19,6 +19,8 @@ from magnetar.spark.source.ranges.bounds import BEFORE_ALL, Bound, bound_of_valu
 from pulsar_proto.names import TopicName
 
 TOKEN_PLUGINS = ("org.apache.pulsar.client.impl.auth.AuthenticationToken", "token", "pulsar.AuthenticationToken")
+BASIC_PLUGINS = ("org.apache.pulsar.client.impl.auth.AuthenticationBasic", "basic", "pulsar.AuthenticationBasic")
+TLS_PLUGINS = ("org.apache.pulsar.client.impl.auth.AuthenticationTls", "tls", "pulsar.AuthenticationTls")
 
 KNOWN = (
     "service.url", "admin.url", "topic", "topics", "topicsPattern", "startingOffsets", "endingOffsets", "startingTime",
@@ -116,13 +118,9 @@ def address_of(options: Options) -> ServiceAddress:
         service_urls(url)
     except ValueError as error:
         raise BadOption(str(error)) from error
-    token, token_file = _token(options)
     login = ClientLogin(
-        token=token,
-        token_file=token_file,
+        **_credentials(options),
         trust_certs_file=options.text("pulsar.client.tlsTrustCertsFilePath") or None,
-        certificate_file=options.text("pulsar.client.tlsCertificateFilePath") or None,
-        key_file=options.text("pulsar.client.tlsKeyFilePath") or None,
         verify_hostname=options.flag("pulsar.client.tlsHostnameVerificationEnable", default=True),
         allow_insecure=options.flag("pulsar.client.tlsAllowInsecureConnection", default=False),
         timeout_seconds=options.number("pulsar.client.operationTimeoutMs", 30_000, least=1) / 1000,
@@ -130,20 +128,52 @@ def address_of(options: Options) -> ServiceAddress:
     return ServiceAddress(url, options.text("admin.url"), login)
 
 
-def _token(options: Options) -> tuple[str | None, str | None]:
-    """Returns the token and the file that holds it. At most one of the two is given, and the other is None. As in
-    Java's AuthenticationToken, `authParams` is `token:…`, `file:///…`, or the token itself."""
+def _credentials(options: Options) -> dict[str, Any]:
+    """Returns the fields of ClientLogin that say who the client is. `authParams` has the forms of Java's plugins:
+    AuthenticationToken takes `token:…`, `file:///…` or the token itself, AuthenticationBasic JSON of userId and
+    password, and AuthenticationTls `tlsCertFile:…,tlsKeyFile:…` or nothing, when the options of TLS name the files."""
     plugin = options.text("pulsar.client.authPluginClassName")
     params = options.text("pulsar.client.authParams")
-    if not plugin and not params:
-        return None, None
+    files = {
+        "certificate_file": options.text("pulsar.client.tlsCertificateFilePath") or None,
+        "key_file": options.text("pulsar.client.tlsKeyFilePath") or None,
+    }
+    if plugin in TLS_PLUGINS:
+        return {**files, **_certificate(params, files), "by_certificate": True}
+    if plugin in BASIC_PLUGINS:
+        return {**files, "basic": _user_and_password(params)}
     if plugin and plugin not in TOKEN_PLUGINS:
-        if plugin.endswith("AuthenticationTls"):
-            return None, None  # the options of the client's certificate are enough
-        raise BadOption(f"option pulsar.client.authPluginClassName: {plugin} is not supported, AuthenticationToken is")
+        known = ", ".join(each[0].rpartition(".")[2] for each in (TOKEN_PLUGINS, BASIC_PLUGINS, TLS_PLUGINS))
+        raise BadOption(f"option pulsar.client.authPluginClassName: {plugin} is not supported; those are {known}")
     if params.startswith("file:"):
-        return None, "/" + params.removeprefix("file:").lstrip("/")
-    return params.removeprefix("token:"), None
+        return {**files, "token_file": "/" + params.removeprefix("file:").lstrip("/")}
+    return {**files, "token": params.removeprefix("token:")} if params or plugin else files
+
+
+def _user_and_password(params: str) -> str:
+    """Returns `user:password`. Raises BadOption for other parameters, without showing them."""
+    try:
+        given = json.loads(params)
+        return f"{given['userId']}:{given['password']}"
+    except (ValueError, TypeError, KeyError):
+        raise BadOption(
+            'option pulsar.client.authParams: AuthenticationBasic needs {"userId": "…", "password": "…"}'
+        ) from None
+
+
+def _certificate(params: str, files: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    """Returns the files of the client's certificate and key. Raises BadOption when one of them is named nowhere."""
+    pairs = dict(part.split(":", 1) for part in params.split(",") if ":" in part)
+    found = {
+        "certificate_file": pairs.get("tlsCertFile", files["certificate_file"]),
+        "key_file": pairs.get("tlsKeyFile", files["key_file"]),
+    }
+    if not all(found.values()):
+        raise BadOption(
+            "option pulsar.client.authParams: AuthenticationTls needs tlsCertFile:…,tlsKeyFile:…, "
+            "or the options tlsCertificateFilePath and tlsKeyFilePath"
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,9 +56,9 @@ class AdminClient:
         request.add_header("Accept", "application/json")
         if data is not None:
             request.add_header("Content-Type", "application/json")
-        token = self._login.token_text()
-        if token is not None:
-            request.add_header("Authorization", f"Bearer {token}")
+        authorization = self._login.http_authorization()
+        if authorization is not None:
+            request.add_header("Authorization", authorization)
         context = self._login.tls_context() if self._url.startswith("https") else None
         try:
             with urllib.request.urlopen(request, timeout=self._login.timeout_seconds, context=context) as answer:

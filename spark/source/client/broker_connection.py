@@ -6,6 +6,7 @@ from it or calls `is_alive`. A broker closes a connection that was idle for too 
 connection and opens another one.
 """
 
+import base64
 import select
 import socket
 import ssl
@@ -45,6 +46,10 @@ class ClientLogin:
 
     token: str | None = None
     token_file: str | None = None
+    basic: str | None = None
+    """A user's name and password, `user:password`."""
+    by_certificate: bool = False
+    """Whether the client's certificate says who the client is."""
     trust_certs_file: str | None = None
     certificate_file: str | None = None
     key_file: str | None = None
@@ -60,6 +65,23 @@ class ClientLogin:
         if self.token_file is not None:
             return Path(self.token_file).read_text(encoding="utf-8").strip()
         return self.token
+
+    def credentials(self) -> tuple[str, bytes] | None:
+        """Returns the name of the authentication method and what CONNECT has to say for it. None means that the client
+        does not say who it is."""
+        if self.basic is not None:
+            return "basic", self.basic.encode()
+        token = self.token_text()
+        if token is not None:
+            return "token", token.encode()
+        return ("tls", b"") if self.by_certificate else None
+
+    def http_authorization(self) -> str | None:
+        """Returns the header Authorization of HTTP requests, None when there is none."""
+        if self.basic is not None:
+            return f"Basic {base64.b64encode(self.basic.encode()).decode()}"
+        token = self.token_text()
+        return None if token is None else f"Bearer {token}"
 
     def tls_context(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=self.trust_certs_file)
@@ -93,14 +115,13 @@ class BrokerConnection:
             raise
 
     def _login(self, login: ClientLogin, proxy_to: str | None) -> None:
-        token = login.token_text()
+        credentials = login.credentials()
         flags = pb.FeatureFlags(supports_auth_refresh=True, supports_broker_entry_metadata=False)
         connect = pb.CommandConnect(
             client_version=CLIENT_VERSION, protocol_version=PROTOCOL_VERSION, feature_flags=flags
         )
-        if token is not None:
-            connect.auth_method_name = "token"
-            connect.auth_data = token.encode()
+        if credentials is not None:
+            connect.auth_method_name, connect.auth_data = credentials
         if proxy_to is not None:
             connect.proxy_to_broker_url = proxy_to
         self._credentials = login
@@ -222,8 +243,8 @@ class BrokerConnection:
         return None if parsed.type == pb.BaseCommand.PONG else parsed
 
     def _answer_challenge(self, challenge: pb.CommandAuthChallenge) -> None:
-        token = self._credentials.token_text() or ""
-        data = pb.AuthData(auth_method_name="token", auth_data=token.encode())
+        method, content = self._credentials.credentials() or ("none", b"")
+        data = pb.AuthData(auth_method_name=method, auth_data=content)
         answer = pb.CommandAuthResponse(client_version=CLIENT_VERSION, response=data, protocol_version=PROTOCOL_VERSION)
         self.send(simple_frame(pb.BaseCommand(type=pb.BaseCommand.AUTH_RESPONSE, authResponse=answer)))
 
