@@ -5,6 +5,7 @@ import asyncio
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -62,9 +63,10 @@ def test_a_killed_server_comes_back_with_its_data_on_the_same_ports() -> None:
 def test_the_ports_of_a_server_that_is_down_are_given_to_nobody() -> None:
     with Server() as server:
         server.stop()
-        with Server() as other:
-            assert other.service_url != server.service_url
-            server.start()
+        for url in (server.service_url, server.admin_url):
+            with socket.socket() as other, pytest.raises(OSError, match="Address already in use"):
+                other.bind(("127.0.0.1", int(url.rpartition(":")[2])))
+        server.start()
 
 
 def test_a_namespace_is_of_its_own_and_is_removed_with_its_topics() -> None:

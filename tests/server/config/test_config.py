@@ -352,10 +352,9 @@ def test_defaults_are_within_the_ranges_of_their_keys() -> None:
         default = defaults[key.fields[0]]
         if default == key.empty:
             continue
+        text = ",".join(default) if isinstance(default, tuple) else str(default)
         if isinstance(default, bool):
-            text = str(default).lower()
-        else:
-            text = ",".join(default) if isinstance(default, tuple) else str(default)
+            text = text.lower()
         if text:
             assert key.parse(text) == default, key.name
 
