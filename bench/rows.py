@@ -46,7 +46,8 @@ WEBSOCKETS = "websockets"
 CLUSTER = "cluster"
 MORE_BROKERS = "brokers"
 SCALE = "scale"
-ASKED_FOR = (SCALE,)
+SCRAPE = "scrape"
+ASKED_FOR = (SCALE, SCRAPE)
 """Scenarios that run only when they are asked for by name, because they take many minutes."""
 OVER = "Spark batch read over the published connector's,"
 MANY = "publish through a broker, 3 bookies E3/Qw3/Qa2"
@@ -219,6 +220,12 @@ ROWS = (
     Row("scale_zookeeper_start_cpu", SCALE, "the same", "CPU s", None, None),
     Row("scale_zookeeper_peak", SCALE, "metadata, largest memory of the start (RSS)", "MB", None, None),
     Row("scale_errors", SCALE, "errors and held event loops in all logs", "lines", 0, None),
+    Row("scrape_topic_memory", SCRAPE, "a loaded topic with a subscription", "KB", None, None),
+    Row("scrape_seconds", SCRAPE, "the page of /metrics of all topics", "s", 30, None),
+    Row("scrape_cpu", SCRAPE, "the same", "CPU s", None, None),
+    Row("scrape_topic_bytes", SCRAPE, "a topic's part of the page, by gzip", "bytes", 1000, None),
+    Row("scrape_stall", SCRAPE, "longest callback meanwhile, 0 below 5 ms", "CPU ms", 5, None),
+    Row("scrape_collection", SCRAPE, "a full garbage collection meanwhile", "ms", None, None),
 )
 
 SCENARIOS = tuple(dict.fromkeys(row.scenario for row in ROWS))

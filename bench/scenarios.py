@@ -23,11 +23,13 @@ from bench.rows import (
     LIFECYCLE,
     MORE_BROKERS,
     SCALE,
+    SCRAPE,
     SPARK,
     TAIL,
     WEBSOCKETS,
 )
 from bench.scale import scale
+from bench.scrape import scrape
 from bench.sizes import Figures, Scenario, Sizes
 from bench.websockets import websockets
 from compat_tests import wire
@@ -169,4 +171,5 @@ SCENARIOS: dict[str, Scenario] = {
     CLUSTER: cluster,
     MORE_BROKERS: brokers,
     SCALE: scale,
+    SCRAPE: scrape,
 }

@@ -34,6 +34,7 @@ class Sizes:
     listed_topics: int = 100_000
     lookups: int = 3000
     scale_topics: tuple[int, ...] = (1_000, 10_000, 100_000, 600_000)
+    scraped_topics: int = 100_000
 
 
 QUICK = Sizes(
@@ -61,6 +62,7 @@ QUICK = Sizes(
     listed_topics=5000,
     lookups=500,
     scale_topics=(1_000, 10_000),
+    scraped_topics=10_000,
 )
 
 Figures = dict[str, float]

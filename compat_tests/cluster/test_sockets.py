@@ -2,27 +2,25 @@
 stay open when topics move and brokers are killed."""
 
 import json
-import threading
 import time
 import urllib.error
 import urllib.request
 import uuid
-from base64 import b64decode, b64encode
-from collections import defaultdict
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import jwt
-import pulsar
 import pytest
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from compat_tests.cluster.cluster import Cluster, Seats
 from compat_tests.cluster.own_zookeeper import OwnZooKeeper
 from compat_tests.cluster.seats import BrokerSeat
+from compat_tests.cluster.socket_streams import Consuming, Producing
 from compat_tests.harness import WAIT_SECONDS, wait_until
 from compat_tests.redirects import FollowRedirects
 
@@ -86,80 +84,6 @@ def opened(broker: BrokerSeat, path: str, role: str = "alice", **query: str) -> 
     return connect(url, max_size=None, compression=None, open_timeout=WAIT_SECONDS)
 
 
-def partition_of(message_id: str) -> int:
-    return int(pulsar.MessageId.deserialize(b64decode(message_id)).partition())
-
-
-class Producing:
-    """Publishes numbers every few milliseconds to all partitions, and notes the answers."""
-
-    def __init__(self, socket: ClientConnection) -> None:
-        self.stored: dict[int, int] = {}
-        """The partition of each number that was answered "ok"."""
-        self.answers: list[int] = []
-        self.faults: list[str] = []
-        self._socket = socket
-        self._ended = threading.Event()
-        self.sent = 0
-        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._publish, self._hear)]
-        for thread in self._threads:
-            thread.start()
-
-    def _publish(self) -> None:
-        while not self._ended.wait(0.005):
-            body = b64encode(str(self.sent).encode()).decode()
-            self._socket.send(json.dumps({"payload": body, "context": str(self.sent)}))
-            self.sent += 1
-
-    def _hear(self) -> None:
-        try:
-            for text in self._socket:
-                answer = json.loads(text)
-                self.answers.append(int(answer["context"]))
-                if answer["result"] == "ok":
-                    self.stored[int(answer["context"])] = partition_of(answer["messageId"])
-                else:
-                    self.faults.append(str(answer))
-        except ConnectionClosed as error:
-            self.faults.append(str(error))
-
-    def goes_on(self) -> None:
-        """Returns when each partition has stored a message that was sent after this call began."""
-        first = self.sent
-        wait_until(
-            lambda: len({place for number, place in list(self.stored.items()) if number >= first}) == PARTITIONS,
-            "all partitions store messages",
-        )
-
-    def end(self) -> None:
-        """Ends the publishing, and waits for the last answers."""
-        self._ended.set()
-        self._threads[0].join()
-        wait_until(lambda: len(self.answers) == self.sent or bool(self.faults), "each message is answered")
-
-
-class Consuming:
-    """Acknowledges all messages, and notes the numbers of each partition in the order of their first copies."""
-
-    def __init__(self, socket: ClientConnection) -> None:
-        self.found: dict[int, dict[int, None]] = defaultdict(dict)
-        self.faults: list[str] = []
-        self._socket = socket
-        threading.Thread(target=self._consume, daemon=True).start()
-
-    def _consume(self) -> None:
-        try:
-            for text in self._socket:
-                message = json.loads(text)
-                self.found[partition_of(message["messageId"])][int(b64decode(message["payload"]))] = None
-                self._socket.send(json.dumps({"messageId": message["messageId"]}))
-        except ConnectionClosed as error:
-            self.faults.append(str(error))
-
-    def has_all(self, stored: dict[int, int]) -> bool:
-        return all(number in self.found[place] for number, place in list(stored.items()))
-
-
 def test_sockets_stay_open_while_partitions_move_and_a_broker_is_killed(cluster: Cluster, namespace: str) -> None:
     """Nothing that was answered "ok" is lost, answers come in order, and each partition keeps its order."""
     one = cluster.brokers[0]
@@ -170,7 +94,7 @@ def test_sockets_stay_open_while_partitions_move_and_a_broker_is_killed(cluster:
         opened(one, f"v2/consumer/{topic}/s", subscriptionInitialPosition="Earliest") as consumer,
         opened(cluster.brokers[1], f"v2/producer/{topic}", messageRoutingMode="RoundRobinPartition") as producer,
     ):
-        consuming, producing = Consuming(consumer), Producing(producer)
+        consuming, producing = Consuming(consumer), Producing(producer, PARTITIONS)
         producing.goes_on()
         call(one, "PUT", f"/admin/v2/namespaces/{namespace}/unload")
         producing.goes_on()
@@ -183,8 +107,7 @@ def test_sockets_stay_open_while_partitions_move_and_a_broker_is_killed(cluster:
         wait_until(lambda: consuming.has_all(producing.stored), "everything that was stored is consumed")
         assert (producing.faults, consuming.faults) == ([], [])
         assert producing.answers == list(range(producing.sent))
-        for index in range(PARTITIONS):
-            assert list(consuming.found[index]) == [number for number, at in producing.stored.items() if at == index]
+        assert consuming.has_in_order(producing.stored)
         wait_until(lambda: backlog(one, topic) == 0, "everything is acknowledged")
     cluster.brokers[2].start()
 

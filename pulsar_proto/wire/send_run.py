@@ -38,6 +38,17 @@ turn."""
 
 _TYPE_BYTES = 2
 
+
+def single_sends(
+    producer_id: int, first_sequence_id: int, payloads: Sequence[bytes]
+) -> list[tuple[pb.CommandSend, bytes]]:
+    """Returns the SENDs of single messages whose sequence ids follow one another."""
+    return [
+        (pb.CommandSend(producer_id=producer_id, sequence_id=sequence_id, num_messages=1), payload)
+        for sequence_id, payload in enumerate(payloads, first_sequence_id)
+    ]
+
+
 _parse_run = pb.SendRun.FromString
 _new_send = pb.CommandSend.FromString
 

@@ -33,7 +33,7 @@ async def ledgers(call: Call) -> Answer:
 
 async def _of_topic(call: Call) -> Answer:
     held, service = await loaded(call), call.broker.service
-    answer = await topic_ledgers(held, call.broker.broker_id, service.ledgers_to_delete(held.name))
+    answer = await topic_ledgers(held, call.broker.broker_id, service.reaper.waiting_of(held.name.full))
 
     async def locate(ledger: dict[str, Any]) -> None:
         ledger |= await _place_of(call, ledger["ledgerId"], ledger["entries"])

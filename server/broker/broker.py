@@ -26,6 +26,8 @@ from magnetar.server.process.shared_result import SharedResult
 from pulsar_proto.errors import ServiceNotReady, TooManyRequests
 
 if TYPE_CHECKING:
+    from magnetar.server.faults.injection import FaultInjection
+    from magnetar.server.leaks.live_leaks import LiveLeaks
     from magnetar.server.load.load_balancing import LoadBalancing
     from magnetar.server.namespaces.bundle_moves import BundleMoves
     from magnetar.server.peers.admin_peer import AdminPeer
@@ -92,6 +94,12 @@ class Broker:
         self.backup: Callable[[bytes], AsyncGenerator[bytes, None]] | None = None
         """Makes the stream of a backup; the argument is the body of the client's request. The program of a standalone
         server sets this attribute; None in a cluster, whose data is on other machines."""
+        self.leaks: LiveLeaks | None = None
+        """Finds and removes what nothing refers to. The program of a standalone server sets this attribute; None in a
+        cluster, for which `magnetar leaks` asks ZooKeeper."""
+        self.faults: FaultInjection | None = None
+        """The faults that tests inject. The program of a standalone server sets this attribute if the configuration
+        allows faults."""
         self.internal_configuration: Mapping[str, str | None] = {}
         """Fields of the answer to `…/brokers/internal-configuration`, from which tools learn where the metadata is
         stored. The program of a cluster's broker sets this attribute."""

@@ -1,10 +1,12 @@
 """`magnetar leaks`: finds ledgers and records of a Pulsar cluster that nothing refers to any more, and removes them."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.server.commands.arguments import add_command, assignment
+from magnetar.server.tools.connection.shared_options import DESTINATION, add_shared_options
 
 if TYPE_CHECKING:
     from magnetar.server.commands.arguments import Commands
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
 HOURS_MAX = 24 * 366
 GRACE_HOURS = 24
 SECOND_LOOK_HOURS = 1
+PLACES = "--metadata-store (a cluster), --data-dir (a stopped standalone server), --admin-url (a running one)"
+WRONG_USAGE = 2
 
 EPILOG = """\
 examples:
@@ -21,6 +25,7 @@ examples:
   magnetar leaks remove leaks-of-monday --metadata-store zk:zk1:2181
   magnetar leaks restore leaks-of-monday --metadata-store zk:zk1:2181
   magnetar leaks find --data-dir data                  # a standalone server that is stopped
+  magnetar leaks find --admin-url http://localhost:8080                  # one that runs; its backups have names
 
 If several clusters keep their ledgers in the same bookies, give --metadata-store for each of them.
 exit codes: 0 nothing found, or all done; 1 something found, or not all done; 2 wrong usage; 3 failed.
@@ -61,7 +66,7 @@ def add_parser(commands: "Commands") -> None:
 def _add_verb(verbs: "Commands", name: str, description: str) -> argparse.ArgumentParser:
     parser = verbs.add_parser(name, help=description, description=description, allow_abbrev=False)
     place = parser.add_argument_group("where to look")
-    where = place.add_mutually_exclusive_group(required=True)
+    where = place.add_mutually_exclusive_group()
     where.add_argument(
         "-md",
         "--metadata-store",
@@ -104,6 +109,7 @@ def _add_verb(verbs: "Commands", name: str, description: str) -> argparse.Argume
         metavar="N",
         help=f"how old ledgers and records have to be; longer than any compaction ({GRACE_HOURS})",
     )
+    add_shared_options(parser)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="(text)")
     parser.add_argument("--log-level", default="ERROR", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     parser.set_defaults(run=run)
@@ -111,7 +117,9 @@ def _add_verb(verbs: "Commands", name: str, description: str) -> argparse.Argume
 
 
 def _folder(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, metavar="DIR", help="the folder of the backup")
+    parser.add_argument(
+        "folder", type=Path, metavar="DIR", help="the folder of the backup; its name, for a server that runs"
+    )
 
 
 def _force(parser: argparse.ArgumentParser) -> None:
@@ -125,7 +133,15 @@ def _hours(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from magnetar.server.programs.leaks.leak_running import run_leaks
+    from magnetar.server.programs.leaks.leak_running import run_leaks, run_leaks_remotely
+
+    flags: dict[str, str] = getattr(arguments, DESTINATION)
+    is_remote = bool(flags.keys() & {"webServiceUrl", "context"})
+    if is_remote + bool(arguments.metadata_store) + (arguments.data_dir is not None) != 1:
+        print(f"magnetar leaks {arguments.verb}: give one of {PLACES}", file=sys.stderr)
+        return WRONG_USAGE
+    if is_remote:
+        return run_leaks_remotely(arguments, flags)
 
     arguments.json = arguments.output == "json"
     if arguments.metadata_store and arguments.uri is None:

@@ -35,6 +35,7 @@ COMMANDS = (
     "ledgers",
     "dashboards",
     "config",
+    "testing",
     "spark",
 )
 """The subcommands in the order in which `magnetar --help` lists them."""

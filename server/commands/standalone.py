@@ -49,6 +49,9 @@ def add_parser(commands: "Commands") -> None:
     ):
         standalone.add_argument(option, type=port_or_off, metavar="N", help=what)
     standalone.add_argument("--host", metavar="H", help="address to listen on (default 127.0.0.1)")
+    standalone.add_argument(
+        "--end-with-input", action="store_true", help="stop when the standard input ends, as a parent process may want"
+    )
     add_server_options(standalone, conf="broker.conf or standalone.conf")
     standalone.set_defaults(run=run)
 
@@ -62,6 +65,7 @@ def _folder(text: str) -> Path:
 def run(arguments: argparse.Namespace) -> int:
     with uncollected_imports():
         from magnetar.server.process.running import run_app
+        from magnetar.server.process.supervision import end_with_input
         from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 
     options = StandaloneOptions(
@@ -75,5 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         overrides=dict(arguments.set),
         ready_json=arguments.ready_json,
     )
+    if arguments.end_with_input:
+        end_with_input()
     ask_to_stop = partial(signal.raise_signal, signal.SIGTERM)
     return run_app(Standalone(options, ask_to_stop), log_level=arguments.log_level, log_format=arguments.log_format)

@@ -75,6 +75,9 @@ class CompactionCounters:
     last_duration_ms: int = 0
     last_read_bytes: int = 0
     last_written_bytes: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    """The bytes of all runs that succeeded."""
     write_latency: LatencyBuckets | None = None
     """The entries that the last run wrote, by the time that writing took; None before the first run."""
 
@@ -189,8 +192,12 @@ class TopicCompaction:
     # --- running -----------------------------------------------------------------------------------------------------
 
     @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    @property
     def status(self) -> RunStatus:
-        return RunStatus(RunState.RUNNING) if self._running is not None else self._status
+        return RunStatus(RunState.RUNNING) if self.is_running else self._status
 
     def trigger(self) -> None:
         """Begins a run. Raises AlreadyRunning when a run is under way."""
@@ -287,6 +294,8 @@ class TopicCompaction:
             counters.removed += result.removed
             counters.last_read_bytes = result.read_bytes
             counters.last_written_bytes = result.size_bytes
+            counters.read_bytes += result.read_bytes
+            counters.written_bytes += result.size_bytes
         finally:
             counters.last_duration_ms = int((time.monotonic() - began) * 1000)
             self._running = None

@@ -58,6 +58,7 @@ CONNECTIONS = (
     whole("brokerMaxConnections", 0, MAX_INT),
     whole("brokerMaxConnectionsPerIp", 0, MAX_INT),
     switch("enableBrokerTopicListWatcher"),
+    switch("faultInjectionEnabled"),
     whole("subscriptionPatternMaxLength", 0, 65_536, "characters"),
 )
 

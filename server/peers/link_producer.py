@@ -15,6 +15,7 @@ from pulsar_proto.errors import MetadataFault, NotAllowed, error_of_code
 from pulsar_proto.ids import NO_REQUEST_ID
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import send_frame, simple_frame
+from pulsar_proto.wire.send_run import single_sends
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,10 @@ class LinkProducer:
             send.producer_id = self._id
             frames.append(send_frame(send, payload))
         self._link.send(b"".join(frames))
+
+    def publish_singles(self, first_sequence_id: int, payloads: Sequence[bytes]) -> None:
+        """Sends single messages whose sequence ids follow one another, as `publish` does."""
+        self.publish(single_sends(self._id, first_sequence_id, payloads))
 
     def close(self) -> None:
         """Closes the producer at the broker, without waiting for the answer. A second call has no further effect."""

@@ -60,7 +60,14 @@ def end_with_supervisor() -> None:
         if os.getppid() != int(supervisor):  # The supervisor ended before this process asked the kernel for the signal.
             _end_now()
     else:
-        threading.Thread(target=await_end_of_input, name="supervisor", daemon=True).start()
+        end_with_input()
+
+
+def end_with_input() -> None:
+    """Makes this process end at once, without an orderly stop, when its standard input ends. That is a pipe from the
+    parent process, which the kernel closes when the parent ends for any reason. Unlike the signal of the kernel, the
+    pipe does not end with the parent's thread that started this process."""
+    threading.Thread(target=await_end_of_input, name="parent", daemon=True).start()
 
 
 def await_end_of_input(descriptor: int = 0) -> None:

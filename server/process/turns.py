@@ -13,14 +13,19 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PORTION_SECONDS = 0.004
-"""How long a portion of work takes before other tasks run."""
+PORTION_SECONDS = 0.002
+"""How long a portion of work takes before other tasks run. A callback shall stay below 5 ms, and there is more to it
+than the portion: what prepares the work, and the last item."""
+
+OWNER_PORTION_SECONDS = 0.004
+"""How long the portion of an owner in a `TurnQueue` takes, whose frames are answered together."""
 
 SLICE_ITEMS = 200
 """How many items `in_slices` yields together."""
 
 FIRST_PORTION_PARTS = 8
-"""If other work is waiting already, the first portion of new work is shorter than PORTION_SECONDS by this factor."""
+"""If other work is waiting already, the first portion of new work is shorter than OWNER_PORTION_SECONDS by this
+factor."""
 
 Steps = Generator[None, None, T]
 """A piece of work: a generator that yields wherever other tasks may run, and returns the result of the work."""
@@ -64,7 +69,7 @@ class TurnQueue:
     @property
     def portion_seconds(self) -> float:
         """The length of the first portion of a newcomer's work, which is short when other work is waiting already."""
-        return PORTION_SECONDS / FIRST_PORTION_PARTS if self._waiting else PORTION_SECONDS
+        return OWNER_PORTION_SECONDS / FIRST_PORTION_PARTS if self._waiting else OWNER_PORTION_SECONDS
 
     def add(self, run: Callable[[], None]) -> None:
         """Puts the next portion of an owner's work at the end of the queue. A `run` that does not finish its work adds

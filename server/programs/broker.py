@@ -149,6 +149,7 @@ class BrokerApp:
         self.broker.metadata_link, self.broker.readiness = link, WriteReadiness((link,))
         await broker_parts.listen(self.broker, ports, config, self._closing)
         self._closing.push_async_callback(member.leave)
+        broker_parts.export_metrics(self.broker, self._closing)
         await member.join(self.broker)
         self.urls = ports.urls
         freeze_start()

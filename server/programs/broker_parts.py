@@ -4,6 +4,7 @@ The functions put the parts that they open onto the caller's exit stack, which c
 """
 
 import errno
+import os
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -45,6 +46,7 @@ from pulsar_proto.errors import PulsarError
 from pulsar_proto.names import topic_of_managed_ledger
 
 if TYPE_CHECKING:
+    from magnetar.server.faults.injection import FaultInjection
     from magnetar.server.security.security import Security
     from magnetar.server.web.calls import Route
     from magnetar.server.web.upgrades import Upgrades
@@ -61,10 +63,11 @@ async def open_topics(
     managed: ManagedLedgerConfig,
     make_ownership: Callable[[BundleCache], Ownership],
     closing: AsyncExitStack,
+    injection: "FaultInjection | None" = None,
 ) -> BrokerService:
     """Returns the service that loads topics, with its periodic work running. `make_ownership` makes the object that
-    knows which bundles this broker owns. Raises PulsarError when the metadata store fails, and ConfigError for an
-    invalid configuration."""
+    knows which bundles this broker owns. `injection` is told how the periodic work is done at once. Raises PulsarError
+    when the metadata store fails, and ConfigError for an invalid configuration."""
     store = MeasuredStore(store)
     factory = ManagedLedgerFactory(store, bookkeeper, managed, clock_ms=wall_clock_ms, label_of=topic_of_managed_ledger)
     closing.push_async_callback(factory.close)
@@ -76,6 +79,8 @@ async def open_topics(
     )
     closing.push_async_callback(upkeep.close)
     upkeep.start()
+    if injection is not None:
+        injection.run_upkeep = upkeep.run_all
     service.quota_checks = upkeep.round_times.get(BACKLOG_QUOTAS)
 
     def intervals_follow() -> None:
@@ -151,6 +156,22 @@ async def listen(broker: Broker, ports: ReservedPorts, config: ServerConfig, clo
                 raise
     if ports.web:
         web.begin_to_load()
+
+
+def export_metrics(broker: Broker, closing: AsyncExitStack) -> None:
+    """Exports the metrics by OpenTelemetry if the environment switches that on, as it does for Apache's broker. Raises
+    ConfigError when the packages are not installed, or the environment asks for what they do not have."""
+    if os.environ.get("OTEL_SDK_DISABLED", "true").strip().lower() != "false":
+        return
+    try:
+        from magnetar.server.telemetry.export import Telemetry
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"OTEL_SDK_DISABLED=false, but there is no module {error.name}; install it with: pip install "
+            "'magnetar[otel]'"
+        ) from error
+    telemetry = Telemetry(broker, os.environ)
+    closing.push_async_callback(telemetry.close)
 
 
 def admin_routes() -> "tuple[Route, ...]":

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from magnetar import __version__
 from magnetar.metadata import paths
@@ -22,6 +23,9 @@ from magnetar.metadata.unique_ids import LedgerIdGenerator
 from magnetar.server.backup.source import BackupSource
 from magnetar.server.broker.write_readiness import WriteReadiness
 from magnetar.server.config.broker_config import ServerConfig, load_config
+from magnetar.server.config.fault_settings import FaultSettings
+from magnetar.server.leaks.leak_steps import OWN_STORE
+from magnetar.server.leaks.live_leaks import LiveLeaks
 from magnetar.server.namespaces.broker_addresses import addresses_of
 from magnetar.server.namespaces.ownership import SoleOwner
 from magnetar.server.network.advertised_listeners import AdvertisedListeners, ListenerSettings
@@ -38,10 +42,20 @@ from magnetar.server.programs.storage_start import BOOKIE_ID, open_storage
 from magnetar.server.topics.broker_service import BrokerService
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_errors import BookieStartError
+from magnetar.storage.leaks.entry_reader import EntryReader
+from magnetar.storage.leaks.finder import Site
+from magnetar.storage.ledger.bookie_channel import BookieChannel
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
+
+if TYPE_CHECKING:
+    from magnetar.server.faults.injection import FaultInjection
 
 log = logging.getLogger(__name__)
+
+LEAKS_FOLDER = "leaks"
+"""Where in the data folder the backups of leaks are."""
 
 START_FAULTS = (*broker_parts.START_FAULTS, BookieStartError)
 """Errors that stop a start for a reason outside of this program. The user gets such an error as one sentence."""
@@ -128,34 +142,62 @@ class Standalone:
         sys.setswitchinterval(THREAD_SWITCH_SECONDS)
 
         store, self.bookie = await open_storage(config, self._options.data_dir, listeners.internal, self._closing)
+        injection = inject_faults(config, self.bookie, self._closing)
         self._readiness = WriteReadiness((store, self.bookie))
         store.on_fault = self._look_for_fault
         self.bookie.on_mode_change(lambda mode: self._look_for_fault())
-        self.bookkeeper = await self._open_bookkeeper(config, store)
+        self.bookkeeper = await self._open_bookkeeper(
+            config, store, self.bookie if injection is None else injection.channel
+        )
         managed = config.managed_ledgers(bookies=1)
         own_all = partial(SoleOwner, addresses=addresses_of(listeners.internal, listeners.named))
-        self.service = await broker_parts.open_topics(config, store, self.bookkeeper, managed, own_all, self._closing)
+        self.service = await broker_parts.open_topics(
+            config, store, self.bookkeeper, managed, own_all, self._closing, injection
+        )
         await prove_storage(self.bookkeeper)
 
         broker = broker_parts.make_broker(config, store, self.service, self._ask_to_stop)
         broker.readiness = self._readiness
+        broker.faults = injection
         broker.backup = BackupSource(store, self.bookie, broker.cluster).stream
+        broker.leaks = self._leaks(config, store)
         await broker_parts.listen(broker, ports, config, self._closing)
+        broker_parts.export_metrics(broker, self._closing)
         self.urls = ports.urls
         keep_from_others(self._options.data_dir)
         freeze_start()
+
+    def _leaks(self, config: ServerConfig, store: MetadataStore) -> LiveLeaks:
+        driver = LedgerMetadataDriver(store, LedgerIdGenerator(store).next_id)
+        timeout_sec = config.fill(LedgerConfig).add_entry_timeout_sec
+        reader = EntryReader(self.bookkeeper, driver, {BOOKIE_ID: self.bookie}.__getitem__, timeout_sec)
+        reaper = self.service.reaper
+
+        def unsettled() -> frozenset[str]:
+            topics = self.service.topics.items()
+            compacting = [name for name, topic in topics if topic.compaction and topic.compaction.is_running]
+            return frozenset((*compacting, *self.service.closing_topics))
+
+        return LiveLeaks(
+            Site({OWN_STORE: store}, [store], store, reader),
+            self._options.data_dir / LEAKS_FOLDER,
+            broker_parts.wall_clock_ms,
+            settled=reaper.idle,
+            is_doomed=reaper.is_waiting,
+            unsettled=unsettled,
+        )
 
     def _look_for_fault(self) -> None:
         if self._readiness.fault is not None:
             self._failed.set()
 
-    async def _open_bookkeeper(self, config: ServerConfig, store: MetadataStore) -> BookKeeper:
-        """Returns a ledger client that calls the bookie directly, without a socket."""
+    async def _open_bookkeeper(self, config: ServerConfig, store: MetadataStore, channel: BookieChannel) -> BookKeeper:
+        """Returns a ledger client that calls the bookie directly, without a socket, by `channel`."""
         if await store.exists(paths.bookie_path(BOOKIE_ID)) is None:
             await store.create(paths.bookie_path(BOOKIE_ID), b"", make_parents=True)
         bookkeeper = BookKeeper(
             store,
-            {BOOKIE_ID: self.bookie}.__getitem__,
+            {BOOKIE_ID: channel}.__getitem__,
             bookies=lambda: [BOOKIE_ID] if self.bookie.is_writable else [],
             next_ledger_id=LedgerIdGenerator(store).next_id,
             rng=random.Random(),
@@ -163,6 +205,19 @@ class Standalone:
         )
         self._closing.push_async_callback(bookkeeper.close)
         return bookkeeper
+
+
+def inject_faults(config: ServerConfig, bookie: Bookie, closing: AsyncExitStack) -> "FaultInjection | None":
+    """Returns the faults that tests may inject, or None unless the configuration allows faults. Their modules are not
+    imported then."""
+    if not config.fill(FaultSettings).fault_injection_enabled:
+        return None
+    from magnetar.server.faults.injection import FaultInjection
+
+    injection = FaultInjection(bookie)
+    injection.clock.install()
+    closing.callback(injection.clock.remove)
+    return injection
 
 
 async def prove_storage(bookkeeper: BookKeeper) -> None:

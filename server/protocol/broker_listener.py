@@ -33,6 +33,7 @@ class BrokerListener(PortListener):
         """`commands` is the table of handlers that all connections of this port use."""
         super().__init__(BACKLOG)
         self._traffic = traffic
+        self._connection_class = _connection_class(traffic)
         self._commands = commands
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_seconds = min(SWEEP_SECONDS_MAX, traffic.limits.keep_alive_interval_seconds / SWEEPS_PER_KEEP_ALIVE)
@@ -42,7 +43,7 @@ class BrokerListener(PortListener):
 
     def _accept(self, listener_name: str) -> Connection:
         self._arm_sweep()
-        return Connection(self._traffic, Inbound(self._commands, self._traffic.turns), listener_name)
+        return self._connection_class(self._traffic, Inbound(self._commands, self._traffic.turns), listener_name)
 
     def _arm_sweep(self) -> None:
         if self._sweep is None:
@@ -100,3 +101,12 @@ class BrokerListener(PortListener):
                 len(broker.background_tasks),
                 CLOSE_SECONDS,
             )
+
+
+def _connection_class(traffic: ClientTraffic) -> type[Connection]:
+    """Returns the class of all connections: one on which tests inject faults, if the configuration allows faults."""
+    if traffic.broker.faults is None:
+        return Connection
+    from magnetar.server.protocol.faulty_connection import FaultyConnection
+
+    return FaultyConnection

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from magnetar.server.process.turns import PORTION_SECONDS, TurnQueue
+from magnetar.server.process.turns import OWNER_PORTION_SECONDS, TurnQueue
 from magnetar.server.protocol.command_handler import CommandHandler
 from magnetar.server.protocol.connection_rules import CommandVerdict, ConnectionState
 from magnetar.server.protocol.requests import Requests
@@ -94,7 +94,7 @@ class Inbound:
         if not cnx.is_open:
             return
         with cnx.faults_closing():
-            self._run(cnx, PORTION_SECONDS)
+            self._run(cnx, OWNER_PORTION_SECONDS)
         if not self._frames:
             cnx.release_reading(self)
 

@@ -80,7 +80,7 @@ class BrokerService:
         self.catalog = TopicCatalog(
             metadata, self.policies, settings, lambda: ChainMap[str, Any](self.topics, self.non_persistent.by_name)
         )
-        self._factory = factory
+        self._factory, self.reaper = factory, factory.reaper
         storage = SchemaStorage(metadata, factory.bookkeeper, factory.config.quorums)
         self.schemas = TopicSchemas(SchemaRegistry(storage, factory.clock_ms))
         self._opener = TopicOpener(
@@ -280,13 +280,11 @@ class BrokerService:
         """Returns the unfinished loading tasks of the topics for whose full names `is_wanted` returns True."""
         return [task for name, task in self._loading.items() if is_wanted(name)]
 
-    def ledgers_to_delete(self, name: TopicName) -> list[int]:
-        """Returns the ledgers that have left the topic and are not deleted yet."""
-        return self._factory.reaper.waiting_of(name.full)
-
-    def is_closing(self, name: TopicName) -> bool:
-        """Whether the topic is being closed, after which it may be loaded again."""
-        return name.full in self._closing
+    @property
+    def closing_topics(self) -> list[str]:
+        """Returns the full names of the topics that are being closed or deleted, after which they may be loaded
+        again."""
+        return list(self._closing)
 
     # --- unloading and deleting --------------------------------------------------------------------------------------
 
@@ -333,7 +331,7 @@ class BrokerService:
         compacted = [] if topic.compaction is None else topic.compaction.ledger_ids
         with storage_faults_told():
             await self._factory.delete(topic.name.managed_ledger_name)
-        self._factory.reaper.bury(compacted, topic.name.full, "compaction")
+        self.reaper.bury(compacted, topic.name.full, "compaction")
         if not topic.name.is_partition:
             await self.schemas.delete(topic.name)
         log.info("%s: deleted", topic)

@@ -277,12 +277,14 @@ class Topic(BaseTopic):
     def _appended(self) -> None:
         """Called when the log has confirmed a group of messages. Subscriptions that keep up send the group at once; the
         messages of the group are prepared only once for all these subscriptions."""
-        waiting = [each.dispatcher for each in self.subscriptions.values() if each.consumers]
-        if len(waiting) > 1:
+        subscriptions = self.subscriptions
+        if not subscriptions:
+            return
+        if len(subscriptions) > 1:
             self._memo = MessagesMemo()
-        for dispatcher in waiting:
-            if dispatcher is not None:
-                dispatcher.kick()
+        for subscription in list(subscriptions.values()):
+            if subscription.consumers and subscription.dispatcher is not None:
+                subscription.dispatcher.kick()
         self._memo = None
 
     def messages_of(self, run: EntryRun) -> OutgoingMessages:

@@ -81,6 +81,11 @@ class Scheduler(Generic[T]):
         if under_way:
             await asyncio.wait(under_way)
 
+    async def run_all(self) -> None:
+        """Runs one round of each job now, one job after the other."""
+        for name in self.jobs:
+            await self.run(name)
+
     async def run(self, name: str) -> None:
         """Runs one round of a job now."""
         began_s = self._now()

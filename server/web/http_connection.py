@@ -66,9 +66,6 @@ Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 class HttpSocket(Protocol):
     """The interface through which a connection that has become a WebSocket reports events to the WebSocket."""
 
-    def heard(self) -> None:
-        """Called when bytes came from the peer."""
-
     def pause_writing(self) -> None: ...
 
     def resume_writing(self) -> None: ...
@@ -159,8 +156,8 @@ class HttpConnection(web.RequestHandler):
         self._deadline: asyncio.TimerHandle | None = None
         """Closes the connection when the head does not come in time."""
         self._socket: HttpSocket | None = None
-        """The WebSocket that the connection has become, or None. The bytes that a WebSocket receives are its frames,
-        which aiohttp's parser takes."""
+        """The WebSocket that the connection has become, or None. The bytes that a WebSocket receives are its frames;
+        aiohttp hands them to the parser that the WebSocket has set."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -199,7 +196,6 @@ class HttpConnection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         if self._socket is not None:
-            self._socket.heard()
             super().data_received(data)
             return
         began_s = self._server.share.clock()

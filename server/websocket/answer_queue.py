@@ -5,7 +5,7 @@ answer waits until all earlier answers were sent. So a client that gives its mes
 message an answer belongs."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 
 class Answer:
@@ -46,16 +46,16 @@ class AnswerQueue:
         answer.size_bytes = size_bytes
         self.size_bytes += size_bytes
 
-    def give_all(self, given: list[tuple[Answer, bytes]]) -> None:
-        """Sends each answer with its text as soon as all earlier answers were sent. A second text for the same answer
-        is dropped."""
-        for answer, text in given:
+    def give_all(self, answers: Sequence[Answer], texts: Iterable[bytes]) -> None:
+        """Gives each answer its text, and sends it as soon as all earlier answers were sent. A second text for the same
+        answer is dropped."""
+        for answer, text in zip(answers, texts, strict=True):
             if answer.text is None:
                 answer.text = text
                 self.size_bytes -= answer.size_bytes
-        answers, said = self._answers, []
-        while answers and (known := answers[0].text) is not None:
-            answers.popleft()
+        waiting, said = self._answers, []
+        while waiting and (known := waiting[0].text) is not None:
+            waiting.popleft()
             said.append(known)
         if said:
             self._say_all(said)

@@ -40,9 +40,9 @@ class ConsumerCommand(NamedTuple):
 _VERBS = {verb.value: verb for verb in Verb}
 
 
-def parse_consumer_command(text: str) -> ConsumerCommand:
+def parse_consumer_command(text: bytes | bytearray) -> ConsumerCommand:
     """Parses one text of a consumer or reader. A text with an unknown `type` is an acknowledgement, as in Apache's
-    handler. Raises MessageFault for a malformed text."""
+    handler. Raises MessageFault for a malformed text, and NotUtf8Error."""
     value = parse_object(text)
     verb = _VERBS.get(text_member(value, "type", None) or "", Verb.ACK)
     if verb is Verb.PERMIT:

@@ -14,13 +14,12 @@ import orjson
 
 from magnetar.server.namespaces.topic_list_rules import TopicListChange
 from magnetar.server.namespaces.topic_watchers import Watcher
-from magnetar.server.websocket.consumer_command_rules import ConsumerCommand, Verb, parse_consumer_command
+from magnetar.server.websocket.consumer_command_rules import ConsumerCommand, Verb
 from magnetar.server.websocket.consumer_query_rules import read_consumer_options
 from magnetar.server.websocket.dead_letters import DeadLetters
 from magnetar.server.websocket.delivery_window_rules import DeliveryWindow, EntryKey
-from magnetar.server.websocket.json_message_rules import MessageFault
 from magnetar.server.websocket.received_messages import BATCH_MESSAGES_MAX, OpenedEntry, ReceivedMessage, StoredEntry
-from magnetar.server.websocket.receiving_session import INVALID_DATA, ReceivingSession
+from magnetar.server.websocket.receiving_session import ReceivingSession
 from magnetar.server.websocket.topic_consumer import TopicConsumer
 from magnetar.server.websocket.websocket_client import WebSocketClient
 from magnetar.server.websocket.websocket_path_rules import QueryFault, SocketPath
@@ -105,12 +104,7 @@ class ConsumerSession(ReceivingSession):
 
     # --- what the peer says ------------------------------------------------------------------------------------------
 
-    def on_text(self, text: str) -> None:
-        try:
-            command = parse_consumer_command(text)
-        except MessageFault as fault:
-            self._client.close(f"Failed to de-serialize from JSON: {fault}", INVALID_DATA)
-            return
+    def _obey(self, command: ConsumerCommand) -> None:
         if command.verb is Verb.ACK:
             self._ack(command)
         elif command.verb is Verb.NACK:
@@ -121,7 +115,6 @@ class ConsumerSession(ReceivingSession):
             self._client.broker.spawn(self._unsubscribe())
         else:
             self._client.say(orjson.dumps({"endOfTopic": self._has_ended}))
-        self._pump_soon()
 
     def _ack(self, command: ConsumerCommand) -> None:
         assert command.message_id is not None
@@ -211,9 +204,10 @@ class ConsumerSession(ReceivingSession):
         letters = self._dead_letters
         for message in opened.messages:
             entry = message.entry
-            key = EntryKey(entry.consumer_id, entry.ledger_id, entry.entry_id)
-            if message.batch_size and self._window.is_acked(key, message.place) and source.name.is_persistent:
-                continue
+            if message.batch_size and source.name.is_persistent:
+                key = EntryKey(entry.consumer_id, entry.ledger_id, entry.entry_id)
+                if self._window.is_acked(key, message.place):
+                    continue
             begins_after = source.begins_after
             if begins_after is not None and begins_after.excludes(entry.ledger_id, entry.entry_id, message.place):
                 continue
@@ -248,7 +242,9 @@ class ConsumerSession(ReceivingSession):
             if source is not None:
                 source.ack(
                     [
-                        pb.MessageIdData(ledgerId=ledger_id, entryId=entry_id, ack_set=words_of_mask(left))
+                        pb.MessageIdData(
+                            ledgerId=ledger_id, entryId=entry_id, ack_set=words_of_mask(left) if left else None
+                        )
                         for (ledger_id, entry_id), left in entries.items()
                     ]
                 )

@@ -8,13 +8,14 @@ WebSocketError; MessageIdImpl.toByteArray; DateFormatter.
 
 import re
 from binascii import Error as Base64Error
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
-from pybase64 import b64decode, b64encode_as_string
+from pybase64 import b64decode, b64encode, b64encode_as_string
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.varint import varint
@@ -54,6 +55,10 @@ class MessageFault(Exception):
         self.context = context
 
 
+class NotUtf8Error(Exception):
+    """A text of the peer is not UTF-8, which ends its socket (RFC 6455, section 8.1)."""
+
+
 class ProducerMessage(NamedTuple):
     """A message to publish. None and empty values stand for members that are absent."""
 
@@ -85,20 +90,31 @@ _RARE_MEMBERS = frozenset(
 """The members that most messages lack: looking for all of them took a fifth of the time of a publish."""
 
 
-def parse_object(text: str) -> dict[str, Any]:
-    """Returns the JSON object that a text holds. Raises MessageFault when the text holds no JSON object."""
+def parse_object(text: bytes | bytearray) -> dict[str, Any]:
+    """Returns the JSON object that a text holds. Raises MessageFault when the text holds no JSON object, and
+    NotUtf8Error when it is not UTF-8."""
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
+        _check_utf8(text)
         raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, f"This is no JSON: {error}") from None
     if type(value) is not dict:
         raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, "This JSON is no object")
     return value
 
 
-def parse_producer_message(text: str) -> ProducerMessage:
-    """Reads a message to publish. Raises MessageFault for a malformed message."""
+def _check_utf8(text: bytes | bytearray) -> None:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        raise NotUtf8Error("a text is not UTF-8") from None
+
+
+def parse_producer_message(text: bytes | bytearray) -> ProducerMessage:
+    """Reads a message to publish. Raises MessageFault for a malformed message, and NotUtf8Error."""
     value = parse_object(text)
+    if len(value) == 1 and type(payload := value.get("payload")) is str:
+        return ProducerMessage(from_base64(payload, "message-payload"), None, {}, None)
     context = text_member(value, "context", None)
     try:
         return _producer_message(value, context)
@@ -112,8 +128,6 @@ def _producer_message(value: dict[str, Any], context: str | None) -> ProducerMes
     if payload is None:
         raise MessageFault(SocketError.PAYLOAD_ENCODING_ERROR, "The message has no payload")
     body = from_base64(payload, "message-payload")
-    if len(value) == 1:
-        return ProducerMessage(body, None, {}, None)
     properties = _properties(value.get("properties"))
     key = text_member(value, "key", None)
     if _RARE_MEMBERS.isdisjoint(value):
@@ -136,12 +150,12 @@ def _producer_message(value: dict[str, Any], context: str | None) -> ProducerMes
     )
 
 
-def ack_text(message_id: str, context: str | None) -> bytes:
+def ack_text(message_id: bytes, context: str | None) -> bytes:
     """Returns the answer to a message that was stored."""
     if context is None:
-        return b'{"result":"ok","messageId":"%b","errorCode":0,"schemaVersion":0}' % message_id.encode()
+        return b'{"result":"ok","messageId":"%b","errorCode":0,"schemaVersion":0}' % message_id
     return b'{"result":"ok","messageId":"%b","context":%b,"errorCode":0,"schemaVersion":0}' % (
-        message_id.encode(),
+        message_id,
         orjson.dumps(context),
     )
 
@@ -166,6 +180,13 @@ def consumer_text(
     encryption_context: Mapping[str, object] | None = None,
 ) -> bytes:
     """Returns a message as a consumer or reader gets it. A payload that is a text is in base64 already."""
+    if not properties and not event_time_ms and key is None and encryption_context is None:
+        return b'{"messageId":"%b","payload":"%b","properties":{},"publishTime":"%b","redeliveryCount":%d}' % (
+            message_id.encode(),
+            payload.encode() if isinstance(payload, str) else b64encode(payload),
+            time_text(publish_time_ms).encode(),
+            redelivery_count,
+        )
     message: dict[str, object] = {
         "messageId": message_id,
         "payload": payload if isinstance(payload, str) else b64encode_as_string(payload),
@@ -199,6 +220,18 @@ def message_id_text(
     return b64encode_as_string(b"".join(parts))
 
 
+def entry_id_texts(ledger_id: int, partition: int) -> Callable[[int], bytes]:
+    """Returns a function that makes the texts of message ids of one ledger: it takes the id of an entry with a single
+    message, and returns what `message_id_text` returns, in ASCII."""
+    head = b"\x08%b\x10" % varint(ledger_id)
+    tail = b"\x30\x00" if partition < 0 else b"\x18%b\x30\x00" % varint(partition)
+
+    def text_of(entry_id: int) -> bytes:
+        return b64encode(head + varint(entry_id) + tail)
+
+    return text_of
+
+
 def parse_message_id(text: str) -> pb.MessageIdData:
     """Returns the message id in a text that `message_id_text` has made. Raises MessageFault for any other text."""
     data = from_base64(text, "messageId")
@@ -218,8 +251,8 @@ _TIME = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_CYCLE_MS = 146_097 * 86_400_000
-"""The length in milliseconds of 400 years, after which the Gregorian calendar repeats."""
+_CYCLE_SECONDS = 146_097 * 86_400
+"""The length in seconds of 400 years, after which the Gregorian calendar repeats."""
 
 
 def parse_time(text: str) -> int:
@@ -247,13 +280,19 @@ def parse_time(text: str) -> int:
 def time_text(time_ms: int) -> str:
     """Returns a time as DateTimeFormatter.ISO_OFFSET_DATE_TIME prints it: a fraction without its last zeros, and a plus
     before a year of more than four digits."""
-    cycles, within_ms = divmod(time_ms, _CYCLE_MS)
-    seconds, millis = divmod(within_ms, 1000)
+    seconds, millis = divmod(time_ms, 1000)
+    fraction = f".{millis:03}".rstrip("0") if millis else ""
+    return f"{_second_text(seconds)}{fraction}Z"
+
+
+@lru_cache(maxsize=100)
+def _second_text(since_epoch_s: int) -> str:
+    """Returns the text of a whole second. Most messages of a group were published in the same second."""
+    cycles, seconds = divmod(since_epoch_s, _CYCLE_SECONDS)
     moment = _EPOCH + timedelta(seconds=seconds)
     year = moment.year + 400 * cycles
-    fraction = f".{millis:03}".rstrip("0") if millis else ""
     plus = "+" if year > 9999 else ""
-    return f"{plus}{year:04}-{moment:%m-%dT%H:%M:%S}{fraction}Z"
+    return f"{plus}{year:04}-{moment:%m-%dT%H:%M:%S}"
 
 
 # --- members ---------------------------------------------------------------------------------------------------------

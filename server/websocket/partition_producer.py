@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.server.websocket.answer_queue import Answer
-from magnetar.server.websocket.json_message_rules import message_id_text
+from magnetar.server.websocket.json_message_rules import entry_id_texts, message_id_text
 from magnetar.server.websocket.producer_options_rules import ProducerOptions
 from magnetar.server.websocket.socket_topics import AttachedProducer, SocketTopics
 from pulsar_proto.backoff import backoff
@@ -66,24 +66,18 @@ class ProducerState(Enum):
 class Sent(NamedTuple):
     """An entry that was sent. The entry is one message, or a batch, each of whose messages has an answer of its own."""
 
-    send: pb.CommandSend
+    first_id: int
+    last_id: int
     payload: bytes
-    answers: list[Answer]
+    answers: Sequence[Answer]
     began_s: float
-
-
-class Outcome(NamedTuple):
-    """The outcome of one message: its id, or the text of the error."""
-
-    answer: Answer
-    message_id: str
-    fault: str = ""
 
 
 class PartitionProducer:
     """The producer's owner calls `open` once, then `send`, hands over the frames of this producer, and calls `close`
-    once. `settle` is called with the outcomes of messages, in the order in which they were stored, and `lost` when a
-    lasting error ends the producer.
+    once. `stored` is called with the answers of messages that were stored, in their order, and their message ids;
+    `failed` with the answers of messages that failed, and the error's text; and `lost` when a lasting error ends the
+    producer.
 
     Receipts do not come as frames, because one call for all receipts of a group costs a third of the time. For that the
     class implements `magnetar.server.topics.publishing.receipt_writers.ReceiptWriter`."""
@@ -95,7 +89,8 @@ class PartitionProducer:
         topic: TopicName,
         producer_id: int,
         options: ProducerOptions,
-        settle: Callable[[list[Outcome]], None],
+        stored: Callable[[list[Answer], list[bytes]], None],
+        failed: Callable[[list[Answer], str], None],
         lost: Callable[[PulsarError], None],
     ) -> None:
         self.topic = topic
@@ -105,7 +100,8 @@ class PartitionProducer:
         self._topics = topics
         self._producer_id = producer_id
         self._options = options
-        self._settle = settle
+        self._stored = stored
+        self._failed = failed
         self._lost = lost
         self._state = ProducerState.RETURNING
         self._producer: AttachedProducer | None = None
@@ -148,14 +144,10 @@ class PartitionProducer:
         )
         return await self._topics.add_producer(self.topic, command, self)
 
-    def send(self, payload: bytes, answers: list[Answer], first_id: int, last_id: int, now_s: float) -> None:
+    def send(self, payload: bytes, answers: Sequence[Answer], first_id: int, last_id: int, now_s: float) -> None:
         """Takes an entry. At the end of this turn of the event loop the entry goes to the log, together with the
         entries that were taken before."""
-        send = pb.CommandSend(producer_id=self._producer_id, sequence_id=first_id, num_messages=len(answers))
-        if last_id != first_id:
-            send.highest_sequence_id = last_id
-        sent = Sent(send, payload, answers, now_s)
-        self._pending[first_id] = sent
+        self._pending[first_id] = sent = Sent(first_id, last_id, payload, answers, now_s)
         self._unsent.append(sent)
         if not self._is_scheduled:
             self._is_scheduled = True
@@ -167,42 +159,55 @@ class PartitionProducer:
             return  # Pending entries are sent when the producer is attached again.
         unsent, self._unsent = self._unsent, []
         assert self._producer is not None
-        self._producer.publish([(sent.send, sent.payload) for sent in unsent])
+        first_id = unsent[0].first_id
+        if unsent[-1].last_id - first_id + 1 == len(unsent):  # Each entry has one of these ids: there are no batches.
+            self._producer.publish_singles(first_id, [sent.payload for sent in unsent])
+        else:
+            self._producer.publish([(self._command(sent), sent.payload) for sent in unsent])
+
+    def _command(self, sent: Sent) -> pb.CommandSend:
+        send = pb.CommandSend(producer_id=self._producer_id, sequence_id=sent.first_id, num_messages=len(sent.answers))
+        if sent.last_id != sent.first_id:
+            send.highest_sequence_id = sent.last_id
+        return send
 
     # --- ReceiptWriter -----------------------------------------------------------------------------------------------
 
     def write_run(self, receipts: Sequence[Receipt], ledger_id: int, first_entry_id: int) -> None:
         self._attempts = 0
-        outcomes: list[Outcome] = []
-        for entry_id, (sequence_id, _) in enumerate(receipts, first_entry_id):
-            self._add_outcomes(outcomes, sequence_id, ledger_id, entry_id)
-        self._client.guarded(self._settle, outcomes)
+        entries = range(first_entry_id, first_entry_id + len(receipts))
+        self._write(receipts, ledger_id, entries)
 
     def write_unstored(self, receipts: Sequence[Receipt], ledger_id: int, entry_id: int) -> None:
-        outcomes: list[Outcome] = []
-        for sequence_id, _ in receipts:
-            self._add_outcomes(outcomes, sequence_id, ledger_id, entry_id)
-        self._client.guarded(self._settle, outcomes)
+        self._write(receipts, ledger_id, [entry_id] * len(receipts))
 
-    def _add_outcomes(self, outcomes: list[Outcome], sequence_id: int, ledger_id: int, entry_id: int) -> None:
-        """Adds the outcomes of the messages of an entry that was stored. An entry that was given up meanwhile has
-        none."""
-        sent = self._pending.pop(sequence_id, None)
-        if sent is None:
-            return
-        answers, partition = sent.answers, self.topic.partition_index
-        if len(answers) == 1:
-            outcomes.append(Outcome(answers[0], message_id_text(ledger_id, entry_id, partition)))
-            return
-        for index, answer in enumerate(answers):
-            outcomes.append(Outcome(answer, message_id_text(ledger_id, entry_id, partition, index, len(answers))))
+    def _write(self, receipts: Sequence[Receipt], ledger_id: int, entry_ids: Sequence[int]) -> None:
+        """Tells which messages were stored where. An entry that was given up meanwhile is left out."""
+        answers: list[Answer] = []
+        message_ids: list[bytes] = []
+        pending, partition = self._pending, self.topic.partition_index
+        text_of = entry_id_texts(ledger_id, partition)
+        for (sequence_id, _), entry_id in zip(receipts, entry_ids, strict=True):
+            sent = pending.pop(sequence_id, None)
+            if sent is None:
+                continue
+            size = len(sent.answers)
+            if size == 1:
+                answers.append(sent.answers[0])
+                message_ids.append(text_of(entry_id))
+            else:
+                answers += sent.answers
+                message_ids += [
+                    message_id_text(ledger_id, entry_id, partition, index, size).encode() for index in range(size)
+                ]
+        self._client.guarded(self._stored, answers, message_ids)
 
     # --- what the topic says -----------------------------------------------------------------------------------------
 
     def refused(self, error: pb.CommandSendError) -> None:
         """Called when the topic refuses an entry. The error names the highest sequence id of the entry."""
         for first_id, sent in self._pending.items():
-            if error.sequence_id in (first_id, sent.send.highest_sequence_id):
+            if error.sequence_id in (first_id, sent.last_id):
                 del self._pending[first_id]
                 self._fail([sent], error.message)
                 return
@@ -261,7 +266,7 @@ class PartitionProducer:
                 break
             late.append(sent)
         for sent in late:
-            del self._pending[sent.send.sequence_id]
+            del self._pending[sent.first_id]
         if late:
             gone = {id(sent) for sent in late}
             self._unsent = [sent for sent in self._unsent if id(sent) not in gone]
@@ -292,4 +297,4 @@ class PartitionProducer:
         self._fail(pending, text)
 
     def _fail(self, entries: list[Sent], text: str) -> None:
-        self._settle([Outcome(answer, "", text or "unknown") for sent in entries for answer in sent.answers])
+        self._failed([answer for sent in entries for answer in sent.answers], text or "unknown")

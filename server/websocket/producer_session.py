@@ -7,6 +7,7 @@ Sources: ProducerHandler; PartitionedProducerImpl for topics with partitions.
 import asyncio
 import logging
 import random
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from magnetar.server.security.operations import TopicOperation
@@ -21,7 +22,7 @@ from magnetar.server.websocket.json_message_rules import (
     error_text,
     parse_producer_message,
 )
-from magnetar.server.websocket.partition_producer import Outcome, PartitionProducer
+from magnetar.server.websocket.partition_producer import PartitionProducer
 from magnetar.server.websocket.producer_options_rules import producer_options
 from magnetar.server.websocket.publish_rules import (
     BATCH_BYTES_MAX,
@@ -88,6 +89,8 @@ class ProducerSession:
         self._count_max = limits.max_pending_publish_requests_per_connection or IN_FLIGHT_MAX
         self._queue = AnswerQueue(client.say_all)
         self._in_flight = client.service.in_flight
+        self._in_flight_bytes = 0
+        """The bytes of this socket that are counted in `_in_flight`."""
         self._producers: list[PartitionProducer] = []
         self._batches: dict[int, _Batch] = {}
         """The open batches, by the index of the partition."""
@@ -119,8 +122,22 @@ class ProducerSession:
     def started(self) -> None:
         """Does nothing, because the peer sends the first text."""
 
-    def on_text(self, text: str) -> None:
-        answer = self._queue.begin()
+    def on_texts(self, texts: Sequence[bytearray]) -> int:
+        queue = self._queue
+        taken = 0
+        try:
+            for text in texts:
+                taken += 1
+                self._on_text(text, queue.begin())
+                if len(queue) >= self._count_max or queue.size_bytes >= IN_FLIGHT_BYTES_MAX:
+                    self._is_full = True
+                    self._client.throttle_reading(self)
+                    break
+        finally:
+            self._count_in_flight()
+        return taken
+
+    def _on_text(self, text: bytearray, answer: Answer) -> None:
         try:
             message = parse_producer_message(text)
             answer.context = message.context
@@ -129,8 +146,7 @@ class ProducerSession:
             self._take(message, answer)
         except MessageFault as fault:
             context = fault.context if fault.context is not None else answer.context
-            self._queue.give_all([(answer, error_text(fault.code, str(fault), context))])
-        self._hold_up_if_full()
+            self._queue.give_all([answer], [error_text(fault.code, str(fault), context)])
 
     def on_command(self, command: pb.BaseCommand, payload: bytes | None) -> None:
         if command.type == pb.BaseCommand.SEND_ERROR:
@@ -158,8 +174,8 @@ class ProducerSession:
         self._batches.clear()
         self._close_producers()
         self._topics.close()
-        self._in_flight.free(self._queue.size_bytes)
         self._queue = AnswerQueue(self._client.say_all)
+        self._count_in_flight()
         self._in_flight.leave(self._client)
 
     # --- producers ---------------------------------------------------------------------------------------------------
@@ -181,7 +197,8 @@ class ProducerSession:
 
     def _make(self, index: int) -> PartitionProducer:
         topic = self._topic.partition(index) if self._is_partitioned else self._topic
-        return PartitionProducer(self._client, self._topics, topic, index, self._options, self._settle, self._lost)
+        told = (self._stored, self._failed, self._lost)
+        return PartitionProducer(self._client, self._topics, topic, index, self._options, *told)
 
     async def _look_for_partitions(self) -> None:
         try:
@@ -220,9 +237,9 @@ class ProducerSession:
         producer = self._producers[index]
         sequence_id = producer.next_sequence_id
         payload = single_payload(message, self._options, producer.name, sequence_id, now_ms(), self._size_max)
-        producer.next_sequence_id += 1
-        self._waits(answer, len(payload))
-        producer.send(payload, [answer], sequence_id, sequence_id, self._loop.time())
+        producer.next_sequence_id = sequence_id + 1
+        self._queue.waits(answer, len(payload))
+        producer.send(payload, (answer,), sequence_id, sequence_id, self._loop.time())
 
     def _add_to_batch(self, index: int, message: ProducerMessage, answer: Answer) -> None:
         producer, options = self._producers[index], self._options
@@ -239,7 +256,7 @@ class ProducerSession:
         batch.entries.append(entry)
         batch.answers.append(answer)
         batch.size_bytes += size
-        self._waits(answer, size)
+        self._queue.waits(answer, size)
         if batch.size_bytes >= BATCH_BYTES_MAX or 1 < options.batching_max_messages <= len(batch.entries):
             self._send_batch(index)
 
@@ -254,35 +271,37 @@ class ProducerSession:
             else:
                 payload = batch_payload(entries, self._options, producer.name, now_ms(), self._size_max)
         except MessageFault as fault:
-            self._settle([Outcome(answer, "", str(fault)) for answer in batch.answers])
+            self._failed(batch.answers, str(fault))
             return
         first_id, last_id = entries[0][0].sequence_id, entries[-1][0].sequence_id
         producer.send(payload, batch.answers, first_id, last_id, self._loop.time())
         self._router.batch_left()
 
-    def _waits(self, answer: Answer, size_bytes: int) -> None:
-        self._queue.waits(answer, size_bytes)
-        self._in_flight.take(self._client, size_bytes)
+    def _stored(self, answers: list[Answer], message_ids: list[bytes]) -> None:
+        """Answers messages that were stored."""
+        texts = [ack_text(message_id, answer.context) for answer, message_id in zip(answers, message_ids, strict=True)]
+        self._queue.give_all(answers, texts)
+        self._settled()
 
-    def _settle(self, outcomes: list[Outcome]) -> None:
-        """Answers messages that were stored or have failed."""
+    def _failed(self, answers: list[Answer], fault: str) -> None:
+        """Answers messages that have failed."""
+        texts = [error_text(SocketError.UNKNOWN_ERROR, fault, answer.context) for answer in answers]
+        self._queue.give_all(answers, texts)
+        self._settled()
+
+    def _settled(self) -> None:
+        """Reads the socket again if enough of its messages were answered."""
+        self._count_in_flight()
         queue = self._queue
-        before = queue.size_bytes
-        queue.give_all(
-            [
-                (answer, error_text(SocketError.UNKNOWN_ERROR, fault, answer.context))
-                if fault
-                else (answer, ack_text(message_id, answer.context))
-                for answer, message_id, fault in outcomes
-            ]
-        )
-        self._in_flight.free(before - queue.size_bytes)
         if self._is_full and len(queue) * 2 <= self._count_max and queue.size_bytes * 2 <= IN_FLIGHT_BYTES_MAX:
             self._is_full = False
             self._client.release_reading(self)
 
-    def _hold_up_if_full(self) -> None:
-        """Stops reading the socket while too many of its messages wait to be stored."""
-        if len(self._queue) >= self._count_max or self._queue.size_bytes >= IN_FLIGHT_BYTES_MAX:
-            self._is_full = True
-            self._client.throttle_reading(self)
+    def _count_in_flight(self) -> None:
+        """Tells the limit of all sockets how many bytes of this socket's messages wait to be stored now."""
+        more = self._queue.size_bytes - self._in_flight_bytes
+        self._in_flight_bytes += more
+        if more > 0:
+            self._in_flight.take(self._client, more)
+        elif more < 0:
+            self._in_flight.free(-more)

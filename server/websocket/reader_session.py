@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 import orjson
 
-from magnetar.server.websocket.consumer_command_rules import Verb, parse_consumer_command
+from magnetar.server.websocket.consumer_command_rules import ConsumerCommand, Verb
 from magnetar.server.websocket.consumer_query_rules import read_reader_options
-from magnetar.server.websocket.json_message_rules import MessageFault
 from magnetar.server.websocket.received_messages import OpenedEntry, ReceivedMessage, StoredEntry
-from magnetar.server.websocket.receiving_session import ALL_OF_BATCH, INVALID_DATA, ReceivingSession
+from magnetar.server.websocket.receiving_session import ALL_OF_BATCH, ReceivingSession
 from magnetar.server.websocket.topic_consumer import BeginsAfter, TopicConsumer
 from magnetar.server.websocket.websocket_client import WebSocketClient
 from magnetar.server.websocket.websocket_path_rules import QueryFault, SocketPath
@@ -60,19 +59,13 @@ class ReaderSession(ReceivingSession):
             source.begins_after = BeginsAfter(start.ledgerId, start.entryId, index)
         return source
 
-    def on_text(self, text: str) -> None:
+    def _obey(self, command: ConsumerCommand) -> None:
         """Handles a text of the peer. The text asks either whether the end of the topic is reached or, like an
         acknowledgement, for one more message."""
-        try:
-            command = parse_consumer_command(text)
-        except MessageFault as fault:
-            self._client.close(f"Failed to de-serialize from JSON: {fault}", INVALID_DATA)
-            return
         if command.verb is Verb.IS_END_OF_TOPIC:
             self._client.say(orjson.dumps({"endOfTopic": self._has_ended}))
         else:
             self._left = min(self._left + 1, self._options.window)
-        self._pump_soon()
 
     @property
     def _credit(self) -> int:

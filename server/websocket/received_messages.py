@@ -21,7 +21,7 @@ from magnetar.storage.managed.ack_sets import mask_of_words
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.compression import decompress
-from pulsar_proto.records.payload import body, parse_metadata, walk_batch
+from pulsar_proto.records.payload import body, metadata_and_body, parse_metadata, walk_batch
 from pulsar_proto.text import shown
 
 INLINE_BYTES_MAX = 64 << 10
@@ -115,16 +115,17 @@ class OpenedEntry(NamedTuple):
 def open_now(entry: StoredEntry, action: CryptoFailureAction) -> OpenedEntry | None:
     """Opens an entry at once, on this thread. Returns None for an entry whose opening would hold up the event loop."""
     try:
-        metadata = parse_metadata(entry.payload)
+        metadata, packed = metadata_and_body(entry.payload)
         if metadata.encryption_keys:
             return _encrypted(entry, metadata, action)
         if metadata.num_messages_in_batch > MESSAGES_A_STEP or len(entry.payload) > ENCODED_A_STEP:
             return None
-        packed = body(entry.payload)
         if metadata.compression != pb.NONE:
             if metadata.uncompressed_size > INLINE_BYTES_MAX:
                 return None
             packed = decompress(metadata.compression, packed, metadata.uncompressed_size)
+        if not metadata.HasField("num_messages_in_batch"):
+            return OpenedEntry((ReceivedMessage(_without_payload(entry), 0, 0, metadata, metadata, packed),), 1)
         return _drained(_messages(entry, metadata, packed))
     except MalformedFrame as error:
         return OpenedEntry((), 1, discard=True, fault=str(error))
@@ -155,7 +156,7 @@ def _drained(steps: Steps[OpenedEntry]) -> OpenedEntry:
 
 def _messages(entry: StoredEntry, metadata: pb.MessageMetadata, plain: bytes) -> Steps[OpenedEntry]:
     """Separates the messages of a decompressed body. Raises MalformedFrame."""
-    empty = entry._replace(payload=b"")
+    empty = _without_payload(entry)
     if not metadata.HasField("num_messages_in_batch"):
         encoded = yield from _encoded(plain)
         return OpenedEntry((ReceivedMessage(empty, 0, 0, metadata, metadata, plain, None, encoded),), 1)
@@ -173,6 +174,10 @@ def _messages(entry: StoredEntry, metadata: pb.MessageMetadata, plain: bytes) ->
     return OpenedEntry(messages, size)
 
 
+def _without_payload(entry: StoredEntry) -> StoredEntry:
+    return StoredEntry(*entry[:5], b"")
+
+
 def _encoded(value: bytes) -> Steps[str]:
     """Returns a large value in base64, and an empty text for a small one, which is encoded when it is sent. The encoder
     holds the interpreter's lock, so a thread would not help."""
@@ -188,7 +193,7 @@ def _encoded(value: bytes) -> Steps[str]:
 def _encrypted(entry: StoredEntry, metadata: pb.MessageMetadata, action: CryptoFailureAction) -> OpenedEntry:
     if action is CryptoFailureAction.CONSUME:
         context = encryption_context(metadata)
-        message = ReceivedMessage(entry._replace(payload=b""), 0, 0, metadata, metadata, body(entry.payload), context)
+        message = ReceivedMessage(_without_payload(entry), 0, 0, metadata, metadata, body(entry.payload), context)
         return OpenedEntry((message,), 1)
     reason = "the message is encrypted, and the server has no keys (cryptoFailureAction)"
     return OpenedEntry((), 1, discard=action is CryptoFailureAction.DISCARD, fault=reason)

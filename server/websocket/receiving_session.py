@@ -15,7 +15,10 @@ from collections.abc import Iterable, Sequence
 
 from magnetar.server.security.operations import TopicOperation
 from magnetar.server.websocket.chunk_assembly import ChunkAssembly
+from magnetar.server.websocket.consumer_command_rules import ConsumerCommand, parse_consumer_command
 from magnetar.server.websocket.consumer_query_rules import CryptoFailureAction
+from magnetar.server.websocket.frame_rules import INVALID_TEXT
+from magnetar.server.websocket.json_message_rules import MessageFault
 from magnetar.server.websocket.message_inlet import MessageInlet
 from magnetar.server.websocket.received_messages import OpenedEntry, ReceivedMessage, StoredEntry
 from magnetar.server.websocket.socket_topics import SocketTopics
@@ -33,22 +36,20 @@ CONSUMERS_MAX = 2_000
 ATTACHED_AT_ONCE = 20
 """How many topics are loaded at the same time for one socket."""
 
-MESSAGES_A_TURN = 100
-"""How many messages one peer gets before other peers have a turn."""
+MESSAGES_A_TURN, BYTES_A_TURN = 100, 256 << 10
+"""After this many messages to one peer, or texts of this many bytes, other peers have a turn."""
 
 PARTITIONS_CHECK_SECONDS = 60.0
 """How often the number of a topic's partitions is looked up (ClientConfigurationData, autoUpdatePartitionsInterval)."""
 
-INVALID_DATA = 1007
-"""The close code for texts that make no sense (RFC 6455, section 7.4.1). Apache sends the code 3, which no client
-accepts."""
-
-_Type = pb.BaseCommand
+_MESSAGE = pb.BaseCommand.MESSAGE
+_CLOSE_CONSUMER = pb.BaseCommand.CLOSE_CONSUMER
+_REACHED_END_OF_TOPIC = pb.BaseCommand.REACHED_END_OF_TOPIC
 
 
 class ReceivingSession(ABC):
     """The base class of the sessions of consumers and readers. Implements `magnetar.server.websocket.session.Session`,
-    except `open` and `on_text`."""
+    except `open`."""
 
     def __init__(self, client: WebSocketClient, action: CryptoFailureAction) -> None:
         self._client = client
@@ -72,6 +73,10 @@ class ReceivingSession(ABC):
     @abstractmethod
     def _subscribe_command(self, topic: TopicName, consumer_id: int) -> pb.CommandSubscribe:
         """Returns the SUBSCRIBE command for the session's consumer of a topic."""
+
+    @abstractmethod
+    def _obey(self, command: ConsumerCommand) -> None:
+        """Does what a text of the peer asks for."""
 
     @property
     @abstractmethod
@@ -105,8 +110,20 @@ class ReceivingSession(ABC):
         self._is_started = True
         self._pump_soon()
 
+    def on_texts(self, texts: Sequence[bytearray]) -> int:
+        for text in texts:
+            try:
+                command = parse_consumer_command(text)
+            except MessageFault as fault:
+                # Apache sends the code 3, which no client accepts.
+                self._client.close(f"Failed to de-serialize from JSON: {fault}", INVALID_TEXT)
+                break
+            self._obey(command)
+        self._pump_soon()
+        return len(texts)
+
     def on_command(self, command: pb.BaseCommand, payload: bytes | None) -> None:
-        if command.type == _Type.MESSAGE:
+        if command.type == _MESSAGE:
             message = command.message
             position = message.message_id
             entry = self._chunks.add(
@@ -122,13 +139,13 @@ class ReceivingSession(ABC):
             if entry is not None:
                 self._inlet.add(entry)
             self._pump_soon()
-        elif command.type == _Type.CLOSE_CONSUMER:
+        elif command.type == _CLOSE_CONSUMER:
             source = self._sources.get(command.close_consumer.consumer_id)
             if source is not None:
                 self._forget(source)
                 source.closed_by_topic()
                 self._pump_soon()
-        elif command.type == _Type.REACHED_END_OF_TOPIC:
+        elif command.type == _REACHED_END_OF_TOPIC:
             source = self._sources.get(command.reachedEndOfTopic.consumer_id)
             if source is not None:
                 source.has_ended = True
@@ -265,24 +282,27 @@ class ReceivingSession(ABC):
     def _deliver(self) -> None:
         """Sends the waiting messages that may be sent."""
         inlet = self._inlet
-        left = MESSAGES_A_TURN
+        texts: list[bytes] = []
+        size = 0
         while inlet.messages and self._credit > 0:
             if not self._client.is_writable:
                 self._when_client_writable()
-                return
-            if left == 0:
+                break
+            if len(texts) == MESSAGES_A_TURN or size >= BYTES_A_TURN:
                 self._pump_soon()
-                return
-            left -= 1
+                break
             message = inlet.take()
             source = self._sources.get(message.entry.consumer_id)
             if source is None:
                 continue
-            self._client.say(message.text(source.name.partition_index))
+            texts.append(text := message.text(source.name.partition_index))
+            size += len(text)
             if not source.command.durable:
                 index = message.place if message.place + 1 < message.batch_size else ALL_OF_BATCH
                 source.begins_after = BeginsAfter(message.entry.ledger_id, message.entry.entry_id, index)
             self._sent(source, message)
+        if texts:
+            self._client.say_all(texts)
 
     def _grant(self) -> None:
         """Gives the topics permits for the messages that the peer may still get."""

@@ -9,10 +9,11 @@ The life of a session, in this order:
    producers or consumers to the topics, with the client as their `ClientConnection`. An error that `open()` raises
    becomes an HTTP answer.
 2. `started()`, when the upgrade was answered. Consumers get their first permits here, not before.
-3. `on_text()` for each text of the peer, and `on_command()` for each frame that the topic's code wrote for this client:
-   SEND_ERROR, CLOSE_PRODUCER, MESSAGE, CLOSE_CONSUMER, ACTIVE_CONSUMER_CHANGE, REACHED_END_OF_TOPIC. Receipts come by
-   calls to the session's producers (`server/topics/publishing/receipt_writers.py`), not as frames. Frames are
-   never handed over from inside of the call that wrote them, but soon after it, in their order.
+3. `on_texts()` for the texts of the peer, all of one read together, and `on_command()` for each frame that the topic's
+   code wrote for this client: SEND_ERROR, CLOSE_PRODUCER, MESSAGE, CLOSE_CONSUMER, ACTIVE_CONSUMER_CHANGE,
+   REACHED_END_OF_TOPIC. Receipts come by calls to the session's producers
+   (`server/topics/publishing/receipt_writers.py`), not as frames. Frames are never handed over from inside of the call
+   that wrote them, but soon after it, in their order.
    `tick()` comes about once a second.
 4. `closed()`, at least once and in any case, also after an `open()` that failed. The session removes its producers and
    consumers from all topics.
@@ -21,7 +22,7 @@ A session answers with `client.say(json)`, stops reading from its peer with `cli
 socket with `client.close(reason, code)`. An error that a session raises closes the session's socket and no other.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.server.websocket.websocket_path_rules import SocketPath
@@ -40,7 +41,10 @@ class Session(Protocol):
 
     def started(self) -> None: ...
 
-    def on_text(self, text: str) -> None: ...
+    def on_texts(self, texts: Sequence[bytearray]) -> int:
+        """Handles texts in their order, and returns how many: all of them, or fewer when the session throttles the
+        client meanwhile. The others come again when the client is released. Raises NotUtf8Error for a text that is not
+        UTF-8."""
 
     def on_command(self, command: pb.BaseCommand, payload: bytes | None) -> None:
         """Handles a command that a topic's code wrote. `payload` is the rest of the frame: for MESSAGE the stored

@@ -5,28 +5,33 @@ then handed to the session, whose answers leave as WebSocket text messages (RFC 
 
 Back-pressure works both ways. While the peer does not take its output, `is_writable` is False, so dispatchers choose
 other consumers, and no further text is read from the peer. While a session or a limiter throttles the client, its texts
-stay in aiohttp's queue, which stops reading the socket when it is full.
+stay in the `PeerInput`, which stops reading the socket when too many wait.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from aiohttp import WSMsgType, web
+from aiohttp import web
 
 from magnetar.server.security.operations import TopicOperation
 from magnetar.server.web.http_connection import HttpConnection
 from magnetar.server.websocket.frame_rules import (
     GOING_AWAY,
     INTERNAL_ERROR,
+    INVALID_TEXT,
     PING,
-    UNSUPPORTED_DATA,
-    close_reason,
+    close_frame,
     cut,
+    pong_frame,
     text_head,
 )
+from magnetar.server.websocket.handshake_rules import switching_protocols
+from magnetar.server.websocket.json_message_rules import NotUtf8Error
+from magnetar.server.websocket.peer_frames import EndKind, PeerEnd
+from magnetar.server.websocket.peer_input import PeerInput
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import close_consumer_frame, close_producer_frame
@@ -44,11 +49,9 @@ OUTPUT_MAX_BYTES = 128 << 20
 """A peer is cut off when this much output waits for it. Output exceeds the high-water mark only by messages that a
 dispatcher had read before."""
 
-TEXTS_A_STEP, CHARACTERS_A_STEP = 100, 65_536
-"""After this many texts of one client were handled, or texts of this many characters, other clients have a turn."""
-
-CLOSE_SECONDS = 5.0
-"""How long a socket that was closed from this side may take to answer before its connection is cut off."""
+CLOSE_SECONDS, BROKEN_CLOSE_SECONDS = 5.0, 1.0
+"""How long a socket that was closed from this side may take to answer before its connection is closed. A peer that
+broke the protocol has less time: its answer cannot be read, and it only needs the time to read the close frame."""
 
 STUCK_SECONDS_MAX = 60.0
 """The connection of a peer that takes no output for this long is aborted."""
@@ -75,6 +78,9 @@ class WebSocketClient:
         self.broker = service.broker
         self.principal = principal
         """The principal of the peer; None while authentication is off."""
+        connection = request.protocol
+        assert isinstance(connection, HttpConnection)
+        self._connection = connection
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None
         self.remote_address = f"/{f'[{peer[0]}]' if ':' in peer[0] else peer[0]}:{peer[1]}" if peer else "/unknown"
         self.state = SocketState.OPENING
@@ -82,18 +88,17 @@ class WebSocketClient:
         """The session of the client. The service sets it before anything else is done with the client."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._socket: web.WebSocketResponse | None = None
+        self._input = PeerInput(self, connection, service.settings.web_socket_max_text_frame_size)
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        """Done when the connection is not needed any more."""
         self._frames: list[bytes] = []
         """The frames that the topics' code wrote and that the session has not got yet."""
         self._output: list[bytes] = []
         self._output_bytes = 0
         self._is_scheduled = False
         self._is_paused = False
-        self._throttles: set[object] = set()
-        self._may_read: asyncio.Future[None] | None = None
         self._waiters: list[Callable[[], None]] = []
         self._liveness: asyncio.Future[bool] | None = None
-        self._goodbye: asyncio.Task[None] | None = None
         now_s = self._loop.time()
         self._active_s = self._pinged_s = self._taken_s = now_s
         self._unsent_seen = 0
@@ -137,12 +142,11 @@ class WebSocketClient:
             self._schedule()
 
     def throttle_reading(self, key: object) -> None:
-        self._throttles.add(key)
+        if self.is_open:
+            self._input.throttle(key)
 
     def release_reading(self, key: object) -> None:
-        self._throttles.discard(key)
-        if not self._throttles and self._may_read is not None and not self._may_read.done():
-            self._may_read.set_result(None)
+        self._input.release(key)
 
     def close_producer(self, producer_id: int) -> None:
         self.write(close_producer_frame(producer_id))
@@ -164,11 +168,7 @@ class WebSocketClient:
 
     def close(self, reason: str, code: int = INTERNAL_ERROR) -> None:
         """Ends the socket, and tells the peer the code and the reason."""
-        if not self._become_closed(reason):
-            return
-        if self._socket is not None:
-            self._send_output()
-            self._goodbye = self.broker.spawn(self._say_goodbye(self._socket, code, reason))
+        self._close(reason, code, CLOSE_SECONDS)
 
     # --- for the session ---------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class WebSocketClient:
         """Sends one text message, UTF-8, at the end of this turn of the event loop."""
         self.say_all([text])
 
-    def say_all(self, texts: list[bytes]) -> None:
+    def say_all(self, texts: Iterable[bytes]) -> None:
         """Sends text messages, UTF-8, at the end of this turn of the event loop."""
         if not self.is_open:
             return
@@ -199,27 +199,20 @@ class WebSocketClient:
 
     async def run(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answers the upgrade and serves the socket until it is closed. Raises nothing but CancelledError."""
-        limit = self.service.settings.web_socket_max_text_frame_size
-        # aiohttp refuses a text as long as its limit. A compressed text could be a thousand times as long as what the
-        # peer sent, so compression is not offered.
-        socket = web.WebSocketResponse(timeout=CLOSE_SECONDS, compress=False, max_msg_size=limit + 1)
-        connection = request.protocol
-        assert isinstance(connection, HttpConnection)
+        response = switching_protocols(request)
         try:
             if self.is_open:
-                await socket.prepare(request)
-                self._begin(socket, connection)
-                await self._read(socket)
+                await response.prepare(request)
+                self._begin()
+                await self._over
         except ConnectionError as error:
             self._become_closed(f"closed by the peer ({error})")
         except Exception:
             log.exception("%s: a socket failed", self.remote_address)
-            self.close("an error of the server; its log says more")
+            self._become_closed("an error of the server")
         finally:
             self._become_closed("closed by the peer")
-        if self._goodbye is not None:
-            await asyncio.shield(self._goodbye)
-        return socket
+        return response
 
     def tick(self, now_s: float) -> None:
         """Called about once a second. Sends a ping, and closes a socket that is idle or takes nothing of its output."""
@@ -256,12 +249,6 @@ class WebSocketClient:
 
     # --- HttpSocket: called by the connection of the web port --------------------------------------------------------
 
-    def heard(self) -> None:
-        """Called when bytes came from the peer."""
-        self._active_s = self._loop.time()
-        if self._liveness is not None and not self._liveness.done():
-            self._liveness.set_result(True)
-
     def pause_writing(self) -> None:
         self._is_paused = True
         self.throttle_reading(self)
@@ -269,45 +256,78 @@ class WebSocketClient:
     def resume_writing(self) -> None:
         self._is_paused = False
         self.release_reading(self)
+        self.on_ping()
         self._schedule()
 
     def lost(self) -> None:
         """Called when the connection is lost."""
         self._become_closed("closed by the peer")
+        self._finish()
+
+    # --- InputOwner: called by the `PeerInput` -----------------------------------------------------------------------
+
+    def heard(self) -> None:
+        self._active_s = self._loop.time()
+        if self._liveness is not None and not self._liveness.done():
+            self._liveness.set_result(True)
+
+    def on_texts(self, texts: Sequence[bytearray]) -> int:
+        try:
+            return self.session.on_texts(texts)
+        except NotUtf8Error:
+            self.close("a text is not UTF-8", INVALID_TEXT)
+        except Exception:
+            log.exception("%s: a socket failed", self.remote_address)
+            self.close("an error of the server; its log says more")
+        return len(texts)
+
+    def on_ping(self) -> None:
+        """Answers the newest ping. While the peer does not take its output, the ping waits."""
+        if not self._is_paused and (ping := self._input.taken_ping()) is not None:
+            self._send_now(pong_frame(ping))
+
+    def on_end(self, end: PeerEnd) -> None:
+        if end.kind is EndKind.CLOSED:
+            if self._become_closed(f"closed by the peer ({end.code})"):
+                self._send_output()
+                self._send_now(close_frame(end.code))
+            self._finish()
+        elif end.kind is EndKind.REFUSED:
+            self.close(end.reason, end.code)
+        elif self.is_open:
+            self._close(f"the peer broke the protocol: {end.reason}", end.code, BROKEN_CLOSE_SECONDS)
+        else:
+            self._finish()
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _begin(self, socket: web.WebSocketResponse, connection: HttpConnection) -> None:
-        transport = connection.transport
+    def _begin(self) -> None:
+        transport = self._connection.transport
         if not self.is_open or transport is None:
             raise ConnectionResetError("the connection was lost during the upgrade")
-        self._socket, self._transport, self.state = socket, transport, SocketState.OPEN
+        self._transport, self.state = transport, SocketState.OPEN
         transport.set_write_buffer_limits(high=OUTPUT_HIGH_WATER_BYTES, low=OUTPUT_LOW_WATER_BYTES)
-        connection.upgraded(self)
+        self._connection.upgraded(self)
         log.info("%s: WebSocket of a %s", self.remote_address, self.service.named(self))
         self.guarded(self.session.started)
+        parser: Any = self._input  # aiohttp declares its own parser, and calls nothing but `feed_data` and `feed_eof`.
+        self._connection.set_parser(parser)
         self._schedule()
 
-    async def _read(self, socket: web.WebSocketResponse) -> None:
-        texts = characters = 0
-        while self.is_open:
-            if self._throttles:
-                self._may_read = self._loop.create_future()
-                await self._may_read
-                continue
-            message = await socket.receive()
-            if message.type is WSMsgType.TEXT:
-                if self.is_open:
-                    self.session.on_text(message.data)
-                texts += 1
-                characters += len(message.data)
-                if texts >= TEXTS_A_STEP or characters >= CHARACTERS_A_STEP:
-                    texts = characters = 0
-                    await asyncio.sleep(0)
-            elif message.type is WSMsgType.BINARY:
-                self.close("binary messages are not taken: send JSON as text", UNSUPPORTED_DATA)
-            else:
-                self._become_closed(_end_of(socket, message.type))
+    def _close(self, reason: str, code: int, seconds: float) -> None:
+        """Ends the socket, tells the peer, and waits for its answer for so many seconds."""
+        was_open = self.state is SocketState.OPEN
+        if not self._become_closed(reason) or not was_open:
+            return
+        self._send_output()
+        self._send_now(close_frame(code, reason))
+        self._input.discard()
+        self._loop.call_later(seconds, self._finish)
+
+    def _finish(self) -> None:
+        """Lets `run` come to its end, after which aiohttp closes the connection."""
+        if not self._over.done():
+            self._over.set_result(None)
 
     def _schedule(self) -> None:
         if not self._is_scheduled and self.state is SocketState.OPEN:
@@ -356,9 +376,6 @@ class WebSocketClient:
         self.state = SocketState.CLOSED
         self._frames.clear()
         self._waiters.clear()
-        self._throttles.clear()
-        if self._may_read is not None and not self._may_read.done():
-            self._may_read.set_result(None)
         if self._liveness is not None and not self._liveness.done():
             self._liveness.set_result(False)
         self.service.left(self)
@@ -368,19 +385,7 @@ class WebSocketClient:
             log.exception("%s: a session could not be closed", self.remote_address)
         return True
 
-    async def _say_goodbye(self, socket: web.WebSocketResponse, code: int, reason: str) -> None:
-        try:
-            await socket.close(code=code, message=close_reason(reason))
-        except Exception as error:
-            log.info("%s: the end could not be told: %s", self.remote_address, error)
-
     def _liveness_expired(self, check: "asyncio.Future[bool]") -> None:
         if not check.done():
             check.set_result(False)
             self.cut_off("no answer to the liveness check")
-
-
-def _end_of(socket: web.WebSocketResponse, ended_by: WSMsgType) -> str:
-    if ended_by is WSMsgType.ERROR:
-        return f"the peer broke the protocol ({socket.close_code})"
-    return f"closed by the peer ({socket.close_code})"

@@ -40,10 +40,11 @@ async def why(topic: BaseTopic, broker_id: str, *, is_owned: bool, hindrance: st
     until_s = asyncio.get_running_loop().time() + READING_SECONDS
     turns = Turns()
     for each in list(islice(asked, SUBSCRIPTIONS_MAX)):
-        told[each.name], blocks = await _subscription(topic, each, until_s)
+        told[each.name], blocks = await _subscription(topic, each, until_s, turns)
         verdict = verdict or blocks
         await turns.breathe()
     producers = producers_snapshot(topic, now_ms(), hindrance)
+    await turns.breathe()
     of_producers = producer_reasons(producers)
     if subscription is None:
         verdict = verdict or in_the_way(of_producers)
@@ -87,11 +88,19 @@ def _all_json(reasons: Iterable[Reason]) -> list[Json]:
 # --- subscriptions ----------------------------------------------------------------------------------------------------
 
 
-async def _subscription(topic: BaseTopic, subscription: BaseSubscription, until_s: float) -> tuple[Json, bool]:
-    """Returns the answer for a subscription, and whether anything stands in its way."""
+async def _subscription(
+    topic: BaseTopic, subscription: BaseSubscription, until_s: float, turns: Turns
+) -> tuple[Json, bool]:
+    """Returns the answer for a subscription, and whether anything stands in its way. The snapshot is taken in one
+    piece, because it must be the state of one moment; what is made of it goes in portions."""
     oldest = await oldest_entry(subscription, until_s) if isinstance(subscription, Subscription) else None
+    await turns.breathe()
     found = subscription_snapshot(topic, subscription, now_ms(), oldest)
-    reasons = reasons_of(found)
+    await turns.breathe()
+    reasons = []
+    for reason in reasons_of(found):
+        reasons.append(reason)
+        await turns.breathe()
     blocks = in_the_way(reasons)
     answer: Json = {
         "type": found.kind,

@@ -33,18 +33,18 @@ def consumer_reasons(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
 
 
 def _blocked(consumers: list[ConsumerSnapshot], holds: Holds) -> Reason:
-    told = [f"{each.name} {each.unacked} of {each.unacked_max}" for each in consumers]
+    told = listed(consumers, lambda each: f"{each.name} {each.unacked} of {each.unacked_max}")
     return Reason(
         "CONSUMER_UNACKED_LIMIT",
         holds,
         f"{counted(len(consumers), 'consumer')} reached the limit of unacknowledged messages "
-        f"(maxUnackedMessagesPerConsumer): {listed(told)}. More come when half of them are acknowledged.",
+        f"(maxUnackedMessagesPerConsumer): {told}. More come when half of them are acknowledged.",
         {"consumers": _figures(consumers)},
     )
 
 
 def _without_permits(consumers: list[ConsumerSnapshot], holds: Holds) -> Reason:
-    told = [f"{each.name} ({each.permits})" for each in consumers]
+    told = listed(consumers, lambda each: f"{each.name} ({each.permits})")
     negative = any(each.permits < 0 for each in consumers)
     why = " A negative number comes from batches that held more than was asked for." if negative else ""
     asks = "asks" if len(consumers) == 1 else "ask"
@@ -52,13 +52,13 @@ def _without_permits(consumers: list[ConsumerSnapshot], holds: Holds) -> Reason:
         "NO_PERMITS",
         holds,
         f"{counted(len(consumers), 'consumer')} {asks} for no messages, because the receiver queue is full or the "
-        f"application does not receive. Permits: {listed(told)}.{why}",
+        f"application does not receive. Permits: {told}.{why}",
         {"consumers": _figures(consumers)},
     )
 
 
 def _deaf(consumers: list[ConsumerSnapshot], holds: Holds) -> Reason:
-    names = listed([f"{each.name} at {each.address}" for each in consumers])
+    names = listed(consumers, lambda each: f"{each.name} at {each.address}")
     return Reason(
         "CONNECTION_NOT_READ",
         holds,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from magnetar.server.why.reasons import LISTED_MAX, Holds, Reason, duration, entries, listed
-from magnetar.server.why.subscription_snapshot import SubscriptionSnapshot
+from magnetar.server.why.subscription_snapshot import KeyWait, SubscriptionSnapshot
 
 
 def key_reasons(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
@@ -14,15 +14,12 @@ def key_reasons(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
     idle = [each for each in subscription.key_waits if each.holder is None and each.owner and not each.owner_takes]
     if drains:
         drains.sort(key=lambda each: -each.for_seconds)
-        told = [
-            f"hash {each.hash} for {each.holder} ({each.held} unacknowledged, {duration(each.for_seconds)})"
-            for each in drains
-        ]
+        told = listed(drains, _held)
         yield Reason(
             "KEY_HELD_BY_ANOTHER",
             Holds.SOME,
             f"{least}{entries(sum(each.entries for each in drains))} wait until another consumer acknowledges what it "
-            f"holds of their keys: {listed(told)}.",
+            f"holds of their keys: {told}.",
             {
                 "hashes": [
                     {
@@ -41,12 +38,12 @@ def key_reasons(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
         counts: dict[str, int] = {}
         for each in idle:
             counts[each.owner or ""] = counts.get(each.owner or "", 0) + each.entries
-        told = [f"{name} ({count})" for name, count in counts.items()]
+        told = listed(list(counts.items()), lambda each: f"{each[0]} ({each[1]})")
         yield Reason(
             "KEY_CONSUMER_TAKES_NOTHING",
             Holds.SOME,
             f"{least}{entries(sum(counts.values()))} wait for the consumer of their keys, which takes nothing now: "
-            f"{listed(told)}.",
+            f"{told}.",
             {"consumers": [{"name": name, "entries": count} for name, count in list(counts.items())[:LISTED_MAX]]},
         )
     if subscription.hashes_without_consumer and subscription.consumers:
@@ -62,6 +59,10 @@ def key_reasons(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
         )
     if drains or idle or orphans:
         yield from _look_ahead(subscription)  # otherwise the entries that wait are being sent
+
+
+def _held(wait: KeyWait) -> str:
+    return f"hash {wait.hash} for {wait.holder} ({wait.held} unacknowledged, {duration(wait.for_seconds)})"
 
 
 def _look_ahead(subscription: SubscriptionSnapshot) -> Iterator[Reason]:

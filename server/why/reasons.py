@@ -1,9 +1,11 @@
 """`Reason`, one of the reasons why a subscription or a producer gets nothing, and the words that reasons share."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 Json = dict[str, object]
 
@@ -73,8 +75,8 @@ def entries(count: int) -> str:
     return counted(count, "entry", "entries")
 
 
-def listed(names: Sequence[str]) -> str:
-    """Returns the names with commas, at most NAMES_SHOWN_MAX of them."""
-    shown = ", ".join(names[:NAMES_SHOWN_MAX])
-    more = len(names) - NAMES_SHOWN_MAX
+def listed(items: Sequence[T], text: Callable[[T], str] = str) -> str:
+    """Returns the texts of the items with commas, at most NAMES_SHOWN_MAX of them."""
+    shown = ", ".join(map(text, items[:NAMES_SHOWN_MAX]))
+    more = len(items) - NAMES_SHOWN_MAX
     return f"{shown} and {more} more" if more > 0 else shown

@@ -20,16 +20,15 @@ SLOW_READ_SECONDS = 1.0
 """A read of the log that takes longer than this is a reason."""
 
 
-def reasons_of(subscription: SubscriptionSnapshot) -> list[Reason]:
-    return [
-        *_whole_subscription(subscription),
-        *consumer_reasons(subscription),
-        *_log(subscription),
-        *_limits(subscription),
-        *key_reasons(subscription),
-        *_some_messages(subscription),
-        *_notes(subscription),
-    ]
+def reasons_of(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
+    """Yields the reasons. With thousands of consumers or keys the caller lets other tasks run in between."""
+    yield from _whole_subscription(subscription)
+    yield from consumer_reasons(subscription)
+    yield from _log(subscription)
+    yield from _limits(subscription)
+    yield from key_reasons(subscription)
+    yield from _some_messages(subscription)
+    yield from _notes(subscription)
 
 
 def backlog_summary(subscription: SubscriptionSnapshot) -> str:
@@ -173,12 +172,12 @@ def _rate(throttle: ThrottleSnapshot) -> Reason:
 def _some_messages(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
     backlog = subscription.backlog
     if subscription.chunk_waits:
-        told = [f"{name} ({count})" for name, count in subscription.chunk_waits]
+        told = listed(subscription.chunk_waits, lambda each: f"{each[0]} ({each[1]})")
         yield Reason(
             "CHUNKS_WAIT",
             Holds.SOME,
             f"{entries(backlog.waiting_for_chunks)} are chunks of messages whose other chunks went to a consumer that "
-            f"takes nothing now: {listed(told)}.",
+            f"takes nothing now: {told}.",
             {"consumers": [{"name": name, "entries": count} for name, count in subscription.chunk_waits[:LISTED_MAX]]},
         )
     if backlog.delayed:

@@ -10,6 +10,7 @@ import re
 from typing import Any
 
 from magnetar.spark.jobs.job_outcome import JobFailed
+from magnetar.spark.source.read_limits import SPARK_GIVES_LIMITS
 
 AVAILABLE_NOW = "available-now"
 INTERVAL = re.compile(r"(interval\s+)?(\d+\s*(millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE)
@@ -32,7 +33,7 @@ def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser
         allow_abbrev=False,
     )
     made.add_argument("--service-url", required=True, metavar="URL", help="pulsar://host:port or pulsar+ssl://…")
-    made.add_argument("--admin-url", default="", metavar="URL", help="http://host:port; needed for limits a trigger")
+    made.add_argument("--admin-url", default="", metavar="URL", help="http://host:port of the admin interface")
     made.add_argument("--auth-params", default="", metavar="TEXT", help="token:… or file:///path of a token")
     made.add_argument("--tls-trust-certs", default="", metavar="FILE", help="certificates to trust")
     made.add_argument("--progress", choices=["text", "json", "none"], default="text", help="on stderr; default text")
@@ -89,12 +90,8 @@ def add_stream(made: argparse.ArgumentParser) -> None:
         metavar="WHEN",
         help=f"{AVAILABLE_NOW} (default), or an interval: '10 seconds'",
     )
-    made.add_argument(
-        "--max-messages", type=int, default=0, metavar="N", help="at most so many a batch (not available-now)"
-    )
-    made.add_argument(
-        "--max-bytes", type=int, default=0, metavar="N", help="at most so many a batch (not available-now)"
-    )
+    made.add_argument("--max-messages", type=int, default=0, metavar="N", help="at most so many a batch")
+    made.add_argument("--max-bytes", type=int, default=0, metavar="N", help="at most so many a batch")
 
 
 def service_options(arguments: argparse.Namespace) -> dict[str, str]:
@@ -122,8 +119,9 @@ def source_options(arguments: argparse.Namespace) -> dict[str, str]:
 def check_stream(arguments: argparse.Namespace) -> None:
     """Raises JobFailed for limits and intervals that a query cannot have."""
     if arguments.trigger == AVAILABLE_NOW:
-        if arguments.max_messages or arguments.max_bytes:
-            # Spark 4.1 asks for the end of an available-now run once only, so the run would end at the limit
-            raise JobFailed("--max-messages and --max-bytes need --trigger with an interval")
+        keeps_limits = SPARK_GIVES_LIMITS and arguments.source == "python"
+        if (arguments.max_messages or arguments.max_bytes) and not keeps_limits:
+            # Spark then asks for the end of an available-now run once only, so the run would end at the limit
+            raise JobFailed("--max-messages and --max-bytes need --trigger with an interval, or Spark 4.2 and newer")
     elif not INTERVAL.fullmatch(arguments.trigger):
         raise JobFailed(f"--trigger {arguments.trigger}: expected {AVAILABLE_NOW}, or an interval as '10 seconds'")

@@ -24,11 +24,10 @@ def stream(made: SparkSession, arguments: argparse.Namespace, **more: str) -> Da
     """Returns the stream of the topics that the arguments name; `more` are further options of the data source. From now
     on the job holds a lock on the checkpoint's folder. Raises FolderInUse when another run holds that lock."""
     given = source_options(arguments) | more
-    if arguments.trigger != AVAILABLE_NOW:
-        if arguments.max_messages:
-            given["maxOffsetsPerTrigger"] = str(arguments.max_messages)
-        if arguments.max_bytes:
-            given["maxBytesPerTrigger"] = str(arguments.max_bytes)
+    if arguments.max_messages:
+        given["maxOffsetsPerTrigger"] = str(arguments.max_messages)
+    if arguments.max_bytes:
+        given["maxBytesPerTrigger"] = str(arguments.max_bytes)
     if arguments.source == "connector":
         given = connector_options(given)
     hold_folder(Checkpoint(arguments.checkpoint).folder)

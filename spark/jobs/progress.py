@@ -35,13 +35,19 @@ class Teller:
         elif self._how == "text" and sentence:
             self._print(f"{self._job}: {sentence}")
 
-    def batch(self, number: int, rows: int, seconds: float, total: int) -> None:
-        """Reports a batch that is done. `total` counts the rows of all batches of this run."""
+    def batch(
+        self, number: int, rows: int, seconds: float, total: int, behind: Mapping[str, Any] | None = None
+    ) -> None:
+        """Reports a batch that is done. `total` counts the rows of all batches of this run, and `behind` says how far
+        the batch was from the end of the topics, if that is known."""
         if self._how == "json":
-            self._print(json.dumps({"job": self._job, "batch": number, "rows": rows, "seconds": seconds}))
+            known = {"behind": behind} if behind else {}
+            self._print(json.dumps({"job": self._job, "batch": number, "rows": rows, "seconds": seconds, **known}))
         elif self._how == "text":
             rate = f" ({rows / seconds:,.0f} a second)" if seconds else ""
-            self._print(f"batch {number}: {rows:,} messages in {seconds:.1f} s{rate}, {total:,} in all")
+            to_come = (behind or {}).get("messages")
+            rest = f", about {to_come:,} to come" if to_come else ""
+            self._print(f"batch {number}: {rows:,} messages in {seconds:.1f} s{rate}, {total:,} in all{rest}")
 
     def passing(self, sentence: str) -> None:
         """Shows a sentence that is true only for the moment; the next line replaces the sentence. Has no effect without
@@ -132,7 +138,7 @@ class QueryProgress:
                 self.read += rows
                 self._is_idle = False
                 seconds = step["durationMs"].get("triggerExecution", 0) / 1000
-                self._teller.batch(step["batchId"], rows, seconds, self.read)
+                self._teller.batch(step["batchId"], rows, seconds, self.read, _behind(step))
         if query.isActive and query.status["isTriggerActive"] and query.status["isDataAvailable"]:
             self._teller.passing(f"{self.read:,} messages so far, a batch is under way")
         elif steps and not steps[-1]["numInputRows"]:
@@ -140,3 +146,13 @@ class QueryProgress:
                 self._is_idle = True
                 self._teller.state("idle", rows=self.read)
             self._teller.passing(f"{self.read:,} messages, waiting for more")
+
+
+def _behind(step: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Returns the lag that the data source reports from Spark 4.2 on, and None when the source has reported none."""
+    for source in step.get("sources", ()):
+        latest = json.loads(source["latestOffset"] or "null")
+        if isinstance(latest, dict) and "behind" in latest:
+            found: Mapping[str, Any] = latest["behind"]
+            return found
+    return None

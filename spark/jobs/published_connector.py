@@ -75,7 +75,7 @@ def _signed(text: str) -> str:
     bytes_of = {}
     for topic, value in ids.items():
         if isinstance(value, str):
-            bound = bound_of_value(value)
+            bound = bound_of_value(value, TopicName.parse(topic).partition_index)
             message_id = wire_id(bound)
             if bound.batch_index != WHOLE_ENTRY:
                 message_id.batch_index = bound.batch_index

@@ -1,9 +1,10 @@
 """The Pulsar data source for Spark in pure Python: Spark calls the classes of `data_source`; `options` has the options
 that a user may set.
 
-Reading: `planner` asks on the driver where a query begins and ends and which tasks it has, and `range_reader` reads one
-task's range in an executor. Writing: `row_writer` sends one task's rows. These modules use four packages: `ranges`,
-`decoding`, `client`, `columns`. Each of the four may use those before it in this list. The jobs use all four.
+Reading: `planner` asks on the driver where a query begins and ends and which tasks it has, `admission` where the next
+batch of a streaming query ends, and `range_reader` reads one task's range in an executor. Writing: `row_writer` sends
+one task's rows. These modules use four packages: `ranges`, `decoding`, `client`, `columns`. Each of the four may use
+those before it in this list. The jobs use all four.
 
 `data_source` is imported only when it is asked for, because the other modules also serve jobs that read through the
 published connector on a pyspark without `pyspark.sql.datasource`.

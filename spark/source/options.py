@@ -6,6 +6,7 @@ would go unnoticed.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from magnetar.spark.source.client.broker_connection import ClientLogin
 from magnetar.spark.source.client.pulsar_client import service_urls
 from magnetar.spark.source.columns.value_columns import BadValueMode, BadValues
 from magnetar.spark.source.decoding.compression import NAMES as COMPRESSIONS
-from magnetar.spark.source.ranges.bounds import Bound, bound_of_value
+from magnetar.spark.source.ranges.bounds import BEFORE_ALL, Bound, bound_of_value
 from pulsar_proto.names import TopicName
 
 TOKEN_PLUGINS = ("org.apache.pulsar.client.impl.auth.AuthenticationToken", "token", "pulsar.AuthenticationToken")
@@ -22,7 +23,8 @@ TOKEN_PLUGINS = ("org.apache.pulsar.client.impl.auth.AuthenticationToken", "toke
 KNOWN = (
     "service.url", "admin.url", "topic", "topics", "topicsPattern", "startingOffsets", "endingOffsets", "startingTime",
     "endingTime", "startingOffsetsByTimestampStrategy", "failOnDataLoss", "pollTimeoutMs", "predefinedSubscription",
-    "subscriptionPrefix", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "maxBytesPerPartition",
+    "subscriptionPrefix", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+    "minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition",
     "allowDifferentTopicSchemas", "waitingForNonExistedTopic", "mode", "columnNameOfCorruptRecord", "producerName",
     "rawColumns", "rowOrder", "maxMessagesPerSecond", "path", "checkpointLocation",
     "pulsar.client.authPluginClassName", "pulsar.client.authParams",
@@ -31,9 +33,18 @@ KNOWN = (
     "pulsar.client.tlsAllowInsecureConnection", "pulsar.client.operationTimeoutMs", "pulsar.reader.receiverQueueSize",
     "pulsar.reader.readCompacted", "pulsar.reader.subscriptionName", "pulsar.producer.compressionType",
     "pulsar.producer.batchingMaxMessages", "pulsar.producer.batchingEnabled", "pulsar.producer.sendTimeoutMs",
+    "pulsar.producer.batcherBuilder", "pulsar.producer.chunkingEnabled",
 )  # fmt: skip
 
+BATCHERS = ("DEFAULT", "KEY_BASED")
+"""The names of Java's two BatcherBuilders."""
+TIME_UNITS = {"": 0.001, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
 EARLIEST, LATEST = "earliest", "latest"
+LATEST_LEDGER = 2**63 - 1
+"""The ledger of Java's MessageId.latest, which ids in options may name."""
+NAMED_PLACES = {EARLIEST: BEFORE_ALL, LATEST: Bound(LATEST_LEDGER, LATEST_LEDGER)}
+"""What a map of partitions to ids may also say."""
 QueryEdge = str | Mapping[str, Bound]
 """The beginning or end of a query: `earliest`, `latest`, or for each partition a message id."""
 
@@ -62,6 +73,15 @@ class Options:
         if not text.lstrip("-").isdigit() or int(text) < least:
             raise BadOption(f"option {name}: '{text}' is not a whole number of at least {least}")
         return int(text)
+
+    def seconds(self, name: str, default: str) -> float:
+        """Returns a time such as `15m`, `90 s` or `500ms` in seconds. As in Spark (JavaUtils.timeStringAsMs), a number
+        without a unit counts milliseconds."""
+        text = self.text(name, default)
+        parsed = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
+        if parsed is None or parsed[2] not in TIME_UNITS:
+            raise BadOption(f"option {name}: '{text}' is not a time such as 500ms, 90s, 15m, 2h or 1d")
+        return int(parsed[1]) * TIME_UNITS[parsed[2]]
 
     def flag(self, name: str, *, default: bool) -> bool:
         text = self.text(name, str(default)).lower()
@@ -144,7 +164,10 @@ class ReadOptions:
     reader_name: str
     max_messages: int
     max_bytes: int
+    min_messages: int
+    max_delay_seconds: float
     min_partitions: int
+    max_messages_per_task: int
     max_bytes_per_partition: int
     different_schemas: bool
     wait_for_topics: bool
@@ -173,9 +196,9 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise BadOption("option endingOffsets: nothing lies before earliest")
     if streaming and (options.text("endingOffsets") or ending_time is not None):
         raise BadOption("options endingOffsets and endingTime are for batch queries")
-    max_messages, max_bytes = options.number("maxOffsetsPerTrigger", 0), options.number("maxBytesPerTrigger", 0)
-    if (max_messages or max_bytes) and not address.admin_url:
-        raise BadOption("maxOffsetsPerTrigger and maxBytesPerTrigger need the option admin.url (the sizes of ledgers)")
+    max_messages, min_messages = options.number("maxOffsetsPerTrigger", 0), options.number("minOffsetsPerTrigger", 0)
+    if max_messages and min_messages > max_messages:
+        raise BadOption("option minOffsetsPerTrigger is larger than maxOffsetsPerTrigger")
     return ReadOptions(
         address=address,
         topics=topics,
@@ -191,8 +214,11 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         reader_name=options.text("pulsar.reader.subscriptionName")
         or f"{options.text('subscriptionPrefix', 'spark-pulsar')}-reader",
         max_messages=max_messages,
-        max_bytes=max_bytes,
+        max_bytes=options.number("maxBytesPerTrigger", 0),
+        min_messages=min_messages,
+        max_delay_seconds=options.seconds("maxTriggerDelay", "15m"),
         min_partitions=options.number("minPartitions", 0),
+        max_messages_per_task=options.number("maxRecordsPerPartition", 0),
         max_bytes_per_partition=options.number("maxBytesPerPartition", 128 * 1024 * 1024),
         different_schemas=options.flag("allowDifferentTopicSchemas", default=False),
         wait_for_topics=options.flag("waitingForNonExistedTopic", default=False),
@@ -232,9 +258,15 @@ def _edge(options: Options, name: str, default: str) -> QueryEdge:
     if not isinstance(ids, dict) or not ids:
         raise BadOption(f"option {name}: expected earliest, latest or a JSON map of partition to message id")
     try:
-        return {TopicName.parse(topic).full: bound_of_value(value) for topic, value in ids.items()}
+        return {topic.full: _place(value, topic) for topic, value in ((TopicName.parse(t), v) for t, v in ids.items())}
     except ValueError as error:
         raise BadOption(f"option {name}: {error}") from error
+
+
+def _place(value: object, topic: TopicName) -> Bound:
+    if isinstance(value, str) and value.lower() in NAMED_PLACES:
+        return NAMED_PLACES[value.lower()]
+    return bound_of_value(value, topic.partition_index)
 
 
 def _times(options: Options, name: str) -> int | Mapping[str, int] | None:
@@ -243,9 +275,9 @@ def _times(options: Options, name: str) -> int | Mapping[str, int] | None:
     if not options.text(name):
         return None
     times = _json(options, name)
-    if isinstance(times, int):
+    if type(times) is int:
         return times
-    if isinstance(times, dict) and all(isinstance(time, int) for time in times.values()):
+    if isinstance(times, dict) and all(type(time) is int for time in times.values()):
         return {TopicName.parse(topic).full: time for topic, time in times.items()}
     raise BadOption(f"option {name}: expected milliseconds or a JSON map of partition to milliseconds")
 
@@ -261,6 +293,10 @@ class WriteOptions:
     compression: int
     batch_messages: int
     send_timeout_seconds: float
+    key_batches: bool
+    """Whether all messages of a batch have one key, as subscriptions of the kind Key_Shared need it."""
+    chunking: bool
+    """Whether messages that are too large for the broker are sent in chunks."""
     messages_per_second: int
     """The limit of each task; with 0 a task writes as fast as the broker takes messages."""
 
@@ -279,5 +315,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         compression=COMPRESSIONS[compression.lower()],
         batch_messages=options.number("pulsar.producer.batchingMaxMessages", 1000, least=1) if batching else 1,
         send_timeout_seconds=options.number("pulsar.producer.sendTimeoutMs", 30_000, least=1) / 1000,
+        key_batches=options.one_of("pulsar.producer.batcherBuilder", BATCHERS, BATCHERS[0]) == BATCHERS[1],
+        chunking=options.flag("pulsar.producer.chunkingEnabled", default=False),
         messages_per_second=options.number("maxMessagesPerSecond", 0),
     )

@@ -5,26 +5,23 @@ The arithmetic is in `ranges.planning_rules`; the planner asks the broker for th
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from magnetar.spark.source.client.admin_client import NOT_FOUND, AdminClient, AdminError
 from magnetar.spark.source.client.partition_reader import PartitionReader, ReaderSettings
 from magnetar.spark.source.client.pulsar_client import PulsarClient
-from magnetar.spark.source.options import EARLIEST, LATEST, BadOption, QueryEdge, ReadOptions
+from magnetar.spark.source.message_counter import MessageCounter
+from magnetar.spark.source.options import EARLIEST, LATEST, LATEST_LEDGER, BadOption, QueryEdge, ReadOptions
 from magnetar.spark.source.ranges.bounds import BEFORE_ALL, Bound, Range
 from magnetar.spark.source.ranges.continuity_rules import DataLoss
-from magnetar.spark.source.ranges.planning_rules import LedgerRun, clip, first_mean, one_ledger, runs_of, split, take
+from magnetar.spark.source.ranges.planning_rules import LedgerRun, clip, first_mean, one_ledger, runs_of, split
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 LATEST_TIME, EARLIEST_TIME = -1, -2
 TOPIC_WAIT_SECONDS = 5.0
-LATEST_LEDGER = 2**63 - 1
-"""The ledger of Java's MessageId.latest, which offsets of the published connector may name."""
 SAMPLE_SECONDS = 10.0
 SAMPLE_ENTRIES, SAMPLE_BYTES = 16, 4 * 1024 * 1024
 ENTRY_BYTES_MAX = 5 * 1024 * 1024
@@ -137,17 +134,39 @@ class Planner:
             return self.last(name)
         assert not isinstance(options.starting, str)
         given = options.starting.get(name)
-        if given is not None and given.ledger == LATEST_LEDGER:
-            return self.last(name)
-        return BEFORE_ALL if given is None else given.before()
+        if given is None:
+            return BEFORE_ALL
+        last = self.last(name)
+        if given.ledger == LATEST_LEDGER or self._is_beyond("startingOffsets", name, given, last):
+            return last
+        return given.before()
 
-    def check_ids(self, names: list[str]) -> None:
-        """Raises BadOption when ids are given for a partitioned topic as a whole, because such ids would have no
-        effect."""
-        for option, edge in (("startingOffsets", self._options.starting), ("endingOffsets", self._options.ending)):
-            for name in () if isinstance(edge, str) else edge:
-                if name not in names and (parts := [each for each in names if TopicName.parse(each).base.full == name]):
+    def _is_beyond(self, option: str, name: str, given: Bound, last: Bound) -> bool:
+        """Returns whether an option names an id behind the partition's last message. Raises DataLoss in that case
+        unless the options allow losses. The id that would come next is not behind it."""
+        if given[:2] <= last[:2] or given.before() == last:
+            return False
+        if self._options.fail_on_data_loss:
+            raise DataLoss(
+                f"option {option}: {given} of {name} does not exist, the last message is {last}; "
+                "failOnDataLoss=false takes the end instead"
+            )
+        return True
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Raises BadOption when an option has an id or a time for a topic that is not among the partitions `names`, or
+        ids for a partitioned topic as a whole: they would have no effect. A time holds for all of a topic's
+        partitions."""
+        options = self._options
+        topics = {TopicName.parse(name).base.full for name in names}
+        for option, edge in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
+            for name in sorted(set() if isinstance(edge, str) else set(edge) - set(names)):
+                if parts := [each for each in names if TopicName.parse(each).base.full == name]:
                     raise BadOption(f"option {option}: {name} has partitions, give the ids of {', '.join(parts)}")
+                raise BadOption(_not_read(option, name, names))
+        for option, times in (("startingTime", options.starting_time), ("endingTime", options.ending_time)):
+            for name in sorted(set(times) - set(names) - topics if isinstance(times, Mapping) else ()):
+                raise BadOption(_not_read(option, name, names))
 
     def end(self, name: str) -> Bound:
         """Returns the last message that a batch query reads."""
@@ -158,13 +177,15 @@ class Planner:
         if isinstance(options.ending, str):
             return last
         given = options.ending.get(name, last)
-        return last if given.ledger == LATEST_LEDGER else given
+        if given.ledger == LATEST_LEDGER or self._is_beyond("endingOffsets", name, given, last):
+            return last
+        return given
 
     def _at_time(self, name: str, times: Times, missing: QueryEdge) -> Bound:
         """Returns the bound before the first message that was published at or after the time. `missing` is the place
         where a partition without a time of its own in `times` begins or ends. Raises ValueError when the time is that
         of a query's start, no message is that young, and the options want an error then."""
-        when = times if isinstance(times, int) else times.get(name)
+        when = times if isinstance(times, int) else times.get(name, times.get(TopicName.parse(name).base.full))
         if when is None:
             when = EARLIEST_TIME if missing == EARLIEST else LATEST_TIME
         if when == EARLIEST_TIME:
@@ -181,44 +202,29 @@ class Planner:
             raise ValueError(f"{name} has no message published at or after {when}")
         return min(before, last)
 
-    def ledgers(self, name: str, wanted: Range) -> list[LedgerRun]:
+    def ledgers(self, name: str, wanted: Range, *, patient: bool = True) -> list[LedgerRun]:
         """Returns all ledgers of a partition that hold entries. Without an admin URL, or when the admin interface does
-        not know the topic, returns what `one_ledger` derives from the range `wanted`."""
+        not know the topic, returns what `one_ledger` derives from the range `wanted`. Unless the call is `patient`,
+        that is also the answer when the admin interface does not answer at once."""
         if self._admin is None:
             return one_ledger(wanted)
         try:
-            return runs_of(self._admin.internal_stats(name))
+            return runs_of(self._admin.internal_stats(name, patient=patient))
         except AdminError as error:
-            if error.status != NOT_FOUND:
+            if patient and error.status != NOT_FOUND:
                 raise
             return one_ledger(wanted)  # the topic was deleted meanwhile: the tasks will find that, and report it
 
-    def capped(self, wanted: Mapping[str, Range]) -> dict[str, Bound]:
-        """Returns for each range an end within the limits of a trigger. The limits are shared out evenly over the
-        partitions that have something to read."""
-        options = self._options
-        waiting = [name for name, each in wanted.items() if not each.is_empty]
-        ends = {name: each.upto for name, each in wanted.items()}
-        if not (options.max_messages or options.max_bytes):
-            return ends
-        for name in waiting:
-            entries: int | None = None
-            if options.max_messages:
-                share = max(1, options.max_messages // len(waiting))
-                entries = max(1, share // self._messages_per_entry(name, wanted[name]))
-            bytes_max = max(1, options.max_bytes // len(waiting)) if options.max_bytes else None
-            ends[name] = take(self.ledgers(name, wanted[name]), wanted[name], entries, bytes_max)
-        return ends
+    @property
+    def has_admin(self) -> bool:
+        return self._admin is not None
 
-    def _messages_per_entry(self, name: str, wanted: Range) -> int:
-        """Returns how many messages the range's first entry has, or 1 when that entry does not come in time. By this
-        number the planner converts a limit, which counts messages, to entries, which ledgers count."""
-        reader = PartitionReader(self.client, name, wanted.after, self._settings)
-        try:
-            block = reader.read_block(time.monotonic() + SAMPLE_SECONDS)
-        finally:
-            reader.close()
-        return 1 if block is None else block.pick(np.zeros(1, np.int64)).message_count()
+    def counter(self, name: str, after: Bound, *, permits: int = 0) -> MessageCounter:
+        """Returns a new counter of the messages behind `after`; the caller closes it. `permits` is how many messages
+        are under way at most; by default the option receiverQueueSize says it."""
+        options = self._options
+        settings = replace(self._settings, permits=permits or options.permits, read_compacted=options.read_compacted)
+        return MessageCounter(self.client, name, after, settings, timeout_seconds=options.poll_timeout_seconds)
 
     def tasks(self, name: str, wanted: Range, partitions: int, *, repeatable: bool) -> list[Range]:
         """Returns the parts that one partition's range is split into, a task each. `partitions` is the number of
@@ -226,6 +232,26 @@ class Planner:
         ledger grows, such as the average size of the ledger's entries."""
         if wanted.is_empty:
             return []
+        parts = self._tasks_of_bytes(name, wanted, partitions, repeatable=repeatable)
+        return self._tasks_of_messages(name, parts) if self._options.max_messages_per_task else parts
+
+    def _tasks_of_messages(self, name: str, parts: Sequence[Range]) -> list[Range]:
+        """Splits each part into tasks of maxRecordsPerPartition messages, and one task with the rest. The messages are
+        counted, so the split is the same whenever it is repeated."""
+        counter = self.counter(name, parts[0].after)
+        found = []
+        try:
+            for part in parts:
+                after = part.after
+                while after < part.upto:
+                    end = counter.take(part.upto, self._options.max_messages_per_task).end
+                    found.append(Range(after, end))
+                    after = end
+        finally:
+            counter.close()
+        return found
+
+    def _tasks_of_bytes(self, name: str, wanted: Range, partitions: int, *, repeatable: bool) -> list[Range]:
         options = self._options
         pieces = -(-options.min_partitions // max(1, partitions))
         if options.read_compacted or (self._admin is None and pieces < 2):
@@ -273,6 +299,10 @@ def _content(schema: pb.Schema | None) -> tuple[object, ...] | None:
         return None
     properties = sorted((pair.key, pair.value) for pair in schema.properties)
     return schema.type, schema.schema_data, tuple(properties)
+
+
+def _not_read(option: str, name: str, names: Sequence[str]) -> str:
+    return f"option {option}: {name} is not read; what is read are {', '.join(names) or 'no topics'}"
 
 
 def partition_of(name: str) -> int:

@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 BATCH_ROWS = 10_000
 BATCH_BYTES = 3 * 1024 * 1024
 """A record batch goes to the JVM when it holds BATCH_ROWS rows, or values of BATCH_BYTES bytes."""
-COMPACTED_LOOK_SECONDS = 1.0
-"""A reader of a compacted view that got nothing for this long asks the broker where the view ends."""
 PORTION_BYTES = 64 * 1024 * 1024
 """At most this much is decompressed at once, plus one entry."""
 _UNCOMPRESSED_SIZE = pb.MessageMetadata.DESCRIPTOR.fields_by_name["uncompressed_size"].number
@@ -122,20 +120,9 @@ class RangeReader:
         and each would start a timeout anew."""
         now = time.monotonic()
         if not self._reached:
-            return self._first_of(now + self._timeout)
+            return self._reader.read_block_or_end(now + self._timeout)
         self._chunks_until = self._chunks_until or now + self._timeout
         return None if now >= self._chunks_until else self._reader.read_block(self._chunks_until)
-
-    def _first_of(self, deadline: float) -> EntryBlock | None:
-        """Waits for the next block of the range. In a compacted view the reader also checks whether it has reached the
-        view's end. The view may end before the range does, because a tombstone that was the topic's last message is in
-        no compacted view."""
-        while self._continuity.is_sparse:
-            look_at = min(deadline, time.monotonic() + COMPACTED_LOOK_SECONDS)
-            block = self._reader.read_block(look_at)
-            if block is not None or look_at == deadline or self._reader.is_at_end():
-                return block
-        return self._reader.read_block(deadline)
 
     def _is_finished(self) -> bool:
         return self._reached and not self._plain.has_unfinished_chunks

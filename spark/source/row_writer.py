@@ -4,6 +4,7 @@ import base64
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -28,6 +29,10 @@ them the batch (MicroBatchExecution, StreamExecution)."""
 
 ROWS_OF_A_TASK_MAX = 2**32
 """A row's sequence id is the batch's number times this number, plus the row's number in its task."""
+
+
+KEY_ROWS, KEY_BYTES = 10_000, 32 * 1024 * 1024
+"""How many messages, and how many bytes of values, are put in the order of their keys at once."""
 
 
 @dataclass
@@ -117,8 +122,12 @@ class TopicWriter:
     def in_order(self, batches: Iterable[pa.RecordBatch]) -> Iterable[OutgoingMessage]:
         """Returns the messages of all rows. With the option `rowOrder=sorted` the messages are sorted by content, so
         that a repeated batch has the same order even after a shuffle."""
-        messages = (message for batch in batches for message in self._outgoing.messages(batch))
-        return sorted(messages, key=_sort_key) if self._options.sorted_rows else messages
+        messages: Iterable[OutgoingMessage] = (
+            message for batch in batches for message in self._outgoing.messages(batch)
+        )
+        if self._options.sorted_rows:
+            messages = sorted(messages, key=_sort_key)
+        return by_key(messages) if self._options.key_batches else messages
 
     def write(self, message: OutgoingMessage) -> None:
         """Hands one message to its partition's producer. Raises SendFailed, also for an earlier message."""
@@ -137,6 +146,10 @@ class TopicWriter:
             topic = message.topic
             partitions = self._client.persist(lambda: self._client.partitions(topic, create=True))
             self._partitions[topic] = partitions
+        if message.partition is not None:
+            if not 0 <= message.partition < len(partitions):
+                raise SendFailed(f"{message.topic} has no partition {message.partition}, it has {len(partitions)}")
+            return partitions[message.partition]
         if len(partitions) == 1:
             return partitions[0]
         if message.key is not None:
@@ -147,7 +160,13 @@ class TopicWriter:
         known = self._producers.get(partition)
         if known is None:
             options = self._options
-            settings = ProducerSettings(options.compression, options.batch_messages, options.send_timeout_seconds)
+            settings = ProducerSettings(
+                options.compression,
+                options.batch_messages,
+                options.send_timeout_seconds,
+                options.key_batches,
+                options.chunking,
+            )
             known = PartitionProducer(self._client, partition, self._name, self._outgoing.schema, settings)
             self._producers[partition] = known
             self._check_batch(known)
@@ -178,8 +197,25 @@ class TopicWriter:
 
 
 def _sort_key(message: OutgoingMessage) -> tuple[object, ...]:
-    topic, key, event_time, properties, value, _ = message
-    return topic, key or b"", event_time, properties, value is not None, value or b""
+    topic, key, event_time, properties, value, ordering_key, partition = message
+    place = -1 if partition is None else partition
+    return topic, key or b"", event_time, properties, value is not None, value or b"", ordering_key or b"", place
+
+
+def by_key(messages: Iterable[OutgoingMessage]) -> Iterator[OutgoingMessage]:
+    """Yields the messages with those of one key behind each other, so that they fill batches of one key. Messages are
+    held back for that, up to KEY_ROWS or KEY_BYTES. The order of a key's messages stays, and the same messages are
+    always yielded in the same order, so repeated rows have their sequence ids again."""
+    groups: dict[bytes, list[OutgoingMessage]] = {}
+    rows = size = 0
+    for message in messages:
+        groups.setdefault(message.batching_key, []).append(message)
+        rows, size = rows + 1, size + len(message.value or b"")
+        if rows >= KEY_ROWS or size >= KEY_BYTES:
+            yield from chain.from_iterable(groups.values())
+            groups.clear()
+            rows = size = 0
+    yield from chain.from_iterable(groups.values())
 
 
 def java_string_hash(key: bytes) -> int:

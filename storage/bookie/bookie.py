@@ -301,6 +301,10 @@ class Bookie:
         """Forgets ledgers although the metadata lists them; see `Maintenance.drop_ledgers`."""
         await self._maintenance.drop_ledgers(ledger_ids)
 
+    async def measure_disks_by(self, measure: Callable[[Sequence[str]], DiskUsage]) -> None:
+        """Has the disks measured by another function from now on, and measures them. Returns afterwards."""
+        await self._maintenance.measure_disks_by(measure)
+
     async def close(self) -> None:
         """Makes all accepted adds durable, flushes them, and releases the folders. A second call has no effect."""
         if self._closing is None:

@@ -66,6 +66,8 @@ class Maintenance:
         self._minor_at = self._major_at = time.monotonic()
         self._mode_changed = asyncio.Event()
         self._collecting = asyncio.Lock()
+        self.measure: Callable[[Sequence[str]], DiskUsage] = measure
+        """Measures the room on the disks of some folders. Raises OSError."""
         self.usage: DiskUsage | None = None
         self.ledgers_deleted = 0
         """How many ledgers were forgotten since the start."""
@@ -93,10 +95,15 @@ class Maintenance:
                 await self._collect_quietly()
                 next_collection = time.monotonic() + self._gc_interval
 
+    async def measure_disks_by(self, measure: Callable[[Sequence[str]], DiskUsage]) -> None:
+        """Has the disks measured by another function from now on, and checks them."""
+        self.measure = measure
+        await self.check_disks()
+
     async def check_disks(self) -> None:
         """Measures the disks and tells the bookie. A folder that cannot be measured counts as full."""
         try:
-            self.usage = await self._on_thread(measure, self._directories)
+            self.usage = await self._on_thread(self.measure, self._directories)
         except OSError as error:
             log.warning("disk check failed: %s", error)
             self.usage = DiskUsage(0, 1.0)

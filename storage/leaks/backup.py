@@ -59,7 +59,7 @@ class Backup:
             if await aiofiles.os.listdir(self._folder / name):
                 raise FileExistsError(0, "the folder has a backup already; take another one", str(self._folder))
         items: list[BackupItem] = []
-        for item in _wanted(findings):
+        for item in await asyncio.to_thread(_wanted, findings):
             store = site.store_of(item.store)
             record = await store.get(item.path)
             if record is None or record.stat.version != item.version:
@@ -78,7 +78,7 @@ class Backup:
         name = instance.value.decode("utf-8", "replace") if instance else ""
         manifest = Manifest(made_ms, name, tuple(site.stores), tuple(items))
         await self.verify(manifest)
-        await _write(self._folder / MANIFEST, manifest.serialize())
+        await _write(self._folder / MANIFEST, await asyncio.to_thread(manifest.serialize))
         return manifest
 
     async def _write_entries(self, reader: EntryReader, ledger_id: int) -> StoredEntries:
@@ -97,7 +97,7 @@ class Backup:
         """Returns the manifest. Raises BackupDamaged, OSError."""
         try:
             async with aiofiles.open(self._folder / MANIFEST, "rb") as file:
-                return Manifest.parse(await file.read())
+                return await asyncio.to_thread(Manifest.parse, await file.read())
         except FileNotFoundError:
             raise BackupDamaged(f"{self._folder} has no {MANIFEST}: it is no backup, or was not finished") from None
 

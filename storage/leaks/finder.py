@@ -12,7 +12,7 @@ from magnetar.metadata.store import MetadataStore
 from magnetar.storage.leaks.entry_reader import EntryReader
 from magnetar.storage.leaks.ledger_facts_rules import Component, LedgerFacts, facts_of
 from magnetar.storage.leaks.orphan_rules import BlindSpot, Caution, Judgement, Picture, Verdict, judge
-from magnetar.storage.leaks.record_reader import at_once, read_references, read_tenants
+from magnetar.storage.leaks.record_reader import at_once, in_parts, read_references, read_tenants
 from magnetar.storage.leaks.reference_rules import Reference
 from magnetar.storage.leaks.znode_reader import read_leftovers
 from magnetar.storage.leaks.znode_rules import Leftover
@@ -89,7 +89,7 @@ class Look:
             compactions += await read_references(store, self.picture)
         for store in site.configuration:
             self.picture.tenants |= await read_tenants(store)
-        unnamed = sorted(each for each in self.listed if not self.picture.keeping(each))
+        unnamed = [each async for each in in_parts(sorted(self.listed)) if not self.picture.keeping(each)]
         facts = [each for each in await at_once(self.facts, unnamed) if each is not None]
         # A compaction closes its ledger just before the cursor's newest entry names it. Entries are read last, so that
         # a ledger whose record was read as closed is named by then; a ledger that was still open is kept anyway.
@@ -124,8 +124,8 @@ class Look:
 async def find(site: Site, caution: Caution) -> Findings:
     """Looks at the whole site. Raises NotPulsar when a store is not that of a Pulsar cluster, and MetadataError."""
     look = Look(site, caution)
-    facts = await look.take()
-    judged = [(each, judge(each, look.picture, caution)) for each in facts]
+    unnamed = await look.take()
+    judged = [(each, judge(each, look.picture, caution)) async for each in in_parts(unnamed)]
     return Findings(
         ledgers=len(look.listed),
         dangling=await look.missing(),

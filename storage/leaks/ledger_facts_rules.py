@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pulsar_proto.errors import InvalidTopicName, MalformedRecord
-from pulsar_proto.names import TopicName
+from pulsar_proto.names import TopicName, topic_of_managed_ledger, topic_of_schema
 from pulsar_proto.records.ledger_record import LedgerMetadata
 
 PULSAR = b"pulsar"
@@ -51,6 +51,13 @@ class LedgerFacts:
     @property
     def namespace(self) -> str:
         return "/".join(self.owner.split("/")[:2])
+
+    @property
+    def topic(self) -> str:
+        """Returns the full name of the topic that the ledger was made for."""
+        if self.component is Component.SCHEMA:
+            return topic_of_schema(self.owner)
+        return topic_of_managed_ledger(self.owner)
 
 
 def facts_of(ledger_id: int, path: str, value: bytes, version: int, created_ms: int) -> LedgerFacts:

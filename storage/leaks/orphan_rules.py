@@ -171,7 +171,7 @@ def _open(ledger: LedgerFacts, picture: Picture, caution: Caution, text: str) ->
         where = "may be loaded by a broker"
     else:
         return None
-    return Judgement(Verdict.OPEN, "not closed", f"not closed, and {ledger.owner} {where}. {text}")
+    return Judgement(Verdict.OPEN, "not closed", f"not closed, and {ledger.topic} {where}. {text}")
 
 
 def has_owner(ledger: LedgerFacts, picture: Picture) -> bool:
@@ -188,27 +188,27 @@ def has_owner(ledger: LedgerFacts, picture: Picture) -> bool:
 
 def _why(ledger: LedgerFacts, picture: Picture) -> tuple[str, str]:
     """Returns why nothing refers to a ledger of Pulsar: a phrase and a sentence."""
-    owner = ledger.owner
+    owner, topic = ledger.owner, ledger.topic
     if any(not each.keeps for each in picture.references.get(ledger.ledger_id, ())):
-        return "offloaded and deleted", f"{owner} says that the ledger was deleted after it was offloaded"
+        return "offloaded and deleted", f"{topic} says that the ledger was deleted after it was offloaded"
     if ledger.component is Component.SCHEMA:
         if owner in picture.schemas:
-            return "version not in the schema", f"the schema {owner} does not name this version"
-        return "schema deleted", f"there is no schema {owner}"
+            return "version not in the schema", f"the schema of {topic} does not name this version"
+        return "schema deleted", f"there is no schema of {topic}"
     cursors = picture.cursors.get(owner)
     if cursors is None:
-        return "topic deleted", f"there is no topic {owner}"
+        return "topic deleted", f"there is no topic {topic}"
     if ledger.component is Component.TOPIC:
-        return "not in the topic's list", f"the list of {owner} does not name it: trimmed, or never put there"
+        return "not in the topic's list", f"the list of {topic} does not name it: trimmed, or never put there"
     if ledger.component is Component.COMPACTED:
         if COMPACTION_CURSOR not in cursors:
-            return "compaction deleted", f"{owner} is not compacted any more"
-        return "superseded compaction", f"{owner} has another compacted ledger, or this compaction did not end"
+            return "compaction deleted", f"{topic} is not compacted any more"
+        return "superseded compaction", f"{topic} has another compacted ledger, or this compaction did not end"
     if ledger.cursor not in cursors:
-        return "subscription deleted", f"{owner} has no subscription {ledger.cursor}"
+        return "subscription deleted", f"{topic} has no subscription {ledger.cursor}"
     if ledger.component is Component.BUCKET:
-        return "delivered bucket", f"the subscription {ledger.cursor} of {owner} does not name this bucket any more"
-    return "superseded cursor ledger", f"the subscription {ledger.cursor} of {owner} has another ledger, or none"
+        return "delivered bucket", f"the subscription {ledger.cursor} of {topic} does not name this bucket any more"
+    return "superseded cursor ledger", f"the subscription {ledger.cursor} of {topic} has another ledger, or none"
 
 
 def dangling_texts(references: Iterable[Reference]) -> Mapping[int, list[str]]:

@@ -25,6 +25,8 @@ from pulsar_proto.names import NON_PERSISTENT, PERSISTENT, decode_local
 
 AT_ONCE = 64
 """How many records are asked for at the same time."""
+PART = 16
+"""After how many items other tasks may run: a look is also taken inside a server that serves clients."""
 LOG_NAMESPACES = ("/pulsar/functions", "/pulsar/packages", "/stream")
 """Where the functions worker and BookKeeper's stream storage keep the namespaces of DistributedLog by default."""
 SERVICE_UNITS = "/service_unit_state"
@@ -130,17 +132,24 @@ async def walk(store: MetadataStore, root: str) -> AsyncIterator[tuple[str, Reco
     """Yields all records below `root`, with their paths; parents come before their children."""
     level = [root]
     while level:
-        below = [
-            f"{path}/{name}"
-            for path, names in zip(level, await at_once(lambda path: children_of(store, path), level), strict=True)
-            for name in names
-        ]
+        below: list[str] = []
+        named = await at_once(lambda path: children_of(store, path), level)
+        async for path, names in in_parts(zip(level, named, strict=True)):
+            below.extend([f"{path}/{name}" async for name in in_parts(names)])
         for start in range(0, len(below), AT_ONCE):
             part = below[start : start + AT_ONCE]
-            for path, record in zip(part, await at_once(store.get, part), strict=True):
+            async for path, record in in_parts(zip(part, await at_once(store.get, part), strict=True)):
                 if record is not None:
                     yield path, record
         level = below
+
+
+async def in_parts(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yields the items, and lets other tasks run after every PART of them."""
+    for number, item in enumerate(items, start=1):
+        yield item
+        if number % PART == 0:
+            await asyncio.sleep(0)
 
 
 async def at_once(ask: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:

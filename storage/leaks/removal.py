@@ -4,6 +4,7 @@ A record is removed only if a second look still finds it to be an orphan, if its
 and if the backup has its bytes. A ledger is deleted by deleting its record: the bookies then collect its entries.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -51,7 +52,7 @@ async def remove(site: Site, backup: Backup, manifest: Manifest, second_look: Fi
     of each. Raises BackupDamaged before anything is removed; MetadataError."""
     await check_place(site, manifest)
     await backup.verify(manifest)
-    leaked = still_leaked(second_look)
+    leaked = await asyncio.to_thread(still_leaked, second_look)
     for index, item in reversed(list(enumerate(manifest.items))):
         if (item.store, item.path) not in leaked:
             store = site.store_of(item.store)

@@ -30,7 +30,18 @@ class Append:
     has no `_masks`, `_short` is either the number of all entries or 0.
     """
 
-    __slots__ = ("_mask", "_masks", "_short", "done", "entries", "error", "first_entry_id", "ids", "length")
+    __slots__ = (
+        "_mask",
+        "_masks",
+        "_short",
+        "done",
+        "entries",
+        "error",
+        "first_entry_id",
+        "ids",
+        "last_entry_id",
+        "length",
+    )
 
     def __init__(
         self, first_entry_id: int, entries: Sequence[bytes], length: int, done: Callable[["Append"], None]
@@ -39,6 +50,7 @@ class Append:
         self.first_entry_id = first_entry_id
         self.entries = entries
         self.ids = range(first_entry_id, first_entry_id + count)
+        self.last_entry_id = first_entry_id + count - 1
         self.length = length
         """Payload bytes of the ledger up to and including this group."""
         self.done = done

@@ -75,6 +75,7 @@ class AppendMachine:
         "_write_quorum",
         "broken",
         "ensemble",
+        "had_fault",
         "last_add_confirmed",
         "last_add_pushed",
         "length",
@@ -102,6 +103,9 @@ class AppendMachine:
         self.length = length
         self.length_confirmed = length
         self.broken: LedgerError | None = None
+        self.had_fault = False
+        """Whether a bookie has ever failed or refused a send. While this is False, the shell need not look at
+        `take_refused`, `broken` and `must_change`; it is one field, because the shell looks after every answer."""
         self._ensemble_size = size
         self._write_quorum = write_quorum
         self._ack_quorum = ack_quorum
@@ -143,9 +147,13 @@ class AppendMachine:
         if self._ensemble_size != self._write_quorum:
             append._masks = [0] * len(append.ids)
         self._pending.append(append)
-        self.last_add_pushed = append.ids[-1]
+        self.last_add_pushed = append.last_entry_id
         self.length = append.length
         sends: list[Send] = []
+        if not self.had_fault:
+            for index in range(self._ensemble_size):
+                self._send(append, index, sends)
+            return sends
         for index in range(self._ensemble_size):
             if index not in self._failed and index not in self._replacing:
                 self._send(append, index, sends)
@@ -156,6 +164,7 @@ class AppendMachine:
         has something to do."""
         if rc and is_overload(rc):
             send.refusals += 1
+            self.had_fault = True
             self._refused.append((send, ids))
             return True
         send.left -= len(ids)
@@ -192,7 +201,7 @@ class AppendMachine:
         if self._lagging_bytes_max and self._is_too_far_ahead(self._pending[0]):
             return None
         append = self._pending.popleft()
-        self.last_add_confirmed = append.ids[-1]
+        self.last_add_confirmed = append.last_entry_id
         self.length_confirmed = append.length
         return append
 
@@ -281,6 +290,7 @@ class AppendMachine:
         sends.append(send)
 
     def _note_failure(self, index: int, rc: int) -> None:
+        self.had_fault = True
         if ends_writer(rc):
             if self.broken is None:
                 self.broken = error_class(rc, reading=False)(f"bookie {self.ensemble[index]} answered {rc}")

@@ -128,14 +128,15 @@ class EnsembleWriter:
 
     def _react(self) -> None:
         machine = self.machine
-        for send, ids in machine.take_refused():
-            self._loop.call_later(retry_seconds(send.refusals), self._send_again, send, ids)
-        if machine.broken is not None:
-            self.end(machine.broken)
-            return
-        if machine.must_change:
-            self._start_change()
-            return
+        if machine.had_fault:
+            for send, ids in machine.take_refused():
+                self._loop.call_later(retry_seconds(send.refusals), self._send_again, send, ids)
+            if machine.broken is not None:
+                self.end(machine.broken)
+                return
+            if machine.must_change:
+                self._start_change()
+                return
         while (append := machine.confirm_next()) is not None:
             self._deliver(append)
 

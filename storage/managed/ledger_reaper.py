@@ -49,6 +49,10 @@ class LedgerReaper:
         """Returns the ledgers of `owner`, whatever they were used for, that are not deleted yet."""
         return [ledger_id for ledger_id, grave in self._graves.items() if grave.owner == owner]
 
+    def is_waiting(self, ledger_id: int) -> bool:
+        """Whether the ledger is not deleted yet."""
+        return ledger_id in self._graves
+
     def bury(self, ledger_ids: Iterable[int], owner: str, use: str = "") -> None:
         """Deletes the ledgers in the background. `retry` repeats deletions that failed. `owner` is the label of the
         managed ledger whose ledgers they were, and `use` says which part of it used them, unless they held its entries.

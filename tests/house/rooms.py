@@ -75,6 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/namespaces",
         "server/policies",
     ),
+    "server/faults": (*LOG, "storage/bookie"),
     "server/peers": (
         *LOG,
         "server/config",
@@ -84,6 +85,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/security",
     ),
     "server/upkeep": (*LOG, "server/config", "server/process", "server/security", *TOPICS),
+    "server/leaks": (*LOG, "storage/leaks"),
     "server/backup": (
         *LOG,
         "storage/bookie",
@@ -93,6 +95,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "server/broker": (
         *LOG,
+        "server/leaks",
         "server/load",
         "server/config",
         "server/namespaces",
@@ -101,6 +104,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         "server/security",
         *TOPICS,
+        "server/faults",
     ),
     "server/stats": (
         *LOG,
@@ -112,6 +116,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/schema",
         *TOPICS,
     ),
+    "server/telemetry": (
+        *LOG,
+        "server/broker",
+        "server/compaction",
+        "server/config",
+        "server/process",
+        *TOPICS,
+    ),
     "server/why": (*LOG, "server/process", *TOPICS),
     "server/protocol": (
         *LOG,
@@ -121,6 +133,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         "server/security",
         *TOPICS,
+        "server/faults",
     ),
     "server/protocol/handlers": (
         *LOG,
@@ -159,6 +172,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/broker",
         "server/compaction",
         "server/config",
+        "server/leaks",
         "server/namespaces",
         "server/peers",
         "server/policies",
@@ -168,13 +182,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *TOPICS,
         "server/web",
         "server/why",
+        "server/faults",
     ),
     "server/programs": (
         *LOG,
         "metadata/zookeeper_server",
         "storage/bookie",
+        "storage/leaks",
         "storage/repair",
         "server/backup",
+        "server/leaks",
         "server/load",
         "server/programs/bookie",
         "server/admin",
@@ -188,10 +205,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/protocol",
         "server/protocol/handlers",
         "server/security",
+        "server/telemetry",
         *TOPICS,
         "server/upkeep",
         "server/web",
         "server/websocket",
+        "server/faults",
     ),
     "server/programs/bookie": (
         *LOG,
@@ -217,10 +236,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "storage/bookie",
         "storage/leaks",
         "server/config",
+        "server/leaks",
         "server/network",
         "server/process",
         "server/programs",
         "server/programs/bk",
+        "server/tools/connection",
     ),
     "server/programs/cluster": (
         "pulsar_proto",
@@ -261,6 +282,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/tools/diagnosis",
         "server/tools/messages",
         "server/tools/monitoring",
+        "magnetar/testing",
     ),
     "server": (),
     "storage": (),
@@ -307,6 +329,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark/source/ranges",
     ),
     "magnetar": (*FOUNDATION, *METADATA, "storage/ledger", "server/commands"),
+    "magnetar/testing": ("server/programs",),
 }
 """For each room (a folder of modules) the rooms that it may import, besides itself. Imports for types count too.
 `bench` and the tests may import anything; `compat_tests` may import nothing of ours."""

@@ -13,7 +13,7 @@ ELSEWHERE = re.compile(
     r"\b[Ff]acts? \d|\(facts\)|(?<![\w/])(?:bookkeeper|pulsar|zookeeper|spark|cluster|peers|design)\.md\b"
 )
 """Matches references to notes that were at hand when the code was written but are not in the tree."""
-USERS_OWN = ("docs/SPARK.md", "docs/spark/")
+USERS_OWN = ("docs/SPARK.md", "docs/spark/", "docs/TESTING.md")
 """Pages whose examples name files of the reader's own."""
 
 

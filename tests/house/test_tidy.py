@@ -88,6 +88,7 @@ STORED_TIMES = {
     "server/topics/subscriptions/shared_dispatcher.py": "delivery times of messages",
     "server/topics/subscriptions/delayed_delivery.py": "delivery times; looks again within LOOK_SECONDS_MAX",
     "server/stats/topic_metrics.py": "publish times",
+    "server/telemetry/gathering.py": "publish times",
     "server/stats/persistent_topic_stats.py": "publish times",
     "server/why/answers.py": "publish times",
     "server/why/producer_rules.py": "when the last message came",
@@ -101,6 +102,7 @@ STORED_TIMES = {
     "storage/leaks/orphan_rules.py": "when records were made and written, which is stored with them",
     "storage/repair/repair_rules.py": "when the last check ended, which is stored for the next auditor",
     "spark/jobs/audit/audit_rules.py": "times of records",
+    "spark/source/ranges/lag_rules.py": "publish times of messages",
 }
 """The files that may compare or subtract the time of day, each with the stored time that it compares with."""
 

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-NOT_OF_A_SERVER = ("magnetar.spark", "pulsar_proto.pb.generate")
-"""Modules that are left out: Spark's say themselves what to install, and the generator is a tool for our own tree."""
+NOT_OF_A_SERVER = ("magnetar.spark", "magnetar.testing.pytest_plugin", "pulsar_proto.pb.generate")
+"""Modules that are left out: Spark's say themselves what to install, only pytest imports its plugin, and the generator
+is a tool for our own tree."""
 
 THEIR_EXTRA = ("magnetar.server.tools.messages.", "pulsar")
 """The modules that say themselves when their extra is not installed, and the package of that extra."""

@@ -39,7 +39,7 @@ CALLS_PER_ROUTE = 3
 SEED = 20261122
 ENDS_THE_SERVER = "/admin/v2/brokers/shutdown"
 MESSAGES = ("produce", "consume", "read", "bench", "check")
-COMMANDS = ("standalone", "bookie", "autorecovery", "bk", "tokens", "spark", *MESSAGES)
+COMMANDS = ("standalone", "bookie", "autorecovery", "bk", "tokens", "testing", "spark", *MESSAGES)
 
 PYTHON_TESTS = "compat_tests/python"
 CAPABILITIES = (

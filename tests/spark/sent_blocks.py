@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from magnetar.spark.source.client.partition_reader import PartitionReader
+from magnetar.spark.source.client.partition_reader import PartitionReader, ReaderSettings
 from magnetar.spark.source.columns.batch_builder import BatchBuilder
 from magnetar.spark.source.columns.metadata_columns import METADATA_FIELDS, RAW_FIELDS
 from magnetar.spark.source.columns.value_columns import ValueColumns
@@ -51,6 +51,7 @@ class Played(PartitionReader):
 
     def __init__(self, blocks: list[EntryBlock]) -> None:
         self.blocks = blocks
+        self._settings = ReaderSettings()
 
     def read_block(self, deadline: float) -> EntryBlock | None:
         return self.blocks.pop(0) if self.blocks else None

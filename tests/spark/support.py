@@ -16,6 +16,7 @@ from compat_tests.harness import Server
 from compat_tests.python.rest import Admin
 from compat_tests.python.support import contents
 from magnetar.spark.source import PulsarDataSource
+from magnetar.spark.source.stream_reader import PulsarStreamReader
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -124,3 +125,16 @@ def produce(scene: Scene, topic: str, count: int, first: int = 0, **options: Any
 def backlog(scene: Scene, topic: str, subscription: str) -> int:
     stats = scene.admin.get(f"{topic.replace('://', '/')}/stats")
     return int(stats["subscriptions"][subscription]["msgBacklog"])
+
+
+def stream(scene: Scene, topic: str, **options: object) -> PulsarStreamReader:
+    """Returns the reader of a streaming query, which the test calls as Spark does."""
+    source = PulsarDataSource(scene.options(topic, **options))
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, PulsarStreamReader)
+    return reader
+
+
+def values(reader: PulsarStreamReader, tasks: Any) -> list[int]:
+    """Reads all tasks, and returns their values as numbers."""
+    return [int(value) for task in tasks for batch in reader.read(task) for value in batch.column("value").to_pylist()]

@@ -7,10 +7,10 @@ import pulsar
 import pytest
 
 from magnetar.spark.source import PulsarDataSource
-from magnetar.spark.source.data_source import PulsarStreamReader
 from magnetar.spark.source.options import BadOption
 from magnetar.spark.source.ranges.continuity_rules import DataLoss
-from tests.spark.support import Scene, backlog, produce
+from magnetar.spark.source.stream_reader import PulsarStreamReader
+from tests.spark.support import Scene, backlog, produce, stream, values
 
 pytestmark = [pytest.mark.process]
 
@@ -21,13 +21,6 @@ class Shape(pulsar.schema.Record):  # type: ignore[misc]
     n = pulsar.schema.Integer()
 
 
-def stream(scene: Scene, topic: str, **options: object) -> PulsarStreamReader:
-    source = PulsarDataSource(scene.options(topic, **options))
-    reader = source.streamReader(source.schema())
-    assert isinstance(reader, PulsarStreamReader)
-    return reader
-
-
 def pattern_stream(scene: Scene, pattern: str, **options: object) -> PulsarStreamReader:
     given = scene.options("", topicsPattern=f"{PREFIX}/{pattern}", **options)
     del given["topic"]
@@ -35,10 +28,6 @@ def pattern_stream(scene: Scene, pattern: str, **options: object) -> PulsarStrea
     reader = source.streamReader(source.schema())
     assert isinstance(reader, PulsarStreamReader)
     return reader
-
-
-def values(reader: PulsarStreamReader, tasks: Any) -> list[int]:
-    return [int(value) for task in tasks for batch in reader.read(task) for value in batch.column("value").to_pylist()]
 
 
 def test_a_repeated_batch_has_the_same_tasks_after_its_ledger_grew(scene: Scene) -> None:

@@ -37,21 +37,12 @@ def test_clipping_keeps_exactly_the_entries_of_the_range(case: tuple[list[Ledger
     assert entries(clip(runs, wanted)) == inside(runs, wanted)
 
 
-@given(topics(), st.integers(1, 60))
-def test_a_row_limit_takes_so_many_entries_from_the_front(case: tuple[list[LedgerRun], Range], limit: int) -> None:
-    runs, wanted = case
-    end = take(runs, wanted, limit, None)
-    expected = inside(runs, wanted)[:limit]
-    assert inside(runs, Range(wanted.after, end)) == expected
-    assert end == (expected[-1] if expected else wanted.upto)
-
-
 @given(topics(), st.integers(1, 5000))
 def test_a_byte_limit_is_kept_but_always_lets_one_entry_through(
     case: tuple[list[LedgerRun], Range], limit: int
 ) -> None:
     runs, wanted = case
-    taken = inside(runs, Range(wanted.after, take(runs, wanted, None, limit)))
+    taken = inside(runs, Range(wanted.after, take(runs, wanted, limit)))
     assert taken == inside(runs, wanted)[: max(1, limit // 100)]
 
 

@@ -78,11 +78,14 @@ def test_a_topic_that_is_not_there_and_a_wrong_admin_url(site: Site, capsys: pyt
     assert said == "admin.url '127.0.0.1:8080': expected http://host:port or https://host:port"
 
 
+LIMITS_NEED = "--max-messages and --max-bytes need --trigger with an interval, or Spark 4.2 and newer"
+
+
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [
         (["--trigger", "soon"], "--trigger soon: expected available-now, or an interval as '10 seconds'"),
-        (["--max-messages", "10"], "--max-messages and --max-bytes need --trigger with an interval"),
+        (["--source", "connector", "--max-messages", "10"], LIMITS_NEED),
     ],
 )
 def test_limits_and_intervals_that_no_query_takes(

@@ -60,6 +60,18 @@ def test_programs_are_told_that_nothing_was_there_too(capsys: pytest.CaptureFixt
     ]
 
 
+def test_what_is_to_come_is_said_when_the_source_knows_it(capsys: pytest.CaptureFixture[str]) -> None:
+    behind = {"messages": 12000, "bytes": 5}
+    known = {**step(0, 3000), "sources": [{"latestOffset": json.dumps({"t": "1:2", "behind": behind})}]}
+    unknown = {**step(1, 10), "sources": [{"latestOffset": None}]}
+    watch("text", Query([known, unknown]))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("3,000 in all, about 12,000 to come")
+    assert second.endswith("3,010 in all")
+    watch("json", Query([known]))
+    assert json.loads(capsys.readouterr().err.splitlines()[0])["behind"] == behind
+
+
 def test_programs_get_a_record_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
     watch("json", Query([step(7, 10)]))
     first, last = (json.loads(line) for line in capsys.readouterr().err.splitlines())

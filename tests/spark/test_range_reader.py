@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from magnetar.spark.source import range_reader
+from magnetar.spark.source.client.partition_reader import ReaderSettings
 from magnetar.spark.source.decoding.compression import compress
 from magnetar.spark.source.decoding.entry_block import CorruptEntry, EntryBlock
 from magnetar.spark.source.range_reader import RangeReader, ReadTask
@@ -67,6 +68,10 @@ def test_a_chunked_message_with_a_hole_is_not_waited_for() -> None:
 
 class Compacted(Played):
     """A compacted view that ends before the range does, because the range's last message was a tombstone."""
+
+    def __init__(self, blocks: list[EntryBlock]) -> None:
+        super().__init__(blocks)
+        self._settings = ReaderSettings(read_compacted=True)
 
     def read_block(self, deadline: float) -> EntryBlock | None:
         block = super().read_block(deadline)

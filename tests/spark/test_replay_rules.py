@@ -55,8 +55,8 @@ def test_a_range_survives_its_spelling_as_options(after: Bound, upto: Bound) -> 
     options = extent.read_options()
     assert options["topics"] == TOPIC
     starts = json.loads(options.get("startingOffsets", "{}"))
-    assert (bound_of_value(starts[TOPIC]).before() if starts else BEFORE_ALL) == after
-    assert bound_of_value(json.loads(options["endingOffsets"])[TOPIC]) == upto
+    assert (bound_of_value(starts[TOPIC], -1).before() if starts else BEFORE_ALL) == after
+    assert bound_of_value(json.loads(options["endingOffsets"])[TOPIC], -1) == upto
 
 
 @given(bounds, bounds, bounds)

@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     DateType,
     DecimalType,
     DoubleType,
+    IntegerType,
     LongType,
     MapType,
     StringType,
@@ -32,6 +33,8 @@ from pyspark.sql.types import (
 )
 
 from magnetar.spark.source.client.broker_connection import Disconnected
+from magnetar.spark.source.client.partition_producer import OutgoingMessage
+from magnetar.spark.source.columns.arrow_types import arrow_type
 from magnetar.spark.source.columns.avro_definition import BadColumns, avro_definition
 from magnetar.spark.source.columns.avro_types import record_field
 from magnetar.spark.source.columns.message_builder import MessageBuilder
@@ -315,3 +318,61 @@ def test_a_field_of_the_type_null_is_nullable_and_others_are_by_their_unions_alo
     field = record_field(json.dumps(record(("n", "null"), ("i", "int"), ("u", ["null", "int"]))).encode())
     assert isinstance(field.type, StructType)
     assert [each.nullable for each in field.type.fields] == [True, False, True]
+
+
+def sent(columns: StructType, rows: list[dict[str, Any]], topic: str = TOPIC) -> list[OutgoingMessage]:
+    batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema([(f.name, arrow_type(f.dataType)) for f in columns]))
+    return list(MessageBuilder(columns, topic, None).messages(batch))
+
+
+@pytest.mark.parametrize("name", ["__eventtime", "__op", "__value"])
+def test_a_column_like_metadata_that_is_none_is_refused(name: str) -> None:
+    columns = StructType().add("value", StringType()).add(name, StringType())
+    with pytest.raises(BadColumns, match=f"column {name} is no metadata that can be written; those are __key, __topic"):
+        MessageBuilder(columns, TOPIC, None)
+
+
+def test_key_and_value_as_users_of_kafka_write_them_are_a_messages_key_and_value() -> None:
+    headers = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))
+    columns = StructType().add("key", StringType()).add("value", BinaryType()).add("topic", StringType())
+    columns = columns.add("partition", IntegerType()).add("headers", headers)
+    rows: list[dict[str, Any]] = [
+        {"key": "k", "value": b"v", "topic": "a", "partition": 2, "headers": [{"key": "h", "value": b"1"}]},
+        {"key": None, "value": None, "topic": "b", "partition": None, "headers": None},
+    ]
+    assert sent(columns, rows, topic="") == [
+        OutgoingMessage("a", b"k", 0, (("h", "1"),), b"v", None, 2),
+        OutgoingMessage("b", None, 0, (), None),
+    ]
+    assert [each.topic for each in sent(columns, rows)] == [TOPIC, TOPIC]
+    with pytest.raises(BadColumns, match="header h of a row is no UTF-8 text"):
+        sent(columns, [{**rows[0], "headers": [{"key": "h", "value": b"\xff"}]}])
+
+
+@pytest.mark.parametrize(
+    ("columns", "existing"),
+    [
+        (StructType().add("key", StringType()).add("value", StringType()).add("more", StringType()), None),
+        (StructType().add("key", LongType()).add("value", StringType()), None),
+        (StructType().add("__key", StringType()).add("key", StringType()).add("value", StringType()), None),
+        (
+            StructType().add("key", StringType()).add("value", StringType()),
+            pb.Schema(type=pb.Schema.Avro, schema_data=json.dumps(record(("key", "string"))).encode()),
+        ),
+    ],
+)
+def test_key_and_value_among_other_fields_are_fields_of_a_record(
+    columns: StructType, existing: pb.Schema | None
+) -> None:
+    made = MessageBuilder(columns, TOPIC, existing)
+    assert made.schema is not None
+    assert made.schema.type == pb.Schema.Avro
+
+
+def test_a_row_may_name_its_partition_and_its_ordering_key() -> None:
+    columns = StructType().add("value", StringType()).add("__partition", LongType())
+    columns = columns.add("__orderingKey", StringType())
+    (message,) = sent(columns, [{"value": "v", "__partition": 1, "__orderingKey": "o"}])
+    assert (message.partition, message.ordering_key, message.value) == (1, b"o", b"v")
+    with pytest.raises(BadColumns, match="column __partition is string: expected int"):
+        MessageBuilder(StructType().add("value", StringType()).add("__partition", StringType()), TOPIC, None)

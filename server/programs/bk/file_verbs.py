@@ -10,6 +10,12 @@ from typing import Any
 
 from magnetar.server.programs.bk.verb_output import ToolProgress, readable
 from magnetar.server.programs.bk.verb_running import Tool, ToolError
+from magnetar.storage.bookie.apache_journal import (
+    ApacheRecord,
+    apache_journal_path,
+    apache_journals,
+    read_apache_journal,
+)
 from magnetar.storage.bookie.entry_index import EntryIndex
 from magnetar.storage.bookie.file_check import CheckSummary, check_files
 from magnetar.storage.bookie.file_inspection import (
@@ -68,7 +74,36 @@ async def journal(tool: Tool, arguments: Namespace) -> int:
                 _show_fault(tool, found)
             else:
                 _show_batch(tool, found, arguments)
+        damaged |= _apache_journals(tool, arguments, folder)
     return 1 if damaged else 0
+
+
+def _apache_journals(tool: Tool, arguments: Namespace, folder: str) -> bool:
+    """Shows the journals that Apache's bookie has in the folder. Returns whether one is damaged."""
+    files = apache_journals(folder)
+    if arguments.file is not None:
+        files = [file for file in files if file == apache_journal_path(folder, arguments.file)]
+    damaged = False
+    for file in files:
+        for found in read_apache_journal(file):
+            if isinstance(found, FileFault):
+                damaged |= not found.unfinished
+                _show_fault(tool, found)
+            elif arguments.ledger in (None, found.ledger_id):
+                _show_record(tool, found, with_message=arguments.msg)
+    return damaged
+
+
+def _show_record(tool: Tool, record: ApacheRecord, *, with_message: bool) -> None:
+    fields = {"file": record.file, "offset": record.offset}
+    where = f"{os.path.basename(record.file)} offset {record.offset}"
+    if record.control:
+        control = {"ledgerId": record.ledger_id, "kind": record.control}
+        line = f"{where}: ledger {record.ledger_id}: {record.control}"
+        tool.out.result({**fields, "controls": [control], "entries": []}, line)
+    else:
+        entry = _entry(record.data, with_message)
+        tool.out.result({**fields, "controls": [], "entries": [entry]}, f"{where}: {_entry_line(entry)}")
 
 
 def _show_batch(tool: Tool, batch: SeenBatch, arguments: Namespace) -> None:

@@ -98,7 +98,8 @@ class Tool:
         """Returns the records of under-replicated ledgers. Raises the errors of `cluster`."""
         return Underreplication((await self.cluster()).store, now_ms=wall_clock_ms)
 
-    def confirm(self, question: str, *, force: bool) -> None:
+    @staticmethod
+    def confirm(question: str, *, force: bool) -> None:
         """Asks the user on the terminal for a yes, unless `force` is set. Raises ToolError for any other answer, and
         when there is no terminal."""
         if force:

@@ -143,7 +143,7 @@ REPAIR = (
 FILES = (
     Verb(
         "journal",
-        "what a bookie's journal files hold",
+        "what a bookie's journal files hold, ours or Apache's",
         "file_verbs:journal",
         a.journal_files,
         ("journal --conf bk_server.conf", "journal --journal-dir data/journal -id 3 -m"),

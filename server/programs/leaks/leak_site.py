@@ -13,6 +13,7 @@ from magnetar.metadata.unique_ids import LedgerIdGenerator
 from magnetar.metadata.zookeeper.connect_string import SCHEME, ConnectString
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.server.config.broker_config import load_config
+from magnetar.server.leaks.leak_steps import HOUR_MS, OWN_STORE
 from magnetar.server.network.ports import Urls
 from magnetar.server.process.data_folder_lock import DataFolderLock
 from magnetar.server.programs.bk.verb_running import CALL_SECONDS, Tool, ToolError
@@ -29,9 +30,6 @@ CHROOT_DEPTH_MAX = 3
 """How deep in ZooKeeper other clusters are looked for."""
 LARGE_TREES = ("admin", "ledgers", "loadbalance", "managed-ledgers", "namespace", "schemas", "zookeeper")
 """The trees of a cluster, in which no other cluster has its records."""
-HOUR_MS = 3_600_000
-OWN_STORE = "standalone"
-"""The name of a standalone server's store in a backup."""
 
 
 def wall_clock_ms() -> int:

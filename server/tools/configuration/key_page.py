@@ -18,7 +18,7 @@ from magnetar.server.config.known_keys import KNOWN
 from magnetar.server.config.load_keys import LOAD
 from magnetar.server.config.missed_keys import NOT_HERE
 from magnetar.server.config.unused_reasons import reason_of
-from magnetar.server.tools.configuration.key_reference import KeyEntry, entries
+from magnetar.server.tools.configuration.key_reference import KeyEntry, entries, honoured
 
 INTRODUCTION = """\
 # Configuration keys
@@ -140,15 +140,14 @@ def _values(entry: KeyEntry) -> str:
 
 
 def _absent() -> Iterator[str]:
-    honoured = {entry.name for entry in entries()}
-    missed = [f"| `{name}` | {each.says} |" for name, each in NOT_HERE.items() if name not in honoured]
+    missed = [f"| `{name}` | {each.says} |" for name, each in NOT_HERE.items() if name not in honoured()]
     yield "### Keys whose effect clients miss\n\nThe start warns of each that asks for something.\n"
     yield "\n".join(("| key | what becomes of it |", "|---|---|", *missed, ""))
     refused = [f"| `{name}` | {why} |" for name, why in UNSAFE_TO_IGNORE.items()]
     yield "### Protections that are refused\n\nA configuration that turns one of these on stops the start.\n"
     yield "\n".join(("| key | why |", "|---|---|", *refused, ""))
     groups: dict[str, list[str]] = {}
-    for name in sorted(KNOWN - honoured - NOT_HERE.keys() - UNSAFE_TO_IGNORE.keys()):
+    for name in sorted(KNOWN - honoured() - NOT_HERE.keys() - UNSAFE_TO_IGNORE.keys()):
         groups.setdefault(reason_of(name) or "", []).append(name)
     rest = groups.pop("", [])
     yield "### Other keys\n"

@@ -48,16 +48,22 @@ def entries() -> tuple[KeyEntry, ...]:
     return tuple(entry for program in programs() for entry in _of_program(program))
 
 
+@cache
+def honoured() -> frozenset[str]:
+    """Returns the names of all keys that have an effect in some program."""
+    return frozenset(entry.name for entry in entries())
+
+
 def likely_key(name: str) -> str:
     """Returns a question that names the key that was probably meant, or nothing when no key resembles `name`."""
-    known = {*KNOWN, *(entry.name for entry in entries())}
+    known = KNOWN | honoured()
     likely = get_close_matches(name, known, n=1, cutoff=LIKENESS_MIN)
     return f" (is it {likely[0]}?)" if likely else ""
 
 
 def without_effect(name: str) -> str | None:
     """Returns a sentence about a key of Apache's that has no effect here, or None for any other name."""
-    if name in {entry.name for entry in entries()}:
+    if name in honoured():
         return None
     if name in NOT_HERE:
         return NOT_HERE[name].says
@@ -103,12 +109,8 @@ def _default(key: Key, field: str, value: object) -> str:
 
 def _effect(program: Program, key: Key) -> str:
     """Returns the description of the key's field, for readers who do not know the code."""
-    described = (
-        field_texts(type(settings)).get(field, "")
-        for field in key.fields
-        for settings in program.settings
-        if hasattr(settings, field)
-    )
+    kinds: list[type] = [type(settings) for settings in program.settings]
+    described = (field_texts(kind).get(field, "") for field in key.fields for kind in kinds)
     text = _LABEL.sub("", next(filter(None, described), ""))
     text = _QUOTED.sub(lambda match: f"`{_key_names().get(match[1], match[1])}`", text)
     return text[:1].upper() + text[1:]

@@ -1,16 +1,20 @@
-"""With what a tool logs in: a token, a name with a password, or a client certificate.
+"""With what a tool logs in: a token, a name with a password, a client certificate, or a token of an OAuth 2.0 issuer.
 
 The parameters have the formats of Java's classes in org.apache.pulsar.client.impl.auth: AuthenticationToken takes
 `token:…`, `file:…` or `{"token": "…"}`; AuthenticationBasic takes `{"userId": "…", "password": "…"}`, or
-`name:password` as the C++ client does; AuthenticationTls takes `tlsCertFile:…,tlsKeyFile:…` or the same as JSON.
+`name:password` as the C++ client does; AuthenticationTls takes `tlsCertFile:…,tlsKeyFile:…` or the same as JSON. The
+module `oauth2` says what AuthenticationOAuth2 takes.
 """
 
 import json
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.server.tools.connection.connection_errors import ConnectionSettingsError
+
+if TYPE_CHECKING:
+    from magnetar.server.tools.connection.oauth2 import TokenSource
 
 TOKEN_BYTES_MAX = 64 << 10
 """A token file that is longer is refused, because it holds something else."""
@@ -22,14 +26,26 @@ _METHODS = {
     "basic": "basic",
     "authenticationtls": "tls",
     "tls": "tls",
+    "authenticationoauth2": "oauth2",
+    "oauth2": "oauth2",
     "authenticationdisabled": "",
     "none": "",
 }
+_ABSENT = {
+    "authenticationsasl": "Kerberos (AuthenticationSasl) is not here",
+    "sasl": "Kerberos (AuthenticationSasl) is not here",
+    "authenticationathenz": "Athenz (AuthenticationAthenz) is not here",
+    "athenz": "Athenz (AuthenticationAthenz) is not here",
+}
+_OFFERED = (
+    "AuthenticationToken, AuthenticationBasic, AuthenticationTls or AuthenticationOAuth2 (token, basic, tls, oauth2)"
+)
 
 
 class Credentials(NamedTuple):
     """What to log in with. `method` is "token", "basic", "tls" or empty; `client_certificate` and `client_key` are PEM
-    files, which also go with a token when client.conf names them. Nothing here is ever printed."""
+    files, which also go with a token when client.conf names them. With `oauth2`, tokens come from there instead of
+    `token`. Nothing here is ever printed."""
 
     method: str
     token: str
@@ -37,14 +53,19 @@ class Credentials(NamedTuple):
     password: str
     client_certificate: str
     client_key: str
+    oauth2: "TokenSource | None" = None
 
     def __repr__(self) -> str:
         return f"Credentials({self.method or 'none'})"
 
+    def current_token(self) -> str:
+        """Returns the token of the method "token". Raises ConnectionSettingsError when an issuer gives none."""
+        return self.token if self.oauth2 is None else self.oauth2.token()
+
     def headers(self) -> dict[str, str]:
-        """Returns the HTTP headers that log in."""
+        """Returns the HTTP headers that log in. Raises ConnectionSettingsError when an issuer gives no token."""
         if self.method == "token":
-            return {"Authorization": f"Bearer {self.token}"}
+            return {"Authorization": f"Bearer {self.current_token()}"}
         if self.method == "basic":
             import base64
 
@@ -72,6 +93,10 @@ def credentials_of(settings: Mapping[str, str]) -> Credentials:
         user, password = _user_and_password(parameters)
         return none._replace(method="basic", user=user, password=password)
     pairs = _pairs(parameters)
+    if method == "oauth2":
+        from magnetar.server.tools.connection.oauth2 import TokenSource, oauth2_client
+
+        return none._replace(method="token", oauth2=TokenSource(oauth2_client(pairs)))
     certificate, key = pairs.get("tlsCertFile", certificate), pairs.get("tlsKeyFile", key)
     if not certificate or not key:
         raise ConnectionSettingsError("authParams: authentication by TLS needs tlsCertFile and tlsKeyFile")
@@ -81,13 +106,11 @@ def credentials_of(settings: Mapping[str, str]) -> Credentials:
 def _method(plugin: str) -> str:
     if not plugin:
         return ""
-    method = _METHODS.get(plugin.rpartition(".")[2].lower())
-    if method is None:
-        raise ConnectionSettingsError(
-            f"authPlugin: '{plugin}' is not supported; use AuthenticationToken, AuthenticationBasic or "
-            "AuthenticationTls (or token, basic, tls)"
-        )
-    return method
+    name = plugin.rpartition(".")[2].lower()
+    if name not in _METHODS:
+        absent = _ABSENT.get(name, f"'{plugin}' is not supported")
+        raise ConnectionSettingsError(f"authPlugin: {absent}; use {_OFFERED}")
+    return _METHODS[name]
 
 
 def _token(parameters: str) -> str:

@@ -79,8 +79,7 @@ class AdminHttp:
         self, method: str, path: str, query: "Query" = (), body: Any = None, content_type: str = JSON_TYPE
     ) -> Answer:
         """Makes one call, with its redirects, within the request timeout."""
-        pairs = "&".join(f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in query)
-        tail = f"{path}?{pairs}" if pairs else path
+        tail = path + _query_text(query)
         content = body if body is None or isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
         headers = {"Accept": "*/*", "User-Agent": "magnetar-admin", **self._settings.credentials.headers()}
         if content is not None or method != "GET":
@@ -95,9 +94,11 @@ class AdminHttp:
         return self._follow(method, self._bases[-1] + tail, headers, content, deadline)
 
     @contextlib.contextmanager
-    def stream(self, path: str, body: bytes) -> "Iterator[Iterator[bytes]]":
-        """POSTs a body of bytes and yields the parts of the answer as they come, however many. The request timeout is
-        that of a silence. No redirect is followed. Raises AdminCallError, also while the parts are read."""
+    def stream(
+        self, path: str, body: bytes | None, *, method: str = "POST", query: "Query" = ()
+    ) -> "Iterator[Iterator[bytes]]":
+        """Makes a call with a body of bytes and yields the parts of the answer as they come, however many. The request
+        timeout is that of a silence. No redirect is followed. Raises AdminCallError, also while the parts are read."""
         parts = urlsplit(self._bases[0])
         where = f"{parts.scheme}://{parts.netloc}"
         headers = {"User-Agent": "magnetar-admin", **self._settings.credentials.headers()}
@@ -107,7 +108,7 @@ class AdminHttp:
         )
         with contextlib.closing(connection):
             try:
-                connection.request("POST", parts.path + path, body, headers)
+                connection.request(method, parts.path + path + _query_text(query), body, headers)
                 response = connection.getresponse()
                 if response.status >= 300:
                     answer = Answer(response.status, {}, response.read(READ_BYTES))
@@ -167,6 +168,11 @@ class AdminHttp:
 
 class _UnreachableError(AdminCallError):
     """No connection was made, so the call had no effect and may be tried elsewhere."""
+
+
+def _query_text(query: "Query") -> str:
+    pairs = "&".join(f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in query)
+    return f"?{pairs}" if pairs else ""
 
 
 def _no_answer(where: str) -> AdminCallError:

@@ -30,8 +30,8 @@ class ChallengeError(Exception):
 
 
 def greet(host: str, port: int, context: ssl.SSLContext | None, credentials: Credentials, timeout_s: float) -> Greeting:
-    """Connects, logs in and closes the connection again. Raises OSError, also when the broker refuses the login, and
-    ChallengeError."""
+    """Connects, logs in and closes the connection again. Raises OSError, also when the broker refuses the login,
+    ChallengeError, and ConnectionSettingsError when there is nothing to log in with."""
     began_s = time.monotonic()
     certificate = None
     with socket.create_connection((host, port), timeout_s) as plain:
@@ -62,8 +62,10 @@ def _connect_frame(credentials: Credentials) -> bytes:
     command.connect.protocol_version = PROTOCOL_VERSION
     if credentials.method:
         command.connect.auth_method_name = credentials.method
-        data = {"token": credentials.token, "basic": f"{credentials.user}:{credentials.password}"}
-        command.connect.auth_data = data.get(credentials.method, "").encode()
+        if credentials.method == "token":
+            command.connect.auth_data = credentials.current_token().encode()
+        elif credentials.method == "basic":
+            command.connect.auth_data = f"{credentials.user}:{credentials.password}".encode()
     return simple_frame(command)
 
 

@@ -1,12 +1,15 @@
 """The official client, opened with the settings of the connection, and its faults as sentences."""
 
+import base64
 import contextlib
+import json
 import os
 import socket
 import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
+from magnetar.server.tools.connection.oauth2 import CLIENT_CREDENTIALS, OAuth2Client
 from magnetar.server.tools.connection.settings import ConnectionSettings
 from magnetar.server.tools.connection.tls_context import tls_context
 from magnetar.server.tools.messages.handshake import ChallengeError, greet, reason_of
@@ -101,6 +104,8 @@ def close_quietly(closable: Any) -> None:
 def _authentication(pulsar: Any, settings: ConnectionSettings) -> Any:
     credentials = settings.credentials
     match credentials.method:
+        case "token" if credentials.oauth2 is not None:
+            return pulsar.AuthenticationOauth2(_oauth2_parameters(credentials.oauth2.client))
         case "token":
             return pulsar.AuthenticationToken(credentials.token)
         case "basic":
@@ -108,6 +113,20 @@ def _authentication(pulsar: Any, settings: ConnectionSettings) -> Any:
         case "tls":
             return pulsar.AuthenticationTLS(credentials.client_certificate, credentials.client_key)
     return None
+
+
+def _oauth2_parameters(client: OAuth2Client) -> str:
+    """Returns the parameters of the C++ client, which asks the issuer itself whenever it needs a token."""
+    key_file = json.dumps({"client_id": client.client_id, "client_secret": client.client_secret}).encode()
+    pairs = {
+        "type": CLIENT_CREDENTIALS,
+        "issuer_url": client.issuer_url,
+        "private_key": f"data:application/json;base64,{base64.b64encode(key_file).decode()}",
+        "audience": client.audience,
+        "scope": client.scope,
+        "tls_trust_certs_file_path": client.trust_certs,
+    }
+    return json.dumps({key: value for key, value in pairs.items() if value})
 
 
 def addresses(service_url: str) -> list[tuple[str, int]]:

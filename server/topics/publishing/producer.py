@@ -18,6 +18,7 @@ from magnetar.storage.managed.append_queue import AddResult
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.frame_encoders import Receipt
+from pulsar_proto.wire.send_run import single_sends
 
 if TYPE_CHECKING:
     from magnetar.server.topics.publishing.checked_publish import CheckedPublisher
@@ -106,6 +107,11 @@ class Producer:
     def __str__(self) -> str:
         return f"producer {self.producer_id} ({self.name}) of {self._registry}"
 
+    @property
+    def topic_name(self) -> str:
+        """The full name of the producer's topic."""
+        return str(self._registry)
+
     def publish(self, sends: Sends) -> None:
         """Publishes the SENDs of one socket read, in their order; `sends` is not empty. The SENDs are answered later,
         with receipts or by closing this producer."""
@@ -125,6 +131,18 @@ class Producer:
             payloads.append(payload)
             messages += send.num_messages
         self.append(PublishGroup(self, receipts, messages, sum(map(len, payloads))), payloads)
+
+    def publish_singles(self, first_sequence_id: int, payloads: list[bytes]) -> None:
+        """Publishes single messages whose sequence ids follow one another, as `publish` does. For callers within the
+        broker this saves making a command for each message and reading it again."""
+        if self.is_closed:
+            return
+        if self._registry.is_checked:
+            self._publish_checked(single_sends(self.producer_id, first_sequence_id, payloads))
+            return
+        count = len(payloads)
+        receipts: list[Receipt] = [(first_sequence_id + place, None) for place in range(count)]
+        self.append(PublishGroup(self, receipts, count, sum(map(len, payloads))), payloads)
 
     def _publish_checked(self, sends: Sends) -> None:
         """Publishes SENDs that must be checked one by one, through `CheckedPublisher`."""

@@ -30,7 +30,12 @@ class FramedReceipts:
         self._encoder = ReceiptEncoder(producer_id)
 
     def write_run(self, receipts: Sequence[Receipt], ledger_id: int, first_entry_id: int) -> None:
-        self._cnx.write(self._encoder.encode_run(receipts, ledger_id, first_entry_id))
+        if len(receipts) == 1:
+            # Where many topics get a few messages each, most groups have one message. `encode` keeps what it has
+            # prepared for the next receipt, while `encode_run` prepares anew for each run.
+            self._cnx.write(self._encoder.encode(*receipts[0], ledger_id, first_entry_id))
+        else:
+            self._cnx.write(self._encoder.encode_run(receipts, ledger_id, first_entry_id))
 
     def write_unstored(self, receipts: Sequence[Receipt], ledger_id: int, entry_id: int) -> None:
         encode = self._encoder.encode

@@ -100,6 +100,11 @@ class DelayedDelivery:
             if not enabled and self.index:
                 self._arm(self.clock_ms())
 
+    def clock_jumped(self) -> None:
+        """Looks at the clock again now: what is due by it is delivered."""
+        if self.index:
+            self._arm(self.clock_ms())
+
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

@@ -279,7 +279,7 @@ class Dispatcher(ABC):
             if run is None:
                 return PlannedRead(self.read_position, room, False)
             self._take(run)
-        self._progress = True
+        self._progress = self._has_replays or not self.is_caught_up
         return None
 
     def _within_rates(self, room: int) -> int:

@@ -64,7 +64,7 @@ def options() -> argparse.ArgumentParser:
         dest="from_",
         default="",
         metavar="WHERE",
-        help="publish time (ISO in UTC, or ms), ledger:entry[:index], or JSON of partition to id; default the begin",
+        help="publish time (ISO in UTC, or ms), id as clients print it, or JSON of partition to id; default the begin",
     )
     made.add_argument("--to", default="", metavar="WHERE", help="a time is exclusive, an id inclusive; default now")
     made.add_argument("--filter", default="", metavar="SQL", help="which messages; the data source's columns, __value")

@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from magnetar.spark.jobs.job_outcome import JobFailed
+from magnetar.spark.source.admission import Admission
 from magnetar.spark.source.client.named_subscription import NamedSubscription
 from magnetar.spark.source.options import read_options
 from magnetar.spark.source.planner import Planner
-from magnetar.spark.source.ranges.bounds import Bound, Range
+from magnetar.spark.source.ranges.bounds import WHOLE_ENTRY, Bound, Range
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
 
 DEAD_LETTER_SUBSCRIPTION = "magnetar-replay"
 """The subscription that remembers which dead letters were sent back, and makes the broker keep the other dead
 letters."""
-ID = re.compile(r"\d+:\d+(:\d+)?")
+ID = re.compile(r"\d+:\d+(:-?\d+){0,2}")
 PIECE_BYTES = 32 * 1024 * 1024
 PIECE_MESSAGES = 100_000
 PIECE_SECONDS = 3
@@ -41,8 +42,8 @@ class RangeEdge:
 
     @staticmethod
     def parse(text: str) -> "RangeEdge":
-        """Parses an ISO time (in UTC unless it names a zone), milliseconds, `ledger:entry[:batch]`, or a JSON object of
-        partition to id. Raises JobFailed for any other text."""
+        """Parses an ISO time (in UTC unless it names a zone), milliseconds, an id as clients print it, or a JSON object
+        of partition to id. Raises JobFailed for any other text."""
         if not text:
             return RangeEdge()
         if text.isdecimal():
@@ -113,9 +114,9 @@ class Extent:
 
 def _first_of(after: Bound) -> str:
     """Returns the id of the message, or of the entry, that follows a place in a partition."""
-    if str(after).count(":") == 2:
-        return f"{after.ledger}:{after.entry}:{after.batch_index + 1}"
-    return f"{after.ledger}:{after.entry + 1}"
+    if after.batch_index != WHOLE_ENTRY:
+        return str(Bound(after.ledger, after.entry, after.batch_index + 1))
+    return str(Bound(after.ledger, after.entry + 1))
 
 
 class ReplayRanges:
@@ -125,19 +126,25 @@ class ReplayRanges:
         self._arguments = arguments
         self._service = service
         self._planner: Planner | None = None
+        self._admission: Admission | None = None
 
     def close(self) -> None:
+        if self._admission is not None:
+            self._admission.close()
         if self._planner is not None:
             self._planner.close()
 
     def _open(self, topics: list[str], **more: str) -> Planner:
         rate = self._arguments.rate
-        options = {**self._service, "topics": ",".join(topics), **more}
-        if "admin.url" in self._service:
-            options["maxBytesPerTrigger"] = str(PIECE_BYTES)
-            options["maxOffsetsPerTrigger"] = str(min(PIECE_MESSAGES, rate * PIECE_SECONDS) if rate else PIECE_MESSAGES)
+        limits = {
+            "maxBytesPerTrigger": str(PIECE_BYTES),
+            "maxOffsetsPerTrigger": str(min(PIECE_MESSAGES, rate * PIECE_SECONDS) if rate else PIECE_MESSAGES),
+        }
+        given = {**self._service, **limits, "topics": ",".join(topics), "failOnDataLoss": "false", **more}
+        options = read_options(given, streaming=False)
         self.close()
-        self._planner = Planner(read_options(options, streaming=False))
+        self._planner = Planner(options)
+        self._admission = Admission(self._planner, options)
         return self._planner
 
     def extent(self) -> Extent:
@@ -205,10 +212,9 @@ class ReplayRanges:
             named.close()
 
     def next_piece(self, extent: Extent, done: Mapping[str, Bound]) -> Extent:
-        """Returns the next piece, which begins after the positions `done`. Without an admin URL the piece is the whole
-        rest, because only the admin interface knows the sizes of ledgers."""
-        assert self._planner is not None
+        """Returns the next piece, which begins after the positions `done`."""
+        assert self._admission is not None
         left = {name: Range(done.get(name, each.after), each.upto) for name, each in extent.ranges.items()}
         busy = {name: each for name, each in left.items() if not each.is_empty}
-        ends = self._planner.capped(busy)
+        ends = self._admission.ends(busy)
         return Extent({name: Range(each.after, ends[name]) for name, each in busy.items()}, extent.since, extent.before)

@@ -35,16 +35,16 @@ class AdminClient:
         self._url = admin_url.rstrip("/")
         self._login = login
 
-    def internal_stats(self, topic: str) -> dict[str, Any]:
-        """Returns `internalStats` of one partition or non-partitioned topic. While the server restarts, the call asks
-        again, until the login's timeout. Raises AdminError, with status 404 when the topic does not exist."""
+    def internal_stats(self, topic: str, *, patient: bool = True) -> dict[str, Any]:
+        """Returns `internalStats` of one partition or non-partitioned topic. While the server restarts, a `patient`
+        call asks again, until the login's timeout. Raises AdminError, with status 404 when the topic does not exist."""
         deadline = time.monotonic() + self._login.timeout_seconds
         while True:
             try:
                 answer: dict[str, Any] = self.call("GET", f"{topic_path(topic)}/internalStats?metadata=false")
                 return answer
             except AdminError as error:
-                if error.status not in PASSING or time.monotonic() + RETRY_SECONDS > deadline:
+                if not patient or error.status not in PASSING or time.monotonic() + RETRY_SECONDS > deadline:
                     raise
                 time.sleep(RETRY_SECONDS)
 

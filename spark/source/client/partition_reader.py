@@ -17,6 +17,8 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import simple_frame
 
 CONSUMER_ID = 1
+COMPACTED_LOOK_SECONDS = 1.0
+"""A reader of a compacted view that got nothing for this long asks the broker where the view ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,17 @@ class PartitionReader:
                 continue
             if block is not None or time.monotonic() > deadline:
                 return block
+
+    def read_block_or_end(self, deadline: float) -> EntryBlock | None:
+        """Returns what `read_block` returns. In a compacted view the reader also looks whether it has reached the
+        view's end, and returns None then. The view may end before the topic does, because a tombstone that was the
+        topic's last message is in no compacted view."""
+        while self._settings.read_compacted:
+            look_at = min(deadline, time.monotonic() + COMPACTED_LOOK_SECONDS)
+            block = self.read_block(look_at)
+            if block is not None or look_at == deadline or self.is_at_end():
+                return block
+        return self.read_block(deadline)
 
     def last_and_mark_delete(self) -> tuple[Bound, Bound]:
         """Returns the partition's last entry, and the entry before the first one that this reader would get."""
@@ -164,7 +177,7 @@ class PartitionReader:
             self._other(connection, command)
         if block is None:
             return None
-        self._permits_left -= block.message_count()
+        self._permits_left -= int(block.permits().sum())
         after = self._after[:2]  # a broker begins with the entry of start_message_id itself, which is read already
         if not block.is_behind(after):
             block = block.without_known(after)

@@ -9,6 +9,8 @@ KEY, TOPIC, MESSAGE_ID = "__key", "__topic", "__messageId"
 PUBLISH_TIME, EVENT_TIME, PROPERTIES = "__publishTime", "__eventTime", "__messageProperties"
 VALUE, SCHEMA_VERSION, ORDERING_KEY = "__value", "__schemaVersion", "__orderingKey"
 """The columns that the option rawColumns adds for copies of messages: bytes as they are stored."""
+PARTITION = "__partition"
+"""The column that tells the sink which partition to write to."""
 
 METADATA_TYPES: Mapping[str, DataType] = {
     KEY: BinaryType(),

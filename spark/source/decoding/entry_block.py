@@ -4,6 +4,7 @@ Each checksum is verified here. Entries unlike most others (encrypted, chunked, 
 are marked odd, and are read one by one with protobuf (`cut`).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
@@ -76,16 +77,21 @@ class EntryBlock:
     def __len__(self) -> int:
         return len(self.ledgers)
 
-    def message_count(self) -> int:
-        """Returns how many permits the entries took. As in a broker, each entry takes at least one permit."""
+    def permits(self) -> Ints:
+        """Returns how many permits each entry took: one for each message, and at least one, as in a broker."""
         counts = self.metadata.number(_COUNT)
-        total = len(self) if counts is None else int(np.maximum(counts[~self.odd], 1).sum()) + int(self.odd.sum())
+        permits = np.ones(len(self), np.int64) if counts is None else np.maximum(counts, 1)
+        for index, metadata in self.odd_metadata():
+            permits[index] = max(1, metadata.num_messages_in_batch) if metadata is not None else 1
+        return permits
+
+    def odd_metadata(self) -> Iterator[tuple[int, pb.MessageMetadata | None]]:
+        """Yields the number and the metadata of each odd entry; None stands for metadata that does not decode."""
         for index in np.flatnonzero(self.odd).tolist():
             try:
-                total += max(1, cut(self.payload(index))[0].num_messages_in_batch) - 1
+                yield index, cut(self.payload(index))[0]
             except MalformedFrame:
-                continue
-        return total
+                yield index, None
 
     def payload(self, index: int) -> bytes:
         """Returns an entry as it is stored, with its checksum and metadata."""

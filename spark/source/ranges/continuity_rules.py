@@ -42,10 +42,6 @@ class Continuity:
         after = self._wanted.after
         return Bound(after.ledger, after.entry) if after.ledger >= 0 and after.entry >= 0 else None
 
-    @property
-    def is_sparse(self) -> bool:
-        return self._sparse
-
     def entry(self, ledger: int, entry: int) -> None:
         """The reader calls this for each entry that comes."""
         last = self._last

@@ -56,17 +56,16 @@ def clip(runs: Iterable[LedgerRun], wanted: Range) -> list[LedgerRun]:
     return clipped
 
 
-def take(runs: Sequence[LedgerRun], wanted: Range, entries_max: int | None, bytes_max: int | None) -> Bound:
-    """Returns the end of as many whole entries of `wanted` as fit into the limits (None: no limit). At least one entry
-    is taken, and the end is never beyond `wanted`. When no run holds an entry of `wanted`, all of `wanted` is taken."""
-    entries_left = float("inf") if entries_max is None else max(1, entries_max)
-    bytes_left = float("inf") if bytes_max is None else float(bytes_max)
+def take(runs: Sequence[LedgerRun], wanted: Range, bytes_max: int) -> Bound:
+    """Returns the end of as many whole entries of `wanted` as fit into `bytes_max` by the mean sizes of the runs. At
+    least one entry is taken, and the end is never beyond `wanted`. When no run holds an entry of `wanted`, all of
+    `wanted` is taken."""
+    bytes_left = float(bytes_max)
     end = wanted.after
     for run in clip(runs, wanted):
-        fitting = min(entries_left, bytes_left / run.entry_bytes if run.entry_bytes > 0 else entries_left)
+        fitting = bytes_left / run.entry_bytes if run.entry_bytes > 0 else run.entries
         if fitting >= run.entries:
             end = Bound(run.ledger, run.last)
-            entries_left -= run.entries
             bytes_left -= run.entries * run.entry_bytes
             continue
         whole = int(fitting)

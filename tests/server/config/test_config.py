@@ -9,6 +9,7 @@ import pytest
 from magnetar.server.config.broker_config import BrokerConfig, ConfigError, load_config
 from magnetar.server.config.bundle_settings import BundleSettings
 from magnetar.server.config.connection_settings import ConnectionSettings
+from magnetar.server.config.fault_settings import FaultSettings
 from magnetar.server.config.honoured_keys import KEYS, UNSAFE_TO_IGNORE
 from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.config.key_kinds import PORT_OFF, snake_case
@@ -33,6 +34,7 @@ SETTINGS = (
     BrokerConfig,
     BundleSettings,
     ConnectionSettings,
+    FaultSettings,
     SecuritySettings,
     TlsSettings,
     TopicSettings,

@@ -25,8 +25,8 @@ NUMBERS = {field.name: field.number for field in pb.BaseCommand.DESCRIPTOR.field
 
 @pytest.fixture
 def _turn_after_every_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inbound, "PORTION_SECONDS", -1.0)
-    monkeypatch.setattr(turns, "PORTION_SECONDS", -1.0)
+    monkeypatch.setattr(inbound, "OWNER_PORTION_SECONDS", -1.0)
+    monkeypatch.setattr(turns, "OWNER_PORTION_SECONDS", -1.0)
 
 
 @pytest.mark.usefixtures("_turn_after_every_frame")

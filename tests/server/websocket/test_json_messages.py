@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from magnetar.server.websocket.json_message_rules import (
     MessageFault,
+    NotUtf8Error,
     ProducerMessage,
     SocketError,
     ack_text,
     consumer_text,
+    entry_id_texts,
     error_text,
     message_id_text,
     parse_message_id,
@@ -31,7 +33,7 @@ PUBLISHED = VECTORS[0]["log"]
 
 def parsed(text: str) -> tuple[ProducerMessage | None, MessageFault | None]:
     try:
-        return parse_producer_message(text), None
+        return parse_producer_message(text.encode()), None
     except MessageFault as fault:
         return None, fault
 
@@ -42,7 +44,7 @@ def test_each_text_that_apache_answered_is_answered_so() -> None:
     for (_, said), (_, answered) in zip(PUBLISHED[::2], PUBLISHED[1::2], strict=True):
         message, fault = parsed(said)
         if message is not None:
-            assert ack_text(message_id_text(20, entry_id), message.context) == answered.encode()
+            assert ack_text(message_id_text(20, entry_id).encode(), message.context) == answered.encode()
             entry_id += 1
         else:
             assert fault is not None
@@ -50,6 +52,23 @@ def test_each_text_that_apache_answered_is_answered_so() -> None:
             assert ours.pop("errorMsg")
             theirs.pop("errorMsg")
             assert list(ours.items()) == list(theirs.items())
+
+
+@given(
+    st.binary(max_size=50) | st.just("eA=="),
+    st.integers(0, 2**62),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 2**63 - 1),
+    st.integers(-1, 2**31 - 1),
+)
+def test_a_plain_message_is_written_as_one_with_members_that_are_rare(
+    payload: bytes | str, publish_time_ms: int, redeliveries: int, entry_id: int, partition: int
+) -> None:
+    message_id = message_id_text(7, entry_id, partition)
+    assert entry_id_texts(7, partition)(entry_id) == message_id.encode()
+    plain = consumer_text(message_id, payload, {}, publish_time_ms, redeliveries)
+    keyed = consumer_text(message_id, payload, {}, publish_time_ms, redeliveries, key="")
+    assert plain == keyed.replace(b',"key":""', b"")
 
 
 def test_each_message_that_apache_delivered_is_written_so() -> None:
@@ -75,8 +94,14 @@ def test_each_message_that_apache_delivered_is_written_so() -> None:
 
 
 def b64decoded(text: str) -> bytes:
-    message = parse_producer_message(json.dumps({"payload": text}))
+    message = parse_producer_message(json.dumps({"payload": text}).encode())
     return message.payload
+
+
+def test_a_text_that_is_not_utf_8_is_no_message() -> None:
+    for text in (b'{"payload":"\xff"}', b"\xed\xa0\x80"):
+        with pytest.raises(NotUtf8Error):
+            parse_producer_message(text)
 
 
 def test_all_members_of_a_message_are_read() -> None:
@@ -95,7 +120,7 @@ def test_all_members_of_a_message_are_read() -> None:
                 "compressionType": "LZ4",
                 "uncompressedMessageSize": 99,
             }
-        )
+        ).encode()
     )
     assert message == ProducerMessage(
         b"\x00\xff",
@@ -166,7 +191,7 @@ def test_a_message_is_read_or_refused_and_the_answer_is_json(value: Any) -> None
         assert json.loads(error_text(fault.code, str(fault), fault.context))["result"] == f"send-error:{fault.code}"
     else:
         assert message is not None
-        assert json.loads(ack_text("x", message.context)).get("context") == message.context
+        assert json.loads(ack_text(b"x", message.context)).get("context") == message.context
 
 
 @given(

@@ -3,11 +3,11 @@
 import asyncio
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from magnetar.server.websocket.answer_queue import Answer
 from magnetar.server.websocket.json_message_rules import parse_message_id
-from magnetar.server.websocket.partition_producer import FIRST_PAUSE_SECONDS, Outcome, PartitionProducer
+from magnetar.server.websocket.partition_producer import FIRST_PAUSE_SECONDS, PartitionProducer
 from magnetar.server.websocket.producer_options_rules import ProducerOptions
 from magnetar.server.websocket.socket_topics import SocketTopics
 from pulsar_proto.errors import AuthorizationFault, PulsarError, QuotaExceeded, ServiceNotReady, TopicTerminated
@@ -16,6 +16,14 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import until
 
 TOPIC = TopicName.parse("persistent://public/default/t-partition-3")
+
+
+class Outcome(NamedTuple):
+    """The outcome of one message: its id, or the text of the error."""
+
+    answer: Answer
+    message_id: str
+    fault: str = ""
 
 
 class FakeProducer:
@@ -29,6 +37,10 @@ class FakeProducer:
     def publish(self, sends: list[tuple[pb.CommandSend, bytes]]) -> None:
         if not self.is_closed:
             self.published += [send.sequence_id for send, _ in sends]
+
+    def publish_singles(self, first_sequence_id: int, payloads: list[bytes]) -> None:
+        if not self.is_closed:
+            self.published += range(first_sequence_id, first_sequence_id + len(payloads))
 
     def close(self) -> None:
         self.is_closed = True
@@ -48,9 +60,14 @@ class Scene:
         self.client = SimpleNamespace(broker=broker, is_open=True, remote_address="/peer", authorize=self.authorize)
         self.client.guarded = lambda call, *arguments: call(*arguments)
         made: Any = self.client
-        self.producer = PartitionProducer(
-            made, SocketTopics(made, made), TOPIC, 2, ProducerOptions(**options), self.outcomes.extend, self.lost.append
-        )
+        told = (self.stored, self.failed, self.lost.append)
+        self.producer = PartitionProducer(made, SocketTopics(made, made), TOPIC, 2, ProducerOptions(**options), *told)
+
+    def stored(self, answers: list[Answer], message_ids: list[bytes]) -> None:
+        self.outcomes += [Outcome(answer, each.decode()) for answer, each in zip(answers, message_ids, strict=True)]
+
+    def failed(self, answers: list[Answer], fault: str) -> None:
+        self.outcomes += [Outcome(answer, "", fault) for answer in answers]
 
     async def topic(self, name: TopicName) -> Any:
         if self.faults:

@@ -59,7 +59,7 @@ PARAMETERS = (
 @given(st.text(max_size=50) | st.binary(max_size=50).map(repr) | COMMANDS.map(lambda each: orjson.dumps(each).decode()))
 def test_a_text_is_a_command_or_a_named_fault(text: str) -> None:
     with contextlib.suppress(MessageFault):
-        assert parse_consumer_command(text).permits >= 0
+        assert parse_consumer_command(text.encode()).permits >= 0
 
 
 @given(st.dictionaries(st.sampled_from(PARAMETERS), st.text(max_size=30) | I32.map(str)))

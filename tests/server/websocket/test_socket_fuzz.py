@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.websocket import client_frames
 from tests.server.websocket.websocket_scene import TOPIC, Sockets, sockets
 
 SEEDS = int(os.environ.get("MAGNETAR_FUZZ_SEEDS", "60"))
@@ -30,17 +31,7 @@ Chance = random.Random
 
 
 def frame(chance: Chance, opcode: int, body: bytes, *, final: bool = True) -> bytes:
-    """A masked frame, as a client sends it (RFC 6455, section 5.2)."""
-    mask = chance.randbytes(4)
-    size = len(body)
-    first = bytes([(0x80 if final else 0) | opcode])
-    if size < 126:
-        head = first + bytes([0x80 | size])
-    elif size < 65_536:
-        head = first + b"\xfe" + struct.pack(">H", size)
-    else:
-        head = first + b"\xff" + struct.pack(">Q", size)
-    return head + mask + bytes(byte ^ mask[at % 4] for at, byte in enumerate(body))
+    return client_frames.frame(opcode, body, final=final, mask=chance.randbytes(4))
 
 
 def odd_value(chance: Chance) -> object:
@@ -142,6 +133,10 @@ def closes(chance: Chance) -> bytes:
     return frame(chance, 8, chance.choice([b"", b"\0", code, code + b"\xff\xff", code + b"bye"]))
 
 
+def tiny_text_floods(chance: Chance) -> bytes:
+    return frame(chance, 1, b"") * chance.randrange(5_000) + frame(chance, 1, b"x", final=False) * chance.randrange(2)
+
+
 def control_floods(chance: Chance) -> bytes:
     return b"".join(frame(chance, chance.choice([9, 10]), b"x" * chance.randrange(126)) for _ in range(300))
 
@@ -159,6 +154,7 @@ ATTACKS: tuple[Attack, ...] = (
     unmasked,
     closes,
     control_floods,
+    tiny_text_floods,
 )
 
 

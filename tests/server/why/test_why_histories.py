@@ -54,7 +54,7 @@ class Asking(Histories):
         )
         if found.switch_seconds is None:
             assert parts.delivered == len(self.with_clients())
-        reasons = reasons_of(found)
+        reasons = list(reasons_of(found))
         if any(reason.code == "DELIVERED_NOT_ACKNOWLEDGED" for reason in reasons):
             others = set(self.model.left) - self.with_clients()
             assert all(self.model.due_ms.get(each, 0) > self.model.now_ms - 2 for each in others)

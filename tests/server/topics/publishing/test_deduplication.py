@@ -48,6 +48,19 @@ def entries(scene: Scene) -> int:
 
 
 @in_virtual_time
+async def test_single_messages_that_are_handed_over_without_commands_are_deduplicated_too() -> None:
+    scene = await deduplicating()
+    cnx = FakeConnection()
+    producer = await scene.producer(cnx, "p")
+    producer.publish_singles(0, [message(0, "p"), message(1, "p")])
+    await settle()
+    producer.publish_singles(1, [message(1, "p"), message(2, "p")])
+    await settle()
+    assert [position == DUPLICATE for _, position in cnx.receipts] == [False, False, True, False]
+    assert entries(scene) == 3
+
+
+@in_virtual_time
 async def test_a_duplicate_gets_a_receipt_without_a_place_and_is_not_stored() -> None:
     scene = await deduplicating()
     cnx = FakeConnection()

@@ -27,6 +27,20 @@ async def test_a_group_is_answered_in_order_with_one_write() -> None:
     assert producer.pending == 0
 
 
+async def test_single_messages_that_are_handed_over_without_commands_are_answered_alike() -> None:
+    scene, cnx = Scene(), FakeConnection()
+    producer = await scene.producer(cnx)
+    producer.publish_singles(5, [payload(b"a"), payload(b"b")])
+    assert producer.pending == 2
+    await settle()
+    assert cnx.receipts == [(5, Position(10, 0)), (6, Position(10, 1))]
+    assert (producer.counters.messages_in, scene.topic.publishing.counters.messages_in) == (2, 2)
+    producer.close()
+    producer.publish_singles(7, [payload(b"late")])
+    await settle()
+    assert len(cnx.receipts) == 2
+
+
 async def test_batches_are_answered_with_both_sequence_ids() -> None:
     scene, cnx = Scene(), FakeConnection()
     producer = await scene.producer(cnx)

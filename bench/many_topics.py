@@ -1,0 +1,255 @@
+"""The raw driver of many topics: one producer on each, over few connections, which send round robin; on demand a Shared
+subscription with one consumer on each, which reads the tail and acknowledges every message.
+
+It runs as a process of its own (`python -m bench.many_topics …`) with one thread, and prints one JSON object. The
+receipts of each producer must come in the order of its sends, and each topic's messages unchanged and in order;
+anything else is an error.
+"""
+
+import argparse
+import json
+import selectors
+import sys
+import time
+from bisect import bisect_right
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+
+from bench.driver import SEND_BYTES_MAX, STALL_SECONDS, Connection, Outcome, Stopwatch
+from bench.frames import (
+    FIRST_SEQUENCE,
+    MESSAGE_TYPE,
+    PRODUCER_NAME,
+    PUBLISH_TIME_MS,
+    RECEIPT_TYPE,
+    DriverError,
+    Scanner,
+    message_place,
+)
+from compat_tests import wire
+
+FRAMES_OF_BLOCK = 4000
+"""About how many frames are prepared for a connection, and sent again and again."""
+PERMITS = 1000
+ACK_SECONDS = 0.1
+"""How long a consumer collects acknowledgements, as the official clients do."""
+OPEN_AT_ONCE = 100
+SHARED = 1
+
+
+class Lane(Scanner):
+    """The producers of one connection, which send in turn, and the receipts that they await. The number of a topic in
+    its lane is the id of its producer minus 1."""
+
+    def __init__(self, port: int, topics: list[str], size: int) -> None:
+        self.connection = Connection(port)
+        super().__init__(self.connection.answer)
+        self.topics = topics
+        rounds = max(2, FRAMES_OF_BLOCK // len(topics))
+        body = bytes(range(33, 127)) * (size // 94 + 1)
+        self.payloads: list[bytes] = []
+        frames: list[bytes] = []
+        for index in range(rounds):
+            sequence = FIRST_SEQUENCE + index
+            metadata: list[wire.Field] = [(1, PRODUCER_NAME), (2, sequence), (3, PUBLISH_TIME_MS)]
+            self.payloads.append(wire.payload(metadata, body[index % 94 :][:size]))
+            for number in range(len(topics)):
+                frames.append(wire.frame(wire.SEND, [(1, number + 1), (2, sequence)], self.payloads[index]))
+        self._offsets = [0]
+        for frame in frames:
+            self._offsets.append(self._offsets[-1] + len(frame))
+        self._data = memoryview(b"".join(frames))
+        self._expected = [wire.encode([(2, FIRST_SEQUENCE + index)]) for index in range(rounds)]
+        self._at = 0
+        self.sent = 0
+        self.count = 0
+        self._counts = [0] * len(topics)
+
+    def send(self, upto: int) -> None:
+        """Sends on, until `upto` frames are sent or the socket takes no more."""
+        per_block = len(self._offsets) - 1
+        while self.sent < upto:
+            index = self.sent % per_block
+            last = min(per_block, index + upto - self.sent)
+            end = min(self._offsets[last], self._at + SEND_BYTES_MAX)
+            taken = 0
+            with suppress(BlockingIOError):
+                taken = self.connection.socket.send(self._data[self._at : end])
+            if not taken:
+                return
+            self._at += taken
+            self.sent += bisect_right(self._offsets, self._at) - 1 - index
+            if self._at == self._offsets[-1]:
+                self._at = 0
+
+    def receive(self) -> None:
+        """Takes the receipts that have arrived. Raises DriverError for one out of order."""
+        read = self.connection.read()
+        data = self._rest + read if self._rest else read
+        at, end = 0, len(data)
+        counts, expected, rounds = self._counts, self._expected, len(self._expected)
+        while end - at >= 12:
+            following = at + 4 + int.from_bytes(data[at : at + 4], "big")
+            if following > end:
+                break
+            if data[at + 8 : at + 10] == RECEIPT_TYPE:
+                producer, place = wire.decode_varint(data, at + 13)
+                count = counts[producer - 1]
+                if data[place : place + 4] != expected[count % rounds]:
+                    raise DriverError(f"receipt {count} of producer {producer} is out of order")
+                counts[producer - 1] = count + 1
+                self.count += 1
+            else:
+                self._handle_other(data, at)
+            at = following
+        self._rest = data[at:]
+
+
+class TailReaders(Scanner):
+    """The consumers of a lane's topics, on a connection of their own."""
+
+    def __init__(self, port: int, lane: Lane) -> None:
+        self.connection = Connection(port)
+        super().__init__(self.connection.answer)
+        self._payloads = lane.payloads
+        self._counts = [0] * len(lane.topics)
+        self._lasts = [(-1, -1)] * len(lane.topics)
+        self._unacknowledged: dict[int, list[wire.Field]] = {}
+        self.count = 0
+
+    def receive(self) -> None:
+        """Takes the messages that have arrived. Raises DriverError for one out of order or changed."""
+        read = self.connection.read()
+        data = self._rest + read if self._rest else read
+        at, end = 0, len(data)
+        while end - at >= 12:
+            following = at + 4 + int.from_bytes(data[at : at + 4], "big")
+            if following > end:
+                break
+            if data[at + 8 : at + 10] == MESSAGE_TYPE:
+                self._message(data, at, following)
+            else:
+                self._handle_other(data, at)
+            at = following
+        self._rest = data[at:]
+
+    def _message(self, data: bytes, at: int, following: int) -> None:
+        size = int.from_bytes(data[at + 4 : at + 8], "big")
+        consumer, _ = wire.decode_varint(data, wire.decode_varint(data, at + 11)[1] + 1)
+        place = message_place(data, at + 8)
+        number = consumer - 1
+        if place <= self._lasts[number]:
+            raise DriverError(f"consumer {consumer}: entry {place} came after {self._lasts[number]}")
+        count = self._counts[number]
+        if data[at + 8 + size : following] != self._payloads[count % len(self._payloads)]:
+            raise DriverError(f"consumer {consumer}: entry {place} is not what was sent")
+        self._lasts[number], self._counts[number] = place, count + 1
+        self.count += 1
+        self._unacknowledged.setdefault(consumer, []).append((3, [(1, place[0]), (2, place[1])]))
+        if (count + 1) % (PERMITS // 2) == 0:
+            self.connection.send(wire.frame(wire.FLOW, [(1, consumer), (2, PERMITS // 2)]))
+
+    def acknowledge(self) -> None:
+        """Sends the acknowledgements that were collected, one command for each consumer."""
+        frames = [wire.frame(wire.ACK, [(1, consumer), (2, 0), *ids]) for consumer, ids in self._unacknowledged.items()]
+        self._unacknowledged.clear()
+        if frames:
+            self.connection.send(b"".join(frames))
+
+
+def open_all(
+    client: wire.WireClient,
+    topics: list[str],
+    kind: int,
+    answer: int,
+    fields_of: Callable[[int, str], list[wire.Field]],
+) -> None:
+    """Sends a command of this kind for each topic, some at once, and waits for the answers."""
+    for first in range(0, len(topics), OPEN_AT_ONCE):
+        part = topics[first : first + OPEN_AT_ONCE]
+        for number, topic in enumerate(part, first + 1):
+            client.send(kind, fields_of(number, topic))
+        for _ in part:
+            client.expect(answer)
+
+
+def lookup_of(number: int, topic: str) -> list[wire.Field]:
+    return [(1, topic), (2, number), (3, 0)]
+
+
+def producer_of(number: int, topic: str) -> list[wire.Field]:
+    return [(1, topic), (2, number), (3, number)]
+
+
+def consumer_of(number: int, topic: str) -> list[wire.Field]:
+    return [(1, topic), (2, "bench"), (3, SHARED), (4, number), (5, number), (13, 1)]
+
+
+def drive(lanes: list[Lane], readers: list[TailReaders], messages: int, window: int, server_pid: int) -> Outcome:
+    """Sends `messages` over all lanes, as fast as `window` unanswered ones of each lane allow. Ends with the last
+    receipt and the last delivery."""
+    per_lane = messages // len(lanes)
+    total = per_lane * len(lanes)
+    selector = selectors.DefaultSelector()
+    for each in (*lanes, *readers):
+        each.connection.go()
+        selector.register(each.connection.socket, selectors.EVENT_READ, each.receive)
+    watch = Stopwatch(server_pid)
+    next_ack = time.monotonic() + ACK_SECONDS
+    while sum(lane.count for lane in lanes) < total or (readers and sum(each.count for each in readers) < total):
+        for lane in lanes:
+            lane.send(min(per_lane, lane.count + window))
+        ready = selector.select(ACK_SECONDS if readers else STALL_SECONDS)
+        if not ready and not readers:
+            raise DriverError(f"nothing happened for {STALL_SECONDS} s")
+        for key, _ in ready:
+            key.data()
+        if readers and time.monotonic() >= next_ack:
+            for each in readers:
+                each.acknowledge()
+            next_ack = time.monotonic() + ACK_SECONDS
+    for each in readers:
+        each.acknowledge()
+    return watch.outcome(total)
+
+
+def run(arguments: argparse.Namespace) -> Outcome:
+    names = [f"{arguments.topic}-{number}" for number in range(arguments.topics)]
+    parts = [names[index :: arguments.connections] for index in range(arguments.connections)]
+    lanes = [Lane(arguments.port, part, arguments.size) for part in parts]
+    readers = [TailReaders(arguments.port, lane) for lane in lanes] if arguments.tail else []
+    for lane in lanes:
+        open_all(lane.connection.client, lane.topics, wire.LOOKUP, wire.LOOKUP_RESPONSE, lookup_of)
+        open_all(lane.connection.client, lane.topics, wire.PRODUCER, wire.PRODUCER_SUCCESS, producer_of)
+    for lane, reader in zip(lanes, readers, strict=False):
+        client = reader.connection.client
+        open_all(client, lane.topics, wire.SUBSCRIBE, wire.SUCCESS, consumer_of)
+        for number in range(1, len(lane.topics) + 1):
+            client.send(wire.FLOW, [(1, number), (2, PERMITS)])
+    window = max(1, arguments.window // len(lanes))
+    return drive(lanes, readers, arguments.messages, window, arguments.server_pid)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.many_topics", description=__doc__)
+    parser.add_argument("--port", type=int, required=True, help="the broker's port on 127.0.0.1")
+    parser.add_argument("--server-pid", type=int, required=True, help="whose CPU time is counted")
+    parser.add_argument("--topic", required=True, help="the beginning of the topics' names")
+    parser.add_argument("--topics", type=int, default=1000)
+    parser.add_argument("--connections", type=int, default=4, help="how many connections share the producers")
+    parser.add_argument("--messages", type=int, required=True)
+    parser.add_argument("--size", type=int, default=100, help="bytes of a message")
+    parser.add_argument("--window", type=int, default=2000, help="frames without a receipt, over all connections")
+    parser.add_argument("--tail", action="store_true", help="a Shared subscription on each topic reads what is sent")
+    try:
+        outcome = run(parser.parse_args())
+    except (DriverError, wire.ClosedError, OSError) as error:
+        print(f"driver: {type(error).__name__} {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(asdict(outcome)))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,70 @@
+"""What an export holds, and that nothing of OpenTelemetry is imported while it is switched off."""
+
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from magnetar.server.broker.broker import Broker
+from magnetar.server.config.broker_config import ConfigError
+from magnetar.server.config.connection_settings import ConnectionSettings
+from magnetar.server.programs import broker_parts
+from magnetar.server.telemetry import export
+from magnetar.server.telemetry.export import Telemetry
+from magnetar.server.telemetry.instruments import Instrument, Kind
+from magnetar.server.telemetry.points import OVERFLOW, SETS_MAX, PointTable
+from pulsar_proto.names import TopicName
+from tests.server.web.web_scene import running
+
+STARTS = """
+import sys
+import magnetar.server.programs.standalone, magnetar.server.programs.broker
+print([name for name in sys.modules if name.startswith("opentelemetry")])
+"""
+
+COUNTS = [Instrument("messages", Kind.COUNTER, "1", ""), Instrument("bytes", Kind.COUNTER, "By", "")]
+
+
+def test_objects_beyond_the_limit_are_added_up() -> None:
+    table, limits = PointTable(COUNTS), PointTable(COUNTS, can_be_summed=False)
+    for number in range(SETS_MAX + 3):
+        table.add({"number": number}, number, 1)
+        limits.add({"number": number}, number, 1)
+    messages = list(table.points(0))
+    assert messages[SETS_MAX - 1 :] == [({"number": SETS_MAX - 1}, SETS_MAX - 1), (OVERFLOW, 3 * SETS_MAX + 3)]
+    assert list(table.points(1))[-1] == (OVERFLOW, 3)
+    assert len(list(limits.points(0))) == SETS_MAX
+
+
+def test_programs_import_nothing_of_opentelemetry() -> None:
+    done = subprocess.run([sys.executable, "-c", STARTS], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"
+
+
+async def test_the_export_is_off_unless_the_variable_is_false(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "magnetar.server.telemetry.export", None)
+    async with running(tmp_path) as web, AsyncExitStack() as closing:
+        for text in (None, "true", "no"):
+            monkeypatch.delenv("OTEL_SDK_DISABLED", raising=False)
+            if text is not None:
+                monkeypatch.setenv("OTEL_SDK_DISABLED", text)
+            broker_parts.export_metrics(Broker(web.server.service, ConnectionSettings()), closing)
+        monkeypatch.setenv("OTEL_SDK_DISABLED", "FALSE")
+        with pytest.raises(ConfigError, match=r"pip install 'magnetar\[otel\]'"):
+            broker_parts.export_metrics(Broker(web.server.service, ConnectionSettings()), closing)
+
+
+async def test_an_export_is_empty_when_the_loop_gathers_nothing_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(export, "GATHER_SECONDS", 0)
+    async with running(tmp_path) as web:
+        await web.server.service.get_topic(TopicName.parse("t"), create=True)
+        telemetry = Telemetry(Broker(web.server.service, ConnectionSettings()), {"OTEL_METRICS_EXPORTER": "none"})
+        # This call waits on the thread of the loop, which therefore cannot gather anything.
+        tables = telemetry._snapshot()
+        await telemetry.close()
+    assert not any(list(table.points(0)) for table in tables)
+    assert "the broker gathered no metrics in 0 s" in caplog.text
