@@ -95,17 +95,14 @@ class Broker:
         """Makes the stream of a backup; the argument is the body of the client's request. The program of a standalone
         server sets this attribute; None in a cluster, whose data is on other machines."""
         self.leaks: LiveLeaks | None = None
-        """Finds and removes what nothing refers to. The program of a standalone server sets this attribute; None in a
-        cluster, for which `magnetar leaks` asks ZooKeeper."""
+        """Finds and removes what nothing refers to, in a standalone server; None in a cluster, as `backup` is."""
         self.faults: FaultInjection | None = None
-        """The faults that tests inject. The program of a standalone server sets this attribute if the configuration
-        allows faults."""
+        """The faults that tests inject; None unless the configuration of a standalone server allows them."""
         self.internal_configuration: Mapping[str, str | None] = {}
         """Fields of the answer to `…/brokers/internal-configuration`, from which tools learn where the metadata is
         stored. The program of a cluster's broker sets this attribute."""
         self.state = BrokerState.STARTED if self.ownership.is_sole else BrokerState.INIT
-        """The broker's state. The program of a cluster's broker sets the state when the broker joins and leaves the
-        cluster."""
+        """The broker's state. The program of a cluster's broker sets it when the broker joins and leaves."""
         self.health = -1
         """The outcome of the last health check: 1 when it succeeded, 0 when it failed, -1 before the first one."""
         self.lookups_in_progress = 0

@@ -143,12 +143,6 @@ def test_the_variables_of_the_environment_name_the_service(tmp_path: Path) -> No
     )
 
 
-def test_the_last_export_comes_when_the_server_stops(tmp_path: Path) -> None:
-    with exporting(tmp_path, OTEL_METRIC_EXPORT_INTERVAL="3600000") as (server, receiver):
-        server.stop()
-        assert len(receiver.exports) == 1
-
-
 def test_a_page_for_prometheus_is_served_on_a_port_of_its_own(tmp_path: Path) -> None:
     port = free_port()
     variables = {

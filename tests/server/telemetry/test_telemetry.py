@@ -16,6 +16,7 @@ from magnetar.server.telemetry.export import Telemetry
 from magnetar.server.telemetry.instruments import Instrument, Kind
 from magnetar.server.telemetry.points import OVERFLOW, SETS_MAX, PointTable
 from pulsar_proto.names import TopicName
+from tests.server.telemetry.otlp_receiver import OtlpReceiver
 from tests.server.web.web_scene import running
 
 STARTS = """
@@ -54,6 +55,41 @@ async def test_the_export_is_off_unless_the_variable_is_false(tmp_path: Path, mo
         monkeypatch.setenv("OTEL_SDK_DISABLED", "FALSE")
         with pytest.raises(ConfigError, match=r"pip install 'magnetar\[otel\]'"):
             broker_parts.export_metrics(Broker(web.server.service, ConnectionSettings()), closing)
+
+
+async def test_objects_that_are_gone_do_not_count_against_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "SEEN_MAX", 0)
+    monkeypatch.setattr(export, "SETS_MAX", 3)
+    name = "pulsar.broker.topic.message.incoming.count"
+    with OtlpReceiver() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        async with running(tmp_path) as web:
+            service = web.server.service
+            telemetry = Telemetry(Broker(service, ConnectionSettings()), {"OTEL_METRIC_EXPORT_INTERVAL": "3600000"})
+            for generation in range(4):
+                topics = {f"persistent://public/default/{generation}-{number}" for number in range(3)}
+                for topic in topics:
+                    await service.get_topic(TopicName.parse(topic), create=True)
+                await telemetry._export()
+                points = receiver.exports[-1].metrics[name].points
+                assert {point.attributes.get("pulsar.topic") for point in points} == topics
+                for topic in topics:
+                    await service.delete_topic(TopicName.parse(topic))
+            await telemetry.close()
+
+
+async def test_the_last_export_comes_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "LAST_EXPORT_SECONDS", 60.0)
+    with OtlpReceiver() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        async with running(tmp_path) as web:
+            broker = Broker(web.server.service, ConnectionSettings())
+            telemetry = Telemetry(broker, {"OTEL_METRIC_EXPORT_INTERVAL": "3600000"})
+            assert not receiver.exports
+            await telemetry.close()
+        assert len(receiver.exports) == 1
 
 
 async def test_an_export_is_empty_when_the_loop_gathers_nothing_in_time(
