@@ -46,8 +46,7 @@ class CollectorClock:
 
 
 COLLECTIONS = CollectorClock()
-"""The garbage collections of this process since this module was imported, which happens when the first HTTP client
-connects."""
+"""The garbage collections of this process since this module was imported, which happens right after the start."""
 gc.callbacks.append(COLLECTIONS)
 
 

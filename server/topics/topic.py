@@ -92,12 +92,8 @@ class Topic(BaseTopic):
         self.backlog_ages = BacklogAges(ledger)
         self.compaction: TopicCompaction | None = None
         """The topic's compaction, set by `TopicOpener.open`."""
-        self.delayed = DelayedDelivery(
-            name.full,
-            self._obeying_delays,
-            lambda: ledger.first_position.ledger_id,
-            self.policies.delayed_delivery_enabled,
-        )
+        delays = self.policies.delayed_delivery_enabled
+        self.delayed = DelayedDelivery(name.full, self._obeying_delays, lambda: ledger.first_position.ledger_id, delays)
         self.dispatch_limits = DispatchLimits(self.policies, self._published_per_second)
         self.hole_filler = HoleFiller(self.subscriptions.values)
         self.hole_filler.follow(self.policies.fill_ack_holes_interval_seconds)

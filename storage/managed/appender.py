@@ -63,39 +63,8 @@ FINAL = frozenset({AppendState.FENCED, AppendState.TERMINATED, AppendState.CLOSE
 
 
 class Appender:
-    """The writing end of one managed ledger. All calls are on the loop's thread.
-
-    `caching` says whether confirmed entries go to the tail cache.
-    """
-
-    __slots__ = (
-        "_cache",
-        "_clocks",
-        "_config",
-        "_drained",
-        "_entries_max",
-        "_failure",
-        "_gate",
-        "_goal",
-        "_in_flight",
-        "_label",
-        "_last_append_s",
-        "_last_error",
-        "_ledger_created_s",
-        "_ledger_switch",
-        "_ledgers",
-        "_owner",
-        "_queue",
-        "_settling",
-        "_size_max",
-        "_traffic",
-        "_want_open",
-        "caching",
-        "handle",
-        "ledger_created_ms",
-        "ledger_failed_ms",
-        "state",
-    )
+    """The writing end of one managed ledger. All calls are on the loop's thread. `caching` says whether confirmed
+    entries go to the tail cache."""
 
     def __init__(
         self,
@@ -121,11 +90,10 @@ class Appender:
         self.caching = False
         self.state = AppendState.TERMINATED if terminated else AppendState.IDLE
         self.handle: WriteHandle | None = None
-        """The handle of the list's current ledger, which is open or still has to be closed; None when there is no
-        current ledger."""
+        """The handle of the list's current ledger, which is open or still has to be closed; None when there is none."""
         self._in_flight: deque[tuple[AddDone, float, float]] | None = None
         """Of each group that a ledger has: its callback, when the ledger got it, and how long it waited before. None
-        while there are no groups, because an empty deque takes 760 bytes and a broker has many idle topics."""
+        without groups, because an empty deque takes 760 bytes."""
         self._queue = AppendQueue()
         self._goal: AppendState | None = None
         """The final state that was asked for, until it is reached or given up."""
@@ -187,8 +155,7 @@ class Appender:
             self._gate.want_to_leave(self._ledgers.current_id)
 
     def _appended(self, append: Append) -> None:
-        in_flight = self._in_flight
-        assert in_flight is not None
+        in_flight = cast("deque[tuple[AddDone, float, float]]", self._in_flight)
         done, sent_s, waited_s = in_flight.popleft()
         try:
             if append.error is None:

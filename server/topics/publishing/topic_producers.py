@@ -68,30 +68,6 @@ class TopicProducers:
     """The producers of one topic. `by_name` holds the connected producers, and `access` the producers that wait for
     exclusive access."""
 
-    __slots__ = (
-        "_busy_since_ms",
-        "_drains",
-        "_granting",
-        "_groups_answered",
-        "_groups_begun",
-        "_lacks_metadata",
-        "_ledger",
-        "_loop",
-        "_new_name",
-        "_owner",
-        "_recovering",
-        "_topic_name",
-        "access",
-        "by_name",
-        "checks",
-        "counters",
-        "dedup",
-        "fence",
-        "is_checked",
-        "last_publish_ms",
-        "limiters",
-    )
-
     def __init__(
         self,
         topic_name: str,

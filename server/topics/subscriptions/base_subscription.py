@@ -38,8 +38,6 @@ class BaseSubscription(ABC):
     """The base of all subscriptions. The topic creates its subscriptions. Every method is called on the loop's
     thread."""
 
-    __slots__ = ("_counters_of_gone", "consumers", "cursor", "name", "sub_type", "topic")
-
     def __init__(self, topic: SubscriptionTopic, name: str, cursor: SubscriptionCursor) -> None:
         self.topic = topic
         self.name = name

@@ -87,8 +87,6 @@ class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
 class Subscription(BaseSubscription):
     """A subscription of a persistent topic. The topic creates it."""
 
-    __slots__ = ("_deleting", "_seeking", "_sought", "dispatcher", "expired", "messages_filled", "sub_type")
-
     topic: PersistentSubscriptionTopic
     cursor: Cursor
 
@@ -236,9 +234,8 @@ class Subscription(BaseSubscription):
             lambda: topic.dispatch_limits.of(self.name),
             self._compacted_view,
         )
-        dispatcher = new_dispatcher(source, consumer, topic.name)
-        dispatcher.set_policies(self.topic.policies)
-        self.dispatcher = dispatcher
+        dispatcher = self.dispatcher = new_dispatcher(source, consumer, topic.name)
+        dispatcher.set_policies(topic.policies)
         return dispatcher
 
     def _detach(self, consumer: Consumer) -> None:
