@@ -19,6 +19,8 @@ from compat_tests.products import Product
 
 LOAD_TIMEOUT_SECONDS = 300
 NAMESPACE = "persistent://public/default"
+RAW_DRIVERS = ("bench.driver", "bench.many_topics")
+"""The drivers that connect to the broker's port by themselves, without a client."""
 BATCH = 120
 """How many messages a batch has, where a load publishes batches."""
 BATCH_WINDOW = 200
@@ -41,7 +43,7 @@ def new_server(product: Product, settings: Mapping[str, str] | None = None) -> I
 
 def load(module: str, mode: str, server: Server, *arguments: str) -> Outcome:
     """Runs a driver process against a server. Raises CalledProcessError with what the driver wrote to stderr."""
-    where = ["--port", str(server.broker_port)] if module == "bench.driver" else ["--url", server.broker_url]
+    where = ["--port", str(server.broker_port)] if module in RAW_DRIVERS else ["--url", server.broker_url]
     command = [sys.executable, "-m", module, mode, *where, "--server-pid", str(server.pid), *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, timeout=LOAD_TIMEOUT_SECONDS, check=True)
     return Outcome(**json.loads(done.stdout.splitlines()[-1]))

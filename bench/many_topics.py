@@ -1,7 +1,7 @@
 """The raw driver of many topics: one producer on each, over few connections, which send round robin; on demand a Shared
 subscription with one consumer on each, which reads the tail and acknowledges every message.
 
-It runs as a process of its own (`python -m bench.many_topics …`) with one thread, and prints one JSON object. The
+It runs as a process of its own (`python -m bench.many_topics MODE …`) with one thread, and prints one JSON object. The
 receipts of each producer must come in the order of its sends, and each topic's messages unchanged and in order;
 anything else is an error.
 """
@@ -35,7 +35,7 @@ PERMITS = 1000
 ACK_SECONDS = 0.1
 """How long a consumer collects acknowledgements, as the official clients do."""
 OPEN_AT_ONCE = 100
-SHARED = 1
+SHARED, LATEST = 1, 0
 
 
 class Lane(Scanner):
@@ -54,8 +54,10 @@ class Lane(Scanner):
             sequence = FIRST_SEQUENCE + index
             metadata: list[wire.Field] = [(1, PRODUCER_NAME), (2, sequence), (3, PUBLISH_TIME_MS)]
             self.payloads.append(wire.payload(metadata, body[index % 94 :][:size]))
-            for number in range(len(topics)):
-                frames.append(wire.frame(wire.SEND, [(1, number + 1), (2, sequence)], self.payloads[index]))
+            frames += [
+                wire.frame(wire.SEND, [(1, producer), (2, sequence)], self.payloads[index])
+                for producer in range(1, len(topics) + 1)
+            ]
         self._offsets = [0]
         for frame in frames:
             self._offsets.append(self._offsets[-1] + len(frame))
@@ -183,7 +185,7 @@ def producer_of(number: int, topic: str) -> list[wire.Field]:
 
 
 def consumer_of(number: int, topic: str) -> list[wire.Field]:
-    return [(1, topic), (2, "bench"), (3, SHARED), (4, number), (5, number), (13, 1)]
+    return [(1, topic), (2, "bench"), (3, SHARED), (4, number), (5, number), (13, LATEST)]
 
 
 def drive(lanes: list[Lane], readers: list[TailReaders], messages: int, window: int, server_pid: int) -> Outcome:
@@ -192,25 +194,30 @@ def drive(lanes: list[Lane], readers: list[TailReaders], messages: int, window: 
     per_lane = messages // len(lanes)
     total = per_lane * len(lanes)
     selector = selectors.DefaultSelector()
-    for each in (*lanes, *readers):
+    ends: list[Lane | TailReaders] = [*lanes, *readers]
+    for each in ends:
         each.connection.go()
         selector.register(each.connection.socket, selectors.EVENT_READ, each.receive)
     watch = Stopwatch(server_pid)
-    next_ack = time.monotonic() + ACK_SECONDS
+    heard = time.monotonic()
+    next_ack = heard + ACK_SECONDS
     while sum(lane.count for lane in lanes) < total or (readers and sum(each.count for each in readers) < total):
         for lane in lanes:
             lane.send(min(per_lane, lane.count + window))
         ready = selector.select(ACK_SECONDS if readers else STALL_SECONDS)
-        if not ready and not readers:
-            raise DriverError(f"nothing happened for {STALL_SECONDS} s")
         for key, _ in ready:
             key.data()
-        if readers and time.monotonic() >= next_ack:
-            for each in readers:
-                each.acknowledge()
-            next_ack = time.monotonic() + ACK_SECONDS
-    for each in readers:
-        each.acknowledge()
+        now = time.monotonic()
+        if ready:
+            heard = now
+        elif now - heard >= STALL_SECONDS:
+            raise DriverError(f"nothing happened for {STALL_SECONDS} s")
+        if now >= next_ack:
+            for reader in readers:
+                reader.acknowledge()
+            next_ack = now + ACK_SECONDS
+    for reader in readers:
+        reader.acknowledge()
     return watch.outcome(total)
 
 
@@ -218,7 +225,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     names = [f"{arguments.topic}-{number}" for number in range(arguments.topics)]
     parts = [names[index :: arguments.connections] for index in range(arguments.connections)]
     lanes = [Lane(arguments.port, part, arguments.size) for part in parts]
-    readers = [TailReaders(arguments.port, lane) for lane in lanes] if arguments.tail else []
+    readers = [TailReaders(arguments.port, lane) for lane in lanes] if arguments.mode == "tail" else []
     for lane in lanes:
         open_all(lane.connection.client, lane.topics, wire.LOOKUP, wire.LOOKUP_RESPONSE, lookup_of)
         open_all(lane.connection.client, lane.topics, wire.PRODUCER, wire.PRODUCER_SUCCESS, producer_of)
@@ -233,6 +240,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.many_topics", description=__doc__)
+    parser.add_argument("mode", choices=["publish", "tail"], help="tail: each topic has a Shared consumer, too")
     parser.add_argument("--port", type=int, required=True, help="the broker's port on 127.0.0.1")
     parser.add_argument("--server-pid", type=int, required=True, help="whose CPU time is counted")
     parser.add_argument("--topic", required=True, help="the beginning of the topics' names")
@@ -241,7 +249,6 @@ def main() -> int:
     parser.add_argument("--messages", type=int, required=True)
     parser.add_argument("--size", type=int, default=100, help="bytes of a message")
     parser.add_argument("--window", type=int, default=2000, help="frames without a receipt, over all connections")
-    parser.add_argument("--tail", action="store_true", help="a Shared subscription on each topic reads what is sent")
     try:
         outcome = run(parser.parse_args())
     except (DriverError, wire.ClosedError, OSError) as error:

@@ -42,6 +42,7 @@ BOOKIES = "bookies"
 ADMIN = "admin"
 SPARK = "spark"
 FEATURES = "features"
+MANY_TOPICS = "many_topics"
 WEBSOCKETS = "websockets"
 CLUSTER = "cluster"
 MORE_BROKERS = "brokers"
@@ -49,6 +50,7 @@ SCALE = "scale"
 SCRAPE = "scrape"
 ASKED_FOR = (SCALE, SCRAPE)
 """Scenarios that run only when they are asked for by name, because they take many minutes."""
+EACH = "1,000 topics, 100 B unbatched in turn"
 OVER = "Spark batch read over the published connector's,"
 MANY = "publish through a broker, 3 bookies E3/Qw3/Qa2"
 THREE = "three bookies E3/Qw3/Qa2"
@@ -117,6 +119,10 @@ ROWS = (
     Row("key_shared_cpu", FEATURES, "Key_Shared, ten consumers", "CPU s/million", None, None, goal_ratio=1.0),
     Row("topics_seconds", FEATURES, "1,000 producers on 1,000 topics created", "s", 10, 7.5),
     Row("topic_memory", FEATURES, "a topic with producer and subscription", "KB", 30, 227),
+    Row("many_rate", MANY_TOPICS, f"{EACH}, 4 connections", "k msg/s", None, 10.8, more_is_better=True, goal_ratio=2.0),
+    Row("many_cpu", MANY_TOPICS, f"{EACH}, 4 connections", "CPU s/million", 22, 89.9, goal_ratio=2.0),
+    Row("many_tail_rate", MANY_TOPICS, "the same, a Shared tail of each", "k msg/s", None, None, True, goal_ratio=2.0),
+    Row("many_tail_cpu", MANY_TOPICS, "the same, a Shared tail of each", "CPU s/million", None, None, goal_ratio=2.0),
     Row("holes_memory", FEATURES, "200,000 messages, every second acknowledged", "MB more", 40, 498),
     Row("holes_again", FEATURES, "of these, what comes again 2 s later after SIGKILL", "% of half", 100, None),
     Row("delayed_memory", FEATURES, "a million delayed messages", "MB more", 50, None),

@@ -21,6 +21,7 @@ from bench.rows import (
     FEATURES,
     LATENCY,
     LIFECYCLE,
+    MANY_TOPICS,
     MORE_BROKERS,
     SCALE,
     SCRAPE,
@@ -140,6 +141,23 @@ def catch_up(product: Product, sizes: Sizes) -> Figures:
     return figures
 
 
+def many_topics(product: Product, sizes: Sizes) -> Figures:
+    """Measures one producer on each of many topics, and after that with a consumer at the tail of each."""
+    figures: Figures = {}
+    options = ["--topics", str(sizes.topics), "--messages", str(sizes.many_messages)]
+    with new_server(product) as server:
+        server.start()
+        for name, mode in (("many", "publish"), ("many_tail", "tail")):
+            # The first run makes the topics, and warms up.
+            runs = [load_many(server, mode, options) for _ in range(1 + sizes.runs)][1:]
+            figures[f"{name}_rate"], figures[f"{name}_cpu"] = median_of(runs, rate), median_of(runs, cost)
+    return figures
+
+
+def load_many(server: Server, mode: str, options: list[str]) -> Outcome:
+    return load("bench.many_topics", mode, server, "--topic", f"{NAMESPACE}/many", *options)
+
+
 def latency(product: Product, sizes: Sizes) -> Figures:
     with new_server(product) as server:
         server.start()
@@ -167,6 +185,7 @@ SCENARIOS: dict[str, Scenario] = {
     BOOKIES: bookies,
     SPARK: spark,
     FEATURES: features,
+    MANY_TOPICS: many_topics,
     WEBSOCKETS: websockets,
     CLUSTER: cluster,
     MORE_BROKERS: brokers,

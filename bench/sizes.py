@@ -24,6 +24,7 @@ class Sizes:
     spark: int = 1_000_080  # whole batches only
     deliveries: int = 50_000
     topics: int = 1000
+    many_messages: int = 200_000
     holes: int = 200_000
     delayed: int = 500_000
     websocket: int = 100_000
@@ -52,6 +53,7 @@ QUICK = Sizes(
     spark=200_040,
     deliveries=10_000,
     topics=200,
+    many_messages=50_000,
     holes=20_000,
     delayed=100_000,
     websocket=20_000,

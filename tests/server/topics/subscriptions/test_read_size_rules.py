@@ -37,7 +37,8 @@ def test_a_read_is_empty_only_without_permits_and_never_beyond_its_limit(
     assert (entries == 0) == (permits <= 0)
     assert entries <= limit
     if entries > 1:
-        assert entries * average <= permits
+        # 170 entries of 1.1 messages need 187 permits, but 170 * 1.1 is a little more than 187 in floating point.
+        assert entries * average <= permits * (1 + 1e-9)
 
 
 def test_the_first_group_sets_the_average() -> None:
