@@ -30,7 +30,10 @@ class Issuer(ThreadingHTTPServer):
         self.forms: list[dict[str, str]] = []
         """The forms that clients have posted."""
         self.answer: bytes | None = None
-        """What the token's endpoint answers instead of a token."""
+        """What the token's endpoint answers instead of a token, with `status`."""
+        self.status = 200
+        self.redirects: dict[str, str] = {}
+        """The paths that are somewhere else: path -> address."""
 
     def public_key(self, folder: Path) -> Path:
         """Writes the key by which servers judge the tokens."""
@@ -41,7 +44,7 @@ class Issuer(ThreadingHTTPServer):
     def token_for(self, form: dict[str, str]) -> tuple[int, bytes]:
         self.forms.append(form)
         if self.answer is not None:
-            return 200, self.answer
+            return self.status, self.answer
         if (form.get("client_id"), form.get("client_secret")) != (CLIENT, SECRET):
             return 401, b'{"error": "invalid_client", "error_description": "who are you?"}'
         claims = {"sub": CLIENT, "aud": form.get("audience", ""), "exp": time.time() + SECONDS}
@@ -53,17 +56,25 @@ class _Handler(BaseHTTPRequestHandler):
     server: Issuer
 
     def do_GET(self) -> None:
-        found = self.path == "/.well-known/openid-configuration"
+        if self.path in self.server.redirects:
+            self._send(302, b"")
+            return
+        found = self.path.endswith("/.well-known/openid-configuration")
         self._send(200 if found else 404, json.dumps({"token_endpoint": self.server.token_endpoint}).encode())
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        if self.path in self.server.redirects:
+            self._send(302, b"")
+            return
         self._send(*self.server.token_for({key: values[0] for key, values in parse_qs(body).items()}))
 
     def _send(self, status: int, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
+        if status == 302:
+            self.send_header("Location", self.server.redirects[self.path])
         self.end_headers()
         self.wfile.write(body)
 

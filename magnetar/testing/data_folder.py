@@ -39,12 +39,15 @@ class DataFolder:
 
 
 def remove_abandoned(base: Path) -> None:
-    """Removes the folders of processes that ended without removing them."""
+    """Removes the folders of processes of this user that ended without removing them. Everybody may make a folder in
+    `base`, so the folder and the file have to be this user's and no links."""
     for folder in base.glob(f"{PREFIX}*"):
         try:
-            lock = os.open(folder / OWNER_FILE, os.O_RDWR | os.O_CLOEXEC)
+            if folder.lstat().st_uid != os.geteuid():
+                continue
+            lock = os.open(folder / OWNER_FILE, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
-            continue  # The folder is being made or removed, or belongs to another user.
+            continue  # The folder is being made or removed, or is not one of ours.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)

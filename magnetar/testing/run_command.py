@@ -25,20 +25,30 @@ is for the commands of `magnetar`."""
 
 def run_with_server(command: Sequence[str], settings: Mapping[str, str], log_file: Path | None) -> int:
     """Starts a server, runs the command, and returns the exit code for the shell. The server's log is copied to
-    `log_file`; without one, its last lines are printed when the server does not start."""
-    server = Server(settings)
+    `log_file`; the last lines of it are printed when the server does not start."""
+    code = NO_SERVER
     try:
-        server.start()
-        environment = {**os.environ, **dict.fromkeys(SERVICE_URL_VARIABLES, server.service_url)}
-        environment.update(dict.fromkeys(ADMIN_URL_VARIABLES, server.admin_url))
-        return _run(command, environment)
+        with contextlib.closing(Server(settings)) as server:
+            try:
+                server.start()
+                environment = {**os.environ, **dict.fromkeys(SERVICE_URL_VARIABLES, server.service_url)}
+                environment.update(dict.fromkeys(ADMIN_URL_VARIABLES, server.admin_url))
+                code = _run(command, environment)
+            finally:
+                if log_file is not None:
+                    _keep_log(server, log_file)
     except ServerError as error:
         print(f"magnetar: {error}", file=sys.stderr)
-        return NO_SERVER
-    finally:
-        if log_file is not None and server.log_size():
-            shutil.copyfile(server.log_path, log_file)
-        server.close()
+    return code
+
+
+def _keep_log(server: Server, log_file: Path) -> None:
+    if not server.log_size():
+        return
+    try:
+        shutil.copyfile(server.log_path, log_file)
+    except OSError as error:
+        print(f"magnetar: --log-file {log_file}: {os.strerror(error.errno or 0)}", file=sys.stderr)
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:

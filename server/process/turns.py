@@ -107,12 +107,20 @@ async def in_portions(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], *, at_once: int) -> None:
-    """Does the work for each item, for `at_once` of them at the same time. Raises the first error of the work. It makes
-    no task for each item: 100,000 tasks that wait for a semaphore hold the loop for minutes when they are cancelled."""
+    """Does the work for each item, for `at_once` of them at the same time. An error of the work does not keep it from
+    being done for the other items; the first error is raised after that. No task is made for each item: 100,000 tasks
+    that wait for a semaphore hold the loop for minutes when they are cancelled."""
     left = iter(items)
+    first: Exception | None = None
 
     async def one_by_one() -> None:
+        nonlocal first
         async for item in in_portions(left):
-            await work(item)
+            try:
+                await work(item)
+            except Exception as error:
+                first = first or error
 
     await asyncio.gather(*(one_by_one() for _ in range(at_once)))
+    if first is not None:
+        raise first

@@ -18,6 +18,7 @@ from opentelemetry.sdk.metrics.view import View
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
 from magnetar import __version__
+from magnetar.server.telemetry.daemon_thread import on_daemon_thread
 from magnetar.server.telemetry.exporters import Exporters
 from magnetar.server.telemetry.gathering import Points, gather
 from magnetar.server.telemetry.instruments import Instrument, Kind
@@ -88,12 +89,12 @@ class Telemetry:
             log.warning("the exporters of OpenTelemetry did not end in %g s", LAST_EXPORT_SECONDS)
 
     async def close(self) -> None:
-        """Exports for a last time and ends."""
+        """Exports for a last time and ends. What an exporter that hangs has not exported in time is lost."""
         self._periodic.cancel()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_EXPORT_SECONDS):
-                await self._export()
-        await asyncio.to_thread(self._end_provider)
+        for step in (self._export, partial(on_daemon_thread, self._end_provider)):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_EXPORT_SECONDS):
+                    await step()
         await asyncio.to_thread(self._exporters.close)
 
     async def _export_periodically(self) -> None:
@@ -106,11 +107,11 @@ class Telemetry:
 
     async def _export(self) -> None:
         if any(len(seen) > SEEN_MAX for seen in self._seen):
-            await asyncio.to_thread(self._start_anew)
+            await on_daemon_thread(self._start_anew)
         if self._exporters.periodic:
             self._tables = await gather(self._broker)
             self._taken = [False] * len(self._taken)
-            await asyncio.to_thread(self._flush)
+            await on_daemon_thread(self._flush)
 
     def _flush(self) -> None:
         """Has the SDK collect and export the snapshot. Python's garbage collector is switched off meanwhile: the SDK

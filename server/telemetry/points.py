@@ -12,6 +12,10 @@ SETS_MAX = 1_000
 points of a topic, and gives the points of an export back all at once, while the event loop waits. So the objects beyond
 the limit are added up before the SDK sees them."""
 
+TEXT_MAX = 500
+"""How many characters of an attribute are exported. Clients choose the names of consumers and producers, which may have
+megabytes, and every point of every export repeats them."""
+
 OVERFLOW: Attributes = {"otel.metric.overflow": True}
 """The attribute of the point that stands for all objects beyond the limit, as the specification of the SDK names it."""
 
@@ -30,7 +34,8 @@ class PointTable:
         """Adds a row with a value for each instrument."""
         assert len(values) == len(self.instruments)
         if len(self._rows) < SETS_MAX:
-            self._rows.append((attributes, values))
+            short = {key: text[:TEXT_MAX] if isinstance(text, str) else text for key, text in attributes.items()}
+            self._rows.append((short, values))
         elif self._can_be_summed:
             before = self._beyond or [0.0] * len(values)
             self._beyond = [one + other for one, other in zip(before, values, strict=True)]

@@ -22,6 +22,7 @@ from magnetar.server.security.principals import Principal
 from magnetar.server.security.tls_provider import common_name_of
 from magnetar.server.web.calls import STATUS_OF, Refusal
 from magnetar.server.websocket.frame_rules import GOING_AWAY
+from magnetar.server.websocket.handshake_rules import is_handshake
 from magnetar.server.websocket.in_flight_bytes import InFlightBytes
 from magnetar.server.websocket.session import MakeSession
 from magnetar.server.websocket.websocket_client import WebSocketClient
@@ -246,7 +247,7 @@ def _check_handshake(request: web.BaseRequest) -> None:
         raise Refusal(405, f"{request.method} is not allowed here", headers={"Allow": "GET"})
     if request.headers.get("Upgrade", "").strip().lower() != "websocket":
         raise Refusal(426, "A WebSocket is opened here: the request has to ask for the upgrade", headers=_UPGRADE)
-    if not web.WebSocketResponse().can_prepare(request).ok:
+    if not is_handshake(request):
         raise Refusal(400, "The request is no opening handshake of a WebSocket (RFC 6455, section 4.2.1)")
 
 

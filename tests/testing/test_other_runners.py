@@ -93,6 +93,12 @@ def test_a_server_that_cannot_start_is_an_exit_code_of_its_own() -> None:
     assert "brokerServicePort=many: expected a whole number" in done.stderr
 
 
+def test_a_log_that_cannot_be_kept_does_not_change_the_exit_code(tmp_path: Path) -> None:
+    done = run("--log-file", str(tmp_path / "no" / "log"), "--", "sh", "-c", "exit 7")
+    assert done.returncode == 7
+    assert done.stderr == f"magnetar: --log-file {tmp_path}/no/log: No such file or directory\n"
+
+
 def test_signals_reach_the_command_which_ends_as_it_likes() -> None:
     script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done"
     process = subprocess.Popen(command_line("--", "sh", "-c", script), stdout=subprocess.PIPE, text=True)

@@ -143,13 +143,18 @@ def test_a_killed_test_process_takes_its_server_along_and_the_next_one_removes_i
 def test_folders_that_are_in_use_or_not_ours_are_left_alone(tmp_path: Path) -> None:
     used = DataFolder(tmp_path)
     (tmp_path / "magnetar-testing-being-made").mkdir()
+    (tmp_path / "lock").touch()
+    strange = tmp_path / "magnetar-testing-strange"
+    strange.mkdir()
+    (strange / "owner.lock").symlink_to(tmp_path / "lock")
     remove_abandoned(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 4
     used.remove()
     assert not used.path.exists()
 
 
 async def test_a_server_on_the_callers_loop_serves_the_official_client() -> None:
+    gc.unfreeze()  # what servers of earlier tests in this process have frozen
     before = (sys.getswitchinterval(), gc.get_freeze_count(), time.time, time.time_ns)
 
     def use(url: str) -> bytes:
@@ -160,6 +165,8 @@ async def test_a_server_on_the_callers_loop_serves_the_official_client() -> None
 
     async with InProcessServer() as server:
         assert await asyncio.to_thread(use, server.get_connection_url()) == b"one"
+        # The web port answers when its modules are imported, after which nothing is frozen any more.
+        assert await asyncio.to_thread(server.admin.call, "GET", "/admin/v2/clusters") == ["standalone"]
         folder = server.data_dir
         assert folder.exists()
     assert not folder.exists()

@@ -10,17 +10,25 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote_to_bytes, urlencode, urlsplit
 
 from magnetar.server.tools.connection.connection_errors import ConnectionSettingsError
+
+if TYPE_CHECKING:
+    import ssl
+    from urllib.request import OpenerDirector
 
 CLIENT_CREDENTIALS = "client_credentials"
 WELL_KNOWN = "/.well-known/openid-configuration"
 KEY_FILE_BYTES_MAX = 64 << 10
 ANSWER_BYTES_MAX = 1 << 20
 ISSUER_SECONDS = 30
-"""How long each of the two calls to the issuer may take (Java's TokenClient.DEFAULT_READ_TIMEOUT_IN_SECONDS)."""
+"""How long the issuer may be silent during each of the two calls (Java's
+TokenClient.DEFAULT_READ_TIMEOUT_IN_SECONDS)."""
+LIFE_SECONDS_MAX = 10 * 365 * 86_400
+"""A longer life of a token is taken for none."""
+REASON_CHARACTERS_MAX = 500
 USED_SHARE = 0.9
 """A token is used for this share of its life, so that it does not expire on its way (AuthenticationOAuth2's
 EXPIRY_ADJUSTMENT)."""
@@ -85,6 +93,8 @@ def _key_file(url: str) -> dict[str, str]:
     if url.startswith("data:"):
         content = _data_of(url)
     else:
+        if url.lstrip().startswith("{"):
+            raise ConnectionSettingsError("privateKey: that is a key and not a key file's URL; see data: URLs")
         path = os.path.expanduser(url.removeprefix("file://").removeprefix("file:"))
         try:
             with open(path, "rb") as file:
@@ -125,7 +135,7 @@ def _new_token(client: OAuth2Client) -> tuple[str, float]:
     if not isinstance(endpoint, str):
         raise ConnectionSettingsError(f"{metadata_url} names no token_endpoint")
     _check_url(endpoint, f"{metadata_url}: token_endpoint")
-    if client.issuer_url.startswith("https:") and not endpoint.startswith("https:"):
+    if urlsplit(client.issuer_url).scheme == "https" != urlsplit(endpoint).scheme:
         raise ConnectionSettingsError(f"{metadata_url}: token_endpoint is not https: the secret would be seen")
     asked = {
         "grant_type": CLIENT_CREDENTIALS,
@@ -135,10 +145,13 @@ def _new_token(client: OAuth2Client) -> tuple[str, float]:
         "scope": client.scope,
     }
     told = _ask(client, endpoint, urlencode({key: value for key, value in asked.items() if value}).encode())
-    token, seconds = told.get("access_token"), told.get("expires_in", 0)
+    token = told.get("access_token")
     if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
         raise ConnectionSettingsError(f"{endpoint} answered without an access_token")
-    return token, float(seconds) if isinstance(seconds, int | float) else 0.0
+    seconds = told.get("expires_in")
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= LIFE_SECONDS_MAX:
+        seconds = 0  # The token is used once.
+    return token, float(seconds)
 
 
 def _ask(client: OAuth2Client, url: str, form: bytes | None = None) -> dict[str, Any]:
@@ -146,12 +159,12 @@ def _ask(client: OAuth2Client, url: str, form: bytes | None = None) -> dict[str,
     import ssl
     from http.client import HTTPException
     from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
+    from urllib.request import Request
 
     request = Request(url, form, {"Accept": "application/json", "User-Agent": "magnetar-admin"})
     try:
-        context = ssl.create_default_context(cafile=client.trust_certs or None)
-        with urlopen(request, timeout=ISSUER_SECONDS, context=context) as answer:
+        opener = _opener(ssl.create_default_context(cafile=client.trust_certs or None))
+        with opener.open(request, timeout=ISSUER_SECONDS) as answer:
             told = json.loads(answer.read(ANSWER_BYTES_MAX))
     except HTTPError as error:
         with error:
@@ -160,21 +173,39 @@ def _ask(client: OAuth2Client, url: str, form: bytes | None = None) -> dict[str,
             ) from None
     except (OSError, HTTPException) as error:
         raise ConnectionSettingsError(f"{url} cannot be asked for a token: {error}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         told = None
     if not isinstance(told, dict):
         raise ConnectionSettingsError(f"{url} did not answer with JSON")
     return told
 
 
+def _opener(context: "ssl.SSLContext") -> "OpenerDirector":
+    """Returns what opens addresses. A redirect is followed only from one address of a scheme to another one: whoever
+    answers in the place of http could name a token_endpoint of their own. A form is never sent on."""
+    from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+
+    class Redirects(HTTPRedirectHandler):
+        def redirect_request(
+            self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+        ) -> Request | None:
+            if req.data is not None or urlsplit(newurl).scheme != req.type:
+                return None
+            return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+    return build_opener(Redirects, HTTPSHandler(context=context))
+
+
 def _refusal(body: bytes, status: int) -> str:
-    """Returns the members `error` and `error_description` of RFC 6749, section 5.2, or the status."""
+    """Returns the members `error` and `error_description` of RFC 6749, section 5.2, or the status. They are shown on a
+    terminal, so they have no characters that a terminal obeys."""
     try:
         told = json.loads(body)
         parts = [str(told[name]) for name in ("error", "error_description") if told.get(name)]
-    except (ValueError, AttributeError):
+    except (ValueError, RecursionError, AttributeError):
         parts = []
-    return ": ".join(parts) or f"HTTP {status}"
+    text = ": ".join(parts)[:REASON_CHARACTERS_MAX]
+    return "".join(each if each.isprintable() else " " for each in text) or f"HTTP {status}"
 
 
 def _check_url(url: str, what: str) -> None:

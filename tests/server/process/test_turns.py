@@ -49,14 +49,18 @@ async def test_work_is_done_for_each_of_many_items_for_some_of_them_at_once() ->
     assert (most, sorted(done)) == (3, list(range(1_000)))
 
 
-async def test_an_error_of_the_work_is_raised() -> None:
+async def test_the_first_error_is_raised_after_the_work_was_done_for_all_items() -> None:
+    begun = []
+
     async def work(item: int) -> None:
+        begun.append(item)
         await asyncio.sleep(0)
-        if item == 5:
+        if item >= 3:
             raise ValueError(item)
 
-    with pytest.raises(ValueError, match="5"):
+    with pytest.raises(ValueError, match="3"):
         await turns.for_each(range(10), work, at_once=2)
+    assert begun == list(range(10))
 
 
 async def test_a_deadline_ends_the_work_of_very_many_items_at_once() -> None:

@@ -1,20 +1,25 @@
 """What an export holds, and that nothing of OpenTelemetry is imported while it is switched off."""
 
+import asyncio
+import math
 import subprocess
 import sys
+import threading
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, PeriodicExportingMetricReader
 
 from magnetar.server.broker.broker import Broker
 from magnetar.server.config.broker_config import ConfigError
 from magnetar.server.config.connection_settings import ConnectionSettings
 from magnetar.server.programs import broker_parts
-from magnetar.server.telemetry import export
+from magnetar.server.telemetry import export, exporters
 from magnetar.server.telemetry.export import Telemetry
 from magnetar.server.telemetry.instruments import Instrument, Kind
-from magnetar.server.telemetry.points import OVERFLOW, SETS_MAX, PointTable
+from magnetar.server.telemetry.points import OVERFLOW, SETS_MAX, TEXT_MAX, PointTable
 from pulsar_proto.names import TopicName
 from tests.server.telemetry.otlp_receiver import OtlpReceiver
 from tests.server.web.web_scene import running
@@ -37,6 +42,12 @@ def test_objects_beyond_the_limit_are_added_up() -> None:
     assert messages[SETS_MAX - 1 :] == [({"number": SETS_MAX - 1}, SETS_MAX - 1), (OVERFLOW, 3 * SETS_MAX + 3)]
     assert list(table.points(1))[-1] == (OVERFLOW, 3)
     assert len(list(limits.points(0))) == SETS_MAX
+
+
+def test_a_name_that_a_client_has_chosen_is_exported_only_in_part() -> None:
+    table = PointTable(COUNTS)
+    table.add({"pulsar.consumer.name": "x" * 5_000_000, "pulsar.consumer.id": 7}, 1, 1)
+    assert list(table.points(0)) == [({"pulsar.consumer.name": "x" * TEXT_MAX, "pulsar.consumer.id": 7}, 1)]
 
 
 def test_programs_import_nothing_of_opentelemetry() -> None:
@@ -78,6 +89,38 @@ async def test_objects_that_are_gone_do_not_count_against_the_limit(
                 for topic in topics:
                     await service.delete_topic(TopicName.parse(topic))
             await telemetry.close()
+
+
+async def test_a_stop_does_not_wait_for_an_exporter_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    class Hanging(MetricExporter):
+        def export(self, metrics_data: Any, timeout_millis: float = 0, **more: Any) -> MetricExportResult:
+            begun.set()
+            may_end.wait()
+            return MetricExportResult.SUCCESS
+
+        def force_flush(self, timeout_millis: float = 0) -> bool:
+            return True
+
+        def shutdown(self, timeout_millis: float = 0, **more: Any) -> None:
+            may_end.wait()
+
+    def reader(name: str) -> PeriodicExportingMetricReader:
+        return PeriodicExportingMetricReader(Hanging(), export_interval_millis=math.inf)
+
+    monkeypatch.setattr(exporters, "_exporting", reader)
+    async with running(tmp_path) as web:
+        telemetry = Telemetry(Broker(web.server.service, ConnectionSettings()), {})
+        try:
+            await telemetry.close()
+            assert begun.is_set()
+            hanging = [each for each in threading.enumerate() if each.name == "telemetry"]
+            assert all(each.daemon for each in hanging)
+            # The end of the event loop waits for the threads of its executor.
+            await asyncio.wait_for(asyncio.get_running_loop().shutdown_default_executor(), 30)
+        finally:
+            may_end.set()
 
 
 async def test_the_last_export_comes_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

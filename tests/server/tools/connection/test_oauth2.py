@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.oauth2_issuer import CLIENT, SECONDS, SECRET, Issuer, key_file, running_issuer
 from magnetar.server.tools.connection.connection_errors import ConnectionSettingsError
-from magnetar.server.tools.connection.oauth2 import OAuth2Client, TokenSource, oauth2_client
+from magnetar.server.tools.connection.oauth2 import WELL_KNOWN, OAuth2Client, TokenSource, oauth2_client
 from magnetar.server.tools.connection.settings import load_settings
 
 PLUGIN = "org.apache.pulsar.client.impl.auth.oauth2.AuthenticationOAuth2"
@@ -67,7 +67,15 @@ def test_a_refusal_has_the_issuer_s_words_and_no_secret(issuer: Issuer, tmp_path
 
 @pytest.mark.parametrize(
     "answer",
-    [b"", b"[]", b"{}", b'{"access_token": 5}', b'{"access_token": "a b"}', b'{"access_token": "a\\r\\nX: y"}'],
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"[" * 100_000,
+        b'{"access_token": 5}',
+        b'{"access_token": "a b"}',
+        b'{"access_token": "a\\r\\nX: y"}',
+    ],
 )
 def test_an_answer_without_a_token_is_refused(answer: bytes, issuer: Issuer, tmp_path: Path) -> None:
     issuer.answer = answer
@@ -75,11 +83,33 @@ def test_an_answer_without_a_token_is_refused(answer: bytes, issuer: Issuer, tmp
         TokenSource(client_of(issuer, tmp_path)).token()
 
 
-def test_a_token_without_a_time_is_not_kept(issuer: Issuer, tmp_path: Path) -> None:
-    issuer.answer = b'{"access_token": "t"}'
+@pytest.mark.parametrize("life", ["null", "NaN", "Infinity", "-1", f"1{'0' * 400}", '"600"'])
+def test_a_token_without_a_sound_time_is_not_kept(life: str, issuer: Issuer, tmp_path: Path) -> None:
+    issuer.answer = f'{{"access_token": "t", "expires_in": {life}}}'.encode()
     source = TokenSource(client_of(issuer, tmp_path))
     assert (source.token(), source.token()) == ("t", "t")
     assert len(issuer.forms) == 2
+
+
+def test_a_form_is_not_sent_on_to_another_address(issuer: Issuer, tmp_path: Path) -> None:
+    issuer.redirects = {"/oauth/token": f"{issuer.url}/elsewhere"}
+    with pytest.raises(ConnectionSettingsError, match="refused: HTTP 302"):
+        TokenSource(client_of(issuer, tmp_path)).token()
+
+
+def test_a_redirect_stays_with_its_scheme(issuer: Issuer, tmp_path: Path) -> None:
+    issuer.redirects = {WELL_KNOWN: f"{issuer.url}/moved{WELL_KNOWN}"}
+    assert TokenSource(client_of(issuer, tmp_path)).token()
+    issuer.redirects = {WELL_KNOWN: issuer.url.replace("http:", "https:") + WELL_KNOWN}
+    with pytest.raises(ConnectionSettingsError, match="refused: HTTP 302"):
+        TokenSource(client_of(issuer, tmp_path)).token()
+
+
+def test_a_refusal_has_nothing_that_a_terminal_obeys(issuer: Issuer, tmp_path: Path) -> None:
+    issuer.answer, issuer.status = json.dumps({"error": "\x1b[2Jno" + "!" * 5_000}).encode(), 400
+    with pytest.raises(ConnectionSettingsError, match=r"refused:  \[2Jno!+$") as told:
+        TokenSource(client_of(issuer, tmp_path)).token()
+    assert len(str(told.value)) < 600
 
 
 @pytest.mark.parametrize(
@@ -100,6 +130,7 @@ def test_the_secret_goes_to_web_addresses_only(endpoint: str, issuer: Issuer, tm
         ({"issuerUrl": "file:///etc"}, "issuerUrl is not a web address"),
         ({"type": "password"}, "only client_credentials"),
         ({"privateKey": "/nowhere/key.json"}, "No such file"),
+        ({"privateKey": '{"client_id": "a", "client_secret": "b"}'}, "a key and not a key file's URL; see"),
         ({"privateKey": "data:text/plain;base64,e30="}, "has to begin with data:application/json"),
         ({"privateKey": "data:application/json;base64,%%%"}, "does not hold base64"),
         ({"privateKey": "data:application/json,{}"}, "client_id and a client_secret"),
