@@ -25,10 +25,13 @@ is for the commands of `magnetar`."""
 
 def run_with_server(command: Sequence[str], settings: Mapping[str, str], log_file: Path | None) -> int:
     """Starts a server, runs the command, and returns the exit code for the shell. The server's log is copied to
-    `log_file`; without one, its last lines are printed when the server does not start."""
+    `log_file`; without one, its last lines are printed when the server does not start. Settings without effect are
+    named on the standard error."""
     server = Server(settings)
     try:
         server.start()
+        for warning in server.setting_warnings():
+            print(f"magnetar: {warning}", file=sys.stderr)
         environment = {**os.environ, **dict.fromkeys(SERVICE_URL_VARIABLES, server.service_url)}
         environment.update(dict.fromkeys(ADMIN_URL_VARIABLES, server.admin_url))
         return _run(command, environment)
