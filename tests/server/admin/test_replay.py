@@ -38,10 +38,11 @@ BETTER: tuple[tuple[str, int], ...] = (
     (r"GET \S+/t1/subscriptions ", 200),
     (r"POST /admin/v2/clusters/ghost/migrate\S* .*", 404),
     (r"GET \S+/t1/subscription/s2/position/1 ", 200),
+    (r"GET / ", 200),
 )
 """Calls with a better answer here: a pattern of method, path and body, and the status. The faults of the caller are
-answered as such, what does not exist is not created by another call, unknown names of a choice are refused, and a
-position that the caller excludes is excluded."""
+answered as such, what does not exist is not created by another call, unknown names of a choice are refused, a
+position that the caller excludes is excluded, and the web port says what it is."""
 
 NO_FAULT: tuple[tuple[str, int], ...] = (
     (r"GET /admin/v2/namespaces/v1/pol ", 200),
