@@ -3,6 +3,7 @@
 pytest imports this module in every project that has Magnetar installed, so it imports the server only in the fixtures.
 """
 
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,8 @@ def pulsar_server(pytestconfig: pytest.Config) -> "Iterator[Server]":
 
     level = pytestconfig.getoption("--pulsar-log-level") or pytestconfig.getini("pulsar_log_level")
     with Server(_settings(pytestconfig), log_level=level) as server:
+        for warning in server.setting_warnings():
+            warnings.warn(pytest.PytestWarning(f"pulsar_server: {warning}"), stacklevel=1)
         pytestconfig.stash[SERVER] = server
         yield server
 

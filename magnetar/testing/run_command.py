@@ -25,12 +25,15 @@ is for the commands of `magnetar`."""
 
 def run_with_server(command: Sequence[str], settings: Mapping[str, str], log_file: Path | None) -> int:
     """Starts a server, runs the command, and returns the exit code for the shell. The server's log is copied to
-    `log_file`; the last lines of it are printed when the server does not start."""
+    `log_file`; without one, its last lines are printed when the server does not start. Settings without effect are
+    named on the standard error."""
     code = NO_SERVER
     try:
         with contextlib.closing(Server(settings)) as server:
             try:
                 server.start()
+                for warning in server.setting_warnings():
+                    print(f"magnetar: {warning}", file=sys.stderr)
                 environment = {**os.environ, **dict.fromkeys(SERVICE_URL_VARIABLES, server.service_url)}
                 environment.update(dict.fromkeys(ADMIN_URL_VARIABLES, server.admin_url))
                 code = _run(command, environment)

@@ -28,6 +28,8 @@ HOST = "127.0.0.1"
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
 LOG_TAIL_LINES = 40
+SETTING_WARNING = " WARNING magnetar.server.config."
+"""Stands in a line of the log that warns of a key without effect."""
 
 SETTINGS = {
     "faultInjectionEnabled": "true",
@@ -226,6 +228,11 @@ class Server:
     def log_tail(self) -> str:
         """Returns the last lines of the log."""
         return "\n".join(self.log_text().splitlines()[-LOG_TAIL_LINES:])
+
+    def setting_warnings(self) -> list[str]:
+        """Returns what the server logged about settings without effect, for instance keys that are misspelt."""
+        warnings = (line.partition(SETTING_WARNING)[2] for line in self.log_text().splitlines())
+        return [warning.partition(" ")[2] for warning in warnings if warning]
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

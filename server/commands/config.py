@@ -5,7 +5,7 @@ import json
 import shutil
 import sys
 import textwrap
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from magnetar.server.commands.arguments import add_command
@@ -69,10 +69,21 @@ def _print(chosen: "list[KeyEntry]", *, as_json: bool, is_list: bool) -> None:
     if as_json:
         print(json.dumps([asdict(entry) for entry in chosen], indent=2))
         return
-    for entry in chosen:
-        if is_list:
+    if is_list:
+        for entry in chosen:
             print(f"{entry.program:<12} {entry.name}={entry.default}")
-            continue
-        width = min(shutil.get_terminal_size().columns, 120)
-        print(f"{entry.name}={entry.default}   ({entry.program}; {entry.accepts}{'; dynamic' * entry.is_dynamic})")
+        return
+    width = min(shutil.get_terminal_size().columns, 120)
+    for entry, programs in _by_answer(chosen).items():
+        told = "; ".join([", ".join(programs), entry.accepts, *["dynamic"] * entry.is_dynamic])
+        print(f"{entry.name}={entry.default}   ({told})")
         print(textwrap.fill(entry.effect, width, initial_indent="  ", subsequent_indent="  "))
+
+
+def _by_answer(chosen: "list[KeyEntry]") -> "dict[KeyEntry, list[str]]":
+    """Returns the programs of each answer, because most keys mean the same in several programs. The entries that are
+    the dictionary's keys name no program."""
+    programs: dict[KeyEntry, list[str]] = {}
+    for entry in chosen:
+        programs.setdefault(replace(entry, program=""), []).append(entry.program)
+    return programs

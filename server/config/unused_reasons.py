@@ -21,6 +21,7 @@ REASONS: tuple[tuple[str, str], ...] = (
         r".*(KeyStore|TrustStore)(Password|Path|PasswordPath|Type)?|.*(Ssl|Tls|tls)Provider|.*[sS]slFactoryPlugin.*"
         r"|httpServerTlsEnable",
     ),
+    ("TLS is on where brokerServicePortTls or webServicePortTls is set, as in Apache's broker", r"tlsEnabled"),
     ("Kerberos is not here", r"sasl.*|kinitCommand|.*[sS]aslContext.*"),
     (
         "classes of Java are not loaded",

@@ -32,7 +32,8 @@ def reserve_port(host: str, port: int) -> socket.socket:
 def port_in_use(port: int) -> AlreadyInUseError:
     """Returns the error that names the port and, if the system tells, the process that listens on it."""
     pid = _listener_pid(port)
-    return AlreadyInUseError(f"port {port} is in use by {f'pid {pid}' if pid else 'another process'}")
+    user = f"pid {pid}" if pid else "another process"
+    return AlreadyInUseError(f"port {port} is in use by {user}: stop that process, or choose another port")
 
 
 def _listener_pid(port: int) -> int | None:

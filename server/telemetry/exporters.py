@@ -15,7 +15,8 @@ from magnetar.server.config.broker_config import ConfigError
 GROUP = "opentelemetry_metrics_exporter"
 """The entry points by which packages of exporters make themselves known."""
 
-PROTOCOLS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
+GRPC = "otlp_proto_grpc"
+PROTOCOLS = {"http/protobuf": "otlp_proto_http", "grpc": GRPC}
 
 BATCH_POINTS_MAX = 5_000
 """How many points one request of OTLP holds. To encode them takes one call, during which no other thread runs."""
@@ -87,6 +88,9 @@ class Exporters:
 def _exporting(name: str) -> MetricReader:
     """Returns a reader that has no thread of its own: it exports when it is told to."""
     found = list(entry_points(group=GROUP, name=name))
+    if not found and name == GRPC:
+        package = "opentelemetry-exporter-otlp-proto-grpc"
+        raise ConfigError(f"OTLP over grpc needs a package that is not installed: pip install {package}")
     if not found:
         known = sorted({each.name for each in entry_points(group=GROUP)} | {"otlp", "prometheus", "none"})
         raise ConfigError(f"OTEL_METRICS_EXPORTER: there is no exporter {name!r}; installed are {', '.join(known)}")

@@ -73,6 +73,12 @@ def test_the_command_finds_its_server_by_the_environment(tmp_path: Path) -> None
     assert "listening for clients" in log.read_text()
 
 
+def test_a_setting_without_effect_is_named() -> None:
+    done = run("--set", "brokerDedupEnabled=true", "--", "true")
+    told = "magnetar: unknown keys, which Apache does not know either: brokerDedupEnabled"
+    assert (done.returncode, done.stderr.startswith(told), done.stderr.count("\n")) == (0, True, 1), done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code", "complaint"),
     [

@@ -53,6 +53,14 @@ def test_each_test_gets_the_sessions_server_and_a_namespace_of_its_own(tmp_path:
     assert "4 passed" in printed, printed
 
 
+def test_a_setting_without_effect_is_a_warning(tmp_path: Path) -> None:
+    write(tmp_path, "def test_it(pulsar_server): pass\n", "pulsar_settings = brokerDedupEnabled=true")
+    printed = run_pytest(tmp_path)
+    told = "PytestWarning: pulsar_server: unknown keys, which Apache does not know either: brokerDedupEnabled"
+    assert told in printed, printed
+    assert "1 passed, 1 warning" in printed, printed
+
+
 def test_each_worker_of_xdist_has_a_server_of_its_own(tmp_path: Path) -> None:
     write(
         tmp_path,

@@ -15,6 +15,7 @@ from magnetar.server.config.broker_keys import BROKER_KEYS
 from magnetar.server.config.bundle_settings import BundleSettings
 from magnetar.server.config.cluster_settings import ClusterSettings, ledger_client_settings, managed_ledger_settings
 from magnetar.server.config.connection_settings import ConnectionSettings
+from magnetar.server.config.fault_settings import FaultSettings
 from magnetar.server.config.honoured_keys import KEYS
 from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.config.key_kinds import Key
@@ -98,7 +99,13 @@ def programs() -> tuple[Program, ...]:
     bookie = (folders, storage_config(nothing, folders), nothing.fill(BookieTls))
     recovery = autorecovery_settings(nothing)
     client = (recovery.ledger, recovery.wire)
-    standalone = (*both, nothing.managed_ledgers(bookies=1), *_storage(nothing), nothing.fill(LedgerConfig))
+    standalone = (
+        *both,
+        nothing.managed_ledgers(bookies=1),
+        *_storage(nothing),
+        nothing.fill(LedgerConfig),
+        nothing.fill(FaultSettings),
+    )
     broker = (
         *both,
         managed_ledger_settings(nothing),

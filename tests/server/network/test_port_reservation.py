@@ -35,4 +35,5 @@ def test_port_of_a_listener_is_refused_with_its_pid() -> None:
         port = listener.getsockname()[1]
         with pytest.raises(AlreadyInUseError) as caught:
             reserve_port("127.0.0.1", port)
-    assert str(caught.value) == f"port {port} is in use by pid {os.getpid()}"
+    user = f"pid {os.getpid()}"
+    assert str(caught.value) == f"port {port} is in use by {user}: stop that process, or choose another port"

@@ -169,6 +169,7 @@ def test_a_page_for_prometheus_is_served_on_a_port_of_its_own(tmp_path: Path) ->
     [
         ({"OTEL_METRICS_EXPORTER": "carrier-pigeon"}, "OTEL_METRICS_EXPORTER: there is no exporter 'carrier-pigeon'"),
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/xml"}, "OTEL_EXPORTER_OTLP_PROTOCOL is 'http/xml'"),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "pip install opentelemetry-exporter-otlp-proto-grpc"),
         (
             {"OTEL_METRICS_EXPORTER": "prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": "ninety"},
             "OTEL_EXPORTER_PROMETHEUS_PORT is 'ninety', which is no port",

@@ -35,7 +35,10 @@ def test_every_key_says_what_it_does_in_the_words_of_a_configuration_file() -> N
 def test_every_key_of_a_program_is_told_or_has_no_field_there() -> None:
     told = {(each.program, each.name) for each in entries()}
     untold = [(each.name, name) for each in programs() for name in each.keys if (each.name, name) not in told]
-    assert {name for program, name in untold if program != "standalone"} == {"acceptMetadataGeneration"}
+    assert {name for program, name in untold if program != "standalone"} == {
+        "acceptMetadataGeneration",
+        "faultInjectionEnabled",
+    }
     for _, name in untold:
         assert any((program.name, name) in told for program in programs()), name
 
@@ -100,7 +103,13 @@ def test_every_key_that_apache_knows_is_told_about() -> None:
 
 def test_the_command_tells_about_one_key_or_all_of_a_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "managedLedgerCacheSizeMB"]) == 0
-    assert "managedLedgerCacheSizeMB=64   (standalone; a whole number of MB" in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith("managedLedgerCacheSizeMB=64   (standalone, broker; a whole number of MB")
+    assert main(["config", "managedLedgerDefaultWriteQuorum"]) == 0
+    of_each = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    assert [line.partition(";")[0] for line in of_each] == [
+        "managedLedgerDefaultWriteQuorum=1   (standalone",
+        "managedLedgerDefaultWriteQuorum=2   (broker",
+    ]
     assert main(["config", "--program", "bookie", "-o", "json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert {each["program"] for each in listed} == {"bookie"}
