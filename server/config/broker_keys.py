@@ -27,7 +27,7 @@ from magnetar.server.config.key_kinds import (
     switch,
     whole,
 )
-from magnetar.server.config.load_keys import LOAD
+from magnetar.server.config.load_keys import BROKER_LOAD_MANAGER, LOAD
 
 
 def _milliseconds(name: str, field: str) -> Key:
@@ -59,8 +59,6 @@ def _missing(name: str, why: str) -> Key:
     return Key(name, (), parse, f"nothing, this version does not have that yet: {why}")
 
 
-MODULAR = "ModularLoadManagerImpl"
-
 METADATA = (
     any_text("metadataStoreUrl"),
     any_text("configurationMetadataStoreUrl"),
@@ -69,7 +67,6 @@ METADATA = (
     any_text("globalZookeeperServers"),
     whole("metadataStoreSessionTimeoutMillis", 1, MAX_INT, "milliseconds"),
     whole("zooKeeperSessionTimeoutMillis", -1, MAX_INT, "milliseconds"),
-    whole("metadataStoreOperationTimeoutSeconds", 1, DAY_SECONDS, "seconds"),
     whole("zooKeeperOperationTimeoutSeconds", -1, DAY_SECONDS, "seconds"),
     choice("zookeeperSessionExpiredPolicy", "reconnect", "shutdown"),
     any_text("bookkeeperMetadataServiceUri"),
@@ -102,42 +99,28 @@ BOOKKEEPER = (
 )
 
 
-def _load_manager(name: str) -> Key:
-    """Returns the key of the load manager. Only the modular load manager is accepted, because a broker must keep the
-    owners of bundles in the place where the other brokers of the cluster keep them."""
+PROCESS = (whole("brokerShutdownTimeoutMs", 0, MAX_INT, "milliseconds"),)
 
-    def parse(text: str) -> Value:
-        if text.rpartition(".")[2] != MODULAR:
-            raise ValueError(text)
-        return text
+BROKER_LOAD = (BROKER_LOAD_MANAGER, *LOAD)
 
-    return Key(name, (), parse, f"{MODULAR}, which all brokers of a cluster must have")
-
-
-PROCESS = (
-    _load_manager("loadManagerClassName"),
-    whole("brokerShutdownTimeoutMs", 0, MAX_INT, "milliseconds"),
+BROKER_SECTIONS = (
+    SERVER,
+    CONNECTIONS,
+    HTTP,
+    SECURITY,
+    PEERS,
+    METRICS,
+    TOPICS,
+    POLICIES,
+    MANAGED_LEDGERS,
+    LEDGER_CLIENT,
+    METADATA,
+    BOOKKEEPER,
+    BROKER_BOOKIE_TLS,
+    PROCESS,
+    BROKER_LOAD,
+    BUNDLES,
 )
+"""The tables of a broker's keys. No two tables name the same key, because the second one would replace the first."""
 
-BROKER_KEYS: dict[str, Key] = {
-    key.name: key
-    for section in (
-        SERVER,
-        CONNECTIONS,
-        HTTP,
-        SECURITY,
-        PEERS,
-        METRICS,
-        TOPICS,
-        POLICIES,
-        MANAGED_LEDGERS,
-        LEDGER_CLIENT,
-        METADATA,
-        BOOKKEEPER,
-        BROKER_BOOKIE_TLS,
-        PROCESS,
-        LOAD,
-        BUNDLES,
-    )
-    for key in section
-}
+BROKER_KEYS: dict[str, Key] = {key.name: key for section in BROKER_SECTIONS for key in section}

@@ -23,13 +23,19 @@ def _weight(name: str, right_name: str = "") -> Key:
     return replace(key, fields=number(right_name, 0, WEIGHT_MAX).fields) if right_name else key
 
 
+BROKER_LOAD_MANAGER = text(
+    "loadManagerClassName",
+    r"(.*\.)?ModularLoadManagerImpl",
+    "ModularLoadManagerImpl, which all brokers of a cluster must have",
+)
+"""The load manager of a broker. Another one is refused, because a broker must keep the owners of bundles in the place
+where the other brokers of the cluster keep them."""
+
+STANDALONE_LOAD_MANAGER = any_text("loadManagerClassName")
+"""The load manager of a standalone server, which owns all bundles. Pulsar's standalone.conf names NoopLoadManager."""
+
 LOAD = (
     switch("loadBalancerEnabled"),
-    text(
-        "loadManagerClassName",
-        r"(?!.*ExtensibleLoadManagerImpl).*",
-        "a load manager other than the extensible one, which keeps elsewhere who owns a bundle",
-    ),
     any_text("loadBalancerLoadPlacementStrategy"),
     any_text("loadBalancerLoadSheddingStrategy"),
     switch("preferLaterVersions"),

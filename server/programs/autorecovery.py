@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import socket
-import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from magnetar.server.config.bookie_settings import service_uri
 from magnetar.server.config.broker_config import ConfigError, load_config
 from magnetar.server.network.bookie_tls import bookie_wire
 from magnetar.server.network.port_reservation import reserve_port
+from magnetar.server.process.process_age import process_age_seconds
 from magnetar.server.process.running import StartError, sentence
 from magnetar.server.programs.bookie.bookie_identity import IdentityError, identity_of
 from magnetar.server.programs.bookie.http_address import http_address
@@ -44,7 +44,6 @@ class AutoRecoveryApp:
 
     def __init__(self, options: AutoRecoveryOptions) -> None:
         self._options = options
-        self._began = time.monotonic()
         self._closing = AsyncExitStack()
         self.bookie_id = ""
         self.http_port: int | None = None
@@ -111,5 +110,5 @@ class AutoRecoveryApp:
             return json.dumps(
                 {"bookieId": self.bookie_id, "httpPort": self.http_port, "pid": os.getpid(), "version": __version__}
             )
-        seconds = time.monotonic() - self._began
+        seconds = process_age_seconds()
         return f"magnetar {__version__} autorecovery {self.bookie_id} is ready ({seconds:.1f} s, pid {os.getpid()})"

@@ -8,7 +8,6 @@ import asyncio
 import logging
 import socket
 import sys
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -72,7 +71,6 @@ class BrokerApp:
         """`ask_to_stop` is called when an administrator stops the process over REST."""
         self._options = options
         self._ask_to_stop = ask_to_stop
-        self._began = time.monotonic()
         self._closing = AsyncExitStack()
         self._failed = asyncio.Event()
         self._settings = ClusterSettings()
@@ -106,7 +104,7 @@ class BrokerApp:
                 self.urls, brokerId=self.broker.broker_id, metadataStoreUrl=SCHEME + self._settings.local_store
             )
         what = f"magnetar {__version__} broker {self.broker.broker_id}"
-        return ready_sentence(self.urls, self._began, what, f"metadata {self._settings.local_store}")
+        return ready_sentence(self.urls, what, f"metadata {self._settings.local_store}")
 
     async def _start(self) -> None:
         config = load_config(self._options.conf, self._options.overrides, BROKER_KEYS)

@@ -2,11 +2,11 @@
 
 import json
 import os
-import time
 from collections.abc import Mapping
 
 from magnetar import __version__
 from magnetar.server.network.ports import Urls
+from magnetar.server.process.process_age import process_age_seconds
 
 
 def ready_json(urls: Urls, **more: str) -> str:
@@ -24,9 +24,7 @@ def ready_json(urls: Urls, **more: str) -> str:
     return json.dumps(named)
 
 
-def ready_sentence(urls: Urls, began: float, what: str, place: str) -> str:
-    """Returns the line for people. `began` is the monotonic time of the start in seconds, `place` names where the data
-    are."""
-    seconds = time.monotonic() - began
+def ready_sentence(urls: Urls, what: str, place: str) -> str:
+    """Returns the line for people. `place` names where the data are."""
     listed = " ".join(url for url in urls if url)
-    return f"{what} is ready: {listed} {place} ({seconds:.1f} s, pid {os.getpid()})"
+    return f"{what} is ready: {listed} {place} ({process_age_seconds():.1f} s, pid {os.getpid()})"

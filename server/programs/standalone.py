@@ -8,7 +8,6 @@ import asyncio
 import logging
 import random
 import sys
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -88,7 +87,6 @@ class Standalone:
         """`ask_to_stop` is called when an administrator stops the process over REST."""
         self._options = options
         self._ask_to_stop = ask_to_stop
-        self._began = time.monotonic()
         self._closing = AsyncExitStack()
         self.urls = Urls()
         self.bookie: Bookie
@@ -126,7 +124,7 @@ class Standalone:
         """The line that is printed on stdout when the server is ready, as JSON if programs read it."""
         if self._options.ready_json:
             return ready_json(self.urls, dataDir=str(self._options.data_dir))
-        return ready_sentence(self.urls, self._began, f"magnetar {__version__}", f"data {self._options.data_dir}")
+        return ready_sentence(self.urls, f"magnetar {__version__}", f"data {self._options.data_dir}")
 
     async def _start(self) -> None:
         config = load_config(self._options.conf, self._options.overrides)

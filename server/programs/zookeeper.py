@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import sys
-import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from magnetar.server.process.closing import close_within
 from magnetar.server.process.data_folder_lock import AlreadyInUseError, DataFolderLock
 from magnetar.server.process.descriptors import DESCRIPTORS
 from magnetar.server.process.garbage_collection import freeze_start
+from magnetar.server.process.process_age import process_age_seconds
 from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,6 @@ class ZooKeeperApp:
 
     def __init__(self, options: ZooKeeperOptions) -> None:
         self._options = options
-        self._began = time.monotonic()
         self._closing = AsyncExitStack()
         self._failed = asyncio.Event()
         self._failure = ""
@@ -80,7 +79,7 @@ class ZooKeeperApp:
                     "version": __version__,
                 }
             )
-        seconds = time.monotonic() - self._began
+        seconds = process_age_seconds()
         count = self.server.processor.tree.size
         return f"magnetar {__version__} zookeeper is ready: {url}, {count} records ({seconds:.1f} s, pid {os.getpid()})"
 

@@ -11,7 +11,6 @@ import logging
 import os
 import socket
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -34,6 +33,7 @@ from magnetar.server.process.closing import close_within
 from magnetar.server.process.data_folder_lock import AlreadyInUseError
 from magnetar.server.process.descriptors import DESCRIPTORS
 from magnetar.server.process.garbage_collection import freeze_start
+from magnetar.server.process.process_age import process_age_seconds
 from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
 from magnetar.server.process.supervision import tell_supervisor
 from magnetar.server.programs.bookie.bookie_identity import BookieIdentity, IdentityError, bind_hosts, identity_of
@@ -88,7 +88,6 @@ class BookieApp:
 
     def __init__(self, options: BookieOptions) -> None:
         self._options = options
-        self._began = time.monotonic()
         self._closing = AsyncExitStack()
         self._failed = asyncio.Event()
         self._failure = ""
@@ -152,7 +151,7 @@ class BookieApp:
                     "version": __version__,
                 }
             )
-        seconds = time.monotonic() - self._began
+        seconds = process_age_seconds()
         return (
             f"magnetar {__version__} bookie {identity.bookie_id} is ready: {identity.host}:{identity.port} {mode} "
             f"({seconds:.1f} s, pid {os.getpid()})"

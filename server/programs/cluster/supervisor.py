@@ -29,6 +29,7 @@ from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.server.config.properties_file import parse_properties
 from magnetar.server.process.data_folder_lock import AlreadyInUseError, DataFolderLock
 from magnetar.server.process.log_lines import TEXT
+from magnetar.server.process.process_age import process_age_seconds
 from magnetar.server.process.running import StartError, sentence
 from magnetar.server.process.supervision import SessionNote, session_of_the_dead
 from magnetar.server.programs.cluster.child import Child, ChildDiedError
@@ -105,7 +106,6 @@ class ClusterApp:
 
     def __init__(self, options: ClusterOptions) -> None:
         self._options = options
-        self._began = time.monotonic()
         self._children: dict[str, list[Child]] = {METADATA: [], BOOKIE: [], BROKER: []}
         self._endings: set[asyncio.Task[None]] = set()
         self._lock: DataFolderLock | None = None
@@ -154,7 +154,7 @@ class ClusterApp:
         if self._options.ready_json:
             return json.dumps(document)
         urls = [f"{each['brokerServiceUrl']} {each['webServiceUrl']}" for each in document["brokers"]]
-        seconds = time.monotonic() - self._began
+        seconds = process_age_seconds()
         return (
             f"magnetar {__version__} cluster is ready: {', '.join(urls)}; {len(document['bookies'])} bookies; metadata "
             f"{self._plan.metadata_url}; data {self._options.data_dir} ({seconds:.1f} s, pid {os.getpid()})"

@@ -15,7 +15,6 @@ from magnetar.server.config import (
 from magnetar.server.config.honoured_keys import UNSAFE_TO_IGNORE
 from magnetar.server.config.key_kinds import Key
 from magnetar.server.config.known_keys import KNOWN
-from magnetar.server.config.load_keys import LOAD
 from magnetar.server.config.missed_keys import NOT_HERE
 from magnetar.server.config.unused_reasons import reason_of
 from magnetar.server.tools.configuration.key_reference import KeyEntry, entries, honoured
@@ -86,7 +85,7 @@ BROKER_SECTIONS = (
     Section("The cluster's metadata", (*broker_keys.METADATA, *broker_keys.PROCESS)),
     Section("Other brokers", honoured_keys.PEERS),
     Section("Bundles", honoured_keys.BUNDLES),
-    Section("Load", LOAD),
+    Section("Load", broker_keys.BROKER_LOAD),
 )
 BOOKIE_SECTIONS = (
     Section("The process", bookie_keys.PROCESS),

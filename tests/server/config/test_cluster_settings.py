@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.server.config.broker_config import ConfigError, ServerConfig, load_config
-from magnetar.server.config.broker_keys import BROKER_KEYS
+from magnetar.server.config.broker_keys import BROKER_KEYS, BROKER_SECTIONS
 from magnetar.server.config.cluster_settings import (
     bookkeeper_uri,
     cluster_settings,
@@ -24,6 +24,10 @@ NEEDED = {"clusterName": "c", "metadataStoreUrl": "zk:h1:2181,h2:2181/chroot"}
 
 def config(**keys: str) -> ServerConfig:
     return load_config(None, NEEDED | keys, BROKER_KEYS)
+
+
+def test_no_key_of_a_broker_is_in_two_tables() -> None:
+    assert len(BROKER_KEYS) == sum(map(len, BROKER_SECTIONS))
 
 
 def test_an_untouched_broker_conf_of_apache_starts_a_broker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -93,6 +97,10 @@ def test_the_older_session_timeout_wins_if_it_is_positive() -> None:
         (
             {"loadManagerClassName": "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl"},
             "loadManagerClassName",
+        ),
+        (
+            {"loadManagerClassName": "org.apache.pulsar.broker.loadbalance.impl.SimpleLoadManagerImpl"},
+            "expected ModularLoadManagerImpl, which all brokers of a cluster must have",
         ),
     ],
 )
