@@ -35,7 +35,9 @@ def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("--service-url", required=True, metavar="URL", help="pulsar://host:port or pulsar+ssl://…")
+    made.add_argument(
+        "--service-url", required=True, metavar="URL", help="pulsar://host:port, pulsar+ssl://… or http(s)://…"
+    )
     made.add_argument("--admin-url", default="", metavar="URL", help="http://host:port of the admin interface")
     made.add_argument(
         "--auth-plugin", default="", metavar="CLASS", help="AuthenticationToken (default), …Basic, …OAuth2 or …Tls"

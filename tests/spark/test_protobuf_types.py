@@ -55,7 +55,7 @@ def orders_file() -> FileDescriptorProto:
         ),
         start=1,
     ):
-        order.field.add(name=name, number=number, type=type, label=label, type_name=of or None)  # type: ignore[arg-type]
+        order.field.add(name=name, number=number, type=type, label=label, type_name=of or None)
     order.oneof_decl.add(name="_note")
     order.field[-1].oneof_index, order.field[-1].proto3_optional = 0, True
     return file

@@ -114,11 +114,11 @@ def root_message(definition: bytes) -> Descriptor:
             if file is not None:
                 for needed in file.dependency:
                     add(needed)
-                pool.Add(file)  # type: ignore[no-untyped-call]
+                pool.Add(file)
 
         for name in list(files):
             add(name)
-        return pool.FindMessageTypeByName(tree["rootMessageTypeName"])  # type: ignore[no-any-return, no-untyped-call]
+        return pool.FindMessageTypeByName(tree["rootMessageTypeName"])
     except (KeyError, TypeError, ValueError, binascii.Error, DecodeError, RecursionError) as error:
         raise UnsupportedSchema(f"the schema's protobuf descriptors do not fit together: {error}") from error
 
@@ -145,7 +145,7 @@ class _Types:
         steps = [(field.name, field.has_presence, part.convert) for field, part in parts]
 
         def convert(value: Any) -> dict[str, Any]:
-            record = {}
+            record: dict[str, Any] = {}
             for name, may_lack, step in steps:
                 if may_lack and not value.HasField(name):
                     record[name] = None
