@@ -35,10 +35,12 @@ def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("--service-url", required=True, metavar="URL", help="pulsar://host:port or pulsar+ssl://…")
+    made.add_argument(
+        "--service-url", required=True, metavar="URL", help="pulsar://host:port, pulsar+ssl://… or http(s)://…"
+    )
     made.add_argument("--admin-url", default="", metavar="URL", help="http://host:port of the admin interface")
     made.add_argument(
-        "--auth-plugin", default="", metavar="CLASS", help="AuthenticationToken (default), …Basic or …Tls"
+        "--auth-plugin", default="", metavar="CLASS", help="AuthenticationToken (default), …Basic, …OAuth2 or …Tls"
     )
     made.add_argument(
         "--auth-params", default="", metavar="TEXT", help="token:…, file:///path of a token, or what the plugin takes"
@@ -111,7 +113,8 @@ def service_options(arguments: argparse.Namespace) -> dict[str, str]:
         given[option] = getattr(arguments, name)
     plugin = arguments.auth_plugin or ("AuthenticationToken" if arguments.auth_params else "")
     if plugin.startswith("Authentication"):
-        plugin = f"org.apache.pulsar.client.impl.auth.{plugin}"
+        package = "oauth2." if plugin == "AuthenticationOAuth2" else ""
+        plugin = f"org.apache.pulsar.client.impl.auth.{package}{plugin}"
     given["pulsar.client.authPluginClassName"] = plugin
     return {name: value for name, value in given.items() if value}
 

@@ -48,7 +48,7 @@ def check_service(given: Mapping[str, str], *, tell: bool = False) -> None:
 def _ask(address: ServiceAddress) -> None:
     client = PulsarClient(address.service_url, address.login)
     try:
-        client.service()
+        client.check()
     except PulsarError as error:
         raise type(error)(f"{address.service_url}: {error}") from error
     finally:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from magnetar.server.tools.connection.connection_errors import ConnectionSettingsError
+from magnetar.server.tools.connection.oauth2 import OAuth2Client, oauth2_client
 from magnetar.spark.source.client.broker_connection import ClientLogin
 from magnetar.spark.source.client.pulsar_client import service_urls
 from magnetar.spark.source.columns.value_columns import BadValueMode, BadValues
@@ -20,6 +22,9 @@ from pulsar_proto.names import TopicName
 
 TOKEN_PLUGINS = ("org.apache.pulsar.client.impl.auth.AuthenticationToken", "token", "pulsar.AuthenticationToken")
 BASIC_PLUGINS = ("org.apache.pulsar.client.impl.auth.AuthenticationBasic", "basic", "pulsar.AuthenticationBasic")
+OAUTH2_PLUGINS = (
+    "org.apache.pulsar.client.impl.auth.oauth2.AuthenticationOAuth2", "oauth2", "pulsar.AuthenticationOauth2",
+)  # fmt: skip
 TLS_PLUGINS = ("org.apache.pulsar.client.impl.auth.AuthenticationTls", "tls", "pulsar.AuthenticationTls")
 
 KNOWN = (
@@ -131,7 +136,8 @@ def address_of(options: Options) -> ServiceAddress:
 def _credentials(options: Options) -> dict[str, Any]:
     """Returns the fields of ClientLogin that say who the client is. `authParams` has the forms of Java's plugins:
     AuthenticationToken takes `token:…`, `file:///…` or the token itself, AuthenticationBasic JSON of userId and
-    password, and AuthenticationTls `tlsCertFile:…,tlsKeyFile:…` or nothing, when the options of TLS name the files."""
+    password, AuthenticationOAuth2 JSON of issuerUrl, privateKey and audience, and AuthenticationTls
+    `tlsCertFile:…,tlsKeyFile:…` or nothing, when the options of TLS name the files."""
     plugin = options.text("pulsar.client.authPluginClassName")
     params = options.text("pulsar.client.authParams")
     files = {
@@ -142,8 +148,11 @@ def _credentials(options: Options) -> dict[str, Any]:
         return {**files, **_certificate(params, files), "by_certificate": True}
     if plugin in BASIC_PLUGINS:
         return {**files, "basic": _user_and_password(params)}
+    if plugin in OAUTH2_PLUGINS:
+        return {**files, "oauth2": _issuers_client(params)}
     if plugin and plugin not in TOKEN_PLUGINS:
-        known = ", ".join(each[0].rpartition(".")[2] for each in (TOKEN_PLUGINS, BASIC_PLUGINS, TLS_PLUGINS))
+        plugins = (TOKEN_PLUGINS, BASIC_PLUGINS, OAUTH2_PLUGINS, TLS_PLUGINS)
+        known = ", ".join(each[0].rpartition(".")[2] for each in plugins)
         raise BadOption(f"option pulsar.client.authPluginClassName: {plugin} is not supported; those are {known}")
     if params.startswith("file:"):
         return {**files, "token_file": "/" + params.removeprefix("file:").lstrip("/")}
@@ -159,6 +168,22 @@ def _user_and_password(params: str) -> str:
         raise BadOption(
             'option pulsar.client.authParams: AuthenticationBasic needs {"userId": "…", "password": "…"}'
         ) from None
+
+
+def _issuers_client(params: str) -> OAuth2Client:
+    """Returns the client that an issuer of OAuth 2.0 knows. Raises BadOption, without showing a secret."""
+    try:
+        given = json.loads(params)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+        raise BadOption(
+            'option pulsar.client.authParams: AuthenticationOAuth2 needs {"issuerUrl": "…", "privateKey": "file:///…"}'
+        )
+    try:
+        return oauth2_client(given)
+    except ConnectionSettingsError as error:
+        raise BadOption(f"option pulsar.client.authParams: {str(error).removeprefix('authParams: ')}") from None
 
 
 def _certificate(params: str, files: Mapping[str, str | None]) -> Mapping[str, str | None]:

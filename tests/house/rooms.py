@@ -289,6 +289,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "spark": ("spark/source",),
     "spark/source": (
         *FOUNDATION,
+        "server/tools/connection",
         "spark/source/ranges",
         "spark/source/decoding",
         "spark/source/client",
@@ -296,7 +297,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "spark/source/ranges": FOUNDATION,
     "spark/source/decoding": (*FOUNDATION, "spark/source/ranges"),
-    "spark/source/client": (*FOUNDATION, "spark/source/ranges", "spark/source/decoding"),
+    "spark/source/client": (
+        *FOUNDATION,
+        "server/tools/connection",
+        "spark/source/ranges",
+        "spark/source/decoding",
+    ),
     "spark/source/columns": (*FOUNDATION, "spark/source/decoding", "spark/source/client"),
     "spark/jobs": (*FOUNDATION, "spark/source", "spark/source/client", "spark/source/ranges"),
     "spark/jobs/tables": ("spark/jobs",),

@@ -1,6 +1,7 @@
 """How the data source and the jobs say who they are: passwords and certificates, on real servers."""
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from compat_tests.certificates import Authority
 from compat_tests.harness import Server, free_port
+from compat_tests.oauth2_issuer import CLIENT, Issuer, key_file, running_issuer
 from magnetar.spark.jobs.job_arguments import parser, service_options
 from magnetar.spark.source.client.admin_client import AdminClient, AdminError
 from magnetar.spark.source.client.pulsar_client import PulsarClient
@@ -35,6 +37,11 @@ def partitions(given: ServiceAddress) -> list[str]:
 def basic(password: str) -> dict[str, str]:
     params = json.dumps({"userId": "admin", "password": password})
     return {"authPluginClassName": f"{PLUGINS}.AuthenticationBasic", "authParams": params}
+
+
+def oauth2(issuer: Issuer, key: str) -> dict[str, str]:
+    params = json.dumps({"issuerUrl": issuer.url, "privateKey": key})
+    return {"authPluginClassName": f"{PLUGINS}.oauth2.AuthenticationOAuth2", "authParams": params}
 
 
 @pytest.mark.process
@@ -83,12 +90,37 @@ def test_a_certificate_says_who_the_client_is(tmp_path: Path) -> None:
             partitions(address(url, **trust))
 
 
+@pytest.mark.process
+def test_an_issuer_of_oauth2_gives_the_token_for_both_ports_once(tmp_path: Path) -> None:
+    with running_issuer() as issuer:
+        settings = {
+            "authenticationEnabled": "true",
+            "authenticationProviders": f"{PROVIDERS}.AuthenticationProviderToken",
+            "authorizationEnabled": "true",
+            "superUserRoles": CLIENT,
+            "tokenPublicKey": f"file://{issuer.public_key(tmp_path)}",
+        }
+        with Server(tmp_path / "server", settings=settings) as server:
+            right = address(server.broker_url, **oauth2(issuer, f"file://{key_file(tmp_path)}"))
+            for each in (right, pickle.loads(pickle.dumps(right))):  # Spark pickles the sink's address for the tasks
+                assert partitions(each) == [TOPIC]
+                assert AdminClient(server.web_url, each.login).call("GET", "tenants")
+            assert len(issuer.forms) == 1
+            wrong = address(server.broker_url, **oauth2(issuer, f"file://{key_file(tmp_path, 'guess')}"))
+            with pytest.raises(AuthenticationFault, match="refused: invalid_client: who are you") as refused:
+                partitions(wrong)
+    assert "guess" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
         ({"authPluginClassName": "basic", "authParams": "admin:sesame"}, "AuthenticationBasic needs"),
         ({"authPluginClassName": "basic", "authParams": '{"userId": "sesame"}'}, "AuthenticationBasic needs"),
         ({"authPluginClassName": "tls", "authParams": "tlsCertFile:/a"}, "AuthenticationTls needs tlsCertFile"),
+        ({"authPluginClassName": "oauth2", "authParams": "sesame"}, "AuthenticationOAuth2 needs"),
+        ({"authPluginClassName": "oauth2", "authParams": '{"privateKey": 5}'}, "AuthenticationOAuth2 needs"),
+        ({"authPluginClassName": "oauth2", "authParams": '{"privateKey": "sesame"}'}, "OAuth 2.0 needs issuerUrl"),
         ({"authPluginClassName": "x.AuthenticationSasl"}, "AuthenticationSasl is not supported; those are Auth"),
     ],
 )
@@ -104,6 +136,7 @@ def test_a_login_that_cannot_work_is_refused_without_telling_secrets(given: dict
         ([], None),
         (["--auth-params", "token:t"], f"{PLUGINS}.AuthenticationToken"),
         (["--auth-plugin", "AuthenticationBasic", "--auth-params", "{}"], f"{PLUGINS}.AuthenticationBasic"),
+        (["--auth-plugin", "AuthenticationOAuth2"], f"{PLUGINS}.oauth2.AuthenticationOAuth2"),
         (["--auth-plugin", "tls", "--tls-cert", "c", "--tls-key", "k"], "tls"),
     ],
 )

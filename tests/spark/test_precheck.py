@@ -42,7 +42,7 @@ def sentence(capsys: pytest.CaptureFixture[str], service: str, *more: str, topic
 
 def test_a_service_url_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     said = sentence(capsys, "localhost:6650")
-    assert said == "service.url 'localhost:6650': expected pulsar://host:port or pulsar+ssl://host:port"
+    assert said == "service.url 'localhost:6650': expected pulsar://host:port, pulsar+ssl://… or http(s)://…"
 
 
 def test_a_service_that_does_not_answer_is_waited_for_and_named(

@@ -17,6 +17,7 @@ from compat_tests.certificates import Authority
 from compat_tests.harness import Server, free_port
 from magnetar.spark.source.row_writer import java_string_hash
 from tests.spark.support import Scene, run_until
+from tests.spark.test_protobuf_types import ORDER_COLUMNS, order_class
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -64,6 +65,17 @@ def test_a_value_written_with_an_older_schema_is_read_with_the_newest(scene: Sce
     body = {"type": "AVRO", "schema": json.dumps(newer), "properties": {}}
     scene.admin.post(f"schemas/public/default/{topic.rpartition('/')[2]}/schema", body)
     assert [(row.name, row.n) for row in scene.read(topic).collect()] == [("old", 7)]
+
+
+def test_protobuf_messages_become_columns(scene: Scene) -> None:
+    topic, order = f"{PREFIX}/kinds-protobuf", order_class()
+    producer = scene.client.create_producer(topic, schema=pulsar.schema.ProtobufNativeSchema(order))
+    for number in range(5):
+        producer.send(order(name=f"n{number}", huge=2**64 - 1 - number, part={"weight": number}, counts={"a": number}))
+    frame = scene.read(topic)
+    assert frame.drop(*(name for name in frame.columns if name.startswith("__"))).schema.simpleString() == ORDER_COLUMNS
+    rows = frame.selectExpr("name", "huge", "part.weight", "counts['a']", "at").orderBy("name").collect()
+    assert [tuple(row) for row in rows] == [(f"n{n}", 2**64 - 1 - n, n, n, None) for n in range(5)]
 
 
 @pytest.mark.parametrize(

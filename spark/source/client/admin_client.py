@@ -49,10 +49,14 @@ class AdminClient:
                 time.sleep(RETRY_SECONDS)
 
     def call(self, method: str, path: str, body: object = None) -> Any:
-        """Makes one request for a `path` below /admin/v2/. Returns the parsed answer, or None for an empty answer.
-        Raises AdminError when the admin interface refuses the request or does not answer."""
+        """Makes one request for a `path` below /admin/v2/. Returns and raises what `request` does."""
+        return self.request(method, f"admin/v2/{path}", body)
+
+    def request(self, method: str, path: str, body: object = None) -> Any:
+        """Makes one request. Returns the parsed answer, or None for an empty answer. Raises AdminError when the web
+        service refuses the request or does not answer."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self._url}/admin/v2/{path}", data, method=method)
+        request = urllib.request.Request(f"{self._url}/{path}", data, method=method)
         request.add_header("Accept", "application/json")
         if data is not None:
             request.add_header("Content-Type", "application/json")

@@ -13,12 +13,15 @@ import ssl
 import time
 from collections import deque
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from magnetar.server.tools.connection.connection_errors import ConnectionSettingsError
+from magnetar.server.tools.connection.oauth2 import OAuth2Client, TokenSource
 from magnetar.spark.source.decoding.inbox import Inbox
 from magnetar.spark.source.decoding.wire_scan import Buffer, Ints
-from pulsar_proto.errors import MalformedFrame, UnknownCommand, error_of_code
+from pulsar_proto.errors import AuthenticationFault, MalformedFrame, UnknownCommand, error_of_code
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import parse_command, pong_frame, simple_frame
 from pulsar_proto.wire.framing import FRAME_PADDING, Frame, FrameReader
@@ -48,6 +51,8 @@ class ClientLogin:
     token_file: str | None = None
     basic: str | None = None
     """A user's name and password, `user:password`."""
+    oauth2: OAuth2Client | None = None
+    """The client for whom an issuer of OAuth 2.0 gives the tokens."""
     by_certificate: bool = False
     """Whether the client's certificate says who the client is."""
     trust_certs_file: str | None = None
@@ -61,7 +66,13 @@ class ClientLogin:
         return "ClientLogin(…)"
 
     def token_text(self) -> str | None:
-        """Returns the token. A token in a file is read again for every connection, because such tokens are rotated."""
+        """Returns the token. A token in a file is read again for every connection, because such tokens are rotated.
+        Raises AuthenticationFault when the issuer of OAuth 2.0 gives no token."""
+        if self.oauth2 is not None:
+            try:
+                return _issued_tokens(self.oauth2).token()
+            except ConnectionSettingsError as error:
+                raise AuthenticationFault(f"no token: {error}") from None
         if self.token_file is not None:
             return Path(self.token_file).read_text(encoding="utf-8").strip()
         return self.token
@@ -91,6 +102,13 @@ class ClientLogin:
         if self.certificate_file:
             context.load_cert_chain(self.certificate_file, self.key_file)
         return context
+
+
+@lru_cache(maxsize=16)
+def _issued_tokens(client: OAuth2Client) -> TokenSource:
+    """Returns the source of a client's tokens. All connections of this process have the same one, so that the issuer is
+    not asked for a token for each of them."""
+    return TokenSource(client)
 
 
 class BrokerConnection:

@@ -6,11 +6,12 @@ GET_TOPICS_OF_NAMESPACE.
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 from magnetar.spark.source.client.broker_connection import BrokerConnection, ClientLogin, Disconnected
+from magnetar.spark.source.client.http_lookup import HttpLookup
 from pulsar_proto.backoff import backoff
 from pulsar_proto.errors import (
     ConsumerBusy,
@@ -51,6 +52,7 @@ class PulsarClient:
 
     def __init__(self, service_url: str, login: ClientLogin) -> None:
         self._urls = service_urls(service_url)
+        self._http = HttpLookup(self._urls, login) if self._urls[0].startswith(("http://", "https://")) else None
         self.login = login
         self._connections: dict[tuple[str, str | None], BrokerConnection] = {}
 
@@ -76,8 +78,19 @@ class PulsarClient:
                     self.close()
                 time.sleep(pause)
 
-    def service(self) -> BrokerConnection:
-        """Returns a connection to the first of the service URL's hosts that answers. Raises Disconnected."""
+    def check(self) -> None:
+        """Raises Disconnected when the service does not answer, and PulsarError when it refuses the login."""
+        if self._http is None:
+            self._service("")
+        else:
+            self._http.check()
+
+    def _service(self, topic: str) -> BrokerConnection:
+        """Returns a connection to the first of the service URL's hosts that answers, or, when the service URL is a web
+        service's, to the broker that the web service names for the topic. Raises Disconnected, and for a web service
+        also the errors of `HttpLookup.broker_of`."""
+        if self._http is not None:
+            return self._connection(self._http.broker_of(topic), None)
         error: Disconnected | None = None
         for url in self._urls:
             try:
@@ -107,7 +120,7 @@ class PulsarClient:
         return BrokerConnection(url, self.login, proxy_to)
 
     def _owner_url(self, topic: str) -> tuple[str, str | None]:
-        connection = self.service()
+        connection = self._service(topic)
         authoritative = False
         for _ in range(REDIRECTS_MAX):
             lookup = pb.CommandLookupTopic(topic=topic, authoritative=authoritative)
@@ -128,7 +141,7 @@ class PulsarClient:
         """Returns the number of partitions, which is 0 for a topic that is not partitioned. Raises TopicNotFound when
         the topic does not exist, unless `create` lets the broker create it."""
         request = pb.CommandPartitionedTopicMetadata(topic=topic, metadata_auto_creation_enabled=create)
-        answer = self.service().request(
+        answer = self._service(topic).request(
             _command("PARTITIONED_METADATA", partitionMetadata=request), "partitionMetadata"
         )
         found = answer.partitionMetadataResponse
@@ -149,11 +162,15 @@ class PulsarClient:
         may also match a topic's local name."""
         matches = topic_pattern(pattern)
         namespace = namespace_of_pattern(pattern)
+        names = {TopicName.parse(topic).base for topic in self._topics_of(namespace)}
+        return sorted(name.full for name in names if not name.local_name.startswith("__") and matches(name))
+
+    def _topics_of(self, namespace: str) -> Iterable[str]:
+        if self._http is not None:
+            return self._http.topics_of(namespace)
         request = pb.CommandGetTopicsOfNamespace(namespace=namespace, mode=pb.CommandGetTopicsOfNamespace.PERSISTENT)
         command = _command("GET_TOPICS_OF_NAMESPACE", getTopicsOfNamespace=request)
-        answer = self.service().request(command, "getTopicsOfNamespace").getTopicsOfNamespaceResponse
-        names = {TopicName.parse(topic).base for topic in answer.topics}
-        return sorted(name.full for name in names if not name.local_name.startswith("__") and matches(name))
+        return self._service("").request(command, "getTopicsOfNamespace").getTopicsOfNamespaceResponse.topics
 
     def schema(self, topic: str, version: bytes | None = None) -> pb.Schema | None:
         """Returns the topic's newest schema, or the given version of the schema. Returns None when there is no such
@@ -161,7 +178,8 @@ class PulsarClient:
         request = pb.CommandGetSchema(topic=TopicName.parse(topic).base.full)
         if version is not None:
             request.schema_version = version
-        answer = self.service().request(_command("GET_SCHEMA", getSchema=request), "getSchema").getSchemaResponse
+        service = self._service(request.topic)
+        answer = service.request(_command("GET_SCHEMA", getSchema=request), "getSchema").getSchemaResponse
         if answer.HasField("error_code"):
             error = error_of_code(answer.error_code, answer.error_message)
             if isinstance(error, TopicNotFound):
@@ -192,7 +210,7 @@ def service_urls(service_url: str) -> list[str]:
     """Returns a URL for each host: `pulsar://a:6650,b:6650` names two hosts. Raises ValueError for a malformed URL."""
     scheme, separator, hosts = service_url.partition("://")
     if not separator or not hosts:
-        raise ValueError(f"service.url '{service_url}': expected pulsar://host:port or pulsar+ssl://host:port")
+        raise ValueError(f"service.url '{service_url}': expected pulsar://host:port, pulsar+ssl://… or http(s)://…")
     return [f"{scheme}://{host.strip().rstrip('/')}" for host in hosts.split(",")]
 
 

@@ -22,6 +22,7 @@ from magnetar.spark.source.client.pulsar_client import PASSING_ERRORS
 from magnetar.spark.source.columns.arrow_types import arrow_type
 from magnetar.spark.source.columns.avro_types import UnsupportedSchema, record_field, with_nulls
 from magnetar.spark.source.columns.primitives import NO_SCHEMA, PRIMITIVES
+from magnetar.spark.source.columns.protobuf_types import ProtobufCodec
 from magnetar.spark.source.decoding.row_columns import RowColumns
 from pulsar_proto.errors import AuthenticationFault, AuthorizationFault, MetadataFault, PersistenceFault, PulsarError
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -228,7 +229,10 @@ def _codec(schema: pb.Schema | None, lookup: VersionLookup) -> ValueCodec:
     kind = NO_SCHEMA if schema is None else schema.type
     if schema is not None and kind in (pb.Schema.Json, pb.Schema.Avro):
         return RecordCodec(schema, lookup)
-    return PrimitiveCodec(kind if kind in PRIMITIVES else NO_SCHEMA)  # values of protobuf and others stay bytes
+    if schema is not None and kind == pb.Schema.ProtobufNative:
+        return ProtobufCodec(schema)
+    # PROTOBUF, unlike PROTOBUF_NATIVE, does not tell the numbers of nested fields, so its values stay bytes.
+    return PrimitiveCodec(kind if kind in PRIMITIVES else NO_SCHEMA)
 
 
 def _key_value(schema: pb.Schema, lookup: VersionLookup) -> tuple[ValueCodec, ValueCodec, bool]:
