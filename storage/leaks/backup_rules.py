@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from struct import Struct
 
+from magnetar.metadata.tree_rules import check_path
+from pulsar_proto.records.ledger_record import ledger_id_of_path
+
 FORMAT = "magnetar-leaks-backup"
 VERSION = 1
 ENTRY_HEAD = Struct(">QI")
@@ -48,6 +51,20 @@ class BackupItem:
         """Returns whether this is the item's value."""
         return len(value) == self.value_bytes and digest(value) == self.sha256
 
+    def check(self) -> None:
+        """Raises ValueError for what no backup holds. A ledger has to be that of the record: otherwise a restoration
+        would write the entries into another ledger."""
+        texts = (self.store, self.path, self.sha256, self.reason)
+        numbers = [self.version, self.value_bytes]
+        if self.entries is not None:
+            texts = (*texts, self.entries.sha256)
+            numbers += [self.entries.count, self.entries.file_bytes]
+        if not all(isinstance(each, str) for each in texts) or not all(type(each) is int for each in numbers):
+            raise ValueError("a record's fields have other types")
+        check_path(self.path)
+        if self.ledger_id is not None and (type(self.ledger_id), self.ledger_id) != (int, ledger_id_of_path(self.path)):
+            raise ValueError(f"{self.path} is not the record of ledger {self.ledger_id}")
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -73,13 +90,12 @@ class Manifest:
                 for item in fields.pop("items")
             ]
             manifest = Manifest(**{**fields, "stores": tuple(fields["stores"]), "items": tuple(items)})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            if type(manifest.made_ms) is not int or not isinstance(manifest.instance_id, str):
+                raise ValueError("made_ms or instance_id has another type")
+            for item in items:
+                item.check()
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise BackupDamaged(f"the manifest is damaged: {error}") from None
-        for item in items:
-            if not (
-                isinstance(item.path, str) and item.path.startswith("/") and isinstance(item.ledger_id, int | None)
-            ):
-                raise BackupDamaged(f"the manifest is damaged: it has a record {item.path!r}")
         return manifest
 
 
