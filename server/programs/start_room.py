@@ -9,7 +9,7 @@ from magnetar.server.process.running import sentence
 from magnetar.storage.bookie.reserve import BYTES_MAX
 
 _NO_ROOM = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "disk is full")
-"""How the operating system and RocksDB, and last SQLite, say that a disk has no room."""
+"""The words for a disk without room: those of the operating system, which RocksDB repeats, and those of SQLite."""
 
 
 def start_sentence(error: Exception, folders: Iterable[Path | str]) -> str:

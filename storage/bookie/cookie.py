@@ -79,8 +79,8 @@ def parse_cookie(data: bytes) -> Cookie:
 
 
 def _content(directory: str) -> list[str]:
-    """Returns the names of the files in a folder, without its cookie, its lock, its reserve and the file
-    system's own files."""
+    """Returns the names of the files in a folder, without its cookie, its lock, its reserve and the file system's
+    own files."""
     if not os.path.isdir(directory):
         return []
     return sorted(
