@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pulsar
@@ -71,6 +71,41 @@ def test_a_full_disk_stops_producing_only_and_only_while_it_is_full(
     assert stored == bodies(100) + receipted
 
 
+@pytest.mark.slow
+def test_a_server_that_is_started_on_a_full_disk_serves_reads_until_there_is_room(
+    small_disk: Path, make_server: ServerFactory, make_client: ClientFactory, topic: str, is_peer: bool
+) -> None:
+    if is_peer:
+        pytest.skip("the peer does not start (NOTES.md)")
+    server = make_server(data_dir=small_disk / "data")
+    server.start()
+    client = make_client(server.broker_url)
+    client.subscribe(topic, "keeps").close()
+    send_all(client.create_producer(topic, send_timeout_millis=SEND_TIMEOUT_MS), bodies(100))
+    client.close()
+    server.kill()
+    filler = small_disk / "filler"
+    status = os.statvfs(small_disk)
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize)
+
+    server.start()
+    client = make_client(server.broker_url)
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    assert [reader.read_next(60_000).data() for _ in range(100)] == bodies(100)
+    assert not can_send(client, topic)
+    assert_refusal_says_why(server.broker_port, topic, ("the disk is",))
+    server.kill()
+    server.start()
+    client = make_client(server.broker_url)
+    assert not can_send(client, topic)
+
+    filler.unlink()
+    wait_until(lambda: can_send(client, topic), "producing works when there is room", RECOVERY_SECONDS)
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    assert [reader.read_next(60_000).data() for _ in range(101)] == [*bodies(100), b"after"]
+
+
 def send_until_refused(producer: pulsar.Producer) -> list[bytes]:
     """Fills the disk and returns the bodies that got a receipt."""
     receipted: list[bytes] = []
@@ -84,7 +119,7 @@ def send_until_refused(producer: pulsar.Producer) -> list[bytes]:
     raise AssertionError(f"{len(receipted) // 2} MB fitted on a disk of {DISK_MB} MB: {shutil.disk_usage('/tmp')}")
 
 
-def assert_refusal_says_why(port: int, topic: str) -> None:
+def assert_refusal_says_why(port: int, topic: str, reasons_wanted: Sequence[str] = REASONS) -> None:
     """A producer that connects, or a message that is sent, while the disk is full gets the reason."""
     reasons: list[str] = []
 
@@ -97,7 +132,7 @@ def assert_refusal_says_why(port: int, topic: str) -> None:
                 kind, message, _ = client.receive(REFUSAL_SECONDS)
             if kind in (wire.ERROR, wire.SEND_ERROR):
                 reasons.append(wire.text(message, 3 if kind == wire.ERROR else 4).lower())
-        return any(word in reason for reason in reasons for word in REASONS)
+        return any(word in reason for reason in reasons for word in reasons_wanted)
 
     try:
         wait_until(refused, "a refusal")

@@ -14,6 +14,7 @@ CLUSTER_DEFAULTS: dict[str, Any] = {
     "gc_wait_time": 900_000,
     "disk_usage_threshold": 0.95,
     "disk_usage_lwm_threshold": 0.95,
+    "min_usable_size_for_high_priority_writes": 64 << 20,
 }
 """Defaults of Apache's bookie that differ from the defaults of a standalone server. Garbage is collected rarely,
 because each collection lists all ledgers in ZooKeeper."""

@@ -33,8 +33,12 @@ class DataFolderLock:
             pid = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(self._fd)
             raise AlreadyInUseError(f"data folder {folder} is in use by pid {pid}") from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        try:
+            # Written over before it is cut, because a full disk has no block for a file that was emptied.
+            os.ftruncate(self._fd, os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0))
+        except OSError as error:
+            os.close(self._fd)
+            raise OSError(f"{self._path} cannot be written: {error.strerror}") from error
 
     def release(self) -> None:
         os.close(self._fd)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from magnetar import __version__
 from magnetar.metadata import paths
+from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.unique_ids import LedgerIdGenerator
 from magnetar.server.backup.source import BackupSource
@@ -34,9 +35,10 @@ from magnetar.server.process.closing import close_within
 from magnetar.server.process.data_folder_lock import DataFolderLock
 from magnetar.server.process.garbage_collection import freeze_start
 from magnetar.server.process.private_files import keep_from_others
-from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
+from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError
 from magnetar.server.programs import broker_parts
 from magnetar.server.programs.broker_ready_line import ready_json, ready_sentence
+from magnetar.server.programs.start_room import start_sentence
 from magnetar.server.programs.storage_start import BOOKIE_ID, open_storage
 from magnetar.server.topics.broker_service import BrokerService
 from magnetar.storage.bookie.bookie import Bookie
@@ -45,8 +47,11 @@ from magnetar.storage.leaks.entry_reader import EntryReader
 from magnetar.storage.leaks.finder import Site
 from magnetar.storage.ledger.bookie_channel import BookieChannel
 from magnetar.storage.ledger.client_config import LedgerConfig
+from magnetar.storage.ledger.fragment_rules import Members
 from magnetar.storage.ledger.ledger_client import BookKeeper
+from magnetar.storage.ledger.ledger_errors import LedgerError, NotEnoughBookies
 from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
+from magnetar.storage.ledger.placement_rules import AnyBookies
 
 if TYPE_CHECKING:
     from magnetar.server.faults.injection import FaultInjection
@@ -100,7 +105,7 @@ class Standalone:
         try:
             await self._start()
         except START_FAULTS as error:
-            raise StartError(sentence(error)) from error
+            raise StartError(start_sentence(error, [self._options.data_dir])) from error
 
     async def stop(self) -> None:
         """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS."""
@@ -152,7 +157,7 @@ class Standalone:
         self.service = await broker_parts.open_topics(
             config, store, self.bookkeeper, managed, own_all, self._closing, injection
         )
-        await prove_storage(self.bookkeeper)
+        await self._prove_storage()
 
         broker = broker_parts.make_broker(config, store, self.service, self._ask_to_stop)
         broker.readiness = self._readiness
@@ -164,6 +169,18 @@ class Standalone:
         self.urls = ports.urls
         keep_from_others(self._options.data_dir)
         freeze_start()
+
+    async def _prove_storage(self) -> None:
+        """Writes and reads a ledger if the storage takes writes. On a full disk the server starts to serve reads, and
+        takes writes when there is room. Raises LedgerError or MetadataError when a write fails for another reason."""
+        if self._readiness.hindrance is None:
+            try:
+                await prove_storage(self.bookkeeper)
+            except (LedgerError, MetadataError):
+                if self._readiness.hindrance is None or self._readiness.fault is not None:
+                    raise
+        if self._readiness.hindrance is not None:
+            log.warning("only reads are served until there is room: %s", self._readiness.hindrance)
 
     def _leaks(self, config: ServerConfig, store: MetadataStore) -> LiveLeaks:
         driver = LedgerMetadataDriver(store, LedgerIdGenerator(store).next_id)
@@ -193,16 +210,38 @@ class Standalone:
         """Returns a ledger client that calls the bookie directly, without a socket, by `channel`."""
         if await store.exists(paths.bookie_path(BOOKIE_ID)) is None:
             await store.create(paths.bookie_path(BOOKIE_ID), b"", make_parents=True)
+        rng = random.Random()
+        placement = OwnBookie(self.bookie, rng)
         bookkeeper = BookKeeper(
             store,
             {BOOKIE_ID: channel}.__getitem__,
-            bookies=lambda: [BOOKIE_ID] if self.bookie.is_writable else [],
+            bookies=placement.writable,
             next_ledger_id=LedgerIdGenerator(store).next_id,
-            rng=random.Random(),
+            rng=rng,
+            placement_of=lambda _: placement,
             config=config.fill(LedgerConfig, skip_given_up_entries=True),
         )
         self._closing.push_async_callback(bookkeeper.close)
         return bookkeeper
+
+
+class OwnBookie(AnyBookies):
+    """The placement of a standalone server, which has one bookie."""
+
+    def __init__(self, bookie: Bookie, rng: random.Random) -> None:
+        super().__init__(self.writable, rng)
+        self._bookie = bookie
+
+    def writable(self) -> list[str]:
+        """Returns the bookie's id while the bookie takes writes."""
+        return [BOOKIE_ID] if self._bookie.is_writable else []
+
+    def choose(self, ensemble_size: int, write_quorum: int, avoid: Collection[str]) -> Members:
+        """Returns the bookie as an ensemble. Raises NotEnoughBookies with the reason why the bookie takes no writes,
+        which producers are told."""
+        if self._bookie.hindrance is not None:
+            raise NotEnoughBookies(self._bookie.hindrance)
+        return super().choose(ensemble_size, write_quorum, avoid)
 
 
 def inject_faults(config: ServerConfig, bookie: Bookie, closing: AsyncExitStack) -> "FaultInjection | None":

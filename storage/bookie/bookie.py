@@ -366,7 +366,7 @@ class Bookie:
         self._adds.takes_high_priority = self._rules.takes_high_priority(usage)
         self._allow_spares(self._rules.may_keep_spares(usage))
         if self.mode is BookieMode.WRITABLE and self._rules.is_full(usage):
-            self._change_mode(BookieMode.READ_ONLY, f"the disk is {usage.used_share:.1%} full")
+            self._change_mode(BookieMode.READ_ONLY, usage.sentence())
         elif self.mode is BookieMode.READ_ONLY and self._rules.is_usable_again(usage):
             if self._checkpointer.state is FlushState.RETRYING:
                 self._checkpointer.retry()

@@ -101,9 +101,10 @@ class BookieConfig:
     """diskUsageWarnThreshold: above this share major compaction pauses, because it needs room."""
     min_usable_size_for_writes_mb: float = 16
     """How much must be free, besides the low-water mark, before a full disk counts as usable again."""
-    min_usable_size_for_high_priority_writes: int = 64 * _MIB
+    min_usable_size_for_high_priority_writes: int = _MIB
     """minUsableSizeForHighPriorityWrites: how many bytes must be free for a read-only bookie to take the adds of ledger
-    recovery."""
+    recovery. Apache's bookie has 64 MiB. A standalone server has less, because after a crash it reads no topic before
+    the topic's last ledger is recovered, and there is no other bookie for that."""
 
     allow_storage_expansion: bool = False
     """allowStorageExpansion: whether ledger directories may be appended to the list that the cookies hold."""

@@ -22,6 +22,7 @@ from magnetar.storage.bookie.journal_format import EXPLICIT_LAC, FENCE, LEDGER_K
 from magnetar.storage.bookie.journal_replay import FIRST_POSITION, JournalReplay, give_up, journal_path, list_journals
 from magnetar.storage.bookie.last_mark import LastMark, LastMarkFile
 from magnetar.storage.bookie.ledger_state import LedgerStates
+from magnetar.storage.bookie.reserve import Reserve
 from magnetar.storage.bookie.write_cache import WriteCache
 
 log = logging.getLogger(__name__)
@@ -224,10 +225,12 @@ class ReplayApplier:
 
 def read_storage(config: BookieConfig, bookie_id: str, instance_id: str) -> RecoveredStorage:
     """Claims the folders, reads what is in them and replays the journals. Raises BookieStartError, OSError; after an
-    error the folders are free again. The files on disk stay unchanged in any case."""
+    error the folders are free again. The files on disk stay unchanged in any case, but on a full disk the reserve is
+    emptied, because the metadata of a standalone server needs room before the bookie does."""
     directories = BookieDirectories(config, bookie_id, instance_id)
     directories.claim()
     try:
+        Reserve(directories.all).release()
         return RecoveredStorage(config, directories)
     except BaseException:
         directories.release()

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.bookie.bookie_errors import DirectoryInUse, DirectoryMismatch
 from magnetar.storage.bookie.durable_file import replace_file, sync_directory
+from magnetar.storage.bookie.reserve import FILE_NAME as RESERVE_NAME
 
 log = logging.getLogger(__name__)
 
@@ -78,10 +79,13 @@ def parse_cookie(data: bytes) -> Cookie:
 
 
 def _content(directory: str) -> list[str]:
-    """Returns the names of the files in a folder, without its cookie, its lock and the file system's own files."""
+    """Returns the names of the files in a folder, without its cookie, its lock, its reserve and the file system's
+    own files."""
     if not os.path.isdir(directory):
         return []
-    return sorted(set(os.listdir(directory)) - {LOCK_NAME, FILE_NAME, FILE_NAME + ".new", *_OF_THE_FILE_SYSTEM})
+    return sorted(
+        set(os.listdir(directory)) - {LOCK_NAME, RESERVE_NAME, FILE_NAME, FILE_NAME + ".new", *_OF_THE_FILE_SYSTEM}
+    )
 
 
 def _quoted(text: str) -> str:
@@ -221,8 +225,8 @@ class BookieDirectories:
             except OSError:
                 holder = os.pread(fd, 20, 0).decode(errors="replace").strip()
                 raise DirectoryInUse(directory, int(holder) if holder.isdigit() else None) from None
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+            # Written over before it is cut, because a full disk has no block for a file that was emptied.
+            os.ftruncate(fd, os.pwrite(fd, f"{os.getpid()}\n".encode(), 0))
 
     def _write(self, present: dict[str, Cookie]) -> None:
         for directory in self.all:

@@ -39,6 +39,13 @@ class DiskUsage(NamedTuple):
 
     free_bytes: int
     used_share: float
+    reserve_is_whole: bool = True
+    """Whether the room that the next start may need is set aside (`reserve`)."""
+
+    def sentence(self) -> str:
+        """Returns the reason why a full disk takes no writes."""
+        lack = "" if self.reserve_is_whole else ", it has no room for the reserve that a start needs"
+        return f"the disk is {self.used_share:.1%} full{lack}"
 
 
 def measure(directories: Sequence[str]) -> DiskUsage:
@@ -91,14 +98,15 @@ class DiskRules:
         self._min_free_high_priority = config.min_usable_size_for_high_priority_writes
 
     def is_full(self, usage: DiskUsage) -> bool:
-        return usage.used_share > self._threshold
+        return usage.used_share > self._threshold or not usage.reserve_is_whole
 
     def is_usable_again(self, usage: DiskUsage) -> bool:
         """Returns whether a read-only bookie may take writes again. The low-water mark is below the threshold of
         `is_full`, so that the mode does not swing to and fro."""
         if self._forced:
             return False
-        return usage.used_share <= self._low_water and usage.free_bytes >= self._min_free
+        has_room = usage.used_share <= self._low_water and usage.free_bytes >= self._min_free
+        return has_room and usage.reserve_is_whole
 
     def takes_high_priority(self, usage: DiskUsage) -> bool:
         """Returns whether a bookie whose disk is full still takes the adds of recovering clients."""

@@ -12,6 +12,7 @@ from magnetar.storage.bookie.bookie_errors import EntryLogDamaged, IndexFailure
 from magnetar.storage.bookie.disks import BookieMode, DiskRules, DiskUsage, measure
 from magnetar.storage.bookie.entry_log_format import FILE_HEADER_SIZE
 from magnetar.storage.bookie.garbage_collector import GarbageCollector, LogUsage, logs_to_compact
+from magnetar.storage.bookie.reserve import Reserve
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Maintenance:
         self._directories = directories
         self._list_ledgers = list_ledgers
         self._rules = DiskRules(config)
+        self._reserve = Reserve(directories)
         self._disk_interval = config.disk_check_interval / 1000
         self._gc_interval = config.gc_wait_time / 1000
         self._rate = config.compaction_rate_by_bytes
@@ -103,11 +105,16 @@ class Maintenance:
     async def check_disks(self) -> None:
         """Measures the disks and tells the bookie. A folder that cannot be measured counts as full."""
         try:
-            self.usage = await self._on_thread(self.measure, self._directories)
+            self.usage = await self._on_thread(self._measure_with_reserve)
         except OSError as error:
             log.warning("disk check failed: %s", error)
             self.usage = DiskUsage(0, 1.0)
         self._owner.room_seen(self.usage)
+
+    def _measure_with_reserve(self) -> DiskUsage:
+        """Restores the reserve if there is room for it, and then measures the disks. Raises OSError."""
+        is_whole = self._reserve.restore()
+        return self.measure(self._directories)._replace(reserve_is_whole=is_whole)
 
     async def _collect_quietly(self) -> None:
         try:

@@ -155,6 +155,16 @@ def test_a_backlog_above_its_quota(server: Server) -> None:
 
 
 @pytest.mark.process
+def test_a_full_disk(tmp_path: Path) -> None:
+    full = {"diskUsageThreshold": "0.001", "diskUsageLwmThreshold": "0.001"}
+    with Server(tmp_path, settings=full) as server:
+        hear_in_log(server, "bookie is read-only, was writable: the disk is … full")
+        with client_of(server) as client:
+            refuse(client.create_producer("t", send_timeout_millis=1000).send, b"x")
+        hear_in_log(server, "the bookie is read-only: the disk is … full")
+
+
+@pytest.mark.process
 def test_topics_and_subscriptions_that_nobody_makes(tmp_path: Path) -> None:
     settings = {"allowAutoTopicCreation": "false", "allowAutoSubscriptionCreation": "false"}
     with Server(tmp_path, settings=settings) as server:
@@ -201,10 +211,6 @@ def test_a_start_that_is_refused(server: Server, tmp_path: Path) -> None:
     hear("data folder … is in use by pid …", in_use)
     taken = ("--broker-port", str(server.broker_port), "--web-port", "0")
     hear("port … is in use by pid …", said("standalone", "--data-dir", str(tmp_path / "a"), *taken))
-    full = ("--set", "diskUsageThreshold=0.001", "--set", "diskUsageLwmThreshold=0.001")
-    answer = said("standalone", "--data-dir", str(tmp_path / "b"), *free, *full)
-    hear("bookie is read-only, was writable: the disk is … full", answer)
-    hear("an ensemble of 1 needs more than the 0 writable bookies", answer)
     wrong = said("standalone", "--data-dir", str(tmp_path / "c"), *free, "--set", "maxMessageSize=much")
     hear("…: expected a whole number of bytes from 1 to …", wrong)
     hear("metadataStoreUrl is not set: a broker of a cluster needs it", said("broker", "--set", "clusterName=c"))

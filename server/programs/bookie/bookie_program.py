@@ -34,7 +34,7 @@ from magnetar.server.process.data_folder_lock import AlreadyInUseError
 from magnetar.server.process.descriptors import DESCRIPTORS
 from magnetar.server.process.garbage_collection import freeze_start
 from magnetar.server.process.process_age import process_age_seconds
-from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
+from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError
 from magnetar.server.process.supervision import tell_supervisor
 from magnetar.server.programs.bookie.bookie_identity import BookieIdentity, IdentityError, bind_hosts, identity_of
 from magnetar.server.programs.bookie.cluster_records import ClusterCookie
@@ -43,6 +43,7 @@ from magnetar.server.programs.bookie.listed_ledgers import ListedLedgers
 from magnetar.server.programs.bookie.over_replicated import OverReplicatedLedgers
 from magnetar.server.programs.bookie.registration import Registration
 from magnetar.server.programs.bookie.registration_rules import Wanted
+from magnetar.server.programs.start_room import start_sentence
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.bookie.bookie_errors import BookieStartError, Skippable
@@ -92,6 +93,7 @@ class BookieApp:
         self._failed = asyncio.Event()
         self._failure = ""
         self._read_only_mode_enabled = True
+        self._directories: tuple[str, ...] = ()
         self._instance = ""
         self._registration: Registration | None = None
         self.http_port: int | None = None
@@ -110,7 +112,7 @@ class BookieApp:
         except Skippable as error:
             raise StartError(f"{error.finding}. {DAMAGE_ADVICE}") from error
         except START_FAULTS as error:
-            raise StartError(sentence(error)) from error
+            raise StartError(start_sentence(error, self._directories)) from error
 
     async def stop(self) -> None:
         """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS. The record in ZooKeeper is deleted
@@ -162,6 +164,7 @@ class BookieApp:
         process = config.fill(BookieServerConfig)
         uri = service_uri(config, process)
         storage = storage_config(config, process)
+        self._directories = (*storage.journal_directories, *storage.ledger_directories)
         self._read_only_mode_enabled = process.read_only_mode_enabled
         self._tls = bookie_port_tls(config.fill(BookieTls))
         sock = self._reserve_port(process)

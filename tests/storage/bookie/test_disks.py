@@ -19,6 +19,7 @@ def rules() -> DiskRules:
             disk_usage_lwm_threshold=0.9,
             disk_usage_warn_threshold=0.85,
             min_usable_size_for_writes_mb=16,
+            min_usable_size_for_high_priority_writes=64 * MB,
         )
     )
 
@@ -36,6 +37,13 @@ def test_between_the_marks_neither_full_nor_usable_again(share: float, free: int
     usage = DiskUsage(free, share)
     assert rules().is_full(usage) is full
     assert rules().is_usable_again(usage) is usable
+
+
+def test_a_disk_without_room_for_the_reserve_of_a_start_is_full_at_any_share() -> None:
+    usage = DiskUsage(99 * MB, 0.5, reserve_is_whole=False)
+    assert rules().is_full(usage)
+    assert not rules().is_usable_again(usage)
+    assert "reserve" in usage.sentence()
 
 
 def test_recovery_and_compaction_have_their_own_limits() -> None:

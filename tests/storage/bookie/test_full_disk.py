@@ -20,6 +20,7 @@ SETTINGS: dict[str, Any] = {
     "min_usable_size_for_writes_mb": 2,
     "disk_usage_threshold": 1.0,
     "disk_usage_lwm_threshold": 1.0,
+    "min_usable_size_for_high_priority_writes": 64 << 20,
 }
 
 
@@ -57,6 +58,26 @@ async def test_a_full_journal_disk_refuses_adds_serves_reads_and_recovers(disk: 
         assert await add(bookie, 1, range(count, count + 10), size=5000) == BookieRc.EOK
     async with running(disk.folder, **SETTINGS) as bookie:
         assert await read_all(bookie, 1, 0, count + 9) == entries_of(1, range(count + 10), 5000)
+
+
+async def test_a_start_on_a_full_disk_serves_reads_and_takes_writes_when_there_is_room(disk: SmallDisk) -> None:
+    async with running(disk.folder, **SETTINGS) as bookie:
+        await add(bookie, 1, range(300), size=5000)
+    disk.fill()
+    for _ in range(5):
+        async with running(disk.folder, **SETTINGS) as bookie:
+            assert bookie.mode is BookieMode.READ_ONLY
+            assert "reserve" in (bookie.hindrance or "")
+            assert await add(bookie, 1, range(300, 301)) == BookieRc.EREADONLY
+            assert await read_all(bookie, 1, 0, 299) == entries_of(1, range(300), 5000)
+    async with running(disk.folder, **SETTINGS) as bookie:
+        disk.empty()
+        await writable(bookie)
+        assert await add(bookie, 1, range(300, 310), size=5000) == BookieRc.EOK
+    disk.fill()
+    async with running(disk.folder, **SETTINGS) as bookie:
+        assert not bookie.is_writable
+        assert await read_all(bookie, 1, 0, 309) == entries_of(1, range(310), 5000)
 
 
 async def test_a_checkpoint_without_room_waits_for_it(disk: SmallDisk) -> None:

@@ -1,0 +1,79 @@
+"""A bookie is killed and started again on a full disk: it serves reads, and takes writes when there is room. Only root
+may mount the small disk."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pulsar
+import pytest
+
+from compat_tests.cluster.cluster import Cluster
+from compat_tests.conftest import ClientFactory
+from compat_tests.harness import wait_until
+from compat_tests.python.support import bodies, send_all
+
+DISK_MEBIBYTES = 96
+BOOKIE = {"diskCheckInterval": "500"}
+SEND_TIMEOUT_MS = 3000
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MEBIBYTES}m", "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("may not mount a tmpfs here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, disk: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path, bookies=1, brokers=1, bookie_keys=BOOKIE)
+    small = made.bookies[0].settings
+    small["journalDirectories"], small["ledgerDirectories"] = str(disk / "journal"), str(disk / "ledgers")
+    with made:
+        yield made
+
+
+def can_send(client: pulsar.Client, topic: str) -> bool:
+    try:
+        producer = client.create_producer(topic, send_timeout_millis=SEND_TIMEOUT_MS)
+        producer.send(b"after")
+        producer.close()
+    except pulsar.PulsarException:
+        return False
+    return True
+
+
+def test_reads_are_served_and_writes_wait_for_room(
+    cluster: Cluster, disk: Path, make_client: ClientFactory, topic: str
+) -> None:
+    client = make_client(cluster.service_url)
+    client.subscribe(topic, "keeps").close()
+    producer = client.create_producer(topic, send_timeout_millis=SEND_TIMEOUT_MS)
+    send_all(producer, bodies(100))
+    producer.close()
+    bookie = cluster.bookies[0]
+    bookie.kill()
+    filler = disk / "filler"
+    status = os.statvfs(disk)
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize)
+    seen = bookie.log_size()
+    bookie.start()
+    assert "bookie is read-only, was writable: the disk is" in bookie.log_text(seen)
+
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    assert [reader.read_next(60_000).data() for _ in range(100)] == bodies(100)
+    assert not can_send(client, topic)
+
+    filler.unlink()
+    wait_until(lambda: can_send(client, topic), "producing works when there is room", 60)
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    assert [reader.read_next(60_000).data() for _ in range(101)] == [*bodies(100), b"after"]
