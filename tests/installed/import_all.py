@@ -13,9 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-NOT_OF_A_SERVER = ("magnetar.spark", "magnetar.testing.pytest_plugin", "pulsar_proto.pb.generate")
-"""Modules that are left out: Spark's say themselves what to install, only pytest imports its plugin, and the generator
-is a tool for our own tree."""
+NOT_OF_A_SERVER = (
+    "magnetar.spark",
+    "magnetar.testing.pytest_plugin",
+    "magnetar.server.telemetry.export",
+    "magnetar.server.telemetry.exporters",
+    "pulsar_proto.pb.generate",
+)
+"""Modules that are left out: Spark's say themselves what to install, only pytest imports its plugin, those that import
+OpenTelemetry run only where it is switched on, and the generator is a tool for our own tree."""
 
 THEIR_EXTRA = ("magnetar.server.tools.messages.", "pulsar")
 """The modules that say themselves when their extra is not installed, and the package of that extra."""
