@@ -54,10 +54,10 @@ class BackupItem:
     def check(self) -> None:
         """Raises ValueError for what no backup holds. A ledger has to be that of the record: otherwise a restoration
         would write the entries into another ledger."""
-        texts = (self.store, self.path, self.sha256, self.reason)
+        texts = [self.store, self.path, self.sha256, self.reason]
         numbers = [self.version, self.value_bytes]
         if self.entries is not None:
-            texts = (*texts, self.entries.sha256)
+            texts.append(self.entries.sha256)
             numbers += [self.entries.count, self.entries.file_bytes]
         if not all(isinstance(each, str) for each in texts) or not all(type(each) is int for each in numbers):
             raise ValueError("a record's fields have other types")

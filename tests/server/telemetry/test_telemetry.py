@@ -110,17 +110,18 @@ async def test_a_stop_does_not_wait_for_an_exporter_that_hangs(tmp_path: Path, m
         return PeriodicExportingMetricReader(Hanging(), export_interval_millis=math.inf)
 
     monkeypatch.setattr(exporters, "_exporting", reader)
-    async with running(tmp_path) as web:
-        telemetry = Telemetry(Broker(web.server.service, ConnectionSettings()), {})
-        try:
+    try:
+        async with running(tmp_path) as web:
+            telemetry = Telemetry(Broker(web.server.service, ConnectionSettings()), {})
+            exporting = asyncio.ensure_future(telemetry._export())
+            await asyncio.to_thread(begun.wait)
             await telemetry.close()
-            assert begun.is_set()
-            hanging = [each for each in threading.enumerate() if each.name == "telemetry"]
-            assert all(each.daemon for each in hanging)
-            # The end of the event loop waits for the threads of its executor.
-            await asyncio.wait_for(asyncio.get_running_loop().shutdown_default_executor(), 30)
-        finally:
-            may_end.set()
+            exporting.cancel()
+        assert all(each.daemon for each in threading.enumerate() if each.name == "telemetry")
+        # The end of the event loop waits for the threads of its executor.
+        await asyncio.wait_for(asyncio.get_running_loop().shutdown_default_executor(), 60)
+    finally:
+        may_end.set()
 
 
 async def test_the_last_export_comes_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
