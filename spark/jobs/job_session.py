@@ -14,7 +14,7 @@ from magnetar.spark.jobs.job_arguments import AVAILABLE_NOW, check_stream, servi
 from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed
 from magnetar.spark.jobs.older_pyspark import add_missing_functions
 from magnetar.spark.jobs.precheck import check_checkpoint, check_service, check_topics
-from magnetar.spark.jobs.progress import Teller
+from magnetar.spark.jobs.progress import CtrlC, Teller
 from magnetar.spark.jobs.published_connector import check_versions, end_java
 from magnetar.spark.source.checkpoint import Checkpoint
 
@@ -55,7 +55,10 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
         builder = builder.config(name, value)
     teller = Teller(arguments.progress, job)
     teller.state("starting", "starting Spark, which takes some seconds …")
-    made = builder.getOrCreate()
+    with CtrlC() as ctrl_c:  # a Java whose start is broken off would outlive the job
+        made = builder.getOrCreate()
+    if ctrl_c.pressed:
+        raise KeyboardInterrupt
     teller.state("running", f"Spark {made.version} runs")
     add_missing_functions()
     made.conf.set(CONNECTOR_SETTING, str(source == "connector").lower())
