@@ -131,6 +131,15 @@ def source_options(arguments: argparse.Namespace) -> dict[str, str]:
     return given
 
 
+def stream_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """Returns the data source's options for a streaming query, with the limits of its batches."""
+    given = source_options(arguments)
+    for name, value in (("maxOffsetsPerTrigger", arguments.max_messages), ("maxBytesPerTrigger", arguments.max_bytes)):
+        if value:
+            given[name] = str(value)
+    return given
+
+
 def check_stream(arguments: argparse.Namespace) -> None:
     """Raises JobFailed for limits and intervals that a query cannot have."""
     if arguments.trigger == AVAILABLE_NOW:

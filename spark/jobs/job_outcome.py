@@ -6,6 +6,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+INTERRUPTED = "interrupted; the same command goes on from here"
+
 
 class JobFailed(Exception):
     """Ends the job with exit code 1. The error's text is a sentence for people."""
@@ -39,5 +41,5 @@ def finish(outcome: JobOutcome, began: float, how: str) -> int:
         for name, value in outcome.details.items():
             print(f"  {name}: {value}")
     for problem in outcome.problems:
-        print(f"check failed: {problem}", file=sys.stderr)
+        print(problem if problem == INTERRUPTED else f"check failed: {problem}", file=sys.stderr)
     return 1 if outcome.problems else 0

@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from magnetar.spark.jobs.folder_lock import hold_folder
-from magnetar.spark.jobs.job_arguments import AVAILABLE_NOW, service_options, source_options
-from magnetar.spark.jobs.job_outcome import JobOutcome
+from magnetar.spark.jobs.job_arguments import AVAILABLE_NOW, service_options, source_options, stream_options
+from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobOutcome
 from magnetar.spark.jobs.progress import QueryProgress, Teller
 from magnetar.spark.jobs.published_connector import connector_options
 from magnetar.spark.source.checkpoint import Checkpoint, acknowledge
@@ -17,17 +17,11 @@ from magnetar.spark.source.options import LATEST, Options, address_of, read_opti
 from magnetar.spark.source.planner import Planner
 from magnetar.spark.source.ranges.bounds import BEFORE_ALL, Bound
 
-INTERRUPTED = "interrupted; the same command goes on from here"
-
 
 def stream(made: SparkSession, arguments: argparse.Namespace, **more: str) -> DataFrame:
     """Returns the stream of the topics that the arguments name; `more` are further options of the data source. From now
     on the job holds a lock on the checkpoint's folder. Raises FolderInUse when another run holds that lock."""
-    given = source_options(arguments) | more
-    if arguments.max_messages:
-        given["maxOffsetsPerTrigger"] = str(arguments.max_messages)
-    if arguments.max_bytes:
-        given["maxBytesPerTrigger"] = str(arguments.max_bytes)
+    given = stream_options(arguments) | more
     if arguments.source == "connector":
         given = connector_options(given)
     hold_folder(Checkpoint(arguments.checkpoint).folder)

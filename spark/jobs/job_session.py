@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 from magnetar.spark.jobs.error_sentences import in_job_options, sentence_of
 from magnetar.spark.jobs.folder_lock import release_folders
-from magnetar.spark.jobs.job_arguments import AVAILABLE_NOW, check_stream, service_options, source_options
-from magnetar.spark.jobs.job_outcome import JobFailed
+from magnetar.spark.jobs.job_arguments import AVAILABLE_NOW, check_stream, service_options, stream_options
+from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed
 from magnetar.spark.jobs.older_pyspark import add_missing_functions
 from magnetar.spark.jobs.precheck import check_checkpoint, check_service, check_topics
-from magnetar.spark.jobs.progress import Teller
+from magnetar.spark.jobs.progress import CtrlC, Teller
 from magnetar.spark.jobs.published_connector import check_versions, end_java
 from magnetar.spark.source.checkpoint import Checkpoint
 
@@ -35,9 +35,10 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
         check_stream(arguments)
     check_service(service_options(arguments), tell=arguments.progress == "text")
     if hasattr(arguments, "pattern"):
-        given = source_options(arguments)
-        check_topics(given, endless=arguments.trigger != AVAILABLE_NOW)
-        check_checkpoint(given, Checkpoint(arguments.checkpoint))
+        given = stream_options(arguments)
+        checkpoint = Checkpoint(arguments.checkpoint)
+        check_topics(given, endless=arguments.trigger != AVAILABLE_NOW, begins=not checkpoint.planned())
+        check_checkpoint(given, checkpoint)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"magnetar-{job}")
     if SparkSession.getActiveSession() is None and "SPARK_ENV_LOADED" not in os.environ:
@@ -54,7 +55,10 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
         builder = builder.config(name, value)
     teller = Teller(arguments.progress, job)
     teller.state("starting", "starting Spark, which takes some seconds …")
-    made = builder.getOrCreate()
+    with CtrlC() as ctrl_c:  # a Java whose start is broken off would outlive the job
+        made = builder.getOrCreate()
+    if ctrl_c.pressed:
+        raise KeyboardInterrupt
     teller.state("running", f"Spark {made.version} runs")
     add_missing_functions()
     made.conf.set(CONNECTOR_SETTING, str(source == "connector").lower())
@@ -75,8 +79,8 @@ def leave(code: int) -> int:
 
 
 def guarded(job: str, run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
-    """Runs a job's body and returns its exit code. An error becomes one sentence on stderr, and exit code 1. An error
-    that is the program's own fault is raised, with its traceback."""
+    """Runs a job's body and returns its exit code. An error, and Ctrl-C before the job's query began, become one
+    sentence on stderr, and exit code 1. An error that is the program's own fault is raised, with its traceback."""
     try:
         code = leave(run(argv))
     except Exception as error:
@@ -84,6 +88,9 @@ def guarded(job: str, run: Callable[[Sequence[str]], int], argv: Sequence[str]) 
         if said is None:
             raise
         print(f"magnetar spark {job}: {in_job_options(said)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"magnetar spark {job}: {INTERRUPTED}", file=sys.stderr)
         return 1
     finally:
         release_folders()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from magnetar.spark.source.checkpoint import Checkpoint
 from magnetar.spark.source.client.admin_client import AdminClient, AdminError
 from magnetar.spark.source.client.broker_connection import Disconnected
-from magnetar.spark.source.client.pulsar_client import PulsarClient, topic_pattern
+from magnetar.spark.source.client.pulsar_client import PulsarClient, namespace_of_pattern, topic_pattern
 from magnetar.spark.source.options import BadOption, Options, ServiceAddress, address_of, read_options
 from magnetar.spark.source.planner import Planner
 from pulsar_proto.errors import PulsarError, TopicNotFound
@@ -61,13 +61,20 @@ def _ask(address: ServiceAddress) -> None:
                 raise
 
 
-def check_topics(given: Mapping[str, str], *, endless: bool = False) -> None:
-    """Checks that the topics exist and may be read. An `endless` run may have a pattern that no topic matches yet.
-    Raises PulsarError, such as TopicNotFound and AuthorizationFault, or BadOption."""
+def check_topics(given: Mapping[str, str], *, endless: bool = False, begins: bool = True) -> None:
+    """Checks that the topics exist and may be read, and, for a query that `begins` and has no checkpoint yet, that the
+    places where it is to start are in these topics. An `endless` run may have a pattern that no topic matches yet, but
+    not in a namespace that does not exist. Raises PulsarError, such as TopicNotFound and AuthorizationFault, or
+    BadOption."""
     asked = given.get("topic") or given.get("topics") or given.get("topicsPattern")
-    planner = Planner(read_options(given, streaming=True))
+    options = read_options(given, streaming=True)
+    planner = Planner(options)
     try:
         names = planner.partitions()
+        if names and begins:
+            planner.check_names(names)
+        elif not names and options.pattern:
+            planner.client.check_namespace(namespace_of_pattern(options.pattern))
     except TopicNotFound:
         raise
     except PulsarError as error:

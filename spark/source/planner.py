@@ -75,6 +75,7 @@ class Planner:
                 return self.client.persist(lambda: self.client.partitions(topic))
             except TopicNotFound:
                 if self._options.pattern or not self._options.wait_for_topics:
+                    self.client.check_namespace(str(TopicName.parse(topic).namespace))
                     raise TopicNotFound(f"topic {topic} does not exist") from None
                 time.sleep(TOPIC_WAIT_SECONDS)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pulsar
+import pyarrow as pa
 import pytest
 
 from compat_tests.certificates import Authority
@@ -42,8 +43,10 @@ def texts(given: Mapping[str, str]) -> list[str]:
     """Reads a topic as a batch query does."""
     source = PulsarDataSource(dict(given))
     reader = source.reader(source.schema())
-    found = [text for task in reader.partitions() for batch in reader.read(task) for text in batch["value"].to_pylist()]
-    return sorted(found)
+    batches = [
+        batch for task in reader.partitions() for batch in reader.read(task) if isinstance(batch, pa.RecordBatch)
+    ]
+    return sorted(text for batch in batches for text in batch["value"].to_pylist())
 
 
 def test_topics_are_read_and_found_by_a_pattern(server: Server) -> None:
@@ -64,6 +67,15 @@ def test_a_topic_that_is_not_there_is_made_for_writers_only(server: Server) -> N
         assert client.partitions(f"{PREFIX}/new", create=True) == [f"{PREFIX}/new"]
     finally:
         client.close()
+
+
+def test_a_namespace_that_is_not_there_is_named(server: Server) -> None:
+    for url in (server.broker_url, server.web_url):
+        for topics in ({"topic": "public/nowhere/t"}, {"topicsPattern": "persistent://public/nowhere/.*"}):
+            with pytest.raises(TopicNotFound, match=r"^namespace public/nowhere does not exist$"):
+                precheck.check_topics({"service.url": url, **topics}, endless=True)
+        with pytest.raises(TopicNotFound, match=rf"^topic {PREFIX}/namespace-not-found does not exist$"):
+            precheck.check_topics({"service.url": url, "topic": "namespace-not-found"})
 
 
 def test_https_leads_to_the_brokers_port_of_tls(tmp_path: Path) -> None:

@@ -11,9 +11,12 @@ import pytest
 from compat_tests.harness import Server
 from compat_tests.security_site import Site, running_site
 from magnetar.spark.jobs import job_session, precheck
+from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobOutcome, finish
 from magnetar.spark.jobs.lake.lake_ingest import main
 from magnetar.spark.jobs.published_connector import check_versions, connector_options
 from magnetar.spark.source.checkpoint import Checkpoint
+from magnetar.spark.source.client.admin_client import AdminClient, topic_path
+from magnetar.spark.source.client.broker_connection import ClientLogin
 from magnetar.spark.source.client.pulsar_client import topic_pattern
 from magnetar.spark.source.options import BadOption
 from pulsar_proto.names import TopicName
@@ -99,6 +102,41 @@ def test_a_start_that_is_none_is_named_by_the_jobs_option(site: Site, capsys: py
     root = ["--auth-params", f"token:{site.token('admin')}"]
     said = sentence(capsys, site.server.broker_url, *root, "--starting", "early")
     assert said.startswith("--starting: not JSON")
+
+
+@pytest.mark.process
+def test_limits_and_places_that_make_no_sense_are_told_before_java_starts(
+    site: Site, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    token, url, topic = f"token:{site.token('admin')}", site.server.broker_url, site.topic("starts")
+    login = ClientLogin(token=token.removeprefix("token:"))
+    AdminClient(site.server.web_url, login).call("PUT", topic_path(topic))
+    root = ["--auth-params", token, "--checkpoint", str(tmp_path / "none")]
+    endless = ["--trigger", "10 seconds"]
+    said = sentence(capsys, url, *root, *endless, "--max-messages", "-1", topic=topic)
+    assert said == "--max-messages: '-1' is not a whole number of at least 0"
+    place = json.dumps({TOPIC: "5:3"})
+    said = sentence(capsys, url, *root, "--starting", place, topic=topic)
+    assert said == f"--starting: {TOPIC} is not read; what is read are {topic}"
+    resumed = checkpoint_of(tmp_path / "resumed", topic)
+    given = {"service.url": url, "topic": topic, "startingOffsets": place}
+    given["pulsar.client.authParams"] = token
+    precheck.check_topics(given, begins=not resumed.planned())
+
+
+def test_ctrl_c_before_the_query_begins_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job_session, "check_service", press)
+    assert sentence(capsys, "pulsar://127.0.0.1:1") == INTERRUPTED
+
+
+def test_an_interrupted_run_does_not_say_that_a_check_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert finish(JobOutcome("replay", problems=[INTERRUPTED, "2 messages are missing"]), 0.0, "text") == 1
+    assert capsys.readouterr().err.splitlines() == [INTERRUPTED, "check failed: 2 messages are missing"]
 
 
 def checkpoint_of(folder: Path, *topics: str) -> Checkpoint:

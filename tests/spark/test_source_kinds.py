@@ -16,8 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from compat_tests.certificates import Authority
 from compat_tests.harness import Server, free_port
 from magnetar.spark.source.row_writer import java_string_hash
+from tests.spark.order_messages import ORDER_COLUMNS, order_class
 from tests.spark.support import Scene, run_until
-from tests.spark.test_protobuf_types import ORDER_COLUMNS, order_class
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -16,8 +16,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
 from magnetar.spark.jobs.job_arguments import add_source, add_stream, parser, service_options
-from magnetar.spark.jobs.job_outcome import JobFailed, JobOutcome, finish
-from magnetar.spark.jobs.job_query import INTERRUPTED, ends_now, run_query, stream
+from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed, JobOutcome, finish
+from magnetar.spark.jobs.job_query import ends_now, run_query, stream
 from magnetar.spark.jobs.job_session import guarded, session
 from magnetar.spark.jobs.lake.id_check import began_before, lacking, look_at
 from magnetar.spark.jobs.tables.table import Table, open_table

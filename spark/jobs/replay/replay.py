@@ -20,8 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from pyspark.sql.types import LongType
 
 from magnetar.spark.jobs.job_arguments import parser, service_options
-from magnetar.spark.jobs.job_outcome import JobFailed, JobOutcome, finish
-from magnetar.spark.jobs.job_query import INTERRUPTED
+from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed, JobOutcome, finish
 from magnetar.spark.jobs.job_session import guarded, session
 from magnetar.spark.jobs.precheck import check_service
 from magnetar.spark.jobs.progress import CtrlC, Teller

@@ -38,8 +38,12 @@ class HttpLookup:
         return found
 
     def topics_of(self, namespace: str) -> list[str]:
-        """Returns the persistent topics of a namespace, each partition as one."""
-        return list(map(str, self._ask(f"admin/v2/namespaces/{namespace}/topics?mode=PERSISTENT") or ()))
+        """Returns the persistent topics of a namespace, each partition as one; none for a namespace that does not
+        exist, as the binary protocol does."""
+        try:
+            return list(map(str, self._ask(f"admin/v2/namespaces/{namespace}/topics?mode=PERSISTENT") or ()))
+        except TopicNotFound:
+            return []
 
     def _ask(self, path: str) -> Any:
         failed: AdminError | None = None

@@ -6,6 +6,7 @@ GET_TOPICS_OF_NAMESPACE.
 
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from pulsar_proto.backoff import backoff
 from pulsar_proto.errors import (
     ConsumerBusy,
     ProducerBusy,
+    PulsarError,
     ServiceNotReady,
     TooManyRequests,
     TopicNotFound,
@@ -31,6 +33,8 @@ RETRY_FIRST_SECONDS = 0.1
 RETRY_LONGEST_SECONDS = 2.0
 BUSY_PAUSE_SECONDS = 0.2
 PASSING_ERRORS = (Disconnected, ServiceNotReady, TooManyRequests)
+NO_NAMESPACE = re.compile("namespace (not found|does not exist)", re.IGNORECASE)
+"""Matches what brokers say about a topic whose namespace is not there."""
 BUSY_ERRORS = (ConsumerBusy, ProducerBusy)
 
 
@@ -155,6 +159,17 @@ class PulsarClient:
         name = TopicName.parse(topic)
         count = self.partition_count(name.full, create=create)
         return [name.partition(index).full for index in range(count)] if count else [name.full]
+
+    def check_namespace(self, namespace: str) -> None:
+        """Raises TopicNotFound when the namespace does not exist. The binary protocol has no command for that, so the
+        client asks for a topic that nobody has, and looks at why the broker does not find it."""
+        try:
+            self.partition_count(f"persistent://{namespace}/{uuid.uuid4().hex}")
+        except TopicNotFound as error:
+            if NO_NAMESPACE.search(str(error)):
+                raise TopicNotFound(f"namespace {namespace} does not exist") from None
+        except PulsarError:
+            return  # this login may know no more than some topics of the namespace
 
     def topics_matching(self, pattern: str) -> list[str]:
         """Returns the topics whose full name, or name without the domain, matches `pattern` as a whole, partitioned
