@@ -14,7 +14,8 @@ def main() -> None:
             code = _run()
         except SystemExit as end:
             code = end.code
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None when the process was started without it
+            sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read the output has gone, as `head` does. Python would complain once more at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
