@@ -82,6 +82,21 @@ class Scanner:
         self._rest = b""
         self._other = other
 
+    def _scan(self, read: bytes, kind: bytes, handle: Callable[[bytes, int, int], None]) -> None:
+        """Calls `handle(data, at, following)` for each whole frame of a kind, which is `data[at:following]`."""
+        data = self._rest + read if self._rest else read
+        at, end = 0, len(data)
+        while end - at >= 12:
+            following = at + 4 + int.from_bytes(data[at : at + 4], "big")
+            if following > end:
+                break
+            if data[at + 8 : at + 10] == kind:
+                handle(data, at, following)
+            else:
+                self._handle_other(data, at)
+            at = following
+        self._rest = data[at:]
+
     def _handle_other(self, data: bytes, at: int) -> None:
         size = int.from_bytes(data[at + 4 : at + 8], "big")
         base = wire.decode(data[at + 8 : at + 8 + size])
@@ -131,18 +146,8 @@ class MessageScanner(Scanner):
 
     def feed(self, read: bytes) -> int:
         """Returns the number of entries in a read. Raises DriverError for one out of order or changed."""
-        data = self._rest + read if self._rest else read
-        at, end, before = 0, len(data), self.count
-        while end - at >= 12:
-            following = at + 4 + int.from_bytes(data[at : at + 4], "big")
-            if following > end:
-                break
-            if data[at + 8 : at + 10] == MESSAGE_TYPE:
-                self._message(data, at, following)
-            else:
-                self._handle_other(data, at)
-            at = following
-        self._rest = data[at:]
+        before = self.count
+        self._scan(read, MESSAGE_TYPE, self._message)
         return self.count - before
 
     def _message(self, data: bytes, at: int, following: int) -> None:

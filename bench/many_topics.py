@@ -122,19 +122,7 @@ class TailReaders(Scanner):
 
     def receive(self) -> None:
         """Takes the messages that have arrived. Raises DriverError for one out of order or changed."""
-        read = self.connection.read()
-        data = self._rest + read if self._rest else read
-        at, end = 0, len(data)
-        while end - at >= 12:
-            following = at + 4 + int.from_bytes(data[at : at + 4], "big")
-            if following > end:
-                break
-            if data[at + 8 : at + 10] == MESSAGE_TYPE:
-                self._message(data, at, following)
-            else:
-                self._handle_other(data, at)
-            at = following
-        self._rest = data[at:]
+        self._scan(self.connection.read(), MESSAGE_TYPE, self._message)
 
     def _message(self, data: bytes, at: int, following: int) -> None:
         size = int.from_bytes(data[at + 4 : at + 8], "big")

@@ -3,7 +3,6 @@ bookie takes writes again when there is room. Only root may mount the small disk
 
 import errno
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from compat_tests.cluster.cluster import Cluster
 from compat_tests.cluster.publisher import Publisher, read_all
 from compat_tests.conftest import ClientFactory
 from compat_tests.harness import wait_until
+from compat_tests.small_disk import small_disk
 
 DISK_MEBIBYTES = 96
 SETTINGS = {f"managedLedgerDefault{name}": "2" for name in ("EnsembleSize", "WriteQuorum", "AckQuorum")}
@@ -24,13 +24,8 @@ TOPICS = 4
 def disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MEBIBYTES}m", "tmpfs", str(folder)]
-    if subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("may not mount a tmpfs here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with small_disk(folder, DISK_MEBIBYTES) as mounted:
+        yield mounted.folder
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """A bookie is killed and started again on a full disk: it serves reads, and takes writes when there is room. Only root
 may mount the small disk."""
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from compat_tests.cluster.cluster import Cluster
 from compat_tests.conftest import ClientFactory
 from compat_tests.harness import wait_until
 from compat_tests.python.support import bodies, send_all
+from compat_tests.small_disk import SmallDisk, small_disk
 
 DISK_MEBIBYTES = 96
 BOOKIE = {"diskCheckInterval": "500"}
@@ -20,23 +19,18 @@ SEND_TIMEOUT_MS = 3000
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MEBIBYTES}m", "tmpfs", str(folder)]
-    if subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("may not mount a tmpfs here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with small_disk(folder, DISK_MEBIBYTES) as mounted:
+        yield mounted
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, disk: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path, disk: SmallDisk) -> Iterator[Cluster]:
     made = Cluster(tmp_path, bookies=1, brokers=1, bookie_keys=BOOKIE)
     small = made.bookies[0].settings
-    small["journalDirectories"], small["ledgerDirectories"] = str(disk / "journal"), str(disk / "ledgers")
+    small["journalDirectories"], small["ledgerDirectories"] = str(disk.folder / "journal"), str(disk.folder / "ledgers")
     with made:
         yield made
 
@@ -52,7 +46,7 @@ def can_send(client: pulsar.Client, topic: str) -> bool:
 
 
 def test_reads_are_served_and_writes_wait_for_room(
-    cluster: Cluster, disk: Path, make_client: ClientFactory, topic: str
+    cluster: Cluster, disk: SmallDisk, make_client: ClientFactory, topic: str
 ) -> None:
     client = make_client(cluster.service_url)
     client.subscribe(topic, "keeps").close()
@@ -61,10 +55,7 @@ def test_reads_are_served_and_writes_wait_for_room(
     producer.close()
     bookie = cluster.bookies[0]
     bookie.kill()
-    filler = disk / "filler"
-    status = os.statvfs(disk)
-    with filler.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize)
+    disk.fill()
     seen = bookie.log_size()
     bookie.start()
     assert "bookie is read-only, was writable: the disk is" in bookie.log_text(seen)
@@ -73,7 +64,7 @@ def test_reads_are_served_and_writes_wait_for_room(
     assert [reader.read_next(60_000).data() for _ in range(100)] == bodies(100)
     assert not can_send(client, topic)
 
-    filler.unlink()
+    disk.empty()
     wait_until(lambda: can_send(client, topic), "producing works when there is room", 60)
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
     assert [reader.read_next(60_000).data() for _ in range(101)] == [*bodies(100), b"after"]

@@ -1,9 +1,7 @@
 """On a full disk, producing gets an error and consuming goes on; producing works again when there is space."""
 
 import contextlib
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from compat_tests import wire
 from compat_tests.conftest import ClientFactory, ServerFactory
 from compat_tests.harness import wait_until
 from compat_tests.python.support import bodies, incompressible, receive_bodies, send_all
+from compat_tests.small_disk import SmallDisk, small_disk
 
 MEGABYTE = 1 << 20
 DISK_MB = 128
@@ -25,35 +24,28 @@ REASONS = ("disk", "space", "read-only", "readonly", "storage")
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     """Mounts a file system of `DISK_MB` megabytes for this test."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"cannot mount a tmpfs here: {mounted.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with small_disk(folder, DISK_MB) as mounted:
+        yield mounted
 
 
 @pytest.mark.slow
 def test_a_full_disk_stops_producing_only_and_only_while_it_is_full(
-    small_disk: Path, make_server: ServerFactory, make_client: ClientFactory, topic: str, is_peer: bool
+    disk: SmallDisk, make_server: ServerFactory, make_client: ClientFactory, topic: str, is_peer: bool
 ) -> None:
     if is_peer:
         pytest.skip("the peer's process ends (NOTES.md)")
-    server = make_server(data_dir=small_disk / "data")
+    server = make_server(data_dir=disk.folder / "data")
     server.start()
     client = make_client(server.broker_url)
     client.subscribe(topic, "keeps").close()
     consumer = client.subscribe(topic, "s")
     producer = client.create_producer(topic, send_timeout_millis=SEND_TIMEOUT_MS)
     send_all(producer, bodies(100))
-    filler = small_disk / "filler"
+    filler = disk.folder / "filler"
     filler.write_bytes(bytes(FILLER_MB * MEGABYTE))
 
     receipted = send_until_refused(producer)
@@ -73,21 +65,18 @@ def test_a_full_disk_stops_producing_only_and_only_while_it_is_full(
 
 @pytest.mark.slow
 def test_a_server_that_is_started_on_a_full_disk_serves_reads_until_there_is_room(
-    small_disk: Path, make_server: ServerFactory, make_client: ClientFactory, topic: str, is_peer: bool
+    disk: SmallDisk, make_server: ServerFactory, make_client: ClientFactory, topic: str, is_peer: bool
 ) -> None:
     if is_peer:
         pytest.skip("the peer does not start (NOTES.md)")
-    server = make_server(data_dir=small_disk / "data")
+    server = make_server(data_dir=disk.folder / "data")
     server.start()
     client = make_client(server.broker_url)
     client.subscribe(topic, "keeps").close()
     send_all(client.create_producer(topic, send_timeout_millis=SEND_TIMEOUT_MS), bodies(100))
     client.close()
     server.kill()
-    filler = small_disk / "filler"
-    status = os.statvfs(small_disk)
-    with filler.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize)
+    disk.fill()
 
     server.start()
     client = make_client(server.broker_url)
@@ -100,7 +89,7 @@ def test_a_server_that_is_started_on_a_full_disk_serves_reads_until_there_is_roo
     client = make_client(server.broker_url)
     assert not can_send(client, topic)
 
-    filler.unlink()
+    disk.empty()
     wait_until(lambda: can_send(client, topic), "producing works when there is room", RECOVERY_SECONDS)
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
     assert [reader.read_next(60_000).data() for _ in range(101)] == [*bodies(100), b"after"]

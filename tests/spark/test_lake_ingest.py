@@ -17,6 +17,7 @@ from pulsar.schema import BytesSchema, Integer, JsonSchema, Record, String
 from pyiceberg.catalog.sql import SqlCatalog
 
 from compat_tests.python.rest import Admin
+from compat_tests.small_disk import small_disk
 from compat_tests.spark.job_process import JobProcess
 from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.lake.lake_ingest import main
@@ -24,7 +25,6 @@ from magnetar.spark.jobs.tables.delta import DeltaTable
 from magnetar.spark.jobs.tables.iceberg import open_catalog
 from magnetar.spark.jobs.tables.parquet import INTENT_FILE, MERGED, REPLACED, ParquetTable
 from tests.spark.support import Scene
-from tests.storage.bookie.small_disk import small_disk
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from compat_tests.harness import Server, wait_until
+from compat_tests.small_disk import small_disk
 from tests.server.backup.commands import SECONDS_MAX, back_up, run, start, verified
 from tests.server.official_client import client_of
-from tests.storage.bookie.small_disk import small_disk
 
 pytestmark = pytest.mark.process
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from compat_tests.small_disk import SmallDisk, small_disk
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.disks import BookieMode
 from pulsar_proto.wire.bookie_wire import AddFlags, BookieRc
 from tests.storage.bookie.helpers import add, entries_of, read_all, running, start_add, writable
-from tests.storage.bookie.small_disk import SmallDisk, small_disk
 
 pytestmark = pytest.mark.process
 

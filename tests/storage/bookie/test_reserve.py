@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.small_disk import small_disk
 from magnetar.storage.bookie.reserve import BYTES_MAX, FILE_NAME, Reserve
-from tests.storage.bookie.small_disk import small_disk
 
 MB = 1 << 20
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.small_disk import SmallDisk, small_disk
 from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import LAYOUT_VALUE
 from magnetar.metadata.store import DeleteOp
@@ -26,7 +27,6 @@ from tests.metadata.zookeeper.zookeeper_events import until
 from tests.metadata.zookeeper.zookeeper_proxy import ZkProxy
 from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer, running
 from tests.storage.bookie.helpers import add
-from tests.storage.bookie.small_disk import SmallDisk, small_disk
 
 pytestmark = pytest.mark.process
 
