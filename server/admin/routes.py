@@ -15,6 +15,7 @@ CALL_MODULES = (
     "bundle_move_calls",
     "cluster_calls",
     "compaction_calls",
+    "console_calls",
     "fault_calls",
     "front_page_calls",
     "isolation_calls",
@@ -40,6 +41,7 @@ CALL_MODULES = (
     "topic_calls",
     "topic_policy_calls",
     "topic_stats_calls",
+    "topic_table_calls",
     "why_calls",
 )
 
