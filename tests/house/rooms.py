@@ -16,6 +16,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pulsar_proto/pb": (),
     "pulsar_proto/records": ("pulsar_proto", "pulsar_proto/pb"),
     "pulsar_proto/wire": ("pulsar_proto", "pulsar_proto/pb", "pulsar_proto/records"),
+    "pulsar_proto/values": ("pulsar_proto",),
     "metadata": FOUNDATION,
     "metadata/coordination": ("metadata", *FOUNDATION),
     "metadata/embedded": ("metadata", *FOUNDATION),
@@ -260,7 +261,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/config",
         "server/network",
     ),
-    "server/tools/messages": (*FOUNDATION, "server/tools/connection"),
+    "server/tools/messages": (*FOUNDATION, "pulsar_proto/values", "server/tools/connection"),
     "server/tools/diagnosis": ("server/tools/connection",),
     "server/commands": (
         *FOUNDATION,
