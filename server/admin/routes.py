@@ -11,6 +11,7 @@ CALL_MODULES = (
     "bookie_affinity_calls",
     "broker_calls",
     "broker_stats_calls",
+    "browse_calls",
     "bundle_calls",
     "bundle_move_calls",
     "cluster_calls",

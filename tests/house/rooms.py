@@ -125,6 +125,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         *TOPICS,
     ),
+    "server/browsing": (*LOG, "pulsar_proto/values", "server/process", "server/schema", *TOPICS),
     "server/why": (*LOG, "server/process", *TOPICS),
     "server/protocol": (
         *LOG,
@@ -182,6 +183,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/stats",
         *TOPICS,
         "server/web",
+        "server/browsing",
         "server/why",
         "server/faults",
     ),
