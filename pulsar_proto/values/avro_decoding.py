@@ -45,11 +45,7 @@ def avro_decoder(definition: str) -> Decoder:
     """Returns the decoder of an Avro schema. Raises ValueError when the definition is no Avro schema, or when a few
     bytes could stand for an array of any length."""
     schema = parsed(json_value(definition.encode()))
-    named: dict[str, Any] = {}
-    collect_names(schema, named)
-    if _has_items_without_bytes(schema, named):
-        raise ValueError("the Avro schema has an array whose items take no bytes; its values are not decoded")
-    read = _read_py.schemaless_reader if _holds_itself(schema, named) else fastavro.schemaless_reader
+    read = reader_of(schema)
 
     def decode(data: bytes) -> Any:
         stream = io.BytesIO(data)
@@ -63,6 +59,17 @@ def avro_decoder(definition: str) -> Decoder:
         return shown
 
     return decode
+
+
+def reader_of(schema: Any) -> Callable[..., Any]:
+    """Returns the `schemaless_reader` of fastavro that survives values of strangers that were written by this parsed
+    schema. Raises ValueError when a few bytes could stand for an array of any length."""
+    named: dict[str, Any] = {}
+    collect_names(schema, named)
+    if _has_items_without_bytes(schema, named):
+        raise ValueError("the Avro schema has an array whose items take no bytes; its values are not decoded")
+    reader: Callable[..., Any] = (_read_py if _holds_itself(schema, named) else fastavro).schemaless_reader
+    return reader
 
 
 def collect_names(schema: Any, named: dict[str, Any]) -> None:

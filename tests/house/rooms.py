@@ -306,7 +306,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark/source/ranges",
         "spark/source/decoding",
     ),
-    "spark/source/columns": (*FOUNDATION, "spark/source/decoding", "spark/source/client"),
+    "spark/source/columns": (*FOUNDATION, "pulsar_proto/values", "spark/source/decoding", "spark/source/client"),
     "spark/jobs": (*FOUNDATION, "spark/source", "spark/source/client", "spark/source/ranges"),
     "spark/jobs/tables": ("spark/jobs",),
     "spark/jobs/audit": (*FOUNDATION, "spark/jobs", "spark/source", "spark/source/client", "spark/source/ranges"),
