@@ -31,6 +31,7 @@ CALL_MODULES = (
     "offload_calls",
     "partition_calls",
     "permission_calls",
+    "policy_source_calls",
     "produce_calls",
     "resource_group_calls",
     "resource_quota_calls",
