@@ -25,7 +25,7 @@ export function HoleMap({ stats, name }) {
   const [width, setWidth] = useState(0);
   const [pointed, setPointed] = useState(null);
   const columns = Math.max(1, Math.floor(width / (CELL_PIXELS + GAP_PIXELS)));
-  const { cells, entriesPerCell } = useMemo(() => cellsOf(backlog, columns * ROWS_MAX), [backlog, columns]);
+  const { cells, entriesPerCell, unread } = useMemo(() => cellsOf(backlog, columns * ROWS_MAX), [backlog, columns]);
   const rows = Math.ceil(cells.length / columns);
   useLayoutEffect(() => {
     const watch = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
@@ -50,9 +50,10 @@ export function HoleMap({ stats, name }) {
   const said = `${format.plural(backlog.end - backlog.begin, "entry", "entries")} behind the mark-delete position, ${format.count(inHoles)} of them in ${format.plural(backlog.holes.length, "hole")}`;
   return html`
     <p class="hint" data-map="summary">${said}.${entriesPerCell > 1 && ` A cell stands for ${format.count(entriesPerCell)} entries.`}</p>
-    <div><canvas class="map" ref=${canvas} role="img" aria-label=${said} data-map="holes" data-cells=${cells.length}
+    <div hidden=${cells.length === 0}><canvas class="map" ref=${canvas} role="img" aria-label=${said} data-map="holes" data-cells=${cells.length}
       onMouseMove=${point} onMouseLeave=${() => setPointed(null)}></canvas></div>
     <p class="map-note" aria-hidden="true">${pointed && sentenceOf(pointed, line)}</p>
+    ${unread > 0 && html`<p class="hint" data-map="unread">${cells.length > 0 ? "Behind what is drawn, " : ""}${format.plural(unread, "entry", "entries")} ${unread === 1 ? "is" : "are"} not read yet.</p>`}
     <div class="legend">${STATES.map((state) => html`<span key=${state}><i class=${`swatch ${WORDS[state][0]}`}></i>${WORDS[state][1]}</span>`)}</div>
     ${backlog.holes.length > 0 && html`<${Holes} line=${line} holes=${backlog.holes} />`}`;
 }

@@ -84,11 +84,20 @@ function Policies({ tenant, namespace }) {
   </${Panel}>`;
 }
 
+const UNSET = [null, false, "", -1, "UNDEFINED", "None"];
+
 function setPolicies(policies) {
-  const isSet = (value) =>
-    !(value === null || value === false || value === "" || value === -1 || value === "UNDEFINED" || value === "None") &&
-    !(typeof value === "object" && Object.keys(value).length === 0);
   return Object.entries(policies)
     .filter(([, value]) => isSet(value))
-    .map(([name, value]) => [name.replaceAll("_", " "), html`<code>${typeof value === "object" ? JSON.stringify(value) : String(value)}</code>`]);
+    .map(([name, value]) => [name.replaceAll("_", " "), html`<code>${shown(name, value)}</code>`]);
+}
+
+// A value that only holds values which are not set is not set either.
+function isSet(value) {
+  return typeof value === "object" && value !== null ? Object.values(value).some(isSet) : !UNSET.includes(value);
+}
+
+function shown(name, value) {
+  if (name === "bundles") return format.count(value.numBundles);
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
 }

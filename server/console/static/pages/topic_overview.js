@@ -34,7 +34,7 @@ function Figures({ stats }) {
   return html`<div class="figures">
     <${Figure} name="In" value=${`${format.rate(stats.msgRateIn)}/s`} detail=${format.byteRate(stats.msgThroughputIn)} />
     <${Figure} name="Out" value=${`${format.rate(stats.msgRateOut)}/s`} detail=${format.byteRate(stats.msgThroughputOut)} />
-    <${Figure} name="Stored" value=${format.bytes(stats.storageSize)} detail=${`${format.count(stats.msgInCounter)} messages came in`} />
+    <${Figure} name="Stored" value=${format.bytes(stats.storageSize)} detail=${`${format.count(stats.msgInCounter)} messages since it was loaded`} />
     <${Figure} name="Largest backlog" value=${format.count(backlog)} detail=${oldest > 0 ? `oldest ${format.age(oldest, Date.now())}` : "messages"} />
     <${Figure} name="Producers" value=${format.count(stats.publishers.length)} />
     <${Figure} name="Subscriptions" value=${format.count(Object.keys(stats.subscriptions).length)} />
@@ -73,7 +73,7 @@ function Subscriptions({ topic, stats, path }) {
     number("unackedMessages", "Unacked"),
     number("msgDelayed", "Delayed"),
     number("entriesInAckHoles", "In holes"),
-    { key: "state", title: "State", value: (row) => row.whyIdle ?? "", show: (row) => html`<${State} row=${row} />` },
+    { key: "state", title: "State", isWide: true, value: (row) => row.whyIdle ?? "", show: (row) => html`<${State} row=${row} />` },
   ];
   return html`<${Panel} title="Subscriptions" wide=${true}>
     <${Table} name="subscriptions" label="Subscriptions" columns=${columns} rows=${rows} rowKey=${(row) => row.name}
@@ -87,7 +87,7 @@ const CALM = ["everything was sent", "nothing to read"];
 function State({ row }) {
   if (row.whyIdle === undefined) return null;
   const isCalm = CALM.includes(row.whyIdle) || (row.msgBacklog ?? 0) === 0;
-  return html`<${Badge} tone=${isCalm ? "good" : "warn"}>${row.whyIdle || "delivers"}</${Badge}>`;
+  return html`<span title=${row.whyIdle}><${Badge} tone=${isCalm ? "good" : "warn"}>${row.whyIdle || "delivers"}</${Badge}></span>`;
 }
 
 const PRODUCER_COLUMNS = [

@@ -69,12 +69,14 @@ export function backlogOf(line, cursor) {
   return { begin, end: line.length, ranges, readPlace, holes };
 }
 
-// Cuts the backlog into at most `cellsMax` cells of equally many entries and returns {cells, entriesPerCell}. A cell is
-// {first, last, counts: {hole, read, unread, acked}} over the places [first, last).
+// Cuts the part of the backlog that the subscription has read into at most `cellsMax` cells of equally many entries.
+// Returns {cells, entriesPerCell, unread}: a cell is {first, last, counts: {hole, read, unread, acked}} over the places
+// [first, last), and `unread` is how many entries follow that were not read, which a map would only fill a page with.
 export function cellsOf(backlog, cellsMax) {
-  const { begin, end, ranges, readPlace } = backlog;
-  const entriesPerCell = Math.max(1, Math.ceil((end - begin) / cellsMax));
+  const { begin, ranges, readPlace } = backlog;
   const lastAcked = ranges.length > 0 ? ranges[ranges.length - 1][1] : begin;
+  const end = Math.min(Math.max(readPlace, lastAcked), backlog.end);
+  const entriesPerCell = Math.max(1, Math.ceil((end - begin) / cellsMax));
   const cells = [];
   let range = 0;
   for (let first = begin; first < end; first += entriesPerCell) {
@@ -91,7 +93,7 @@ export function cellsOf(backlog, cellsMax) {
     addOpen(counts, at, last, lastAcked, readPlace);
     cells.push({ first, last, counts });
   }
-  return { cells, entriesPerCell };
+  return { cells, entriesPerCell, unread: backlog.end - Math.max(end, begin) };
 }
 
 // Counts the entries of [first, last), which are not acknowledged: those before the last acknowledged one are holes,
