@@ -17,6 +17,7 @@ CALL_MODULES = (
     "cluster_calls",
     "compaction_calls",
     "console_calls",
+    "delayed_calls",
     "fault_calls",
     "front_page_calls",
     "isolation_calls",

@@ -9,7 +9,13 @@ import { Table } from "../parts/tables.js";
 const LOOK_MS = 10_000;
 
 const COLUMNS = [
-  { key: "bookie", title: "Bookie", isWide: true, value: (row) => row.bookie, show: (row) => html`<span class="mono">${row.bookie}</span>` },
+  {
+    key: "bookie",
+    title: "Bookie",
+    isWide: true,
+    value: (row) => row.bookie,
+    show: (row) => html`<span class="mono">${row.bookie}</span>`,
+  },
   { key: "rack", title: "Rack", value: (row) => row.rack },
   { key: "group", title: "Group", value: (row) => row.group },
 ];
@@ -21,8 +27,16 @@ export function Bookies() {
   const racks = useCall(racksPath, { every: LOOK_MS });
   return html`<div class="panels">
     <${Panel} title="Bookies" wide=${true} name="bookies">
-      <${Loaded} from=${bookies}>${(value) => html`<${Table} name="bookies" label="Bookies" columns=${COLUMNS} rows=${rowsOf(value.bookies, racks.value)}
-        rowKey=${(row) => row.bookie} firstSort=${["bookie", "ascending"]} empty="No bookie is registered." />`}</${Loaded}>
+      <${Loaded} from=${bookies}>${(value) =>
+        html`<${Table}
+          name="bookies"
+          label="Bookies"
+          columns=${COLUMNS}
+          rows=${rowsOf(value.bookies, racks.value)}
+          rowKey=${(row) => row.bookie}
+          firstSort=${["bookie", "ascending"]}
+          empty="No bookie is registered."
+        />`}</${Loaded}>
       <${HowTo} calls=${[`GET ${all}`, `GET ${racksPath}`]} commands=${["magnetar admin bookies list-bookies", "magnetar admin bookies racks-placement"]} />
     </${Panel}>
     <${Panel} title="Auto-recovery" name="recovery">
@@ -34,6 +48,10 @@ export function Bookies() {
 }
 
 function rowsOf(bookies, racks) {
-  const places = new Map(Object.entries(racks ?? {}).flatMap(([group, members]) => Object.entries(members).map(([bookie, info]) => [bookie, { group, rack: info.rack ?? "" }])));
+  const places = new Map(
+    Object.entries(racks ?? {}).flatMap(([group, members]) =>
+      Object.entries(members).map(([bookie, info]) => [bookie, { group, rack: info.rack ?? "" }]),
+    ),
+  );
   return bookies.map(({ bookieId }) => ({ bookie: bookieId, rack: "", group: "", ...places.get(bookieId) }));
 }

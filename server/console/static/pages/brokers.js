@@ -12,9 +12,10 @@ const LOOK_MS = 10_000;
 
 export function Brokers() {
   const clusters = useCall(adminPath("clusters"));
-  return html`<${Loaded} from=${clusters}>${(names) => html`<div class="panels">
-    ${names.filter((name) => name !== "global").map((cluster) => html`<${Cluster} key=${cluster} cluster=${cluster} />`)}
-  </div>`}</${Loaded}>`;
+  return html`<${Loaded} from=${clusters}>${(names) =>
+    html`<div class="panels">
+      ${names.filter((name) => name !== "global").map((cluster) => html`<${Cluster} key=${cluster} cluster=${cluster} />`)}
+    </div>`}</${Loaded}>`;
 }
 
 function Cluster({ cluster }) {
@@ -29,23 +30,51 @@ function Cluster({ cluster }) {
       title: "Broker",
       isWide: true,
       value: (name) => name,
-      show: (name) => html`<button type="button" class="quiet" aria-pressed=${chosen === name} onClick=${() => setChosen(name)}>${name}</button>`,
+      show: (name) =>
+        html`<button type="button" class="link" aria-pressed=${chosen === name} onClick=${() => setChosen(name)}>
+          ${name}
+        </button>`,
     },
-    { key: "role", title: "Role", value: (name) => (name === leaderId ? "leader" : ""), show: (name) => name === leaderId && html`<${Badge} tone="good">leader</${Badge}>` },
+    {
+      key: "role",
+      title: "Role",
+      value: (name) => (name === leaderId ? "leader" : ""),
+      show: (name) => name === leaderId && html`<${Badge} tone="good">leader</${Badge}>`,
+    },
   ];
   return html`
     <${Panel} title=${`Brokers of ${cluster}`} name="brokers">
-      <${Loaded} from=${brokers}>${(names) => html`<${Table} name="brokers" label="Brokers" columns=${columns} rows=${names} rowKey=${String}
-        firstSort=${["broker", "ascending"]} empty="No broker of this cluster is known here." />`}</${Loaded}>
+      <${Loaded} from=${brokers}>${(names) =>
+        html`<${Table}
+          name="brokers"
+          label="Brokers"
+          columns=${columns}
+          rows=${names}
+          rowKey=${String}
+          firstSort=${["broker", "ascending"]}
+          empty="No broker of this cluster is known here."
+        />`}</${Loaded}>
       <${HowTo} calls=${[`GET ${path}`, "GET admin/v2/brokers/leaderBroker"]} commands=${[`magnetar admin brokers list ${cluster}`, "magnetar admin brokers leader-broker"]} />
     </${Panel}>
     ${brokers.value?.length > 0 && html`<${Bundles} key=${chosen} cluster=${cluster} broker=${chosen ?? brokers.value[0]} />`}`;
 }
 
 const BUNDLE_COLUMNS = [
-  { key: "namespace", title: "Namespace", isWide: true, value: (row) => row.namespace, show: (row) => html`<a href=${link("namespaces", ...row.namespace.split("/"))}>${row.namespace}</a>` },
+  {
+    key: "namespace",
+    title: "Namespace",
+    isWide: true,
+    value: (row) => row.namespace,
+    show: (row) => html`<a href=${link("namespaces", ...row.namespace.split("/"))}>${row.namespace}</a>`,
+  },
   { key: "bundle", title: "Bundle", value: (row) => row.bundle, show: (row) => html`<code>${row.bundle}</code>` },
-  { key: "active", title: "State", value: (row) => (row.isActive ? "active" : "inactive"), show: (row) => html`<${Badge} tone=${row.isActive ? "good" : "warn"}>${row.isActive ? "active" : "inactive"}</${Badge}>` },
+  {
+    key: "active",
+    title: "State",
+    value: (row) => (row.isActive ? "active" : "inactive"),
+    show: (row) =>
+      html`<${Badge} tone=${row.isActive ? "good" : "warn"}>${row.isActive ? "active" : "inactive"}</${Badge}>`,
+  },
   { key: "assignment", title: "Assignment", value: (row) => row.assignment },
 ];
 
@@ -57,10 +86,23 @@ function Bundles({ cluster, broker }) {
     <${Loaded} from=${owned}>${(value) => {
       const rows = Object.entries(value).map(([name, status]) => {
         const at = name.lastIndexOf("/");
-        return { name, namespace: name.slice(0, at), bundle: name.slice(at + 1), isActive: status.is_active, assignment: status.broker_assignment ?? "" };
+        return {
+          name,
+          namespace: name.slice(0, at),
+          bundle: name.slice(at + 1),
+          isActive: status.is_active,
+          assignment: status.broker_assignment ?? "",
+        };
       });
-      return html`<${Table} name="bundles" label="Bundles" columns=${BUNDLE_COLUMNS} rows=${foundRows(rows, search, (row) => row.name)} rowKey=${(row) => row.name}
-        firstSort=${["namespace", "ascending"]} empty="This broker owns no bundle." />`;
+      return html`<${Table}
+        name="bundles"
+        label="Bundles"
+        columns=${BUNDLE_COLUMNS}
+        rows=${foundRows(rows, search, (row) => row.name)}
+        rowKey=${(row) => row.name}
+        firstSort=${["namespace", "ascending"]}
+        empty="This broker owns no bundle."
+      />`;
     }}</${Loaded}>
     <${HowTo} calls=${[`GET ${path}`]} commands=${[`magnetar admin brokers namespaces ${cluster} --url ${broker}`]} />
   </${Panel}>`;

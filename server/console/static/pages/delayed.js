@@ -14,8 +14,12 @@ export function Delayed({ topic, name, about }) {
   return html`<${Panel} title="Delayed messages" name="delayed" aside=${`${format.count(about.msgDelayed)} wait for their time`}>
     ${delayed.value?.nextDue && html`<p>The next is due at ${format.time(delayed.value.nextDue)} UTC, in ${format.duration((delayed.value.nextDue - Date.now()) / 1000)}.</p>`}
     <div class="bars">
-      ${buckets.map((each) => html`<span key=${each.from} class="mono">${format.time(each.from).slice(0, 19)}</span>
-        <meter min="0" max=${most} value=${each.messages} aria-label=${`${each.messages} messages`}></meter><span>${format.count(each.messages)}</span>`)}
+      ${buckets.map(
+        (each) =>
+          html`<span key=${each.from} class="mono">${format.time(each.from).slice(0, 19)}</span>
+            <meter min="0" max=${most} value=${each.messages} aria-label=${`${each.messages} messages`}></meter
+            ><span>${format.count(each.messages)}</span>`,
+      )}
     </div>
     ${delayed.error && html`<p class="note">${delayed.error.message}</p>`}
     <${HowTo} calls=${[`GET ${path}`]} commands=${[`magnetar why ${topicWord(topic)} ${format.shellWord(name)}`]} />

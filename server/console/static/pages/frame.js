@@ -2,7 +2,7 @@
 // there. It chooses the page that the address names.
 
 import { html, useEffect, useErrorBoundary, useRef, useState } from "../parts/library.js";
-import { authorization, logOut, loginReason, shownIdentity } from "../parts/login_session.js";
+import { authorization, logOut, shownIdentity } from "../parts/login_session.js";
 import { call, isServerThere } from "../parts/rest_calls.js";
 import { goTo, link, parseTopic, route, topicLink } from "../parts/routes.js";
 import { useStore } from "../parts/store.js";
@@ -26,21 +26,34 @@ const PLACES = [
 export function pageOf({ segments, query, hash }) {
   const [first, ...rest] = segments;
   if (first === undefined) return { page: "overview", title: "Overview", content: html`<${Overview} />` };
-  if (first === "tenants" && rest.length === 0) return { page: "tenants", title: "Tenants", content: html`<${Tenants} />` };
+  if (first === "tenants" && rest.length === 0)
+    return { page: "tenants", title: "Tenants", content: html`<${Tenants} />` };
   if (first === "tenants" && rest.length === 1) {
     const [tenant] = rest;
-    return { page: "tenant", title: tenant, crumbs: [["Tenants", "#/tenants"]], content: html`<${Tenant} key=${hash} tenant=${tenant} />` };
+    return {
+      page: "tenant",
+      title: tenant,
+      crumbs: [["Tenants", "#/tenants"]],
+      content: html`<${Tenant} key=${hash} tenant=${tenant} />`,
+    };
   }
   if (first === "namespaces" && rest.length === 2) {
     const [tenant, namespace] = rest;
-    const crumbs = [["Tenants", "#/tenants"], [tenant, link("tenants", tenant)]];
+    const crumbs = [
+      ["Tenants", "#/tenants"],
+      [tenant, link("tenants", tenant)],
+    ];
     const content = html`<${Namespace} key=${hash} tenant=${tenant} namespace=${namespace} />`;
     return { page: "namespace", title: namespace, crumbs, content };
   }
   if (first === "topics" && rest.length >= 4) return topicPage(rest, query);
   if (first === "brokers") return { page: "brokers", title: "Brokers", content: html`<${Brokers} />` };
   if (first === "bookies") return { page: "bookies", title: "Bookies", content: html`<${Bookies} />` };
-  return { page: "unknown", title: "No such page", content: html`<p class="note">The address ${hash} leads nowhere.</p>` };
+  return {
+    page: "unknown",
+    title: "No such page",
+    content: html`<p class="note">The address ${hash} leads nowhere.</p>`,
+  };
 }
 
 function topicPage([domain, tenant, namespace, name, tab = "", ...more], query) {
@@ -78,9 +91,12 @@ export function Frame() {
     <${ServerAway} />
     <main data-page=${page} tabindex="-1" ref=${main}>
       <div class="page-head">
-        ${crumbs.length > 0 && html`<nav class="crumbs" aria-label="Where you are">
-          ${crumbs.map(([name, href]) => html`<a key=${href} href=${href}>${name}</a><span aria-hidden="true">/</span>`)}
-        </nav>`}
+        ${
+          crumbs.length > 0 &&
+          html`<nav class="crumbs" aria-label="Where you are">
+            ${crumbs.map(([name, href]) => html`<a key=${href} href=${href}>${name}</a><span aria-hidden="true">/</span>`)}
+          </nav>`
+        }
         <h1>${title}</h1>
       </div>
       <${Guarded} key=${place}>${content}</${Guarded}>
@@ -101,7 +117,10 @@ function TopBar({ first }) {
   const [cluster, setCluster] = useState("");
   const identity = shownIdentity(useStore(authorization));
   useEffect(() => {
-    call("admin/v2/clusters").then((names) => setCluster(names.filter((name) => name !== "global").join(", ")), () => {});
+    call("admin/v2/clusters").then(
+      (names) => setCluster(names.filter((name) => name !== "global").join(", ")),
+      () => {},
+    );
   }, []);
   return html`<header class="top-bar">
     <a class="brand" href="#/"><img src="console/icon.svg" alt="" width="20" height="20" />Magnetar</a>
@@ -110,9 +129,11 @@ function TopBar({ first }) {
       ${PLACES.map(([name, href, isHere]) => html`<a key=${name} href=${href} aria-current=${isHere(first) ? "page" : undefined}>${name}</a>`)}
     </nav>
     <${GoToTopic} />
-    ${identity
-      ? html`<button type="button" class="quiet" onClick=${logOut}>Log out ${identity}</button>`
-      : html`<button type="button" class="quiet" onClick=${() => (loginReason.value = "")}>Log in</button>`}
+    ${
+      identity
+        ? html`<button type="button" class="quiet" onClick=${logOut}>Log out ${identity}</button>`
+        : html`<button type="button" class="quiet" onClick=${logOut}>Log in</button>`
+    }
   </header>`;
 }
 
@@ -126,12 +147,19 @@ function GoToTopic() {
     goTo(topicLink(topic));
   };
   return html`<form class="go-to" role="search" onSubmit=${go}>
-    <input type="search" aria-label="Go to a topic" placeholder="Go to tenant/namespace/topic" value=${text}
-      onInput=${(event) => setText(event.target.value)} />
+    <input
+      type="search"
+      aria-label="Go to a topic"
+      placeholder="Go to tenant/namespace/topic"
+      value=${text}
+      onInput=${(event) => setText(event.target.value)}
+    />
   </form>`;
 }
 
 function ServerAway() {
   if (useStore(isServerThere)) return null;
-  return html`<p class="away" role="status">The server does not answer. What you see is from before; the page goes on by itself.</p>`;
+  return html`<p class="away" role="status">
+    The server does not answer. What you see is from before; the page goes on by itself.
+  </p>`;
 }

@@ -47,14 +47,28 @@ export function HoleMap({ stats, name }) {
     setPointed(column < columns ? (cells[index] ?? null) : null);
   };
   const inHoles = backlog.holes.reduce((sum, [first, last]) => sum + last - first, 0);
-  const said = `${format.plural(backlog.end - backlog.begin, "entry", "entries")} behind the mark-delete position, ${format.count(inHoles)} of them in ${format.plural(backlog.holes.length, "hole")}`;
-  return html`
-    <p class="hint" data-map="summary">${said}.${entriesPerCell > 1 && ` A cell stands for ${format.count(entriesPerCell)} entries.`}</p>
-    <div hidden=${cells.length === 0}><canvas class="map" ref=${canvas} role="img" aria-label=${said} data-map="holes" data-cells=${cells.length}
-      onMouseMove=${point} onMouseLeave=${() => setPointed(null)}></canvas></div>
+  const said = `${format.plural(backlog.end - backlog.begin, "entry", "entries")} behind the mark-delete position, ${format.count(inHoles)} of them in ${backlog.isCut ? "the first " : ""}${format.plural(backlog.holes.length, "hole")}`;
+  return html` <p class="hint" data-map="summary">
+      ${said}.${entriesPerCell > 1 && ` A cell stands for ${format.count(entriesPerCell)} entries.`}
+    </p>
+    <div hidden=${cells.length === 0}>
+      <canvas
+        class="map"
+        ref=${canvas}
+        role="img"
+        aria-label=${said}
+        data-map="holes"
+        data-cells=${cells.length}
+        onMouseMove=${point}
+        onMouseLeave=${() => setPointed(null)}
+      ></canvas>
+    </div>
+    ${backlog.isCut && html`<p class="note" data-map="cut">The subscription has ${format.plural(cursor.totalNonContiguousDeletedMessagesRange, "acknowledged range")}; the broker lists the first ${format.count(backlog.ranges.length)}, where the map ends.</p>`}
     <p class="map-note" aria-hidden="true">${pointed && sentenceOf(pointed, line)}</p>
-    ${unread > 0 && html`<p class="hint" data-map="unread">${cells.length > 0 ? "Behind what is drawn, " : ""}${format.plural(unread, "entry", "entries")} ${unread === 1 ? "is" : "are"} not read yet.</p>`}
-    <div class="legend">${STATES.map((state) => html`<span key=${state}><i class=${`swatch ${WORDS[state][0]}`}></i>${WORDS[state][1]}</span>`)}</div>
+    ${unread > 0 && html`<p class="hint" data-map="unread">${cells.length > 0 ? "Behind that, " : ""}${format.plural(unread, "entry", "entries")} ${unread === 1 ? "is" : "are"} not read yet.</p>`}
+    <div class="legend">
+      ${STATES.map((state) => html`<span key=${state}><i class=${`swatch ${WORDS[state][0]}`}></i>${WORDS[state][1]}</span>`)}
+    </div>
     ${backlog.holes.length > 0 && html`<${Holes} line=${line} holes=${backlog.holes} />`}`;
 }
 
@@ -77,7 +91,9 @@ function draw(canvas, cells, columns, rows, width) {
 }
 
 function sentenceOf(cell, line) {
-  const parts = STATES.filter((state) => cell.counts[state] > 0).map((state) => `${format.count(cell.counts[state])} ${WORDS[state][1].split(":")[0]}`);
+  const parts = STATES.filter((state) => cell.counts[state] > 0).map(
+    (state) => `${format.count(cell.counts[state])} ${WORDS[state][1].split(":")[0]}`,
+  );
   const end = cell.last - 1 > cell.first ? ` to ${line.at(cell.last - 1)}` : "";
   return `${line.at(cell.first)}${end}: ${parts.join(", ")}`;
 }
@@ -85,13 +101,31 @@ function sentenceOf(cell, line) {
 const HOLE_COLUMNS = [
   { key: "first", title: "First entry", value: (row) => row.place, show: (row) => row.first },
   { key: "last", title: "Last entry", value: (row) => row.place, show: (row) => row.last },
-  { key: "entries", title: "Entries", isNumber: true, value: (row) => row.entries, show: (row) => format.count(row.entries) },
+  {
+    key: "entries",
+    title: "Entries",
+    isNumber: true,
+    value: (row) => row.entries,
+    show: (row) => format.count(row.entries),
+  },
 ];
 
 function Holes({ line, holes }) {
-  const rows = holes.slice(0, HOLES_SHOWN_MAX).map(([first, last]) => ({ place: first, first: line.at(first), last: line.at(last - 1), entries: last - first }));
+  const rows = holes
+    .slice(0, HOLES_SHOWN_MAX)
+    .map(([first, last]) => ({ place: first, first: line.at(first), last: line.at(last - 1), entries: last - first }));
   return html`<details>
-    <summary>${format.plural(holes.length, "hole")} as a list${holes.length > rows.length ? `, the first ${format.count(rows.length)} of them` : ""}</summary>
-    <${Table} name="holes" label="Holes" columns=${HOLE_COLUMNS} rows=${rows} rowKey=${(row) => row.first} firstSort=${["first", "ascending"]} />
+    <summary>
+      ${format.plural(holes.length, "hole")} as a
+      list${holes.length > rows.length ? `, the first ${format.count(rows.length)} of them` : ""}
+    </summary>
+    <${Table}
+      name="holes"
+      label="Holes"
+      columns=${HOLE_COLUMNS}
+      rows=${rows}
+      rowKey=${(row) => row.first}
+      firstSort=${["first", "ascending"]}
+    />
   </details>`;
 }

@@ -10,16 +10,31 @@ const COLOURS = ["accent", "second", "third", "good", "warn", "bad", "muted"];
 export function KeyMap({ consumers }) {
   const holders = consumers.filter((each) => each.keyHashRangeArrays?.length > 0);
   if (holders.length === 0) return html`<p class="note">No consumer has keys now.</p>`;
-  const shares = holders.map((each) => each.keyHashRangeArrays.reduce((sum, [first, last]) => sum + last - first + 1, 0));
-  return html`
-    <svg class="map" viewBox="0 0 1000 26" height="26" preserveAspectRatio="none" role="img"
-      aria-label=${holders.map((each, index) => `${each.consumerName} has ${percent(shares[index])} of the keys`).join(", ")} data-map="keys">
+  const shares = holders.map((each) =>
+    each.keyHashRangeArrays.reduce((sum, [first, last]) => sum + last - first + 1, 0),
+  );
+  return html` <svg
+      class="map"
+      viewBox="0 0 1000 26"
+      height="26"
+      preserveAspectRatio="none"
+      role="img"
+      aria-label=${holders.map((each, index) => `${each.consumerName} has ${percent(shares[index])} of the keys`).join(", ")}
+      data-map="keys"
+    >
       <rect class="fill-line" width="1000" height="26" />
       ${holders.map((each, index) =>
         each.keyHashRangeArrays.map(
-          ([first, last]) => html`<rect key=${`${index}/${first}`} class=${`fill-${colourOf(index)}`} x=${(first / HASHES) * 1000} width=${Math.max(0.6, ((last - first + 1) / HASHES) * 1000)} height="26">
-            <title>${`${each.consumerName}: hashes ${first} to ${last}`}</title>
-          </rect>`,
+          ([first, last]) =>
+            html`<rect
+              key=${`${index}/${first}`}
+              class=${`fill-${colourOf(index)}`}
+              x=${(first / HASHES) * 1000}
+              width=${Math.max(0.6, ((last - first + 1) / HASHES) * 1000)}
+              height="26"
+            >
+              <title>${`${each.consumerName}: hashes ${first} to ${last}`}</title>
+            </rect>`,
         ),
       )}
     </svg>

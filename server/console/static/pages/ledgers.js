@@ -21,18 +21,27 @@ export function Ledgers({ topic }) {
     </${Panel}>
     <${Panel} title="Other ledgers of this topic" name="others">
       <${Facts} rows=${[
-        ["State of subscriptions", value.cursorLedgers.map((each) => `${each.cursor}: ${each.ledgerId}`).join(", ") || "none"],
+        [
+          "State of subscriptions",
+          value.cursorLedgers.map((each) => `${each.cursor}: ${each.ledgerId}`).join(", ") || "none",
+        ],
         ["Compacted messages", value.compactedLedgerId ?? "none"],
         ["Schemas", (value.schemaLedgers ?? []).join(", ") || "none"],
-        ["Waiting for deletion", (value.waitingForDeletion ?? []).map((each) => each.ledgerId ?? each).join(", ") || "none"],
+        [
+          "Waiting for deletion",
+          (value.waitingForDeletion ?? []).map((each) => each.ledgerId ?? each).join(", ") || "none",
+        ],
       ]} />
       ${howTo}
     </${Panel}>
-    ${value.readers.length > 0 && html`<${Panel} title="Readers" name="readers">
+    ${
+      value.readers.length > 0 &&
+      html`<${Panel} title="Readers" name="readers">
       <p class="hint">Readers keep no ledger.</p>
       <ul class="sentences">${value.readers.map((each, index) => html`<li key=${index}>${Object.values(each).join(" ")}</li>`)}</ul>
       ${howTo}
-    </${Panel}>`}
+    </${Panel}>`
+    }
   </div>`}</${Loaded}>`;
 }
 
@@ -53,6 +62,7 @@ function Ledger({ ledger }) {
       ${ledger.ensembleSize && html`<span class="hint">ensemble ${ledger.ensembleSize}, write ${ledger.writeQuorum}, ack ${ledger.ackQuorum}</span>`}
       ${ledger.closedMs && html`<span class="hint">closed ${format.time(ledger.closedMs)}</span>`}
     </div>
+    ${ledger.fault && html`<p class="fault">${ledger.fault}</p>`}
     <${Fragments} fragments=${ledger.fragments ?? []} />
     <ul class="sentences">
       ${ledger.keptBy.map((each, index) => html`<li key=${index} data-kept-by=${each.by}><${Badge}>${each.by}</${Badge}><span>${each.sentence}</span></li>`)}
@@ -68,11 +78,24 @@ function Fragments({ fragments }) {
   if (bookies.length === 0) return null;
   const width = (each) => ({ flexGrow: Math.max(each.entries ?? 0, 0.001), flexBasis: 0 });
   return html`<div class="bars fragments">
-    ${bookies.map((bookie) => html`<span key=${bookie} class="lane-name mono">${bookie}</span>
-      <div key=${`lane ${bookie}`} class="lane" role="img" data-bookie=${bookie} aria-label=${`Bookie ${bookie} is in ${format.plural(fragments.filter((each) => each.bookies.includes(bookie)).length, "fragment")} of ${fragments.length}`}>
-        ${fragments.map((each) => html`<span key=${each.firstEntry} class=${each.bookies.includes(bookie) ? "has" : ""} style=${width(each)} title=${`Entries ${each.firstEntry} to ${each.lastEntry ?? "…"}`}></span>`)}
-      </div><span></span>`)}
+    ${bookies.map(
+      (bookie) =>
+        html`<span key=${bookie} class="lane-name mono">${bookie}</span>
+          <div
+            key=${`lane ${bookie}`}
+            class="lane"
+            role="img"
+            data-bookie=${bookie}
+            aria-label=${`Bookie ${bookie} is in ${format.plural(fragments.filter((each) => each.bookies.includes(bookie)).length, "fragment")} of ${fragments.length}`}
+          >
+            ${fragments.map((each) => html`<span key=${each.firstEntry} class=${each.bookies.includes(bookie) ? "has" : ""} style=${width(each)} title=${`Entries ${each.firstEntry} to ${each.lastEntry ?? "…"}`}></span>`)}
+          </div>
+          <span></span>`,
+    )}
     <span></span>
-    <div class="lane-scale">${fragments.map((each) => html`<span key=${each.firstEntry} style=${width(each)}>${each.firstEntry}</span>`)}</div><span></span>
+    <div class="lane-scale">
+      ${fragments.map((each) => html`<span key=${each.firstEntry} style=${width(each)}>${each.firstEntry}</span>`)}
+    </div>
+    <span></span>
   </div>`;
 }

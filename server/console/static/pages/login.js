@@ -2,7 +2,7 @@
 
 import { ActionButton, Dialog, Field } from "../parts/dialogs.js";
 import { html, useState } from "../parts/library.js";
-import { authorization, basicHeader, bearerHeader, logIn, loginReason } from "../parts/login_session.js";
+import { authorization, basicHeader, bearerHeader, declineLogin, logIn, loginReason } from "../parts/login_session.js";
 import { useStore } from "../parts/store.js";
 
 export function Login() {
@@ -21,25 +21,38 @@ function LoginDialog({ reason }) {
     logIn(kind === "token" ? bearerHeader(token) : basicHeader(user, password));
   };
   const typed = (set) => (event) => set(event.target.value);
-  return html`<${Dialog} title="Log in" name="login" onClose=${() => (loginReason.value = null)}>
+  return html`<${Dialog} title="Log in" name="login" onClose=${declineLogin}>
     ${reason && html`<p class="fault" role="alert">${reason}</p>`}
     <form onSubmit=${send}>
       <fieldset class="choice">
         <legend>With</legend>
-        ${[["token", "a token"], ["basic", "name and password"]].map(
-          ([value, words]) => html`<label key=${value}>
-            <input type="radio" name="kind" value=${value} checked=${kind === value} onChange=${() => setKind(value)} /> ${words}
-          </label>`,
+        ${[
+          ["token", "a token"],
+          ["basic", "name and password"],
+        ].map(
+          ([value, words]) =>
+            html`<label key=${value}>
+              <input
+                type="radio"
+                name="kind"
+                value=${value}
+                checked=${kind === value}
+                onChange=${() => setKind(value)}
+              />
+              ${words}
+            </label>`,
         )}
       </fieldset>
-      ${kind === "token"
-        ? html`<${Field} key="token" label="Token" hint="What magnetar tokens create printed, or your issuer gave you.">
+      ${
+        kind === "token"
+          ? html`<${Field} key="token" label="Token" hint="What magnetar tokens create printed, or your issuer gave you.">
             <textarea name="token" rows="4" autocomplete="off" spellcheck=${false} value=${token} onInput=${typed(setToken)}></textarea>
           </${Field}>`
-        : html`<${Field} key="user" label="Name"><input name="user" autocomplete="username" value=${user} onInput=${typed(setUser)} /></${Field}>
+          : html`<${Field} key="user" label="Name"><input name="user" autocomplete="username" value=${user} onInput=${typed(setUser)} /></${Field}>
             <${Field} key="password" label="Password">
               <input name="password" type="password" autocomplete="current-password" value=${password} onInput=${typed(setPassword)} />
-            </${Field}>`}
+            </${Field}>`
+      }
       <p class="hint">This tab keeps it until it is closed, and sends it to this server only.</p>
       <${ActionButton} type="submit" tone="primary" disabled=${kind === "token" ? token.trim() === "" : user === ""}>Log in</${ActionButton}>
     </form>

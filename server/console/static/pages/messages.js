@@ -51,7 +51,8 @@ export function Messages({ topic, query }) {
     );
   }, [isTail, ask]);
 
-  const change = (name) => (event) => setWish({ ...wish, [name]: name === "count" ? Number(event.target.value) : event.target.value });
+  const change = (name) => (event) =>
+    setWish({ ...wish, [name]: name === "count" ? Number(event.target.value) : event.target.value });
   const find = (event) => {
     event.preventDefault();
     setIsTail(false);
@@ -82,7 +83,13 @@ function joined(old, answer) {
   const before = old?.messages ?? [];
   const known = new Set(before.map((each) => each.id));
   const messages = [...before, ...answer.messages.filter((each) => !known.has(each.id))].slice(-TAIL_MESSAGES_MAX);
-  return { messages, next: answer.next, resume: answer.resume, scanned: (old?.scanned ?? 0) + answer.scannedEntries, isAsked: true };
+  return {
+    messages,
+    next: answer.next,
+    resume: answer.resume,
+    scanned: (old?.scanned ?? 0) + answer.scannedEntries,
+    isAsked: true,
+  };
 }
 
 function told(shown, isTail) {

@@ -35,7 +35,9 @@ const COLUMNS = [
   number("msgThroughputOut", "Out, bytes/s", format.bytes),
   number("storageSize", "Stored", format.bytes),
   number("backlog", "Backlog, entries", format.count),
-  number("oldestBacklogMessageAgeSeconds", "Oldest", (seconds) => (seconds === null ? format.nothing : format.duration(seconds))),
+  number("oldestBacklogMessageAgeSeconds", "Oldest", (seconds) =>
+    seconds === null ? format.nothing : format.duration(seconds),
+  ),
   number("producers", "Producers", format.count),
   number("subscriptions", "Subscr.", format.count),
   number("consumers", "Consumers", format.count),
@@ -58,8 +60,18 @@ export function Namespace({ tenant, namespace }) {
       <${SearchField} label="Search topics" onText=${setSearch} />`}>
       <${Fault} error=${names.error} />
       ${!isThere && !names.error && html`<${Waiting} />`}
-      ${isThere && html`<${Table} name="topics" label="Topics" columns=${COLUMNS} rows=${found} rowKey=${(row) => row.topic}
-        firstSort=${["topic", "ascending"]} empty=${rows.length === 0 ? "The namespace has no topic." : "No topic has such a name."} />`}
+      ${
+        isThere &&
+        html`<${Table}
+          name="topics"
+          label="Topics"
+          columns=${COLUMNS}
+          rows=${found}
+          rowKey=${(row) => row.topic}
+          firstSort=${["topic", "ascending"]}
+          empty=${rows.length === 0 ? "The namespace has no topic." : "No topic has such a name."}
+        />`
+      }
       <${Fault} error=${numbers.error} />
       <${HowTo} calls=${[`GET ${path}/topics?mode=ALL`, `GET ${path}/topicTable`]}
         commands=${[`magnetar admin topics list ${tenant}/${namespace}`, `magnetar admin topics stats ${tenant}/${namespace}/TOPIC`]} />
@@ -69,7 +81,9 @@ export function Namespace({ tenant, namespace }) {
 }
 
 function Found({ found, all }) {
-  return html`<span role="status">${found === all ? format.plural(all, "topic") : `${format.count(found)} of ${format.plural(all, "topic")}`}</span>`;
+  return html`<span role="status"
+    >${found === all ? format.plural(all, "topic") : `${format.count(found)} of ${format.plural(all, "topic")}`}</span
+  >`;
 }
 
 // What was set for the namespace. A policy that is not set comes from broker.conf.

@@ -38,14 +38,18 @@ export function Overview() {
     latency.add(value.time, [value.publishLatencyMs?.p50 ?? null, value.publishLatencyMs?.p99 ?? null]);
     setNow(value);
   });
-  const howTo = html`<${HowTo} calls=${[`GET ${LIVE}`]} commands=${["magnetar admin broker-stats load-report", "magnetar admin broker-stats monitoring-metrics"]} />`;
-  return html`
-    <${Fault} error=${error} />
+  const howTo = html`<${HowTo}
+    calls=${[`GET ${LIVE}`]}
+    commands=${["magnetar admin broker-stats load-report", "magnetar admin broker-stats monitoring-metrics"]}
+  />`;
+  return html` <${Fault} error=${error} />
     ${error?.isDenied && html`<p class="note">The overview is for superusers. Type the name of a topic above to go to it.</p>`}
     ${now === null && !error && html`<${Waiting} what="Waiting for the first numbers" />`}
     ${now !== null && html`<${Figures} now=${now} />`}
     <div class="panels">
-      ${now !== null && html`
+      ${
+        now !== null &&
+        html`
         <${Attention} sentences=${now.attention ?? []} />
         <${Panel} title="Messages a second" name="messages">
           <${Chart} series=${messages} lines=${MESSAGES} show=${format.rate} label="Messages in and out a second" />${howTo}
@@ -53,9 +57,13 @@ export function Overview() {
         <${Panel} title="Bytes a second" name="traffic">
           <${Chart} series=${traffic} lines=${TRAFFIC} show=${format.bytes} label="Bytes in and out a second" />${howTo}
         </${Panel}>
-        ${now.publishLatencyMs && html`<${Panel} title="Publishing takes" name="latency">
+        ${
+          now.publishLatencyMs &&
+          html`<${Panel} title="Publishing takes" name="latency">
           <${Chart} series=${latency} lines=${LATENCY} show=${format.milliseconds} label="How long publishing takes" />${howTo}
-        </${Panel}>`}`}
+        </${Panel}>`
+        }`
+      }
       <${Namespaces} isDenied=${error?.isDenied} />
       <${AboutBroker} isDenied=${error?.isDenied} />
     </div>`;
@@ -71,21 +79,35 @@ function Figures({ now }) {
     <${Figure} name="Consumers" value=${format.count(now.consumers)} />
     <${Figure} name="Connections" value=${format.count(now.connections)} />
     <${Figure} name="Memory" value=${format.bytes(now.memoryBytes)} />
-    <${Figure} name="Stored" value=${format.bytes(now.storageBytes)} detail=${now.diskFreeBytes === undefined ? undefined : `${format.bytes(now.diskFreeBytes)} free`} />
+    <${Figure}
+      name="Stored"
+      value=${format.bytes(now.storageBytes)}
+      detail=${now.diskFreeBytes === undefined ? undefined : `${format.bytes(now.diskFreeBytes)} free`}
+    />
   </div>`;
 }
 
 function Attention({ sentences }) {
   return html`<${Panel} title="What needs attention" wide=${true} name="attention">
-    ${sentences.length === 0
-      ? html`<p class="note"><${Badge} tone="good">calm</${Badge}> Nothing stands out.</p>`
-      : html`<ul class="sentences">${sentences.map((each) => html`<li key=${each}><${Badge} tone="warn">look</${Badge}><span>${each}</span></li>`)}</ul>`}
+    ${
+      sentences.length === 0
+        ? html`<p class="note"><${Badge} tone="good">calm</${Badge}> Nothing stands out.</p>`
+        : html`<ul class="sentences">
+            ${sentences.map((each) => html`<li key=${each}><${Badge} tone="warn">look</${Badge}><span>${each}</span></li>`)}
+          </ul>`
+    }
     <${HowTo} calls=${[`GET ${LIVE}`]} commands=${["magnetar why TOPIC", "magnetar check backlog TOPIC SUBSCRIPTION"]} />
   </${Panel}>`;
 }
 
 const NAMESPACE_COLUMNS = [
-  { key: "namespace", title: "Namespace", isWide: true, value: (row) => row.namespace, show: (row) => html`<a href=${link("namespaces", ...row.namespace.split("/"))}>${row.namespace}</a>` },
+  {
+    key: "namespace",
+    title: "Namespace",
+    isWide: true,
+    value: (row) => row.namespace,
+    show: (row) => html`<a href=${link("namespaces", ...row.namespace.split("/"))}>${row.namespace}</a>`,
+  },
   ...[
     ["brk_in_rate", "In, msg/s", format.rate],
     ["brk_out_rate", "Out, msg/s", format.rate],
@@ -93,16 +115,29 @@ const NAMESPACE_COLUMNS = [
     ["brk_storage_size", "Stored", format.bytes],
     ["brk_no_of_producers", "Producers", format.count],
     ["brk_no_of_consumers", "Consumers", format.count],
-  ].map(([key, title, show]) => ({ key, title, isNumber: true, value: (row) => row[key], show: (row) => show(row[key]) })),
+  ].map(([key, title, show]) => ({
+    key,
+    title,
+    isNumber: true,
+    value: (row) => row[key],
+    show: (row) => show(row[key]),
+  })),
 ];
 
 function Namespaces({ isDenied }) {
   const metrics = useCall(isDenied ? null : adminPath("broker-stats", "metrics"), { every: REPORT_MS });
   if (isDenied) return null;
   return html`<${Panel} title="Namespaces with loaded topics" wide=${true}>
-    <${Loaded} from=${metrics}>${(value) => html`<${Table} name="namespaces" label="Namespaces" columns=${NAMESPACE_COLUMNS}
-      rows=${value.filter((each) => each.dimensions.namespace).map((each) => ({ namespace: each.dimensions.namespace, ...each.metrics }))}
-      rowKey=${(row) => row.namespace} firstSort=${["brk_in_rate", "descending"]} empty="No topic is loaded." />`}</${Loaded}>
+    <${Loaded} from=${metrics}>${(value) =>
+      html`<${Table}
+        name="namespaces"
+        label="Namespaces"
+        columns=${NAMESPACE_COLUMNS}
+        rows=${value.filter((each) => each.dimensions.namespace).map((each) => ({ namespace: each.dimensions.namespace, ...each.metrics }))}
+        rowKey=${(row) => row.namespace}
+        firstSort=${["brk_in_rate", "descending"]}
+        empty="No topic is loaded."
+      />`}</${Loaded}>
     <${HowTo} calls=${["GET admin/v2/broker-stats/metrics"]} commands=${["magnetar admin broker-stats monitoring-metrics"]} />
   </${Panel}>`;
 }
@@ -111,13 +146,21 @@ function AboutBroker({ isDenied }) {
   const report = useCall(isDenied ? null : adminPath("broker-stats", "load-report"), { every: REPORT_MS });
   if (isDenied) return null;
   return html`<${Panel} title="This broker">
-    <${Loaded} from=${report}>${(value) => html`<${Facts} rows=${[
-      ["Version", value.brokerVersionString],
-      ["Clients connect to", html`<code>${value.pulsarServiceUrl ?? value.pulsarServiceUrlTls}</code>`],
-      ["Up for", format.age(value.startTimestamp, Date.now())],
-      ["Processor", value.cpu && value.cpu.usage >= 0 ? `${format.count(value.cpu.usage)} of ${format.count(value.cpu.limit)} %` : undefined],
-      ["Bundles", format.count(value.numBundles)],
-    ]} />`}</${Loaded}>
+    <${Loaded} from=${report}>${(value) =>
+      html`<${Facts}
+        rows=${[
+          ["Version", value.brokerVersionString],
+          ["Clients connect to", html`<code>${value.pulsarServiceUrl ?? value.pulsarServiceUrlTls}</code>`],
+          ["Up for", format.age(value.startTimestamp, Date.now())],
+          [
+            "Processor",
+            value.cpu && value.cpu.usage >= 0
+              ? `${format.count(value.cpu.usage)} of ${format.count(value.cpu.limit)} %`
+              : undefined,
+          ],
+          ["Bundles", format.count(value.numBundles)],
+        ]}
+      />`}</${Loaded}>
     <${HowTo} calls=${["GET admin/v2/broker-stats/load-report"]} commands=${["magnetar admin broker-stats load-report"]} />
   </${Panel}>`;
 }

@@ -8,7 +8,13 @@ import { topicPath } from "../parts/rest_calls.js";
 import { parseTopic, topicLink } from "../parts/routes.js";
 import { Table } from "../parts/tables.js";
 
-const number = (key, title, show = format.count) => ({ key, title, isNumber: true, value: (row) => row[key], show: (row) => show(row[key]) });
+const number = (key, title, show = format.count) => ({
+  key,
+  title,
+  isNumber: true,
+  value: (row) => row[key],
+  show: (row) => show(row[key]),
+});
 
 const COLUMNS = [
   {

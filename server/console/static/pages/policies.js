@@ -18,20 +18,43 @@ export function Policies({ topic }) {
   const [edited, setEdited] = useState(null);
   const columns = [
     { key: "policy", title: "Policy", value: (row) => row.policy },
-    { key: "value", title: "Value", isWide: true, value: (row) => shown(row.value), show: (row) => html`<code>${shown(row.value)}</code>` },
-    { key: "source", title: "Comes from", value: (row) => row.source, show: (row) => html`<${Badge} tone=${TONES[row.source] ?? ""}>${row.source === "broker" ? "broker.conf" : row.source}</${Badge}>` },
+    {
+      key: "value",
+      title: "Value",
+      isWide: true,
+      value: (row) => shown(row.value),
+      show: (row) => html`<code>${shown(row.value)}</code>`,
+    },
+    {
+      key: "source",
+      title: "Comes from",
+      value: (row) => row.source,
+      show: (row) =>
+        html`<${Badge} tone=${TONES[row.source] ?? ""}>${row.source === "broker" ? "broker.conf" : row.source}</${Badge}>`,
+    },
     {
       key: "edit",
       title: "",
       isUnsorted: true,
       value: () => "",
-      show: (row) => html`<button type="button" class="quiet" aria-label=${`Edit ${row.policy}`} onClick=${() => setEdited(row)}>edit</button>`,
+      show: (row) =>
+        html`<button type="button" class="quiet" aria-label=${`Edit ${row.policy}`} onClick=${() => setEdited(row)}>
+          edit
+        </button>`,
     },
   ];
   return html`<div class="panels">
     <${Panel} title="Policies in force" wide=${true} aside=${html`<${SearchField} label="Search policies" onText=${setSearch} />`}>
-      <${Loaded} from=${policies} topic=${topic}>${(rows) => html`<${Table} name="policies" label="Policies" columns=${columns} rows=${foundRows(rows, search, (row) => `${row.policy} ${row.source}`)}
-        rowKey=${(row) => row.policy} firstSort=${["policy", "ascending"]} empty="No policy has such a name." />`}</${Loaded}>
+      <${Loaded} from=${policies} topic=${topic}>${(rows) =>
+        html`<${Table}
+          name="policies"
+          label="Policies"
+          columns=${columns}
+          rows=${foundRows(rows, search, (row) => `${row.policy} ${row.source}`)}
+          rowKey=${(row) => row.policy}
+          firstSort=${["policy", "ascending"]}
+          empty="No policy has such a name."
+        />`}</${Loaded}>
       <${HowTo} calls=${[`GET ${path}`]} commands=${[`magnetar admin topicPolicies get-retention ${topicWord(topic)} --applied`]} />
     </${Panel}>
     ${edited && html`<${Editor} key=${edited.policy} topic=${topic} row=${edited} onClose=${() => setEdited(null)} onDone=${policies.refresh} />`}
@@ -48,8 +71,8 @@ function Editor({ topic, row, onClose, onDone }) {
   const [text, setText] = useState(JSON.stringify(row.value, null, 2) ?? "");
   const [error, setError] = useState(null);
   const [isBusy, setIsBusy] = useState(false);
-  const path = row.path?.replace(/^\//, "") ?? topicPath(topic, row.policy);
-  const method = row.method ?? "POST";
+  const path = `${topicPath(topic)}/${row.path.slice(row.path.lastIndexOf("/") + 1)}`;
+  const { method } = row;
   const value = parsed(text);
   const change = async (event, request) => {
     event.preventDefault();
@@ -63,7 +86,10 @@ function Editor({ topic, row, onClose, onDone }) {
       setIsBusy(false);
     }
   };
-  const set = () => (row.query ? call(withQuery(path, { [row.query]: value.value }), { method }) : call(path, { method, body: value.value }));
+  const set = () =>
+    row.query
+      ? call(withQuery(path, { [row.query]: value.value }), { method })
+      : call(path, { method, body: value.value });
   return html`<${Dialog} title=${`${row.policy} of this topic`} name="policy" onClose=${onClose}>
     <form onSubmit=${(event) => change(event, set)}>
       <p>Now ${html`<code>${shown(row.value)}</code>`}, which comes from ${row.source === "broker" ? "broker.conf" : `the ${row.source}`}.</p>
@@ -74,7 +100,7 @@ function Editor({ topic, row, onClose, onDone }) {
       <${Fault} error=${error} />
       <div class="row">
         <${ActionButton} type="submit" tone="primary" isBusy=${isBusy} disabled=${value.fault !== undefined}>Set for this topic</${ActionButton}>
-        ${row.source === "topic" && row.removable !== false && html`<${ActionButton} tone="danger" isBusy=${isBusy} onAct=${(event) => change(event, () => call(path, { method: "DELETE" }))}>Remove from this topic</${ActionButton}>`}
+        ${row.source === "topic" && row.removable && html`<${ActionButton} tone="danger" isBusy=${isBusy} onAct=${(event) => change(event, () => call(path, { method: "DELETE" }))}>Remove from this topic</${ActionButton}>`}
       </div>
     </form>
     <${HowTo} calls=${[`${method} ${path}`, ...(row.source === "topic" ? [`DELETE ${path}`] : [])]} commands=${["magnetar admin topicPolicies --help"]} />

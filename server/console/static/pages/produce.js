@@ -51,7 +51,13 @@ export function Produce({ topic }) {
     <${Panel} title="What will be sent" name="preview">
       <p class="note" data-preview="produce">Stores one message of ${format.bytes(new TextEncoder().encode(form.payload).length)} of text in the topic${form.delay ? `, which subscriptions of type Shared and Key_Shared get ${format.duration(Number(form.delay))} later` : ""}. All subscriptions get it.</p>
       <pre tabindex="0">${JSON.stringify(request.body, null, 2)}</pre>
-      ${sent.length > 0 && html`<h3>Sent</h3><ul class="sentences" role="status">${sent.map((each, index) => html`<li key=${sent.length - index} data-sent=${each.messageId ?? "failed"}>${outcomeOf(topic, each)}</li>`)}</ul>`}
+      ${
+        sent.length > 0 &&
+        html`<h3>Sent</h3>
+          <ul class="sentences" role="status">
+            ${sent.map((each, index) => html`<li key=${sent.length - index} data-sent=${each.messageId ?? "failed"}>${outcomeOf(topic, each)}</li>`)}
+          </ul>`
+      }
       <${HowTo} calls=${[`POST ${path}`]} commands=${[commandOf(topic, form)]} />
     </${Panel}>
   </div>`;
@@ -59,16 +65,22 @@ export function Produce({ topic }) {
 
 function hintOf(schema) {
   if (!schema) return "The topic has no schema: the text is stored as UTF-8.";
-  return ["AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE"].includes(schema.type) ? "Write it as JSON; the server encodes it by the schema." : "The server encodes it by the schema.";
+  return ["AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE"].includes(schema.type)
+    ? "Write it as JSON; the server encodes it by the schema."
+    : "The server encodes it by the schema.";
 }
 
 // Returns {body, fault}: the body of the call, and what is wrong with the fields.
 function requestOf(form, schema) {
   const message = { payload: form.payload };
   if (form.key !== "") message.key = form.key;
-  const pairs = form.properties.split("\n").filter((line) => line.trim() !== "").map((line) => line.split(/=(.*)/s));
+  const pairs = form.properties
+    .split("\n")
+    .filter((line) => line.trim() !== "")
+    .map((line) => line.split(/=(.*)/s));
   const broken = pairs.find((pair) => pair.length < 2);
-  if (pairs.length > 0) message.properties = Object.fromEntries(pairs.map(([name, value = ""]) => [name.trim(), value]));
+  if (pairs.length > 0)
+    message.properties = Object.fromEntries(pairs.map(([name, value = ""]) => [name.trim(), value]));
   if (form.delay !== "") message.deliverAfterMs = Math.round(Number(form.delay) * 1000);
   const body = schema ? { schemaVersion: schema.version, messages: [message] } : { messages: [message] };
   return { body, fault: broken ? `A property is name=value; this has no "=": ${broken[0]}` : undefined };

@@ -33,16 +33,22 @@ export function Subscription({ topic, name }) {
           <${Loaded} from=${why}>${(answer) => html`<${Reasons} answer=${answer.subscriptions[name]} />`}</${Loaded}>
           <${HowTo} calls=${[`GET ${whyPath}`]} commands=${commands} />
         </${Panel}>
-        ${cursor && html`<${Panel} title="Backlog" wide=${true} name="backlog">
+        ${
+          cursor &&
+          html`<${Panel} title="Backlog" wide=${true} name="backlog">
           <${HoleMap} stats=${internal.value} name=${name} />
           <${HowTo} calls=${[`GET ${internalPath}`]} commands=${[`magnetar admin topics stats-internal ${topicWord(topic)}`]} />
-        </${Panel}>`}
+        </${Panel}>`
+        }
         <${Fault} error=${internal.error} />
         <${Consumers} topic=${topic} about=${about} path=${statsPath} />
-        ${about.type === "Key_Shared" && html`<${Panel} title="Who holds which key" wide=${true} name="keys">
+        ${
+          about.type === "Key_Shared" &&
+          html`<${Panel} title="Who holds which key" wide=${true} name="keys">
           <${KeyMap} consumers=${about.consumers} />
           <${HowTo} calls=${[`GET ${statsPath}`]} commands=${[`magnetar admin topics stats ${topicWord(topic)}`]} />
-        </${Panel}>`}
+        </${Panel}>`
+        }
         ${about.msgDelayed > 0 && html`<${Delayed} topic=${topic} name=${name} about=${about} />`}
         <${Details} about=${about} cursor=${cursor} path=${internalPath} topic=${topic} />
       </div>`;
@@ -52,11 +58,19 @@ export function Subscription({ topic, name }) {
 function Figures({ about, cursor }) {
   return html`<div class="figures">
     <${Figure} name="Type" value=${about.type ?? "none"} detail=${format.plural(about.consumers.length, "consumer")} />
-    <${Figure} name="Backlog" value=${format.count(about.msgBacklog)} detail=${about.earliestMsgPublishTimeInBacklog > 0 ? `oldest ${format.age(about.earliestMsgPublishTimeInBacklog, Date.now())}` : format.bytes(about.backlogSize)} />
+    <${Figure}
+      name="Backlog"
+      value=${format.count(about.msgBacklog)}
+      detail=${about.earliestMsgPublishTimeInBacklog > 0 ? `oldest ${format.age(about.earliestMsgPublishTimeInBacklog, Date.now())}` : format.bytes(about.backlogSize)}
+    />
     <${Figure} name="Unacknowledged" value=${format.count(about.unackedMessages)} detail="with consumers" />
     <${Figure} name="Delayed" value=${format.count(about.msgDelayed)} />
     <${Figure} name="In holes" value=${format.count(about.entriesInAckHoles)} detail="entries" />
-    <${Figure} name="Out" value=${`${format.rate(about.msgRateOut)}/s`} detail=${`acknowledged ${format.rate(about.messageAckRate)}/s`} />
+    <${Figure}
+      name="Out"
+      value=${`${format.rate(about.msgRateOut)}/s`}
+      detail=${`acknowledged ${format.rate(about.messageAckRate)}/s`}
+    />
     ${cursor && html`<${Figure} name="Mark-delete" value=${html`<span class="mono">${cursor.markDeletePosition}</span>`} detail=${`reads at ${cursor.readPosition}`} />`}
   </div>`;
 }
@@ -65,29 +79,56 @@ const TONES = { everything: ["bad", "everything waits"], some: ["warn", "some wa
 
 function Reasons({ answer }) {
   if (answer === undefined) return html`<p class="note">The broker says nothing about it.</p>`;
-  return html`
-    <p data-why="summary">${answer.summary ? `Backlog: ${answer.summary}.` : "There is no backlog."}</p>
-    ${answer.reasons.length === 0
-      ? html`<p><${Badge} tone="good">free</${Badge}> Nothing stands in the way: a message that is published now is delivered at once.</p>`
-      : html`<ul class="sentences">${answer.reasons.map((each) => {
-          const [tone, words] = TONES[each.holdsBack] ?? ["", each.holdsBack];
-          return html`<li key=${each.code} data-reason=${each.code}><${Badge} tone=${tone}>${words}</${Badge}><span>${each.sentence} <code class="hint">${each.code}</code></span></li>`;
-        })}</ul>`}`;
+  return html` <p data-why="summary">${answer.summary ? `Backlog: ${answer.summary}.` : "There is no backlog."}</p>
+    ${
+      answer.reasons.length === 0
+        ? html`<p><${Badge} tone="good">free</${Badge}> Nothing stands in the way: a message that is published now is delivered at once.</p>`
+        : html`<ul class="sentences">
+            ${answer.reasons.map((each) => {
+              const [tone, words] = TONES[each.holdsBack] ?? ["", each.holdsBack];
+              return html`<li key=${each.code} data-reason=${each.code}><${Badge} tone=${tone}>${words}</${Badge}><span>${each.sentence} <code class="hint">${each.code}</code></span></li>`;
+            })}
+          </ul>`
+    }`;
 }
 
-const number = (key, title, show = format.count) => ({ key, title, isNumber: true, value: (row) => row[key], show: (row) => show(row[key]) });
+const number = (key, title, show = format.count) => ({
+  key,
+  title,
+  isNumber: true,
+  value: (row) => row[key],
+  show: (row) => show(row[key]),
+});
 
 const CONSUMER_COLUMNS = [
   { key: "consumerName", title: "Consumer", isWide: true, value: (row) => row.consumerName },
   { key: "address", title: "Address", value: (row) => row.address ?? "" },
-  { key: "permits", title: "Permits", isNumber: true, value: (row) => row.availablePermits, show: (row) => html`<span class=${row.availablePermits > 0 ? "" : "badge warn"}>${format.count(row.availablePermits)}</span>` },
+  {
+    key: "permits",
+    title: "Permits",
+    isNumber: true,
+    value: (row) => row.availablePermits,
+    show: (row) =>
+      html`<span class=${row.availablePermits > 0 ? "" : "badge warn"}>${format.count(row.availablePermits)}</span>`,
+  },
   number("unackedMessages", "Unacked"),
   number("msgRateOut", "Out, msg/s", format.rate),
   number("messageAckRate", "Acked, msg/s", format.rate),
   number("msgRateRedeliver", "Again, msg/s", format.rate),
   number("msgOutCounter", "Sent"),
-  { key: "acked", title: "Last ack", isNumber: true, value: (row) => row.lastAckedTimestamp, show: (row) => format.age(row.lastAckedTimestamp, Date.now()) },
-  { key: "since", title: "Since", value: (row) => row.connectedSince ?? "", show: (row) => format.time(Date.parse(row.connectedSince)) },
+  {
+    key: "acked",
+    title: "Last ack",
+    isNumber: true,
+    value: (row) => row.lastAckedTimestamp,
+    show: (row) => format.age(row.lastAckedTimestamp, Date.now()),
+  },
+  {
+    key: "since",
+    title: "Since",
+    value: (row) => row.connectedSince ?? "",
+    show: (row) => format.time(Date.parse(row.connectedSince)),
+  },
   { key: "client", title: "Client", value: (row) => row.clientVersion ?? "" },
 ];
 

@@ -5,7 +5,13 @@ import { ActionButton, Dialog, Field } from "../parts/dialogs.js";
 import * as format from "../parts/format_rules.js";
 import { html, useEffect, useMemo, useState } from "../parts/library.js";
 import { Fault, HowTo, topicWord } from "../parts/panels.js";
-import { firstUnacked, previewOfClear, previewOfExpiry, previewOfReset, previewOfSkip } from "../parts/preview_rules.js";
+import {
+  firstUnacked,
+  previewOfClear,
+  previewOfExpiry,
+  previewOfReset,
+  previewOfSkip,
+} from "../parts/preview_rules.js";
 import { call, topicPath, withQuery } from "../parts/rest_calls.js";
 import { MessageList } from "./message_view.js";
 
@@ -20,10 +26,9 @@ const PEEKED_MAX = 10;
 
 export function SubscriptionActions({ topic, name, internal, wish, setWish, onDone }) {
   if (!internal?.cursors?.[name]) return null;
-  return html`
-    ${ACTIONS.map(([key, title]) => html`<${ActionButton} key=${key} onAct=${() => setWish(key)}>${title}…</${ActionButton}>`)}
-    ${wish === "peek" && html`<${Peek} topic=${topic} name=${name} internal=${internal} onClose=${() => setWish(null)} />`}
-    ${wish !== null && wish !== "peek" && html`<${Change} key=${wish} kind=${wish} topic=${topic} name=${name} internal=${internal} onClose=${() => setWish(null)} onDone=${onDone} />`}`;
+  return html` ${ACTIONS.map(([key, title]) => html`<${ActionButton} key=${key} onAct=${() => setWish(key)}>${title}…</${ActionButton}>`)}
+  ${wish === "peek" && html`<${Peek} topic=${topic} name=${name} internal=${internal} onClose=${() => setWish(null)} />`}
+  ${wish !== null && wish !== "peek" && html`<${Change} key=${wish} kind=${wish} topic=${topic} name=${name} internal=${internal} onClose=${() => setWish(null)} onDone=${onDone} />`}`;
 }
 
 // Shows the first messages that are not acknowledged, and changes nothing.
@@ -93,7 +98,8 @@ function Change({ kind, topic, name, internal, onClose, onDone }) {
 
 function Input({ kind, text, setText }) {
   const typed = (event) => setText(event.target.value);
-  if (kind === "skip") return html`<${Field} label="How many entries"><input name="value" type="number" min="1" value=${text} onInput=${typed} /></${Field}>`;
+  if (kind === "skip")
+    return html`<${Field} label="How many entries"><input name="value" type="number" min="1" value=${text} onInput=${typed} /></${Field}>`;
   if (kind === "expire") {
     return html`<${Field} label="Older than, in seconds" hint="By the publish time of messages."><input name="value" type="number" min="0" value=${text} onInput=${typed} /></${Field}>`;
   }
@@ -113,18 +119,36 @@ function planOf(kind, text, topic, name) {
   const number = Number(text);
   const isCount = text.trim() !== "" && Number.isInteger(number) && number >= 0;
   if (kind === "clear") return { path: path("skip_all"), command: `magnetar admin topics clear-backlog ${words}` };
-  if (kind === "skip") return isCount && number > 0 ? { path: path("skip", text.trim()), number, command: `magnetar admin topics skip ${words} -n ${number}` } : null;
+  if (kind === "skip")
+    return isCount && number > 0
+      ? { path: path("skip", text.trim()), number, command: `magnetar admin topics skip ${words} -n ${number}` }
+      : null;
   if (kind === "expire") {
-    return isCount ? { path: path("expireMessages", text.trim()), target: { time: Date.now() - number * 1000 }, command: `magnetar admin topics expire-messages ${words} -t ${number}` } : null;
+    return isCount
+      ? {
+          path: path("expireMessages", text.trim()),
+          target: { time: Date.now() - number * 1000 },
+          command: `magnetar admin topics expire-messages ${words} -t ${number}`,
+        }
+      : null;
   }
   const position = positionOf(text);
   if (position !== null) {
     const id = position.word ?? `${position.ledger}:${position.entry}`;
-    return { path: path("resetcursor"), body: position.word ?? { ledgerId: position.ledger, entryId: position.entry }, target: { position }, command: `magnetar admin topics reset-cursor ${words} -m ${id}` };
+    return {
+      path: path("resetcursor"),
+      body: position.word ?? { ledgerId: position.ledger, entryId: position.entry },
+      target: { position },
+      command: `magnetar admin topics reset-cursor ${words} -m ${id}`,
+    };
   }
   const time = Date.parse(`${text.trim().replace(" ", "T").replace(/Z$/, "")}Z`);
   if (Number.isNaN(time)) return null;
-  return { path: path("resetcursor", String(time)), target: { time }, command: `magnetar admin topics reset-cursor ${words} -t ${Math.max(0, Math.round((Date.now() - time) / 1000))}s` };
+  return {
+    path: path("resetcursor", String(time)),
+    target: { time },
+    command: `magnetar admin topics reset-cursor ${words} -t ${Math.max(0, Math.round((Date.now() - time) / 1000))}s`,
+  };
 }
 
 function positionOf(text) {

@@ -35,18 +35,27 @@ export function Topic({ topic, tab, rest, query }) {
     return partitions.error ? html`<${Fault} error=${partitions.error} topic=${topic} />` : html`<${Waiting} />`;
   }
   const isPartitioned = partitions.value.partitions > 0;
-  const usable = isPartitioned ? OF_PARTITIONED : topic.domain === "persistent" ? TABS.map(([, key]) => key) : OF_NON_PERSISTENT;
+  const usable = isPartitioned
+    ? OF_PARTITIONED
+    : topic.domain === "persistent"
+      ? TABS.map(([, key]) => key)
+      : OF_NON_PERSISTENT;
   const tabs = TABS.filter(([, key]) => usable.includes(key));
   const [, , Content] = tabs.find(([, key]) => key === tab) ?? [];
-  return html`
-    <p class="hint"><code>${fullName(topic)}</code>${isPartitioned && ` · ${format.plural(partitions.value.partitions, "partition")}`}</p>
-    <${Tabs} label="Parts of the topic" tabs=${tabs.map(([title, key]) => [title, topicLink(topic, ...(key ? [key] : [])), key === tab])} />
+  return html` <p class="hint">
+      <code>${fullName(topic)}</code>${isPartitioned && ` · ${format.plural(partitions.value.partitions, "partition")}`}
+    </p>
+    <${Tabs}
+      label="Parts of the topic"
+      tabs=${tabs.map(([title, key]) => [title, topicLink(topic, ...(key ? [key] : [])), key === tab])}
+    />
     ${contentOf()}`;
 
   function contentOf() {
     if (Content === undefined) return html`<p class="note">There is no such part of this topic.</p>`;
     if (isPartitioned && tab === "") return html`<${PartitionedTopic} topic=${topic} />`;
-    if (tab === "messages" && rest.length > 0) return html`<${MessageStory} key=${rest[0]} topic=${topic} id=${rest[0]} />`;
+    if (tab === "messages" && rest.length > 0)
+      return html`<${MessageStory} key=${rest[0]} topic=${topic} id=${rest[0]} />`;
     return html`<${Content} key=${tab} topic=${topic} query=${query} isPartitioned=${isPartitioned} />`;
   }
 }

@@ -19,38 +19,60 @@ const LINES = [
 export function TopicOverview({ topic }) {
   const path = withQuery(topicPath(topic, "stats"), { getEarliestTimeInBacklog: "true" });
   const stats = useCall(path, { every: FRESH_MS });
-  return html`<${Loaded} from=${stats} topic=${topic}>${(value) => html`
-    <${Figures} stats=${value} />
-    <div class="panels">
-      <${Rates} topic=${topic} />
-      <${Subscriptions} topic=${topic} stats=${value} path=${path} />
-      <${Producers} topic=${topic} stats=${value} path=${path} />
-    </div>`}</${Loaded}>`;
+  const series = useSeries(fullName(topic));
+  const [live, setLive] = useState(null);
+  const livePath = withQuery("admin/v2/broker-stats/live", { topics: fullName(topic) });
+  const liveError = useStream(livePath, (event, value) => {
+    if (event !== "topic" || value.topic !== fullName(topic)) return;
+    series.add(Date.now(), [value.msgRateIn, value.msgRateOut]);
+    setLive(value);
+  });
+  return html`<${Loaded} from=${stats} topic=${topic}>${(value) =>
+    html` <${Figures} stats=${{ ...value, ...ratesOf(live) }} />
+      <div class="panels">
+        <${Rates} topic=${topic} series=${series} path=${livePath} error=${liveError} isThere=${live !== null} />
+        <${Subscriptions} topic=${topic} stats=${value} path=${path} />
+        <${Producers} topic=${topic} stats=${value} path=${path} />
+      </div>`}</${Loaded}>`;
 }
 
 function Figures({ stats }) {
   const backlog = Math.max(0, ...Object.values(stats.subscriptions).map((each) => each.msgBacklog ?? 0));
   const oldest = stats.earliestMsgPublishTimeInBacklogs;
   return html`<div class="figures">
-    <${Figure} name="In" value=${`${format.rate(stats.msgRateIn)}/s`} detail=${format.byteRate(stats.msgThroughputIn)} />
-    <${Figure} name="Out" value=${`${format.rate(stats.msgRateOut)}/s`} detail=${format.byteRate(stats.msgThroughputOut)} />
-    <${Figure} name="Stored" value=${format.bytes(stats.storageSize)} detail=${`${format.count(stats.msgInCounter)} messages since it was loaded`} />
-    <${Figure} name="Largest backlog" value=${format.count(backlog)} detail=${oldest > 0 ? `oldest ${format.age(oldest, Date.now())}` : "messages"} />
+    <${Figure}
+      name="In"
+      value=${`${format.rate(stats.msgRateIn)}/s`}
+      detail=${format.byteRate(stats.msgThroughputIn)}
+    />
+    <${Figure}
+      name="Out"
+      value=${`${format.rate(stats.msgRateOut)}/s`}
+      detail=${format.byteRate(stats.msgThroughputOut)}
+    />
+    <${Figure}
+      name="Stored"
+      value=${format.bytes(stats.storageSize)}
+      detail=${`${format.count(stats.msgInCounter)} messages since it was loaded`}
+    />
+    <${Figure}
+      name="Largest backlog"
+      value=${format.count(backlog)}
+      detail=${oldest > 0 ? `oldest ${format.age(oldest, Date.now())}` : "messages"}
+    />
     <${Figure} name="Producers" value=${format.count(stats.publishers.length)} />
     <${Figure} name="Subscriptions" value=${format.count(Object.keys(stats.subscriptions).length)} />
   </div>`;
 }
 
-// The rates of each second, from the stream of events.
-function Rates({ topic }) {
-  const series = useSeries(fullName(topic));
-  const [isThere, setIsThere] = useState(false);
-  const path = withQuery("admin/v2/broker-stats/live", { topics: fullName(topic) });
-  const error = useStream(path, (event, value) => {
-    if (event !== "topic" || value.topic !== fullName(topic)) return;
-    series.add(value.time ?? Date.now(), [value.msgRateIn, value.msgRateOut]);
-    setIsThere(true);
-  });
+// The stats have the rates of the last minute; the stream has those of the last second, where it is there.
+function ratesOf(live) {
+  if (live === null) return {};
+  const { msgRateIn, msgRateOut, msgThroughputIn, msgThroughputOut } = live;
+  return { msgRateIn, msgRateOut, msgThroughputIn, msgThroughputOut };
+}
+
+function Rates({ topic, series, path, error, isThere }) {
   return html`<${Panel} title="Messages a second" name="rates">
     <${Fault} error=${error} />
     ${!error && html`<${Chart} series=${series} lines=${LINES} show=${format.rate} label="Messages in and out a second, over the last five minutes" />`}
@@ -61,19 +83,48 @@ function Rates({ topic }) {
 
 function Subscriptions({ topic, stats, path }) {
   const rows = Object.entries(stats.subscriptions).map(([name, each]) => ({ name, ...each }));
-  const number = (key, title, show = format.count) => ({ key, title, isNumber: true, value: (row) => row[key], show: (row) => show(row[key]) });
+  const number = (key, title, show = format.count) => ({
+    key,
+    title,
+    isNumber: true,
+    value: (row) => row[key],
+    show: (row) => show(row[key]),
+  });
   const columns = [
-    { key: "name", title: "Subscription", value: (row) => row.name, show: (row) => html`<a href=${topicLink(topic, "subscriptions", row.name)}>${row.name}</a>` },
+    {
+      key: "name",
+      title: "Subscription",
+      value: (row) => row.name,
+      show: (row) => html`<a href=${topicLink(topic, "subscriptions", row.name)}>${row.name}</a>`,
+    },
     { key: "type", title: "Type", value: (row) => row.type ?? "" },
-    { key: "consumers", title: "Consumers", isNumber: true, value: (row) => row.consumers.length, show: (row) => format.count(row.consumers.length) },
+    {
+      key: "consumers",
+      title: "Consumers",
+      isNumber: true,
+      value: (row) => row.consumers.length,
+      show: (row) => format.count(row.consumers.length),
+    },
     number("msgRateOut", "Out, msg/s", format.rate),
     number("messageAckRate", "Acked, msg/s", format.rate),
     number("msgBacklog", "Backlog"),
-    { key: "oldest", title: "Oldest", isNumber: true, value: (row) => row.earliestMsgPublishTimeInBacklog || null, show: (row) => format.age(row.earliestMsgPublishTimeInBacklog, Date.now()) },
+    {
+      key: "oldest",
+      title: "Oldest",
+      isNumber: true,
+      value: (row) => row.earliestMsgPublishTimeInBacklog || null,
+      show: (row) => format.age(row.earliestMsgPublishTimeInBacklog, Date.now()),
+    },
     number("unackedMessages", "Unacked"),
     number("msgDelayed", "Delayed"),
     number("entriesInAckHoles", "In holes"),
-    { key: "state", title: "State", isWide: true, value: (row) => row.whyIdle ?? "", show: (row) => html`<${State} row=${row} />` },
+    {
+      key: "state",
+      title: "State",
+      isWide: true,
+      value: (row) => row.whyIdle ?? "",
+      show: (row) => html`<${State} row=${row} />`,
+    },
   ];
   return html`<${Panel} title="Subscriptions" wide=${true}>
     <${Table} name="subscriptions" label="Subscriptions" columns=${columns} rows=${rows} rowKey=${(row) => row.name}
@@ -94,10 +145,33 @@ const PRODUCER_COLUMNS = [
   { key: "producerName", title: "Producer", isWide: true, value: (row) => row.producerName ?? "" },
   { key: "address", title: "Address", value: (row) => row.address ?? "" },
   { key: "accessMode", title: "Access", value: (row) => row.accessMode ?? "" },
-  { key: "msgRateIn", title: "In, msg/s", isNumber: true, value: (row) => row.msgRateIn, show: (row) => format.rate(row.msgRateIn) },
-  { key: "msgThroughputIn", title: "In, bytes/s", isNumber: true, value: (row) => row.msgThroughputIn, show: (row) => format.bytes(row.msgThroughputIn) },
-  { key: "averageMsgSize", title: "Average size", isNumber: true, value: (row) => row.averageMsgSize, show: (row) => format.bytes(row.averageMsgSize) },
-  { key: "connectedSince", title: "Since", value: (row) => row.connectedSince ?? "", show: (row) => format.time(Date.parse(row.connectedSince)) },
+  {
+    key: "msgRateIn",
+    title: "In, msg/s",
+    isNumber: true,
+    value: (row) => row.msgRateIn,
+    show: (row) => format.rate(row.msgRateIn),
+  },
+  {
+    key: "msgThroughputIn",
+    title: "In, bytes/s",
+    isNumber: true,
+    value: (row) => row.msgThroughputIn,
+    show: (row) => format.bytes(row.msgThroughputIn),
+  },
+  {
+    key: "averageMsgSize",
+    title: "Average size",
+    isNumber: true,
+    value: (row) => row.averageMsgSize,
+    show: (row) => format.bytes(row.averageMsgSize),
+  },
+  {
+    key: "connectedSince",
+    title: "Since",
+    value: (row) => row.connectedSince ?? "",
+    show: (row) => format.time(Date.parse(row.connectedSince)),
+  },
   { key: "clientVersion", title: "Client", value: (row) => row.clientVersion ?? "" },
 ];
 

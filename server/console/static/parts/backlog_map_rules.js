@@ -51,8 +51,9 @@ export class TopicLine {
   }
 }
 
-// Returns {begin, end, ranges, readPlace, holes}: the part of the topic behind the mark-delete position, the ranges of
-// it that are acknowledged ([begin, end) in places), up to where entries were read, and the holes between them.
+// Returns {begin, end, ranges, readPlace, holes, isCut}: the part of the topic behind the mark-delete position, the
+// ranges of it that are acknowledged ([begin, end) in places), up to where entries were read, and the holes between them.
+// `isCut` says that there are more ranges than the server lists: nothing is known behind the last one of the list.
 export function backlogOf(line, cursor) {
   const begin = line.behind(parsePosition(cursor.markDeletePosition));
   const ranges = parseRanges(cursor.individuallyDeletedMessages ?? "")
@@ -66,16 +67,18 @@ export function backlogOf(line, cursor) {
     if (first > at) holes.push([at, first]);
     at = Math.max(at, last);
   }
-  return { begin, end: line.length, ranges, readPlace, holes };
+  const isCut = (cursor.totalNonContiguousDeletedMessagesRange ?? 0) > ranges.length;
+  return { begin, end: line.length, ranges, readPlace, holes, isCut };
 }
 
-// Cuts the part of the backlog that the subscription has read into at most `cellsMax` cells of equally many entries.
-// Returns {cells, entriesPerCell, unread}: a cell is {first, last, counts: {hole, read, unread, acked}} over the places
-// [first, last), and `unread` is how many entries follow that were not read, which a map would only fill a page with.
+// Cuts the part of the backlog that the subscription has read, as far as it is known, into at most `cellsMax` cells of
+// equally many entries. Returns {cells, entriesPerCell, unread}: a cell is {first, last, counts: {hole, read, unread,
+// acked}} over the places [first, last), and `unread` is how many entries were not read, which would only fill the page.
 export function cellsOf(backlog, cellsMax) {
   const { begin, ranges, readPlace } = backlog;
   const lastAcked = ranges.length > 0 ? ranges[ranges.length - 1][1] : begin;
-  const end = Math.min(Math.max(readPlace, lastAcked), backlog.end);
+  const readEnd = Math.min(Math.max(readPlace, lastAcked, begin), backlog.end);
+  const end = backlog.isCut ? lastAcked : readEnd;
   const entriesPerCell = Math.max(1, Math.ceil((end - begin) / cellsMax));
   const cells = [];
   let range = 0;
@@ -93,7 +96,7 @@ export function cellsOf(backlog, cellsMax) {
     addOpen(counts, at, last, lastAcked, readPlace);
     cells.push({ first, last, counts });
   }
-  return { cells, entriesPerCell, unread: backlog.end - Math.max(end, begin) };
+  return { cells, entriesPerCell, unread: backlog.end - readEnd };
 }
 
 // Counts the entries of [first, last), which are not acknowledged: those before the last acknowledged one are holes,

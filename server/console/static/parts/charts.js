@@ -41,7 +41,9 @@ export function Chart({ series, lines, show, label }) {
   useEffect(() => drawn(frame.current, series, lines, show), [series]);
   return html`<figure class="chart">
     <div class="chart-frame" ref=${frame} role="img" aria-label=${label}></div>
-    <figcaption>${lines.map((line) => html`<span key=${line.name}><i class=${`swatch ${line.colour}`}></i>${line.name}</span>`)}</figcaption>
+    <figcaption>
+      ${lines.map((line) => html`<span key=${line.name}><i class=${`swatch ${line.colour}`}></i>${line.name}</span>`)}
+    </figcaption>
   </figure>`;
 }
 
@@ -81,7 +83,10 @@ function optionsOf(element, lines, show) {
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { size: 5 } },
     scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.1] } },
-    axes: [{ ...axis, space: 70 }, { ...axis, size: 62, space: 32, values: (_, values) => values.map(show) }],
+    axes: [
+      { ...axis, space: 70 },
+      { ...axis, size: 62, space: 32, values: (_, values) => values.map(show) },
+    ],
     series: [
       {},
       ...lines.map((line) => ({ label: line.name, stroke: colour(line.colour), width: 1.5, points: { show: false } })),

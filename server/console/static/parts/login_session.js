@@ -11,13 +11,29 @@ export const authorization = new Store(sessionStorage.getItem(KEY));
 // Why a login is asked for: null while none is needed, otherwise a sentence, which is empty at the first time.
 export const loginReason = new Store(null);
 
-export function logIn(value) {
-  sessionStorage.setItem(KEY, value);
-  authorization.value = value;
+// Whether the user closed the login without logging in. Then no call asks for it again until the user does.
+let isDeclined = false;
+
+// Called when the server refuses a call because it does not know the caller, or knows too little.
+export function askForLogin(reason) {
+  if (!isDeclined) loginReason.value = reason;
+}
+
+export function declineLogin() {
+  isDeclined = true;
   loginReason.value = null;
 }
 
+export function logIn(value) {
+  isDeclined = false;
+  sessionStorage.setItem(KEY, value);
+  loginReason.value = null;
+  authorization.value = value;
+}
+
+// Forgets who the user is, and offers the login.
 export function logOut() {
+  isDeclined = false;
   sessionStorage.removeItem(KEY);
   authorization.value = null;
   loginReason.value = "";

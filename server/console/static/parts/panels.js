@@ -9,7 +9,13 @@ import { fullName, topicLink } from "./routes.js";
 // A part of a page with a title. `aside` stands at the right of the title.
 export function Panel({ title, aside, children, wide = false, name }) {
   return html`<section class=${wide ? "panel wide" : "panel"} data-panel=${name ?? title}>
-    ${title && html`<header><h2>${title}</h2>${aside && html`<div class="aside">${aside}</div>`}</header>`}
+    ${
+      title &&
+      html`<header>
+        <h2>${title}</h2>
+        ${aside && html`<div class="aside">${aside}</div>`}
+      </header>`
+    }
     ${children}
   </section>`;
 }
@@ -18,14 +24,21 @@ export function Panel({ title, aside, children, wide = false, name }) {
 export function Facts({ rows }) {
   const shown = rows.filter(([, value]) => value !== undefined);
   return html`<dl class="facts">
-    ${shown.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
+    ${shown.map(
+      ([name, value]) =>
+        html`<div key=${name}>
+          <dt>${name}</dt>
+          <dd>${value}</dd>
+        </div>`,
+    )}
   </dl>`;
 }
 
 // A large number with its unit and what it means.
 export function Figure({ name, value, detail }) {
   return html`<div class="figure" data-figure=${name}>
-    <span class="name">${name}</span><span class="value">${value}</span>${detail && html`<span class="detail">${detail}</span>`}
+    <span class="name">${name}</span
+    ><span class="value">${value}</span>${detail && html`<span class="detail">${detail}</span>`}
   </div>`;
 }
 
@@ -50,7 +63,9 @@ function OtherBroker({ topic }) {
   if (value === undefined) return html`<${Waiting} />`;
   const url = value.httpUrl || value.httpUrlTls;
   return html`<p class="note">
-    Another broker of the cluster owns this topic: ${" "}<a href=${`${url}/${topicLink(topic)}`}>open its console at ${url}</a>
+    Another broker of the cluster owns this topic: ${" "}<a href=${`${url}/${topicLink(topic)}`}
+      >open its console at ${url}</a
+    >
   </p>`;
 }
 
@@ -80,7 +95,12 @@ export function HowTo({ calls, commands = [] }) {
       ${calls.map((each) => {
         const [method, path] = each.split(" ");
         const curl = `curl ${method === "GET" ? "" : `-X ${method} `}${shellWord(base + path)}`;
-        return html`<${Line} key=${each} shown=${`${method} /${path}`} copied=${curl} title="Copy as a curl command" />`;
+        return html`<${Line}
+          key=${each}
+          shown=${`${method} /${path}`}
+          copied=${curl}
+          title="Copy as a curl command"
+        />`;
       })}
       ${commands.map((each) => html`<${Line} key=${each} shown=${each} copied=${each} title="Copy the command" />`)}
     </div>
@@ -89,9 +109,14 @@ export function HowTo({ calls, commands = [] }) {
 
 function Line({ shown, copied, title }) {
   const [isCopied, setIsCopied] = useState(false);
-  const copy = () => navigator.clipboard?.writeText(copied).then(() => setIsCopied(true), () => {});
+  const copy = () =>
+    navigator.clipboard?.writeText(copied).then(
+      () => setIsCopied(true),
+      () => {},
+    );
   return html`<div class="how-to-line">
-    <code>${shown}</code><button type="button" class="quiet" title=${title} onClick=${copy}>${isCopied ? "copied" : "copy"}</button>
+    <code>${shown}</code
+    ><button type="button" class="quiet" title=${title} onClick=${copy}>${isCopied ? "copied" : "copy"}</button>
   </div>`;
 }
 

@@ -21,7 +21,8 @@ export function useCall(path, { every = 0 } = {}) {
     return repeated(every, (signal) =>
       call(path, { signal }).then(
         (value) => signal.aborted || setState({ path, value, error: null }),
-        (error) => signal.aborted || setState((old) => ({ path, value: old.path === path ? old.value : undefined, error })),
+        (error) =>
+          signal.aborted || setState((old) => ({ path, value: old.path === path ? old.value : undefined, error })),
       ),
     );
   }, [path, every, login, wish]);

@@ -22,11 +22,17 @@ export function unackedBetween(backlog, first, last) {
   const from = Math.max(first, backlog.begin);
   const to = Math.min(last, backlog.end);
   if (to <= from) return 0;
-  const acked = backlog.ranges.reduce((sum, [begin, end]) => sum + Math.max(0, Math.min(end, to) - Math.max(begin, from)), 0);
+  const acked = backlog.ranges.reduce(
+    (sum, [begin, end]) => sum + Math.max(0, Math.min(end, to) - Math.max(begin, from)),
+    0,
+  );
   return to - from - acked;
 }
 
 const entries = (number) => format.plural(number, "entry", "entries");
+
+// Where the server does not list all acknowledged ranges, what lies behind the last one counts as not acknowledged.
+const upTo = (backlog) => (backlog.isCut ? "up to " : "");
 
 export function previewOfSkip(line, backlog, number) {
   const all = unackedBetween(backlog, backlog.begin, backlog.end);
@@ -35,7 +41,7 @@ export function previewOfSkip(line, backlog, number) {
   const last = placeOfUnacked(backlog, skipped);
   const first = placeOfUnacked(backlog, 1);
   const range = skipped === 1 ? line.at(first) : `from ${line.at(first)} to ${line.at(last)}`;
-  return `Acknowledges ${entries(skipped)} of ${format.count(all)}, ${range}. This subscription never delivers them again; other subscriptions keep them.`;
+  return `Acknowledges ${entries(skipped)} of ${upTo(backlog)}${format.count(all)}, ${range}. This subscription never delivers them again; other subscriptions keep them.`;
 }
 
 // Returns the place of the `number`-th entry that is not acknowledged, counted from 1.
@@ -54,7 +60,7 @@ function placeOfUnacked(backlog, number) {
 export function previewOfClear(line, backlog) {
   const all = unackedBetween(backlog, backlog.begin, backlog.end);
   if (all === 0) return "There is nothing to clear: everything is acknowledged.";
-  return `Acknowledges the whole backlog, ${entries(all)} up to ${line.at(line.length - 1)}. This subscription never delivers them; other subscriptions keep them.`;
+  return `Acknowledges the whole backlog, ${upTo(backlog)}${entries(all)}, to ${line.at(line.length - 1)}. This subscription never delivers them; other subscriptions keep them.`;
 }
 
 // `place` is where the subscription will go on: the first entry that it delivers next.
@@ -68,12 +74,15 @@ export function previewOfReset(line, backlog, place) {
   const skipped = unackedBetween(backlog, backlog.begin, place);
   const again = backlog.ranges.reduce((sum, [first, last]) => sum + Math.max(0, last - Math.max(first, place)), 0);
   const repeated = again > 0 ? ` ${entries(again)} behind it that are acknowledged will be delivered again.` : "";
-  return `Goes on at ${target}: ${entries(skipped)} that are not acknowledged will be skipped.${repeated} ${consumers}`;
+  return `Goes on at ${target}: ${upTo(backlog)}${entries(skipped)} that are not acknowledged will be skipped.${repeated} ${consumers}`;
 }
 
-// `place` is that of the first entry that is young enough to stay.
+// `place` is that of the first entry that is young enough to stay. The server leaves out delayed messages that are not
+// due, and does not tell beforehand which these are.
 export function previewOfExpiry(line, backlog, place) {
   const expired = unackedBetween(backlog, backlog.begin, place);
   if (expired === 0) return "Nothing is that old: no entry would be acknowledged.";
-  return `Acknowledges ${entries(expired)} of ${format.count(unackedBetween(backlog, backlog.begin, backlog.end))}, those before ${place >= line.length ? "the end of the topic" : line.at(place)}. This subscription never delivers them.`;
+  const all = format.count(unackedBetween(backlog, backlog.begin, backlog.end));
+  const target = place >= line.length ? "the end of the topic" : line.at(place);
+  return `Acknowledges ${upTo(backlog)}${entries(expired)} of ${all}, those before ${target}, except delayed ones that are not due. This subscription never delivers them.`;
 }

@@ -1,6 +1,6 @@
 // Makes REST calls. Every address is relative to the page, so the console works behind any path prefix.
 
-import { authorization, loginReason } from "./login_session.js";
+import { askForLogin, authorization } from "./login_session.js";
 import { Store } from "./store.js";
 
 // Whether the server answers: false from a call that reached nobody until a call that is answered again.
@@ -91,7 +91,8 @@ export async function checkAnswer(response) {
   if (response.ok) return;
   const reason = reasonOf(await response.text(), response.status);
   const isDenied = response.status === 403 || NOT_PERMITTED.some((beginning) => reason.startsWith(beginning));
-  if (response.status === 401 && !isDenied) loginReason.value = authorization.value ? reason : "";
+  if (authorization.value === null && (isDenied || response.status === 401)) askForLogin("");
+  else if (response.status === 401 && !isDenied) askForLogin(reason);
   throw new CallFailed(response.status, reason, isDenied);
 }
 

@@ -11,7 +11,10 @@ addEventListener("hashchange", () => {
 // "#/topics/persistent/acme/shop/orders/ledgers" -> {segments: ["topics", …], query: URLSearchParams}
 export function readRoute(hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
-  const segments = path.split("/").filter((segment) => segment !== "").map(decodedSegment);
+  const segments = path
+    .split("/")
+    .filter((segment) => segment !== "")
+    .map(decodedSegment);
   return { segments, query: new URLSearchParams(query), hash };
 }
 

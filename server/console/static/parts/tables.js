@@ -22,7 +22,9 @@ function WholeTable({ name, label, columns, rows, rowKey, sort, setSort }) {
   return html`<div class="table-frame" tabindex="0" role="group" aria-label=${label}>
     <table data-table=${name} data-rows=${rows.length}>
       <${Head} columns=${columns} sort=${sort} setSort=${setSort} />
-      <tbody>${rows.map((row) => html`<${Row} key=${rowKey(row)} id=${rowKey(row)} columns=${columns} row=${row} />`)}</tbody>
+      <tbody>
+        ${rows.map((row) => html`<${Row} key=${rowKey(row)} id=${rowKey(row)} columns=${columns} row=${row} />`)}
+      </tbody>
     </table>
   </div>`;
 }
@@ -55,7 +57,13 @@ function WindowedTable({ name, label, columns, rows, rowKey, sort, setSort }) {
         <${Gap} rows=${first} columns=${columns} />
         ${seen.map(
           (row, index) =>
-            html`<${Row} key=${rowKey(row)} id=${rowKey(row)} columns=${columns} row=${row} number=${first + index + 2} />`,
+            html`<${Row}
+              key=${rowKey(row)}
+              id=${rowKey(row)}
+              columns=${columns}
+              row=${row}
+              number=${first + index + 2}
+            />`,
         )}
         <${Gap} rows=${below} columns=${columns} />
       </tbody>
@@ -66,7 +74,9 @@ function WindowedTable({ name, label, columns, rows, rowKey, sort, setSort }) {
 // An empty row as high as the rows that are not drawn.
 function Gap({ rows, columns }) {
   if (rows === 0) return null;
-  return html`<tr class="gap" aria-hidden="true"><td colspan=${columns.length} style=${{ height: `${rows * ROW_PIXELS}px` }}></td></tr>`;
+  return html`<tr class="gap" aria-hidden="true">
+    <td colspan=${columns.length} style=${{ height: `${rows * ROW_PIXELS}px` }}></td>
+  </tr>`;
 }
 
 function Row({ columns, row, id, number }) {
@@ -83,12 +93,17 @@ function Head({ columns, sort, setSort }) {
     <tr>
       ${columns.map((column) => {
         const direction = sort?.[0] === column.key ? sort[1] : "none";
-        const turned = direction === "descending" || (direction === "none" && !column.isNumber) ? "ascending" : "descending";
+        const turned =
+          direction === "descending" || (direction === "none" && !column.isNumber) ? "ascending" : "descending";
         const mark = { ascending: "↑", descending: "↓", none: "" }[direction];
         return html`<th key=${column.key} scope="col" class=${classOf(column)} aria-sort=${direction}>
-          ${column.isUnsorted
-            ? column.title
-            : html`<button type="button" onClick=${() => setSort([column.key, turned])}>${column.title}<span aria-hidden="true">${mark}</span></button>`}
+          ${
+            column.isUnsorted
+              ? column.title
+              : html`<button type="button" onClick=${() => setSort([column.key, turned])}>
+                  ${column.title}<span aria-hidden="true">${mark}</span>
+                </button>`
+          }
         </th>`;
       })}
     </tr>
@@ -106,6 +121,12 @@ export function SearchField({ label, onText, placeholder }) {
     const timer = setTimeout(() => onText(text), 120);
     return () => clearTimeout(timer);
   }, [text]);
-  return html`<input type="search" class="search" aria-label=${label} placeholder=${placeholder ?? label} value=${text}
-    onInput=${(event) => setText(event.target.value)} />`;
+  return html`<input
+    type="search"
+    class="search"
+    aria-label=${label}
+    placeholder=${placeholder ?? label}
+    value=${text}
+    onInput=${(event) => setText(event.target.value)}
+  />`;
 }

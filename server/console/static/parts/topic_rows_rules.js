@@ -26,7 +26,16 @@ function labelOf(topic) {
   return topic.startsWith("non-persistent:") ? `${name} (non-persistent)` : name;
 }
 
-const SUMS = ["msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut", "storageSize", "backlog", "producers", "consumers"];
+const SUMS = [
+  "msgRateIn",
+  "msgRateOut",
+  "msgThroughputIn",
+  "msgThroughputOut",
+  "storageSize",
+  "backlog",
+  "producers",
+  "consumers",
+];
 const LARGEST = ["oldestBacklogMessageAgeSeconds", "subscriptions"];
 
 function addPartition(whole, row) {
