@@ -37,12 +37,14 @@ export function Bookies() {
           firstSort=${["bookie", "ascending"]}
           empty="No bookie is registered."
         />`}</${Loaded}>
-      <${HowTo} calls=${[`GET ${all}`, `GET ${racksPath}`]} commands=${["magnetar admin bookies list-bookies", "magnetar admin bookies racks-placement"]} />
+      <${HowTo} calls=${[`GET ${all}`, `GET ${racksPath}`]}
+        commands=${["magnetar admin bookies list-bookies", "magnetar admin bookies racks-placement"]} />
     </${Panel}>
     <${Panel} title="Auto-recovery" name="recovery">
       <p>In a cluster, the auditor marks ledgers that lack copies, and workers make the copies again. The tool that talks to
         the bookies' metadata tells which ledgers are marked:</p>
-      <${HowTo} calls=${[`GET ${all}`]} commands=${["magnetar bk listunderreplicated", "magnetar bk autorecovery -status", "magnetar bk listbookies -rw"]} />
+      <${HowTo} calls=${[`GET ${all}`]}
+        commands=${["magnetar bk listunderreplicated", "magnetar bk autorecovery -status", "magnetar bk listbookies -rw"]} />
     </${Panel}>
   </div>`;
 }

@@ -54,7 +54,8 @@ function Cluster({ cluster }) {
           firstSort=${["broker", "ascending"]}
           empty="No broker of this cluster is known here."
         />`}</${Loaded}>
-      <${HowTo} calls=${[`GET ${path}`, "GET admin/v2/brokers/leaderBroker"]} commands=${[`magnetar admin brokers list ${cluster}`, "magnetar admin brokers leader-broker"]} />
+      <${HowTo} calls=${[`GET ${path}`, "GET admin/v2/brokers/leaderBroker"]}
+        commands=${[`magnetar admin brokers list ${cluster}`, "magnetar admin brokers leader-broker"]} />
     </${Panel}>
     ${brokers.value?.length > 0 && html`<${Bundles} key=${chosen} cluster=${cluster} broker=${chosen ?? brokers.value[0]} />`}`;
 }
@@ -82,7 +83,8 @@ function Bundles({ cluster, broker }) {
   const path = adminPath("brokers", cluster, broker, "ownedNamespaces");
   const owned = useCall(path, { every: LOOK_MS });
   const [search, setSearch] = useState("");
-  return html`<${Panel} title=${`Bundles of ${broker}`} wide=${true} name="bundles" aside=${html`<${SearchField} label="Search bundles" onText=${setSearch} />`}>
+  return html`<${Panel} title=${`Bundles of ${broker}`} wide=${true} name="bundles"
+    aside=${html`<${SearchField} label="Search bundles" onText=${setSearch} />`}>
     <${Loaded} from=${owned}>${(value) => {
       const rows = Object.entries(value).map(([name, status]) => {
         const at = name.lastIndexOf("/");

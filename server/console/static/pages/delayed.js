@@ -12,7 +12,7 @@ export function Delayed({ topic, name, about }) {
   const buckets = delayed.value?.buckets ?? [];
   const most = Math.max(1, ...buckets.map((each) => each.messages));
   return html`<${Panel} title="Delayed messages" name="delayed" aside=${`${format.count(about.msgDelayed)} wait for their time`}>
-    ${delayed.value?.nextDue && html`<p>The next is due at ${format.time(delayed.value.nextDue)} UTC, in ${format.duration((delayed.value.nextDue - Date.now()) / 1000)}.</p>`}
+    ${delayed.value?.nextDue && html`<p>${sentenceOf(delayed.value)}</p>`}
     <div class="bars">
       ${buckets.map(
         (each) =>
@@ -24,4 +24,10 @@ export function Delayed({ topic, name, about }) {
     ${delayed.error && html`<p class="note">${delayed.error.message}</p>`}
     <${HowTo} calls=${[`GET ${path}`]} commands=${[`magnetar why ${topicWord(topic)} ${format.shellWord(name)}`]} />
   </${Panel}>`;
+}
+
+function sentenceOf({ nextDue, isCut }) {
+  const wait = format.duration(Math.max(0, nextDue - Date.now()) / 1000);
+  const more = isCut ? " Those that are due last are not counted below." : "";
+  return `The next is due at ${format.time(nextDue)} UTC, in ${wait}.${more}`;
 }

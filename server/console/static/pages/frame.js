@@ -126,7 +126,8 @@ function TopBar({ first }) {
     <a class="brand" href="#/"><img src="console/icon.svg" alt="" width="20" height="20" />Magnetar</a>
     ${cluster && html`<span class="cluster" title="Cluster">${cluster}</span>`}
     <nav aria-label="Pages">
-      ${PLACES.map(([name, href, isHere]) => html`<a key=${name} href=${href} aria-current=${isHere(first) ? "page" : undefined}>${name}</a>`)}
+      ${PLACES.map(([name, href, isHere]) => html`<a key=${name} href=${href}
+        aria-current=${isHere(first) ? "page" : undefined}>${name}</a>`)}
     </nav>
     <${GoToTopic} />
     ${

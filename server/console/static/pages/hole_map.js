@@ -46,8 +46,7 @@ export function HoleMap({ stats, name }) {
     const index = Math.floor((event.clientY - box.top) / step) * columns + column;
     setPointed(column < columns ? (cells[index] ?? null) : null);
   };
-  const inHoles = backlog.holes.reduce((sum, [first, last]) => sum + last - first, 0);
-  const said = `${format.plural(backlog.end - backlog.begin, "entry", "entries")} behind the mark-delete position, ${format.count(inHoles)} of them in ${backlog.isCut ? "the first " : ""}${format.plural(backlog.holes.length, "hole")}`;
+  const said = summaryOf(backlog);
   return html` <p class="hint" data-map="summary">
       ${said}.${entriesPerCell > 1 && ` A cell stands for ${format.count(entriesPerCell)} entries.`}
     </p>
@@ -63,13 +62,30 @@ export function HoleMap({ stats, name }) {
         onMouseLeave=${() => setPointed(null)}
       ></canvas>
     </div>
-    ${backlog.isCut && html`<p class="note" data-map="cut">The subscription has ${format.plural(cursor.totalNonContiguousDeletedMessagesRange, "acknowledged range")}; the broker lists the first ${format.count(backlog.ranges.length)}, where the map ends.</p>`}
+    ${backlog.isCut && html`<p class="note" data-map="cut">${cutOf(cursor, backlog)}</p>`}
     <p class="map-note" aria-hidden="true">${pointed && sentenceOf(pointed, line)}</p>
-    ${unread > 0 && html`<p class="hint" data-map="unread">${cells.length > 0 ? "Behind that, " : ""}${format.plural(unread, "entry", "entries")} ${unread === 1 ? "is" : "are"} not read yet.</p>`}
+    ${unread > 0 && html`<p class="hint" data-map="unread">${unreadOf(unread, cells.length > 0)}</p>`}
     <div class="legend">
       ${STATES.map((state) => html`<span key=${state}><i class=${`swatch ${WORDS[state][0]}`}></i>${WORDS[state][1]}</span>`)}
     </div>
     ${backlog.holes.length > 0 && html`<${Holes} line=${line} holes=${backlog.holes} />`}`;
+}
+
+function summaryOf(backlog) {
+  const inHoles = backlog.holes.reduce((sum, [first, last]) => sum + last - first, 0);
+  const all = format.plural(backlog.end - backlog.begin, "entry", "entries");
+  const holes = `${backlog.isCut ? "the first " : ""}${format.plural(backlog.holes.length, "hole")}`;
+  return `${all} behind the mark-delete position, ${format.count(inHoles)} of them in ${holes}`;
+}
+
+function cutOf(cursor, backlog) {
+  const all = format.plural(cursor.totalNonContiguousDeletedMessagesRange, "acknowledged range");
+  return `The subscription has ${all}; the broker lists the first ${format.count(backlog.ranges.length)}, where the map ends.`;
+}
+
+function unreadOf(unread, isAfterMap) {
+  const beginning = isAfterMap ? "Behind that, " : "";
+  return `${beginning}${format.plural(unread, "entry", "entries")} ${unread === 1 ? "is" : "are"} not read yet.`;
 }
 
 function draw(canvas, cells, columns, rows, width) {

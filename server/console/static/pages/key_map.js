@@ -39,12 +39,17 @@ export function KeyMap({ consumers }) {
       )}
     </svg>
     <div class="legend">
-      ${holders.map((each, index) => html`<span key=${each.consumerName}><i class=${`swatch ${colourOf(index)}`}></i>${each.consumerName}: ${percent(shares[index])} of the hashes in ${format.plural(each.keyHashRangeArrays.length, "range")}</span>`)}
+      ${holders.map((each, index) => html`<span key=${each.consumerName}>
+        <i class=${`swatch ${colourOf(index)}`}></i>${each.consumerName}: ${percent(shares[index])} of the hashes ${rangesOf(each)}</span>`)}
     </div>`;
 }
 
 function colourOf(index) {
   return COLOURS[index % COLOURS.length];
+}
+
+function rangesOf(consumer) {
+  return `in ${format.plural(consumer.keyHashRangeArrays.length, "range")}`;
 }
 
 function percent(hashes) {

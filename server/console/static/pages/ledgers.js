@@ -16,7 +16,8 @@ export function Ledgers({ topic }) {
     <${Panel} title="Ledgers" wide=${true} aside=${`${format.plural(value.entries, "entry", "entries")}, ${format.bytes(value.sizeBytes)}`}>
       <${Sizes} ledgers=${value.ledgers} />
       ${value.ledgers.map((each) => html`<${Ledger} key=${each.ledgerId} ledger=${each} />`)}
-      ${value.ledgersLeftOut > 0 && html`<p class="note">${format.plural(value.ledgersLeftOut, "more ledger")} of this topic ${value.ledgersLeftOut === 1 ? "is" : "are"} not listed.</p>`}
+      ${value.ledgersLeftOut > 0 &&
+        html`<p class="note">The topic has ${format.plural(value.ledgersLeftOut, "more ledger")}, not listed here.</p>`}
       ${howTo}
     </${Panel}>
     <${Panel} title="Other ledgers of this topic" name="others">
@@ -49,7 +50,8 @@ export function Ledgers({ topic }) {
 function Sizes({ ledgers }) {
   if (ledgers.length < 2) return null;
   return html`<div class="lane" role="img" aria-label="The ledgers by size, oldest first">
-    ${ledgers.map((each) => html`<span key=${each.ledgerId} class="has" style=${{ flexGrow: each.sizeBytes + 1, flexBasis: 0 }} title=${`Ledger ${each.ledgerId}: ${format.bytes(each.sizeBytes)}`}></span>`)}
+    ${ledgers.map((each) => html`<span key=${each.ledgerId} class="has"
+      style=${{ flexGrow: each.sizeBytes + 1, flexBasis: 0 }} title=${`Ledger ${each.ledgerId}: ${format.bytes(each.sizeBytes)}`}></span>`)}
   </div>`;
 }
 
@@ -59,15 +61,19 @@ function Ledger({ ledger }) {
       <strong>Ledger ${ledger.ledgerId}</strong>
       <${Badge} tone=${ledger.isOpen ? "good" : ""}>${(ledger.state ?? (ledger.isOpen ? "open" : "closed")).toLowerCase()}</${Badge}>
       <span>${format.plural(ledger.entries, "entry", "entries")}, ${format.bytes(ledger.sizeBytes)}</span>
-      ${ledger.ensembleSize && html`<span class="hint">ensemble ${ledger.ensembleSize}, write ${ledger.writeQuorum}, ack ${ledger.ackQuorum}</span>`}
+      ${ledger.ensembleSize &&
+        html`<span class="hint">ensemble ${ledger.ensembleSize}, write ${ledger.writeQuorum}, ack ${ledger.ackQuorum}</span>`}
       ${ledger.closedMs && html`<span class="hint">closed ${format.time(ledger.closedMs)}</span>`}
     </div>
     ${ledger.fault && html`<p class="fault">${ledger.fault}</p>`}
     <${Fragments} fragments=${ledger.fragments ?? []} />
     <ul class="sentences">
-      ${ledger.keptBy.map((each, index) => html`<li key=${index} data-kept-by=${each.by}><${Badge}>${each.by}</${Badge}><span>${each.sentence}</span></li>`)}
-      ${ledger.keptBy.length === 0 && html`<li><${Badge} tone="good">free</${Badge}><span>Nothing keeps it: it goes at the next trimming.</span></li>`}
-      ${ledger.keptByMoreCursors > 0 && html`<li><${Badge}>cursor</${Badge}><span>${format.plural(ledger.keptByMoreCursors, "more subscription")} keep it.</span></li>`}
+      ${ledger.keptBy.map((each, index) => html`<li key=${index} data-kept-by=${each.by}><${Badge}>${each.by}</${Badge}>
+        <span>${each.sentence}</span></li>`)}
+      ${ledger.keptBy.length === 0 && html`<li><${Badge} tone="good">free</${Badge}>
+        <span>Nothing keeps it: it goes at the next trimming.</span></li>`}
+      ${ledger.keptByMoreCursors > 0 && html`<li><${Badge}>cursor</${Badge}>
+        <span>${format.plural(ledger.keptByMoreCursors, "more subscription")} keep it.</span></li>`}
     </ul>
   </section>`;
 }
@@ -86,9 +92,11 @@ function Fragments({ fragments }) {
             class="lane"
             role="img"
             data-bookie=${bookie}
-            aria-label=${`Bookie ${bookie} is in ${format.plural(fragments.filter((each) => each.bookies.includes(bookie)).length, "fragment")} of ${fragments.length}`}
+            aria-label=${laneOf(bookie, fragments)}
           >
-            ${fragments.map((each) => html`<span key=${each.firstEntry} class=${each.bookies.includes(bookie) ? "has" : ""} style=${width(each)} title=${`Entries ${each.firstEntry} to ${each.lastEntry ?? "…"}`}></span>`)}
+            ${fragments.map((each) =>
+              html`<span key=${each.firstEntry} class=${each.bookies.includes(bookie) ? "has" : ""} style=${width(each)}
+              title=${`Entries ${each.firstEntry} to ${each.lastEntry ?? "…"}`}></span>`)}
           </div>
           <span></span>`,
     )}
@@ -98,4 +106,9 @@ function Fragments({ fragments }) {
     </div>
     <span></span>
   </div>`;
+}
+
+function laneOf(bookie, fragments) {
+  const here = fragments.filter((each) => each.bookies.includes(bookie)).length;
+  return `Bookie ${bookie} is in ${format.count(here)} of ${format.plural(fragments.length, "fragment")}`;
 }

@@ -48,13 +48,15 @@ function LoginDialog({ reason }) {
           ? html`<${Field} key="token" label="Token" hint="What magnetar tokens create printed, or your issuer gave you.">
             <textarea name="token" rows="4" autocomplete="off" spellcheck=${false} value=${token} onInput=${typed(setToken)}></textarea>
           </${Field}>`
-          : html`<${Field} key="user" label="Name"><input name="user" autocomplete="username" value=${user} onInput=${typed(setUser)} /></${Field}>
+          : html`<${Field} key="user" label="Name"><input name="user" autocomplete="username" value=${user}
+            onInput=${typed(setUser)} /></${Field}>
             <${Field} key="password" label="Password">
               <input name="password" type="password" autocomplete="current-password" value=${password} onInput=${typed(setPassword)} />
             </${Field}>`
       }
       <p class="hint">This tab keeps it until it is closed, and sends it to this server only.</p>
-      <${ActionButton} type="submit" tone="primary" disabled=${kind === "token" ? token.trim() === "" : user === ""}>Log in</${ActionButton}>
+      <${ActionButton} type="submit" tone="primary"
+        disabled=${kind === "token" ? token.trim() === "" : user === ""}>Log in</${ActionButton}>
     </form>
   </${Dialog}>`;
 }

@@ -21,8 +21,10 @@ export function MessageStory({ topic, id }) {
   const story = useCall(storyPath, { every: FRESH_MS });
   return html`<div class="panels">
     <${Panel} title=${`Message ${id}`} wide=${true} name="message">
-      <${Loaded} from=${message} topic=${topic}>${(value) => html`<${MessageList} topic=${topic} messages=${value.messages.filter((each) => isIt(each, place))} empty="There is no such message in the topic now." />`}</${Loaded}>
-      <${HowTo} calls=${[`GET ${messagePath}`]} commands=${[`magnetar admin topics get-message-by-id ${topicWord(topic)} -l ${place.ledger} -e ${place.entry}`]} />
+      <${Loaded} from=${message} topic=${topic}>${(value) => html`<${MessageList} topic=${topic}
+        messages=${value.messages.filter((each) => isIt(each, place))} empty="There is no such message in the topic now." />`}</${Loaded}>
+      <${HowTo} calls=${[`GET ${messagePath}`]}
+        commands=${[`magnetar admin topics get-message-by-id ${topicWord(topic)} -l ${place.ledger} -e ${place.entry}`]} />
     </${Panel}>
     <${Panel} title="What became of it" name="story">
       <${Loaded} from=${story} topic=${topic}>${(value) =>

@@ -30,7 +30,8 @@ export function Message({ topic, message }) {
       <a class="mono" href=${topicLink(topic, "messages", message.id)} title="Follow this message">${message.id}</a>
       <time class="hint">${format.time(message.publishTime)}</time>
       ${message.key !== undefined && html`<span><span class="hint">key</span> <code data-part="key">${message.key}</code></span>`}
-      ${Object.entries(message.properties ?? {}).map(([name, value]) => html`<code key=${name} class="hint" data-part="property">${name}=${value}</code>`)}
+      ${Object.entries(message.properties ?? {}).map(([name, value]) => html`<code key=${name} class="hint"
+        data-part="property">${name}=${value}</code>`)}
       <${Marks} message=${message} />
       ${!isOpen && html`<code class="message-value" data-part="value">${shortOf(message)}</code>`}
     </div>
@@ -41,11 +42,16 @@ export function Message({ topic, message }) {
 function Marks({ message }) {
   return html` ${message.encrypted && html`<${Badge} tone="warn">encrypted</${Badge}>`}
   ${message.compression && html`<${Badge}>${message.compression}</${Badge}>`}
-  ${message.chunk && html`<${Badge} tone=${message.chunk.missing ? "bad" : ""}>${format.plural(message.chunk.count, "chunk")}${message.chunk.missing ? `, ${message.chunk.missing} missing` : ""}</${Badge}>`}
+  ${message.chunk &&
+    html`<${Badge} tone=${message.chunk.missing ? "bad" : ""}>${chunksOf(message.chunk)}</${Badge}>`}
   ${message.marker && html`<${Badge}>${message.marker}</${Badge}>`}
   ${message.nullValue && html`<${Badge}>no value</${Badge}>`}
   ${message.deliverAt && html`<${Badge}>due ${format.time(message.deliverAt)}</${Badge}>`}
   ${message.value?.fault && html`<${Badge} tone="bad">not decoded</${Badge}>`}`;
+}
+
+function chunksOf({ count, missing }) {
+  return format.plural(count, "chunk") + (missing ? `, ${missing} missing` : "");
 }
 
 function Details({ message }) {

@@ -59,22 +59,29 @@ export function Messages({ topic, query }) {
     load(wish.from, false);
   };
   const asked = withQuery(path, wish);
-  return html`<div class="panels"><${Panel} title="Messages" wide=${true} aside=${html`<span role="status" data-scanned=${shown.scanned}>${told(shown, isTail)}</span>`}>
+  return html`<div class="panels"><${Panel} title="Messages" wide=${true} aside=${html`<span role="status"
+    data-scanned=${shown.scanned}>${told(shown, isTail)}</span>`}>
     <form class="row" onSubmit=${find} role="search">
-      <${Field} label="From"><input name="from" list="places" value=${wish.from} onInput=${change("from")} title="earliest, latest, a message id, or a time" /></${Field}>
+      <${Field} label="From"><input name="from" list="places" value=${wish.from} onInput=${change("from")}
+        title="earliest, latest, a message id, or a time" /></${Field}>
       <datalist id="places"><option value="earliest" /><option value="latest" /></datalist>
-      <${Field} label="How many"><select name="count" value=${wish.count} onChange=${change("count")}>${COUNTS.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></${Field}>
+      <${Field} label="How many"><select name="count" value=${wish.count}
+        onChange=${change("count")}>${COUNTS.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></${Field}>
       <${Field} label="Key"><input name="key" value=${wish.key} onInput=${change("key")} /></${Field}>
-      <${Field} label="Property"><input name="property" placeholder="name or name=value" value=${wish.property} onInput=${change("property")} /></${Field}>
+      <${Field} label="Property"><input name="property" placeholder="name or name=value" value=${wish.property}
+        onInput=${change("property")} /></${Field}>
       <${Field} label="Text"><input name="text" value=${wish.text} onInput=${change("text")} /></${Field}>
       <${ActionButton} type="submit" tone="primary" isBusy=${isBusy}>Show</${ActionButton}>
       <label><input type="checkbox" name="tail" checked=${isTail} onChange=${(event) => setIsTail(event.target.checked)} /> follow</label>
     </form>
     <p class="hint">From: earliest, latest (the last ones), a message id such as 12:34, or a time in UTC such as 2026-11-24T12:00:00Z.</p>
     <${Fault} error=${error} topic=${topic} />
-    ${shown.isAsked && html`<${MessageList} topic=${topic} messages=${isTail ? [...shown.messages].reverse() : shown.messages} empty="No message there is as you ask." />`}
-    ${shown.next !== null && !isTail && html`<${ActionButton} isBusy=${isBusy} onAct=${() => load(shown.next, true)}>Go on from ${shown.next}</${ActionButton}>`}
-    <${HowTo} calls=${[`GET ${asked}`]} commands=${[`magnetar read ${topicWord(topic)} --start ${format.shellWord(wish.from)} -n ${wish.count}`]} />
+    ${shown.isAsked && html`<${MessageList} topic=${topic}
+      messages=${isTail ? [...shown.messages].reverse() : shown.messages} empty="No message there is as you ask." />`}
+    ${shown.next !== null && !isTail && html`<${ActionButton} isBusy=${isBusy}
+      onAct=${() => load(shown.next, true)}>Go on from ${shown.next}</${ActionButton}>`}
+    <${HowTo} calls=${[`GET ${asked}`]}
+      commands=${[`magnetar read ${topicWord(topic)} --start ${format.shellWord(wish.from)} -n ${wish.count}`]} />
   </${Panel}></div>`;
 }
 

@@ -49,7 +49,8 @@ export function PartitionedTopic({ topic }) {
       </div>
       <div class="panels">
         <${Panel} title="Partitions" wide=${true}>
-          <${Table} name="partitions" label="Partitions" columns=${COLUMNS} rows=${rows} rowKey=${(row) => row.topic} firstSort=${["topic", "ascending"]} />
+          <${Table} name="partitions" label="Partitions" columns=${COLUMNS} rows=${rows} rowKey=${(row) => row.topic}
+            firstSort=${["topic", "ascending"]} />
           <${HowTo} calls=${[`GET ${path}`]} commands=${[`magnetar admin topics partitioned-stats ${topicWord(topic)}`]} />
         </${Panel}>
       </div>`;

@@ -57,7 +57,8 @@ export function Policies({ topic }) {
         />`}</${Loaded}>
       <${HowTo} calls=${[`GET ${path}`]} commands=${[`magnetar admin topicPolicies get-retention ${topicWord(topic)} --applied`]} />
     </${Panel}>
-    ${edited && html`<${Editor} key=${edited.policy} topic=${topic} row=${edited} onClose=${() => setEdited(null)} onDone=${policies.refresh} />`}
+    ${edited && html`<${Editor} key=${edited.policy} topic=${topic} row=${edited} onClose=${() => setEdited(null)}
+      onDone=${policies.refresh} />`}
   </div>`;
 }
 
@@ -92,19 +93,26 @@ function Editor({ topic, row, onClose, onDone }) {
       : call(path, { method, body: value.value });
   return html`<${Dialog} title=${`${row.policy} of this topic`} name="policy" onClose=${onClose}>
     <form onSubmit=${(event) => change(event, set)}>
-      <p>Now ${html`<code>${shown(row.value)}</code>`}, which comes from ${row.source === "broker" ? "broker.conf" : `the ${row.source}`}.</p>
+      <p>Now <code>${shown(row.value)}</code>, which comes from ${row.source === "broker" ? "broker.conf" : `the ${row.source}`}.</p>
       <${Field} label="Value for this topic, as JSON" hint=${value.fault}>
         <textarea name="value" rows="6" spellcheck=${false} value=${text} onInput=${(event) => setText(event.target.value)}></textarea>
       </${Field}>
-      <p class="note" data-preview="policy">${value.fault ? "" : `Sets ${row.policy} of this topic to ${shown(value.value)}, whatever its namespace and broker.conf say.`}</p>
+      <p class="note" data-preview="policy">${value.fault ? "" : previewOf(row, value.value)}</p>
       <${Fault} error=${error} />
       <div class="row">
-        <${ActionButton} type="submit" tone="primary" isBusy=${isBusy} disabled=${value.fault !== undefined}>Set for this topic</${ActionButton}>
-        ${row.source === "topic" && row.removable && html`<${ActionButton} tone="danger" isBusy=${isBusy} onAct=${(event) => change(event, () => call(path, { method: "DELETE" }))}>Remove from this topic</${ActionButton}>`}
+        <${ActionButton} type="submit" tone="primary" isBusy=${isBusy}
+          disabled=${value.fault !== undefined}>Set for this topic</${ActionButton}>
+        ${row.source === "topic" && row.removable && html`<${ActionButton} tone="danger" isBusy=${isBusy}
+          onAct=${(event) => change(event, () => call(path, { method: "DELETE" }))}>Remove from this topic</${ActionButton}>`}
       </div>
     </form>
-    <${HowTo} calls=${[`${method} ${path}`, ...(row.source === "topic" ? [`DELETE ${path}`] : [])]} commands=${["magnetar admin topicPolicies --help"]} />
+    <${HowTo} calls=${[`${method} ${path}`, ...(row.source === "topic" ? [`DELETE ${path}`] : [])]}
+      commands=${["magnetar admin topicPolicies --help"]} />
   </${Dialog}>`;
+}
+
+function previewOf(row, value) {
+  return `Sets ${row.policy} of this topic to ${shown(value)}, whatever its namespace and broker.conf say.`;
 }
 
 function parsed(text) {

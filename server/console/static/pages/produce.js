@@ -34,14 +34,17 @@ export function Produce({ topic }) {
   return html`<div class="panels">
     <${Panel} title="A message" name="produce">
       <form onSubmit=${send}>
-        <${Field} label=${`Content${schema.value ? `, as ${schema.value.type} version ${schema.value.version}` : ""}`} hint=${hintOf(schema.value)}>
+        <${Field} label=${`Content${schema.value ? `, as ${schema.value.type} version ${schema.value.version}` : ""}`}
+          hint=${hintOf(schema.value)}>
           <textarea name="payload" rows="8" spellcheck=${false} value=${form.payload} onInput=${typed("payload")}></textarea>
         </${Field}>
         <div class="row">
           <${Field} label="Key"><input name="key" value=${form.key} onInput=${typed("key")} /></${Field}>
-          <${Field} label="Deliver after, seconds"><input name="delay" type="number" min="0" value=${form.delay} onInput=${typed("delay")} /></${Field}>
+          <${Field} label="Deliver after, seconds"><input name="delay" type="number" min="0" value=${form.delay}
+            onInput=${typed("delay")} /></${Field}>
         </div>
-        <${Field} label="Properties" hint="One a line: name=value"><textarea name="properties" rows="3" spellcheck=${false} value=${form.properties} onInput=${typed("properties")}></textarea></${Field}>
+        <${Field} label="Properties" hint="One a line: name=value"><textarea name="properties" rows="3"
+          spellcheck=${false} value=${form.properties} onInput=${typed("properties")}></textarea></${Field}>
         <${Fault} error=${error} topic=${topic} />
         ${request.fault && html`<p class="fault">${request.fault}</p>`}
         <${ActionButton} type="submit" tone="primary" isBusy=${isBusy} disabled=${request.fault !== undefined}>Publish</${ActionButton}>
@@ -49,18 +52,25 @@ export function Produce({ topic }) {
       <${HowTo} calls=${[`POST ${path}`]} commands=${[commandOf(topic, form)]} />
     </${Panel}>
     <${Panel} title="What will be sent" name="preview">
-      <p class="note" data-preview="produce">Stores one message of ${format.bytes(new TextEncoder().encode(form.payload).length)} of text in the topic${form.delay ? `, which subscriptions of type Shared and Key_Shared get ${format.duration(Number(form.delay))} later` : ""}. All subscriptions get it.</p>
+      <p class="note" data-preview="produce">${previewOf(form)}</p>
       <pre tabindex="0">${JSON.stringify(request.body, null, 2)}</pre>
       ${
         sent.length > 0 &&
         html`<h3>Sent</h3>
           <ul class="sentences" role="status">
-            ${sent.map((each, index) => html`<li key=${sent.length - index} data-sent=${each.messageId ?? "failed"}>${outcomeOf(topic, each)}</li>`)}
+            ${sent.map((each, index) => html`<li key=${sent.length - index}
+              data-sent=${each.messageId ?? "failed"}>${outcomeOf(topic, each)}</li>`)}
           </ul>`
       }
       <${HowTo} calls=${[`POST ${path}`]} commands=${[commandOf(topic, form)]} />
     </${Panel}>
   </div>`;
+}
+
+function previewOf(form) {
+  const size = format.bytes(new TextEncoder().encode(form.payload).length);
+  const delay = form.delay && `, which subscriptions of type Shared and Key_Shared get ${format.duration(Number(form.delay))} later`;
+  return `Stores one message of ${size} of text in the topic${delay}. All subscriptions get it.`;
 }
 
 function hintOf(schema) {

@@ -44,10 +44,12 @@ function Versions({ versions, howTo }) {
   return html`<div class="panels">
     <${Panel} title=${`Version ${shown.version}`} wide=${true} name="schema" aside=${format.plural(versions.length, "version")}>
       <div class="row">
-        <${Field} label="Version"><select name="version" value=${chosen} onChange=${(event) => setChosen(Number(event.target.value))}>${versions.map(option)}</select></${Field}>
+        <${Field} label="Version"><select name="version" value=${chosen}
+          onChange=${(event) => setChosen(Number(event.target.value))}>${versions.map(option)}</select></${Field}>
         ${
           versions.length > 1 &&
-          html`<${Field} label="Compared with"><select name="base" value=${base ?? ""} onChange=${(event) => setBase(event.target.value === "" ? null : Number(event.target.value))}>
+          html`<${Field} label="Compared with"><select name="base" value=${base ?? ""}
+            onChange=${(event) => setBase(event.target.value === "" ? null : Number(event.target.value))}>
           <option value="">nothing</option>${versions.map(option)}</select></${Field}>`
         }
       </div>
@@ -73,11 +75,13 @@ function Versions({ versions, howTo }) {
 const MARKS = { same: " ", added: "+", removed: "−" };
 
 function Difference({ lines }) {
-  const changes = lines.filter((each) => each.kind !== "same").length;
+  const counted = (kind) => lines.filter((each) => each.kind === kind).length;
+  const [came, went] = [counted("added"), counted("removed")];
   return html`<p class="hint" role="status">
-      ${changes === 0 ? "The definitions are the same." : `${format.plural(lines.filter((each) => each.kind === "added").length, "line")} came, ${format.plural(lines.filter((each) => each.kind === "removed").length, "line")} went.`}
+      ${came + went === 0 ? "The definitions are the same." : `${format.plural(came, "line")} came, ${format.plural(went, "line")} went.`}
     </p>
     <div class="difference" tabindex="0" role="group" aria-label="Difference">
-      ${lines.map((each, index) => html`<div key=${index} class=${each.kind} data-change=${each.kind}>${MARKS[each.kind]} ${each.text}</div>`)}
+      ${lines.map((each, index) => html`<div key=${index} class=${each.kind}
+        data-change=${each.kind}>${MARKS[each.kind]} ${each.text}</div>`)}
     </div>`;
 }

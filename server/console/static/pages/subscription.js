@@ -29,7 +29,8 @@ export function Subscription({ topic, name }) {
     return html`
       <${Figures} about=${about} cursor=${cursor} />
       <div class="panels">
-        <${Panel} title="Why" wide=${true} name="why" aside=${html`<${SubscriptionActions} topic=${topic} name=${name} internal=${internal.value} wish=${wish} setWish=${setWish} onDone=${refresh} />`}>
+        <${Panel} title="Why" wide=${true} name="why" aside=${html`<${SubscriptionActions} topic=${topic} name=${name}
+          internal=${internal.value} wish=${wish} setWish=${setWish} onDone=${refresh} />`}>
           <${Loaded} from=${why}>${(answer) => html`<${Reasons} answer=${answer.subscriptions[name]} />`}</${Loaded}>
           <${HowTo} calls=${[`GET ${whyPath}`]} commands=${commands} />
         </${Panel}>
@@ -56,12 +57,13 @@ export function Subscription({ topic, name }) {
 }
 
 function Figures({ about, cursor }) {
+  const oldest = about.earliestMsgPublishTimeInBacklog;
   return html`<div class="figures">
     <${Figure} name="Type" value=${about.type ?? "none"} detail=${format.plural(about.consumers.length, "consumer")} />
     <${Figure}
       name="Backlog"
       value=${format.count(about.msgBacklog)}
-      detail=${about.earliestMsgPublishTimeInBacklog > 0 ? `oldest ${format.age(about.earliestMsgPublishTimeInBacklog, Date.now())}` : format.bytes(about.backlogSize)}
+      detail=${oldest > 0 ? `oldest ${format.age(oldest, Date.now())}` : format.bytes(about.backlogSize)}
     />
     <${Figure} name="Unacknowledged" value=${format.count(about.unackedMessages)} detail="with consumers" />
     <${Figure} name="Delayed" value=${format.count(about.msgDelayed)} />
@@ -71,7 +73,8 @@ function Figures({ about, cursor }) {
       value=${`${format.rate(about.msgRateOut)}/s`}
       detail=${`acknowledged ${format.rate(about.messageAckRate)}/s`}
     />
-    ${cursor && html`<${Figure} name="Mark-delete" value=${html`<span class="mono">${cursor.markDeletePosition}</span>`} detail=${`reads at ${cursor.readPosition}`} />`}
+    ${cursor && html`<${Figure} name="Mark-delete" value=${html`<span class="mono">${cursor.markDeletePosition}</span>`}
+      detail=${`reads at ${cursor.readPosition}`} />`}
   </div>`;
 }
 
@@ -82,11 +85,12 @@ function Reasons({ answer }) {
   return html` <p data-why="summary">${answer.summary ? `Backlog: ${answer.summary}.` : "There is no backlog."}</p>
     ${
       answer.reasons.length === 0
-        ? html`<p><${Badge} tone="good">free</${Badge}> Nothing stands in the way: a message that is published now is delivered at once.</p>`
+        ? html`<p><${Badge} tone="good">free</${Badge}> Nothing stands in the way: a message that comes now is delivered at once.</p>`
         : html`<ul class="sentences">
             ${answer.reasons.map((each) => {
               const [tone, words] = TONES[each.holdsBack] ?? ["", each.holdsBack];
-              return html`<li key=${each.code} data-reason=${each.code}><${Badge} tone=${tone}>${words}</${Badge}><span>${each.sentence} <code class="hint">${each.code}</code></span></li>`;
+              return html`<li key=${each.code} data-reason=${each.code}><${Badge} tone=${tone}>${words}</${Badge}>
+                <span>${each.sentence} <code class="hint">${each.code}</code></span></li>`;
             })}
           </ul>`
     }`;
@@ -135,7 +139,8 @@ const CONSUMER_COLUMNS = [
 function Consumers({ topic, about, path }) {
   const active = about.activeConsumerName;
   return html`<${Panel} title="Consumers" wide=${true} aside=${active && html`active: <strong>${active}</strong>`}>
-    <${Table} name="consumers" label="Consumers" columns=${CONSUMER_COLUMNS} rows=${about.consumers} rowKey=${(row) => `${row.consumerName} ${row.address} ${row.connectedSince}`}
+    <${Table} name="consumers" label="Consumers" columns=${CONSUMER_COLUMNS} rows=${about.consumers}
+      rowKey=${(row) => `${row.consumerName} ${row.address} ${row.connectedSince}`}
       firstSort=${["consumerName", "ascending"]} empty="No consumer is connected." />
     <${HowTo} calls=${[`GET ${path}`]} commands=${[`magnetar admin topics stats ${topicWord(topic)}`]} />
   </${Panel}>`;

@@ -28,7 +28,8 @@ export function SubscriptionActions({ topic, name, internal, wish, setWish, onDo
   if (!internal?.cursors?.[name]) return null;
   return html` ${ACTIONS.map(([key, title]) => html`<${ActionButton} key=${key} onAct=${() => setWish(key)}>${title}…</${ActionButton}>`)}
   ${wish === "peek" && html`<${Peek} topic=${topic} name=${name} internal=${internal} onClose=${() => setWish(null)} />`}
-  ${wish !== null && wish !== "peek" && html`<${Change} key=${wish} kind=${wish} topic=${topic} name=${name} internal=${internal} onClose=${() => setWish(null)} onDone=${onDone} />`}`;
+  ${wish !== null && wish !== "peek" && html`<${Change} key=${wish} kind=${wish} topic=${topic} name=${name}
+    internal=${internal} onClose=${() => setWish(null)} onDone=${onDone} />`}`;
 }
 
 // Shows the first messages that are not acknowledged, and changes nothing.
@@ -44,7 +45,8 @@ function Peek({ topic, name, internal, onClose }) {
   }, []);
   return html`<${Dialog} title=${`The first messages that ${name} has not acknowledged`} name="peek" onClose=${onClose}>
     <${Fault} error=${error} />
-    ${found === null ? !error && html`<p class="waiting">Reading…</p>` : html`<${MessageList} topic=${topic} messages=${found} empty="Everything is acknowledged." />`}
+    ${found === null ? !error && html`<p class="waiting">Reading…</p>` : html`<${MessageList} topic=${topic}
+      messages=${found} empty="Everything is acknowledged." />`}
     <${HowTo} calls=${[`GET ${topicPath(topic, "subscription", name, "position", "1")}`, `GET ${path}`]}
       commands=${[`magnetar admin topics peek-messages ${topicWord(topic)} -s ${format.shellWord(name)} -n ${PEEKED_MAX}`]} />
   </${Dialog}>`;
@@ -84,11 +86,12 @@ function Change({ kind, topic, name, internal, onClose, onDone }) {
       setIsBusy(false);
     }
   };
+  const told = preview ?? (plan === null ? "Fill in the field above to see what will happen." : !error && "Looking…");
   const title = ACTIONS.find(([key]) => key === kind)[1];
   return html`<${Dialog} title=${`${title}: ${name}`} name=${kind} onClose=${onClose}>
     <form onSubmit=${act}>
       <${Input} kind=${kind} text=${text} setText=${setText} />
-      <p class="note" role="status" data-preview=${preview === null ? "none" : kind}>${preview ?? (plan === null ? "Fill in the field above to see what will happen." : !error && "Looking…")}</p>
+      <p class="note" role="status" data-preview=${preview === null ? "none" : kind}>${told}</p>
       <${Fault} error=${error} />
       <${ActionButton} type="submit" tone="danger" isBusy=${isBusy} disabled=${plan === null || preview === null}>${title}</${ActionButton}>
     </form>
@@ -101,7 +104,8 @@ function Input({ kind, text, setText }) {
   if (kind === "skip")
     return html`<${Field} label="How many entries"><input name="value" type="number" min="1" value=${text} onInput=${typed} /></${Field}>`;
   if (kind === "expire") {
-    return html`<${Field} label="Older than, in seconds" hint="By the publish time of messages."><input name="value" type="number" min="0" value=${text} onInput=${typed} /></${Field}>`;
+    return html`<${Field} label="Older than, in seconds" hint="By the publish time of messages.">
+      <input name="value" type="number" min="0" value=${text} onInput=${typed} /></${Field}>`;
   }
   if (kind === "reset") {
     return html`<${Field} label="To" hint="earliest, latest, a message id (12:34), or a time in UTC (2026-11-24 12:00:00).">

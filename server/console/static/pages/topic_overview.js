@@ -75,7 +75,8 @@ function ratesOf(live) {
 function Rates({ topic, series, path, error, isThere }) {
   return html`<${Panel} title="Messages a second" name="rates">
     <${Fault} error=${error} />
-    ${!error && html`<${Chart} series=${series} lines=${LINES} show=${format.rate} label="Messages in and out a second, over the last five minutes" />`}
+    ${!error &&
+      html`<${Chart} series=${series} lines=${LINES} show=${format.rate} label="Messages in and out a second" />`}
     ${!error && !isThere && html`<p class="waiting">The first point comes within a second…</p>`}
     <${HowTo} calls=${[`GET ${path}`]} commands=${[`magnetar admin topics stats ${topicWord(topic)}`]} />
   </${Panel}>`;
@@ -129,7 +130,8 @@ function Subscriptions({ topic, stats, path }) {
   return html`<${Panel} title="Subscriptions" wide=${true}>
     <${Table} name="subscriptions" label="Subscriptions" columns=${columns} rows=${rows} rowKey=${(row) => row.name}
       firstSort=${["name", "ascending"]} empty="Nobody has subscribed to this topic." />
-    <${HowTo} calls=${[`GET ${path}`]} commands=${[`magnetar admin topics stats ${topicWord(topic)} --get-earliest-time-in-backlog`, `magnetar why ${topicWord(topic)}`]} />
+    <${HowTo} calls=${[`GET ${path}`]}
+      commands=${[`magnetar admin topics stats ${topicWord(topic)} --get-earliest-time-in-backlog`, `magnetar why ${topicWord(topic)}`]} />
   </${Panel}>`;
 }
 
@@ -177,7 +179,8 @@ const PRODUCER_COLUMNS = [
 
 function Producers({ topic, stats, path }) {
   return html`<${Panel} title="Producers" wide=${true}>
-    <${Table} name="producers" label="Producers" columns=${PRODUCER_COLUMNS} rows=${stats.publishers} rowKey=${(row) => `${row.address}/${row.producerId}`}
+    <${Table} name="producers" label="Producers" columns=${PRODUCER_COLUMNS} rows=${stats.publishers}
+      rowKey=${(row) => `${row.address}/${row.producerId}`}
       firstSort=${["producerName", "ascending"]} empty="No producer is connected." />
     <${HowTo} calls=${[`GET ${path}`]} commands=${[`magnetar admin topics stats ${topicWord(topic)}`]} />
   </${Panel}>`;

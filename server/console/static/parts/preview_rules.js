@@ -31,6 +31,8 @@ export function unackedBetween(backlog, first, last) {
 
 const entries = (number) => format.plural(number, "entry", "entries");
 
+const GONE = "This subscription never delivers them again; other subscriptions keep them.";
+
 // Where the server does not list all acknowledged ranges, what lies behind the last one counts as not acknowledged.
 const upTo = (backlog) => (backlog.isCut ? "up to " : "");
 
@@ -41,7 +43,7 @@ export function previewOfSkip(line, backlog, number) {
   const last = placeOfUnacked(backlog, skipped);
   const first = placeOfUnacked(backlog, 1);
   const range = skipped === 1 ? line.at(first) : `from ${line.at(first)} to ${line.at(last)}`;
-  return `Acknowledges ${entries(skipped)} of ${upTo(backlog)}${format.count(all)}, ${range}. This subscription never delivers them again; other subscriptions keep them.`;
+  return `Acknowledges ${entries(skipped)} of ${upTo(backlog)}${format.count(all)}, ${range}. ${GONE}`;
 }
 
 // Returns the place of the `number`-th entry that is not acknowledged, counted from 1.
@@ -60,7 +62,7 @@ function placeOfUnacked(backlog, number) {
 export function previewOfClear(line, backlog) {
   const all = unackedBetween(backlog, backlog.begin, backlog.end);
   if (all === 0) return "There is nothing to clear: everything is acknowledged.";
-  return `Acknowledges the whole backlog, ${upTo(backlog)}${entries(all)}, to ${line.at(line.length - 1)}. This subscription never delivers them; other subscriptions keep them.`;
+  return `Acknowledges the whole backlog, ${upTo(backlog)}${entries(all)}, to ${line.at(line.length - 1)}. ${GONE}`;
 }
 
 // `place` is where the subscription will go on: the first entry that it delivers next.
@@ -84,5 +86,6 @@ export function previewOfExpiry(line, backlog, place) {
   if (expired === 0) return "Nothing is that old: no entry would be acknowledged.";
   const all = format.count(unackedBetween(backlog, backlog.begin, backlog.end));
   const target = place >= line.length ? "the end of the topic" : line.at(place);
-  return `Acknowledges ${upTo(backlog)}${entries(expired)} of ${all}, those before ${target}, except delayed ones that are not due. This subscription never delivers them.`;
+  const range = `those before ${target}, except delayed ones that are not due`;
+  return `Acknowledges ${upTo(backlog)}${entries(expired)} of ${all}, ${range}. ${GONE}`;
 }
