@@ -76,6 +76,11 @@ def test_the_brokers_sums_are_streamed(server: Server, topic: str, publishing: N
     assert data["attention"] == []
 
 
+def test_a_caller_may_ask_for_a_few_events(server: Server, client: pulsar.Client, topic: str) -> None:
+    client.create_producer(topic)
+    assert len(list(events(server, f"{topic.replace('://', '/')}/live?events=2"))) == 2
+
+
 def test_a_stream_ends_with_its_topic(server: Server, client: pulsar.Client, topic: str) -> None:
     client.create_producer(topic).close()
     path = topic.replace("://", "/")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import aiofiles
 import orjson
 
+from magnetar.server.admin import bodies
 from magnetar.server.admin.call_paths import TOPIC
 from magnetar.server.admin.subscription_calls import refuse_partitioned
 from magnetar.server.admin.topic_calls import loaded_of_any_domain
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 EVENT_SECONDS = 1.0
-STREAM_SECONDS = 300.0
-"""After this time a stream ends."""
+EVENTS_MAX = 300
+"""After this many events, and so after five minutes, a stream ends. The parameter `events` asks for fewer."""
 
 STREAMS_MAX = 200
 """How many streams a broker serves at a time."""
@@ -58,18 +59,23 @@ async def of_topic(call: Call) -> Answer:
 
 
 def _stream(call: Call, events: AsyncGenerator[tuple[str, Json], None]) -> Streamed:
+    count = bodies.integer(call.query.get("events", str(EVENTS_MAX)), what="events")
+    if not 1 <= count <= EVENTS_MAX:
+        raise Refusal(400, f"events must be from 1 to {EVENTS_MAX}, not {count}")
     if call.broker.live_totals.streams >= STREAMS_MAX:
         raise Refusal(503, f"There are {STREAMS_MAX} live streams, no more are served: try again")
-    return Streamed(_framed(call.broker, events), "text/event-stream")
+    return Streamed(_framed(call.broker, events, count), "text/event-stream")
 
 
-async def _framed(broker: "Broker", events: AsyncGenerator[tuple[str, Json], None]) -> AsyncGenerator[bytes, None]:
+async def _framed(
+    broker: "Broker", events: AsyncGenerator[tuple[str, Json], None], count: int
+) -> AsyncGenerator[bytes, None]:
     broker.live_totals.streams += 1
-    ends_at = time.monotonic() + STREAM_SECONDS
     try:
         async for name, data in events:
             yield b"event: %b\ndata: %b\n\n" % (name.encode(), orjson.dumps(data))
-            if time.monotonic() > ends_at:
+            count -= 1
+            if not count:
                 return
             await asyncio.sleep(EVENT_SECONDS)
     finally:
