@@ -23,6 +23,7 @@ CALL_MODULES = (
     "isolation_calls",
     "leak_calls",
     "ledger_calls",
+    "live_calls",
     "log_level_calls",
     "lookup_calls",
     "message_calls",
