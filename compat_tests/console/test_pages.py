@@ -6,29 +6,14 @@ import pulsar
 import pytest
 
 from compat_tests.chromium import Page
-from compat_tests.console.conftest import DELAYED, MESSAGES, Shop, shown_id
+from compat_tests.console.page_scripts import SHOWN_MESSAGES, cell, figure, fill, has
+from compat_tests.console.shop import DELAYED, MESSAGES, Shop, shown_id
 from compat_tests.harness import wait_until
 from compat_tests.python.rest import Admin
 
 UNACKED = MESSAGES // 4
 
 pytestmark = pytest.mark.slow
-
-
-def cell(table: str, row: str, column: str) -> str:
-    """Returns the script that reads a cell of a table."""
-    found = f"[data-table={json.dumps(table)}] [data-row={json.dumps(row)}] [data-column={json.dumps(column)}]"
-    return f"document.querySelector({json.dumps(found)})?.innerText"
-
-
-def figure(name: str) -> str:
-    """Returns the script that reads one of the large numbers of a page."""
-    found = f"[data-figure={json.dumps(name)}] .value"
-    return f"document.querySelector({json.dumps(found)})?.innerText"
-
-
-def has(page: Page, script: str, wanted: str) -> None:
-    page.wait(f"{script} === {json.dumps(wanted)}", f"{script} is {wanted!r}")
 
 
 def test_tenants_and_namespaces_lead_to_the_topics(page: Page, shop: Shop) -> None:
@@ -111,19 +96,6 @@ def test_messages_are_decoded_filtered_and_followed(page: Page, shop: Shop, clie
     page.value("document.querySelector('main input[name=tail]').click()")
     new_id = client.create_producer(shop.topic).send(b'{"number": 7000}')
     page.wait(f"{SHOWN_MESSAGES}.some((id) => id.startsWith('{shown_id(new_id)}'))", "the new message by itself")
-
-
-SHOWN_MESSAGES = "[...document.querySelectorAll('[data-message]')].map((each) => each.dataset.message)"
-
-
-def fill(page: Page, name: str, text: str) -> None:
-    """Writes into a field as a user does."""
-    page.wait(f"document.querySelector('main [name={name}], dialog [name={name}]')", name)
-    page.value(f"document.querySelector('main [name={name}], dialog [name={name}]').select()")
-    if text:
-        page.type(text)
-    else:
-        page.press("Delete")
 
 
 def test_a_message_tells_its_story(page: Page, shop: Shop) -> None:

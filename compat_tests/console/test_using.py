@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from compat_tests.chromium import Chromium, Page
-from compat_tests.console.conftest import Shop, shown_id
-from compat_tests.console.test_pages import cell, has
+from compat_tests.console.page_scripts import cell, has
+from compat_tests.console.shop import Shop, shown_id
 from compat_tests.harness import Server
 from compat_tests.python.rest import Admin
 from compat_tests.security_site import TENANT, Site, running_site

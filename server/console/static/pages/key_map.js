@@ -40,7 +40,8 @@ export function KeyMap({ consumers }) {
     </svg>
     <div class="legend">
       ${holders.map((each, index) => html`<span key=${each.consumerName}>
-        <i class=${`swatch ${colourOf(index)}`}></i>${each.consumerName}: ${percent(shares[index])} of the hashes ${rangesOf(each)}</span>`)}
+        <i class=${`swatch ${colourOf(index)}`}></i>${each.consumerName}: ${percent(shares[index])} of the hashes
+        ${` ${rangesOf(each)}`}</span>`)}
     </div>`;
 }
 

@@ -42,30 +42,23 @@ export function Overview() {
     calls=${[`GET ${LIVE}`]}
     commands=${["magnetar admin broker-stats load-report", "magnetar admin broker-stats monitoring-metrics"]}
   />`;
-  return html` <${Fault} error=${error} />
+  return html`<${Fault} error=${error} />
     ${error?.isDenied && html`<p class="note">The overview is for superusers. Type the name of a topic above to go to it.</p>`}
     ${now === null && !error && html`<${Waiting} what="Waiting for the first numbers" />`}
     ${now !== null && html`<${Figures} now=${now} />`}
     <div class="panels">
-      ${
-        now !== null &&
-        html`
-        <${Attention} sentences=${now.attention ?? []} />
+      ${now !== null && html`<${Attention} sentences=${now.attention ?? []} />
         <${Panel} title="Messages a second" name="messages">
           <${Chart} series=${messages} lines=${MESSAGES} show=${format.rate} label="Messages in and out a second" />${howTo}
         </${Panel}>
         <${Panel} title="Bytes a second" name="traffic">
-          <${Chart} series=${traffic} lines=${TRAFFIC} show=${format.bytes} label="Bytes in and out a second" />${howTo}
+          <${Chart} series=${traffic} lines=${TRAFFIC} show=${format.bytes} least=${1024} label="Bytes in and out a second" />${howTo}
         </${Panel}>
-        ${
-          now.publishLatencyMs &&
-          html`<${Panel} title="Publishing takes" name="latency">
+        <${Panel} title="Publishing takes" name="latency">
           <${Chart} series=${latency} lines=${LATENCY} show=${format.milliseconds} label="How long publishing takes" />${howTo}
-        </${Panel}>`
-        }`
-      }
-      <${Namespaces} isDenied=${error?.isDenied} />
+        </${Panel}>`}
       <${AboutBroker} isDenied=${error?.isDenied} />
+      <${Namespaces} isDenied=${error?.isDenied} />
     </div>`;
 }
 

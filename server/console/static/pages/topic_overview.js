@@ -1,36 +1,23 @@
 // The first tab of a topic: its rates over the last minutes, its subscriptions with what keeps them waiting, and its
 // producers.
 
-import { Chart, useSeries } from "../parts/charts.js";
 import * as format from "../parts/format_rules.js";
-import { useStream } from "../parts/event_stream.js";
-import { html, useState } from "../parts/library.js";
-import { Badge, Fault, Figure, HowTo, Loaded, Panel, topicWord } from "../parts/panels.js";
+import { html } from "../parts/library.js";
+import { Badge, Figure, HowTo, Loaded, Panel, topicWord } from "../parts/panels.js";
 import { FRESH_MS, useCall } from "../parts/polling.js";
 import { topicPath, withQuery } from "../parts/rest_calls.js";
-import { fullName, topicLink } from "../parts/routes.js";
+import { topicLink } from "../parts/routes.js";
 import { Table } from "../parts/tables.js";
-
-const LINES = [
-  { name: "In, msg/s", colour: "accent" },
-  { name: "Out, msg/s", colour: "second" },
-];
+import { TopicCharts, useTopicStream } from "./topic_charts.js";
 
 export function TopicOverview({ topic }) {
   const path = withQuery(topicPath(topic, "stats"), { getEarliestTimeInBacklog: "true" });
   const stats = useCall(path, { every: FRESH_MS });
-  const series = useSeries(fullName(topic));
-  const [live, setLive] = useState(null);
-  const livePath = withQuery("admin/v2/broker-stats/live", { topics: fullName(topic) });
-  const liveError = useStream(livePath, (event, value) => {
-    if (event !== "topic" || value.topic !== fullName(topic)) return;
-    series.add(Date.now(), [value.msgRateIn, value.msgRateOut]);
-    setLive(value);
-  });
+  const stream = useTopicStream(topic);
   return html`<${Loaded} from=${stats} topic=${topic}>${(value) =>
-    html` <${Figures} stats=${{ ...value, ...ratesOf(live) }} />
+    html`<${Figures} stats=${{ ...value, ...ratesOf(stream.live) }} />
       <div class="panels">
-        <${Rates} topic=${topic} series=${series} path=${livePath} error=${liveError} isThere=${live !== null} />
+        <${TopicCharts} topic=${topic} stream=${stream} />
         <${Subscriptions} topic=${topic} stats=${value} path=${path} />
         <${Producers} topic=${topic} stats=${value} path=${path} />
       </div>`}</${Loaded}>`;
@@ -53,7 +40,7 @@ function Figures({ stats }) {
     <${Figure}
       name="Stored"
       value=${format.bytes(stats.storageSize)}
-      detail=${`${format.count(stats.msgInCounter)} messages since it was loaded`}
+      detail=${`${format.bytes(stats.backlogSize)} of it not consumed`}
     />
     <${Figure}
       name="Largest backlog"
@@ -68,18 +55,7 @@ function Figures({ stats }) {
 // The stats have the rates of the last minute; the stream has those of the last second, where it is there.
 function ratesOf(live) {
   if (live === null) return {};
-  const { msgRateIn, msgRateOut, msgThroughputIn, msgThroughputOut } = live;
-  return { msgRateIn, msgRateOut, msgThroughputIn, msgThroughputOut };
-}
-
-function Rates({ topic, series, path, error, isThere }) {
-  return html`<${Panel} title="Messages a second" name="rates">
-    <${Fault} error=${error} />
-    ${!error &&
-      html`<${Chart} series=${series} lines=${LINES} show=${format.rate} label="Messages in and out a second" />`}
-    ${!error && !isThere && html`<p class="waiting">The first point comes within a second…</p>`}
-    <${HowTo} calls=${[`GET ${path}`]} commands=${[`magnetar admin topics stats ${topicWord(topic)}`]} />
-  </${Panel}>`;
+  return { msgRateIn: live.msgRateIn, msgRateOut: live.msgRateOut, storageSize: live.storageSize };
 }
 
 function Subscriptions({ topic, stats, path }) {

@@ -35,10 +35,11 @@ export function useSeries(key = "") {
   return useMemo(() => new Series(), [key]);
 }
 
-// lines: [{name, colour: a custom property of the styles}]; `show` writes a value.
-export function Chart({ series, lines, show, label }) {
+// lines: [{name, colour: a custom property of the styles}]; `show` writes a value. The axis goes up to `least` at least,
+// so that noise does not look like a mountain.
+export function Chart({ series, lines, show, label, least = 1 }) {
   const frame = useRef(null);
-  useEffect(() => drawn(frame.current, series, lines, show), [series]);
+  useEffect(() => drawn(frame.current, series, lines, { show, least }), [series]);
   return html`<figure class="chart">
     <div class="chart-frame" ref=${frame} role="img" aria-label=${label}></div>
     <figcaption>
@@ -48,12 +49,12 @@ export function Chart({ series, lines, show, label }) {
 }
 
 // Draws until the returned function is called: again for each point, for another width, and for other colours.
-function drawn(element, series, lines, show) {
+function drawn(element, series, lines, scale) {
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   let plot = null;
   const make = () => {
     plot?.destroy();
-    plot = new window.uPlot(optionsOf(element, lines, show), series.table(lines.length), element);
+    plot = new window.uPlot(optionsOf(element, lines, scale), series.table(lines.length), element);
   };
   const resize = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT_PIXELS }));
   make();
@@ -68,7 +69,7 @@ function drawn(element, series, lines, show) {
   };
 }
 
-function optionsOf(element, lines, show) {
+function optionsOf(element, lines, { show, least }) {
   const style = getComputedStyle(element);
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
   const axis = {
@@ -82,14 +83,19 @@ function optionsOf(element, lines, show) {
     height: HEIGHT_PIXELS,
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { size: 5 } },
-    scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.1] } },
+    scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(high ?? 0, least) * 1.1] } },
     axes: [
-      { ...axis, space: 70 },
-      { ...axis, size: 62, space: 32, values: (_, values) => values.map(show) },
+      { ...axis, size: 28, space: 70, values: (_, times) => times.map(clockTime) },
+      { ...axis, size: 66, space: 32, values: (_, values) => values.map(show) },
     ],
     series: [
       {},
       ...lines.map((line) => ({ label: line.name, stroke: colour(line.colour), width: 1.5, points: { show: false } })),
     ],
   };
+}
+
+// The time of day in UTC, as everywhere on the pages.
+function clockTime(seconds) {
+  return new Date(seconds * 1000).toISOString().slice(11, 19);
 }
