@@ -1,5 +1,5 @@
-"""What the tests of pages ask and do: cells of tables, large numbers, fields. A function that returns a script does so for
-`Page.value` and `Page.wait`."""
+"""What the tests of pages ask and do: cells of tables, large numbers, fields. Scripts are for `Page.value` and
+`Page.wait`."""
 
 import json
 

@@ -1,7 +1,7 @@
 """Serves the files of the console: reads each file on its first request, compresses it once, and keeps both.
 
-A browser asks for each file again with the file's ETag, and gets 304 while the file is the same. So a new version of the
-server is seen at the next load of a page.
+A browser asks for each file again with the file's ETag, and gets 304 while the file is the same. So a new version of
+the server is seen at the next load of a page.
 """
 
 import asyncio

@@ -21,8 +21,8 @@ FORBIDDEN = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write|\beval\b|new Function|srcdoc"
     r"|setAttribute\(\s*[\"']on|javascript:|localStorage|document\.cookie"
 )
-"""Ways in which a text of a stranger could become markup or a script, and places that would keep a login for longer than
-its tab is open. Texts become text nodes, by Preact."""
+"""Ways in which a text of a stranger could become markup or a script, and places that would keep a login for longer
+than its tab is open. Texts become text nodes, by Preact."""
 OF_THE_PAGE = re.compile(r"\b(?:document|window|fetch|location|sessionStorage|setTimeout|setInterval|Date\.now)\b")
 """What rules do not touch: the page, the network and the clock."""
 FUNCTION = re.compile(r"^(?:export )?(?:async )?function (\w+)")

@@ -1,4 +1,4 @@
-"""The files of the console are served compressed, with strong ETags, and with headers that forbid what is from elsewhere."""
+"""The files of the console are served compressed, with strong ETags and the headers that a browser obeys."""
 
 import asyncio
 import gzip
