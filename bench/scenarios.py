@@ -8,6 +8,7 @@ from bench.admin import admin
 from bench.bookies import bookies
 from bench.brokers import brokers
 from bench.cluster import cluster
+from bench.connections import connections
 from bench.driver import Outcome
 from bench.features import features
 from bench.loads import BATCH, NAMESPACE, cost, latency_at, load, median_of, new_server, publish, rate, subscribe
@@ -18,6 +19,7 @@ from bench.rows import (
     BOOKIES,
     CATCH_UP,
     CLUSTER,
+    CONNECTIONS,
     FEATURES,
     LATENCY,
     LIFECYCLE,
@@ -186,6 +188,7 @@ SCENARIOS: dict[str, Scenario] = {
     SPARK: spark,
     FEATURES: features,
     MANY_TOPICS: many_topics,
+    CONNECTIONS: connections,
     WEBSOCKETS: websockets,
     CLUSTER: cluster,
     MORE_BROKERS: brokers,
