@@ -49,6 +49,7 @@ MORE_BROKERS = "brokers"
 SCALE = "scale"
 SCRAPE = "scrape"
 CONNECTIONS = "connections"
+STARTS = "starts"
 ASKED_FOR = (SCALE, SCRAPE)
 """Scenarios that run only when they are asked for by name, because they take many minutes."""
 EACH = "1,000 topics, 100 B unbatched in turn"
@@ -68,6 +69,12 @@ ROWS = (
     Row("loaded_memory", LIFECYCLE, "memory after a million messages", "MB", 250, 2033),
     Row("start_after_kill", LIFECYCLE, "command to first message, SIGKILL, a million stored", "s", 1.5, 13.5),
     Row("stop", LIFECYCLE, "SIGTERM to ended, just after load", "s", 2.0, 5.7),
+    Row("first_receipt", STARTS, "command to first receipt, new data", "s", 0.4, None),
+    Row("first_receipt_after_kill", STARTS, "command to first receipt, SIGKILL, a million stored", "s", 0.6, None),
+    Row("first_receipt_cpu", STARTS, "command to first receipt, new data", "CPU s", None, None),
+    Row("first_receipt_after_kill_cpu", STARTS, "the same, SIGKILL, a million stored", "CPU s", None, None),
+    Row("first_rest_call", STARTS, "first REST call, right after the first receipt", "ms", None, None),
+    Row("first_rest_call_settled", STARTS, "first REST call, two seconds later", "ms", 20, None),
     Row("batch_rate", BATCHES, "raw publish, batches of 120", "k msg/s", 350, 227, more_is_better=True),
     Row("batch_cpu", BATCHES, "raw publish, batches of 120", "CPU s/million", 3.5, 7.3),
     Row("tail_rate", TAIL, "tail consume unbatched, official client", "k msg/s", 18, 14.9, more_is_better=True),

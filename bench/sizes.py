@@ -30,6 +30,7 @@ class Sizes:
     websocket: int = 100_000
     sockets: int = 1000
     connections: int = 10_000
+    starts: int = 6
     rounds: int = 3
     frozen_seconds: float = 30.0
     moved_topics: int = 1000
@@ -60,6 +61,7 @@ QUICK = Sizes(
     websocket=20_000,
     sockets=1000,
     connections=1000,
+    starts=2,
     rounds=1,
     frozen_seconds=8.0,
     moved_topics=200,
