@@ -49,9 +49,12 @@ CLUSTER = "cluster"
 MORE_BROKERS = "brokers"
 SCALE = "scale"
 SCRAPE = "scrape"
+CONNECTIONS = "connections"
+STARTS = "starts"
 ASKED_FOR = (BESIDE, SCALE, SCRAPE)
 """Scenarios that run only when they are asked for by name, because they take many minutes."""
 EACH = "1,000 topics, 100 B unbatched in turn"
+CROWD = "10,000 connections, a consumer of a topic each"
 OVER = "Spark batch read over the published connector's,"
 MANY = "publish through a broker, 3 bookies E3/Qw3/Qa2"
 THREE = "three bookies E3/Qw3/Qa2"
@@ -76,6 +79,12 @@ ROWS = (
     Row("loaded_memory", LIFECYCLE, "memory after a million messages", "MB", 250, 2033),
     Row("start_after_kill", LIFECYCLE, "command to first message, SIGKILL, a million stored", "s", 1.5, 13.5),
     Row("stop", LIFECYCLE, "SIGTERM to ended, just after load", "s", 2.0, 5.7),
+    Row("first_receipt", STARTS, "command to first receipt, new data", "s", 0.4, None),
+    Row("first_receipt_after_kill", STARTS, "command to first receipt, SIGKILL, a million stored", "s", 0.6, None),
+    Row("first_receipt_cpu", STARTS, "command to first receipt, new data", "CPU s", None, None),
+    Row("first_receipt_after_kill_cpu", STARTS, "the same, SIGKILL, a million stored", "CPU s", None, None),
+    Row("first_rest_call", STARTS, "first REST call, right after the first receipt", "ms", None, None),
+    Row("first_rest_call_settled", STARTS, "first REST call, two seconds later", "ms", 20, None),
     Row("batch_rate", BATCHES, "raw publish, batches of 120", "k msg/s", 350, 227, more_is_better=True),
     Row("batch_cpu", BATCHES, "raw publish, batches of 120", "CPU s/million", 3.5, 7.3),
     Row("tail_rate", TAIL, "tail consume unbatched, official client", "k msg/s", 18, 14.9, more_is_better=True),
@@ -144,6 +153,13 @@ ROWS = (
     Row("many_cpu", MANY_TOPICS, f"{EACH}, 4 connections", "CPU s/million", 22, 89.9, goal_ratio=2.0),
     Row("many_tail_rate", MANY_TOPICS, "the same, a Shared tail of each", "k msg/s", None, None, True, goal_ratio=2.0),
     Row("many_tail_cpu", MANY_TOPICS, "the same, a Shared tail of each", "CPU s/million", None, None, goal_ratio=2.0),
+    Row("connections_seconds", CONNECTIONS, f"{CROWD}, until all are subscribed", "s", None, None),
+    Row("connections_cpu", CONNECTIONS, "the same, CPU of each", "ms", None, None),
+    Row("connection_memory", CONNECTIONS, "a connection with its topic, subscription and consumer", "KB", 25, None),
+    Row("reconnect_seconds", CONNECTIONS, "SIGKILL, then command until all are subscribed again", "s", 5, None),
+    Row("reconnect_cpu", CONNECTIONS, "the same", "CPU s", None, None),
+    Row("reconnect_refused", CONNECTIONS, "lookups and subscriptions refused in all of this", "requests", 0, None),
+    Row("reconnect_lost", CONNECTIONS, "connections that ended before they were subscribed", "connections", 0, None),
     Row("holes_memory", FEATURES, "200,000 messages, every second acknowledged", "MB more", 40, 498),
     Row("holes_again", FEATURES, "of these, what comes again 2 s later after SIGKILL", "% of half", 100, None),
     Row("delayed_memory", FEATURES, "a million delayed messages", "MB more", 50, None),

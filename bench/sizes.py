@@ -29,6 +29,8 @@ class Sizes:
     delayed: int = 500_000
     websocket: int = 100_000
     sockets: int = 1000
+    connections: int = 10_000
+    starts: int = 6
     rounds: int = 3
     frozen_seconds: float = 30.0
     moved_topics: int = 1000
@@ -60,6 +62,8 @@ QUICK = Sizes(
     delayed=100_000,
     websocket=20_000,
     sockets=1000,
+    connections=1000,
+    starts=2,
     rounds=1,
     frozen_seconds=8.0,
     moved_topics=200,
