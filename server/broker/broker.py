@@ -24,6 +24,7 @@ from magnetar.server.namespaces.topic_watchers import TopicWatchers
 from magnetar.server.peers.non_persistent_names import NonPersistentNames
 from magnetar.server.process.compressed_text import CompressedText
 from magnetar.server.process.shared_result import SharedResult
+from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
 from pulsar_proto.errors import ServiceNotReady, TooManyRequests
 
 if TYPE_CHECKING:
@@ -115,6 +116,11 @@ class Broker:
     def addresses(self) -> BrokerAddresses:
         """The addresses of this broker that lookups return to clients."""
         return self.ownership.addresses
+
+    @property
+    def appends(self) -> AppendsUnderWay:
+        """Counts the messages that are on their way to the bookies."""
+        return self.service.managed_ledgers.bookkeeper.appends
 
     @property
     def broker_id(self) -> str:

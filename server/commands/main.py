@@ -33,6 +33,7 @@ COMMANDS = (
     "check",
     "why",
     "ledgers",
+    "story",
     "dashboards",
     "config",
     "testing",

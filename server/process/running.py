@@ -7,6 +7,7 @@ import sys
 from typing import Protocol
 
 from magnetar.server.process.descriptors import raise_limit
+from magnetar.server.process.garbage_collection import collect_no_more
 from magnetar.server.process.log_lines import TEXT, log_to_stderr
 from magnetar.server.process.loop_watch import make_loop_watch
 from magnetar.server.process.private_files import make_files_private
@@ -106,5 +107,6 @@ async def serve(app: App) -> int:
         for task in (asked, failure, starting):
             task.cancel()
         notify_service_manager(STOPPING)
+        collect_no_more()
         await asyncio.wait((starting,))
         await app.stop()

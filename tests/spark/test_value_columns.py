@@ -224,7 +224,7 @@ def test_a_schema_that_cannot_be_asked_for_now_makes_no_value_null() -> None:
     ids=["any depth", "any length"],
 )
 def test_a_value_that_would_end_the_process_of_its_reader_is_one_bad_value(added: Any, value: bytes) -> None:
-    definition = record(("n", "int"))
+    definition: dict[str, Any] = record(("n", "int"))
     hostile = {**definition, "fields": [*definition["fields"], added]}
     codec = RecordCodec(schema_of(pb.Schema.Avro, definition), lambda version: schema_of(pb.Schema.Avro, hostile))
     sound = avro(definition, {"n": 1})

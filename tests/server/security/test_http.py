@@ -31,6 +31,7 @@ from magnetar.server.web.needs import (
     topic,
     topic_policy,
 )
+from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
 
 KEY = "k" * 40
 PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
@@ -158,7 +159,7 @@ class Tripwire:
 
 @asynccontextmanager
 async def serving(guard: Security) -> AsyncIterator[tuple[ClientSession, str]]:
-    broker: Any = SimpleNamespace(security=guard, service=Tripwire(), http_calls=HttpCalls())
+    broker: Any = SimpleNamespace(security=guard, service=Tripwire(), http_calls=HttpCalls(), appends=AppendsUnderWay())
     listener = WebListener(broker, lambda: ROUTES)
     port = await listener.start("127.0.0.1", 0)
     try:
