@@ -21,7 +21,7 @@ export function MessageStory({ topic, id }) {
   const story = useCall(storyPath, { every: FRESH_MS });
   return html`<div class="panels">
     <${Panel} title=${`Message ${id}`} wide=${true} name="message">
-      <${Loaded} from=${message} topic=${topic}>${(value) => html`<${MessageList} topic=${topic}
+      <${Loaded} from=${message} topic=${topic}>${(value) => html`<${MessageList} topic=${topic} isOpenFirst=${true}
         messages=${value.messages.filter((each) => isIt(each, place))} empty="There is no such message in the topic now." />`}</${Loaded}>
       <${HowTo} calls=${[`GET ${messagePath}`]}
         commands=${[`magnetar admin topics get-message-by-id ${topicWord(topic)} -l ${place.ledger} -e ${place.entry}`]} />
