@@ -12,7 +12,7 @@ from compat_tests.python.rest import Admin
 
 ATTACKS = (
     "<img src=x onerror=window.__pwned=1>",
-    "<script>window.__pwned=1</script>",
+    "<script>window.__pwned=1",
     "\"'><svg onload=window.__pwned=1>",
     "javascript:window.__pwned=1",
     "{{constructor.constructor('window.__pwned=1')()}}${window.__pwned=1}",
