@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.chromium import Page
+from compat_tests.chromium import Chromium
 from compat_tests.harness import Server
 
 Rule = Callable[[str, str], Any]
@@ -32,10 +32,11 @@ const backlog = rules.backlogOf(line, {json.dumps(STATS)}.cursors.s);
 """
 
 
-@pytest.fixture
-def rule(page: Page, server: Server) -> Rule:
+@pytest.fixture(scope="module")
+def rule(chromium: Chromium, shared_server: Server) -> Rule:
     """Returns a function that runs a script with the module of that name as `rules`, and returns what it returns."""
-    page.open(f"{server.web_url}/#/bookies")
+    page = chromium.new_page()
+    page.open(f"{shared_server.web_url}/#/bookies")
 
     def run(name: str, script: str) -> Any:
         return page.value(f"import('./console/parts/{name}.js').then((rules) => {{ {script} }})")

@@ -6,6 +6,9 @@ import { Store } from "./store.js";
 // Whether the server answers: false from a call that reached nobody until a call that is answered again.
 export const isServerThere = new Store(true);
 
+// How often the server came back. A page asks for everything anew then, instead of waiting for its next turn.
+export const serverReturns = new Store(0);
+
 const TIMEOUT_MS = 30_000;
 
 // How the reason of a 401 begins when the server knows the caller, who lacks a permission (server/web/authorization.py).
@@ -13,7 +16,7 @@ const TIMEOUT_MS = 30_000;
 const NOT_PERMITTED = ["Unauthorized to", "Don't have permission", "This operation requires"];
 
 // A call that failed. `status` is 0 when no answer came; `isDenied` says that the user lacks a permission.
-export class CallFailed extends Error {
+class CallFailed extends Error {
   constructor(status, reason, isDenied = false) {
     super(reason);
     this.status = status;
@@ -51,6 +54,7 @@ export async function request(path, { method = "GET", body, signal, headers = {}
       cache: "no-store",
       credentials: "same-origin",
     });
+    if (!isServerThere.value) serverReturns.value += 1;
     isServerThere.value = true;
     return response;
   } catch (error) {
