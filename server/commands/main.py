@@ -35,6 +35,7 @@ COMMANDS = (
     "ledgers",
     "dashboards",
     "config",
+    "completion",
     "testing",
     "spark",
 )
