@@ -11,7 +11,6 @@ from magnetar.server.compaction.last_message import first_kept_at, last_kept, ma
 from magnetar.server.compaction.topic_compaction import TopicCompaction
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies
-from magnetar.server.process.garbage_collection import OLD_OBJECTS
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.base_topic import BaseTopic, TopicState, is_reserved
 from magnetar.server.topics.counters import now_ms
@@ -256,7 +255,6 @@ class Topic(BaseTopic):
             del self.subscriptions[subscription.name]
             self.dispatch_limits.forget(subscription.name)
             subscription.close()
-            OLD_OBJECTS.ended()
             if not subscription.cursor.durable:
                 self.ledger.release(subscription.cursor)
 
@@ -344,7 +342,8 @@ class Topic(BaseTopic):
         return await self.ledger.find_first(is_late_enough)
 
     def roll_storage(self, elapsed_s: float) -> None:
-        self.ledger.traffic.roll(elapsed_s, sum(cursor.changes for cursor in self.ledger.cursors.values()))
+        changes = sum(cursor.changes for cursor in self.ledger.cursors.values())
+        self.ledger.traffic.roll(elapsed_s, changes)
 
     # --- the whole topic ---------------------------------------------------------------------------------------------
 
@@ -379,7 +378,6 @@ class Topic(BaseTopic):
         self.deduplication.close()
         for subscription in list(self.subscriptions.values()):
             subscription.close()
-        OLD_OBJECTS.ended(1 + len(self.subscriptions))
 
     async def close(self) -> None:
         self.detach()

@@ -75,7 +75,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/config",
         "server/namespaces",
         "server/policies",
-        "server/process",
     ),
     "server/faults": (*LOG, "storage/bookie"),
     "server/peers": (
