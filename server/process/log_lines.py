@@ -7,7 +7,6 @@ every record passes, spells such characters out. Lines that begin with four spac
 With `--log-format json`, a record is a JSON object on one line instead, its stack included.
 """
 
-import codecs
 import json
 import logging
 import re
@@ -43,8 +42,7 @@ def one_line(text: str) -> str:
 
 
 def _spelled(match: re.Match[str]) -> str:
-    # `str.encode` would import the codec, at the first such text and on the event loop.
-    return codecs.unicode_escape_encode(match[0])[0].decode()
+    return match[0].encode("unicode_escape").decode()
 
 
 class OneLineFormatter(logging.Formatter):

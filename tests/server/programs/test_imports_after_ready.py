@@ -146,7 +146,7 @@ async def every_command(port: int, domain: str = "persistent") -> None:
         if number in (pb.BaseCommand.CONNECT, pb.BaseCommand.SEND):
             continue
         client = await Client.connect(port, auth_method_name="token", auth_data=TOKEN.encode())
-        client.say(sensible("PRODUCER", "producer", topic=topic, producer_name=f"p{number}\n"))
+        client.say(sensible("PRODUCER", "producer", topic=topic, producer_name=f"p{number}"))
         kind = number % len(SUBSCRIPTION_TYPES)
         client.say(sensible("SUBSCRIBE", "subscribe", topic=topic, subscription=f"s{kind}", subType=kind))
         payload = build_payload(pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), b"x")
