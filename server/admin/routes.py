@@ -16,6 +16,8 @@ CALL_MODULES = (
     "bundle_move_calls",
     "cluster_calls",
     "compaction_calls",
+    "console_calls",
+    "delayed_calls",
     "fault_calls",
     "front_page_calls",
     "isolation_calls",
@@ -43,6 +45,7 @@ CALL_MODULES = (
     "topic_calls",
     "topic_policy_calls",
     "topic_stats_calls",
+    "topic_table_calls",
     "why_calls",
 )
 

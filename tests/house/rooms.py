@@ -168,11 +168,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *TOPICS,
         "server/web",
     ),
+    "server/console": ("server/web",),
     "server/admin": (
         *LOG,
         "storage/bookie",
         "server/broker",
         "server/compaction",
+        "server/console",
         "server/config",
         "server/leaks",
         "server/namespaces",

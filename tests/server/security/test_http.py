@@ -43,6 +43,8 @@ writes it anew; the diff is for a reviewer, who holds each changed line against 
 
 OPEN_TO_EVERYBODY = {
     "/",
+    "/console/{file}",
+    "/console/{folder}/{file}",
     "/status.html",
     "/metrics",
     "/admin/v2/brokers/ready",
