@@ -38,6 +38,7 @@ from magnetar.server.topics.rate_rolling import RateRolling
 from magnetar.server.topics.topic import Topic
 from magnetar.server.topics.topic_opener import TopicOpener
 from magnetar.server.topics.topic_schemas import TopicSchemas
+from magnetar.server.transactions.known_transactions import TransactionSupport
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound, UnknownFault
@@ -64,8 +65,10 @@ class BrokerService:
         settings: TopicSettings,
         make_ownership: Callable[[BundleCache], Ownership] = SoleOwner,
         bundle_settings: BundleSettings | None = None,
+        transactions: TransactionSupport | None = None,
     ) -> None:
-        """`make_ownership` creates the object that knows which bundles this broker owns."""
+        """`make_ownership` creates the object that knows which bundles this broker owns. `transactions` is None while
+        transactions are switched off."""
         self.settings = settings
         self.topics: dict[str, Topic] = {}
         """Full name -> topic, for the persistent topics that are loaded and usable."""
@@ -84,7 +87,14 @@ class BrokerService:
         storage = SchemaStorage(metadata, factory.bookkeeper, factory.config.quorums)
         self.schemas = TopicSchemas(SchemaRegistry(storage, factory.clock_ms))
         self._opener = TopicOpener(
-            factory, metadata, settings, self.policies, self.catalog, self.schemas, self.new_producer_name
+            factory,
+            metadata,
+            settings,
+            self.policies,
+            self.catalog,
+            self.schemas,
+            self.new_producer_name,
+            transactions,
         )
         self.non_persistent = NonPersistentTopics(
             settings, self.policies, self.catalog, self.ownership, self.new_producer_name, self._opener.equip
@@ -340,7 +350,9 @@ class BrokerService:
         """Deletes a persistent or non-persistent topic. Raises TopicNotFound when there is no such topic, TopicBusy
         when the topic has clients and `force` is not set, and PulsarError when the deletion fails."""
         if not name.is_persistent:
-            await self._delete_non_persistent(name, force)
+            if not force:
+                self.check_unused(name)
+            await self.non_persistent.delete(name)
             return
         topic = self.topics.get(name.full)
         if topic is None:
@@ -354,21 +366,10 @@ class BrokerService:
         await asyncio.shield(self._close_task(topic, delete=True))
         await self.policies.topic_deleted(name)
 
-    async def _delete_non_persistent(self, name: TopicName, force: bool) -> None:
-        topic = self.non_persistent.by_name.get(name.full)
-        if topic is None:
-            raise TopicNotFound(f"Topic {name.full} not found")
-        if not force:
-            self.check_unused(name)
-        await self.non_persistent.close(topic)
-        log.info("%s: deleted", topic)
-
     def check_unused(self, name: TopicName) -> None:
         """Raises TopicBusy when producers or consumers are connected to the topic."""
         topic = self.loaded_of_any_domain(name)
-        if topic is None:
-            return
-        clients = len(topic.producers) + topic.consumer_count
+        clients = 0 if topic is None else len(topic.producers) + topic.consumer_count
         if clients:
             raise TopicBusy(f"Topic has {clients} connected producers/consumers")
 

@@ -20,6 +20,7 @@ from magnetar.server.topics.ledger_config_rules import ledger_config
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
 from magnetar.server.topics.topic import Topic
 from magnetar.server.topics.topic_schemas import TopicSchemas
+from magnetar.server.transactions.known_transactions import TransactionSupport
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import NoSuchManagedLedger
@@ -40,7 +41,9 @@ class TopicOpener:
         catalog: TopicCatalog,
         schemas: TopicSchemas,
         new_producer_name: Callable[[], str],
+        transactions: TransactionSupport | None,
     ) -> None:
+        """`transactions` is None while transactions are switched off."""
         self._factory = factory
         self._settings = settings
         self._policies = policies
@@ -48,6 +51,7 @@ class TopicOpener:
         self._schemas = schemas
         self._affinity = BookieAffinity(metadata, settings)
         self._new_producer_name = new_producer_name
+        self._transactions = transactions
         self._compactions = CompactionService(
             factory.bookkeeper,
             factory.reaper.bury,

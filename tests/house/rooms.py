@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         *TOPICS,
     ),
+    "server/transactions": (*LOG, "server/config", "server/namespaces", "server/process"),
     "server/topics": (
         *LOG,
         "server/topics/publishing",
@@ -56,6 +57,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/policies",
         "server/process",
         "server/schema",
+        "server/transactions",
     ),
     "server/topics/publishing": (*LOG, "server/topics", "server/config", "server/policies", "server/process"),
     "server/topics/subscriptions": (

@@ -22,6 +22,7 @@ from magnetar.server.config.peer_settings import PeerSettings
 from magnetar.server.config.properties_file import parse_properties
 from magnetar.server.config.security_settings import SecuritySettings, TlsSettings
 from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.config.upkeep_settings import UpkeepSettings
 from magnetar.server.config.websocket_settings import WebSocketSettings
 from magnetar.server.network.advertised_listeners import ListenerSettings
@@ -46,6 +47,7 @@ SETTINGS = (
     ListenerSettings,
     BindSettings,
     LoadSettings,
+    TransactionSettings,
     MetricsSettings,
     PeerSettings,
     WebSettings,
@@ -129,15 +131,15 @@ def test_a_pause_that_nothing_calls_for_is_told_to_be_without_effect(
 
 def test_what_clients_will_miss_is_told_in_lines_of_their_own(conf: Path, caplog: pytest.LogCaptureFixture) -> None:
     conf.write_text(
-        "transactionCoordinatorEnabled=true\nwebSocketServiceEnabled=false\nmessagingProtocols=kafka\n"
+        "enablePackagesManagement=true\nwebSocketServiceEnabled=false\nmessagingProtocols=kafka\n"
         "maxUnackedMessagesPerBroker=0\nmaxTenants=5\nenablePersistentTopics=true\nnumIOThreads=8\n"
         "topicFactoryClassName=com.example.Topics\nschemaRegistryStorageClassName=org.apache.pulsar.Own\n"
     )
     load_config(conf, {"functionsWorkerEnabled": "TRUE"})
     told = [record.getMessage() for record in caplog.records]
     assert told == [
-        f"{conf}:1: transactionCoordinatorEnabled is not honoured in this version: there are no transactions: clients "
-        "that begin one are refused",
+        f"{conf}:1: enablePackagesManagement is not honoured in this version: packages cannot be uploaded: their admin "
+        "calls answer 503",
         f"{conf}:3: messagingProtocols is not honoured in this version: protocol handlers are not loaded: clients of "
         "other protocols cannot connect",
         f"{conf}:5: maxTenants is not honoured in this version: the number of tenants is not limited",
