@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         *TOPICS,
     ),
-    "server/transactions": (*LOG, "server/config", "server/namespaces", "server/process"),
+    "server/transactions": ("pulsar_proto", "server/config"),
     "server/topics": (
         *LOG,
         "server/topics/publishing",
