@@ -45,7 +45,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         *TOPICS,
     ),
-    "server/transactions": ("pulsar_proto", "server/config"),
+    "server/transactions": (
+        "pulsar_proto",
+        "pulsar_proto/records",
+        "storage/managed",
+        "server/config",
+        "server/process",
+    ),
     "server/topics": (
         *LOG,
         "server/topics/publishing",
