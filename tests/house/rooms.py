@@ -50,6 +50,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "pulsar_proto/records",
         "storage/managed",
         "server/config",
+        "server/namespaces",
         "server/process",
     ),
     "server/topics": (
@@ -112,6 +113,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         "server/security",
         *TOPICS,
+        "server/transactions",
         "server/faults",
     ),
     "server/stats": (
@@ -153,6 +155,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/security",
         "server/stats",
         *TOPICS,
+        "server/broker",
+        "server/transactions",
     ),
     "server/web": (
         *LOG,
@@ -215,6 +219,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/security",
         "server/telemetry",
         *TOPICS,
+        "server/transactions",
         "server/upkeep",
         "server/web",
         "server/websocket",
