@@ -53,8 +53,8 @@ def of(txn_id: TxnId, **values: Any) -> dict[str, Any]:
 
 
 EXCHANGES = (
-    # Recorded from Pulsar 4.0.7, with the ids of this test: connect; begin at a coordinator that is not there, and at the
-    # first one; add to an unknown transaction; end a transaction; end one that is unknown.
+    # Recorded from Pulsar 4.0.7, with the ids of this test: connect; begin at a coordinator that is not there, and at
+    # the first one; add to an unknown transaction; end a transaction; end one that is unknown.
     ("0000000d00000009083ef2030408031000", "0000000b00000007083ffa03020803"),
     (
         "000000110000000d0832920308080510e0d4031807",
