@@ -8,7 +8,7 @@ from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
 from magnetar.server.topics.subscriptions.dispatch_throttle_rules import Throttle
-from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages
+from magnetar.server.topics.subscriptions.outgoing_messages import AckView, OutgoingMessages
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.managed_ledger import ManagedLedger
@@ -50,3 +50,5 @@ class DispatchSource(NamedTuple):
     compacted: Callable[[], CompactedView | None] = lambda: None
     """A function that returns the log as consumers with `read_compacted` see the log, or None for a topic that is never
     compacted."""
+    deliverable: Callable[[AckView], AckView] = lambda acks: acks
+    """A function that adds to acknowledgements what transactions withhold from consumers."""

@@ -250,11 +250,13 @@ class PendingAckRules:
                 held[key] = BatchPart(before.bits & ~part.bits, before.size)
             self._remove(*key, part)
 
-    def undo_cumulative(self, txn_id: TxnId, position: PendingPosition, before: PendingPosition | None) -> None:
-        """Restores the cumulative acknowledgement that the transaction held before `hold_cumulative`, because the new
-        one could not be stored. Has no effect if the transaction has acknowledged more since."""
+    def undo_cumulative(
+        self, txn_id: TxnId, position: PendingPosition, before: tuple[TxnId, PendingPosition] | None
+    ) -> None:
+        """Restores what was held before `hold_cumulative`, because the new acknowledgement could not be stored. Has no
+        effect if the transaction has acknowledged more since."""
         if self._cumulative == (txn_id, position):
-            self._cumulative = None if before is None else (txn_id, before)
+            self._cumulative = before
             self._held.setdefault(txn_id, {})
 
     def _add(self, ledger_id: int, entry_id: int, part: BatchPart) -> None:
@@ -284,13 +286,18 @@ class PendingAckRules:
 
     # --- ends of transactions ----------------------------------------------------------------------------------------
 
-    def let_go(self, txn_id: TxnId) -> Held:
-        """Ends a transaction here: returns what it has held, and holds nothing for it any more."""
-        parts = self._held.pop(txn_id, {})
+    def let_go(self, txn_id: TxnId, at_most: int | None = None) -> Held:
+        """Ends a transaction here: returns what it has held, and holds nothing for it any more. With `at_most`, returns
+        this many entries at a time; the caller repeats that until the transaction holds nothing."""
+        parts = self._held.get(txn_id, {})
+        if at_most is None or at_most >= len(parts):
+            self._held.pop(txn_id, None)
+        else:
+            parts = dict(parts.popitem() for _ in range(at_most))
         for (ledger_id, entry_id), part in parts.items():
             self._remove(ledger_id, entry_id, part)
         cumulative = None
-        if self._cumulative is not None and self._cumulative[0] == txn_id:
+        if txn_id not in self._held and self._cumulative is not None and self._cumulative[0] == txn_id:
             cumulative = self._cumulative[1]
             self._cumulative = None
         return Held(parts, cumulative)
@@ -312,6 +319,14 @@ class PendingAckRules:
         if watermark is None:
             return []
         return [each for each in self.holders if each.most == most and signed64(each.least) <= watermark]
+
+    def clear(self) -> None:
+        """Forgets everything, before the log is read again from its beginning."""
+        self._held.clear()
+        self._whole.clear()
+        self._parts.clear()
+        self._ended.clear()
+        self._cumulative = None
 
     # --- recovery ----------------------------------------------------------------------------------------------------
 

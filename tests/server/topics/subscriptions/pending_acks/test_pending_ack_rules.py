@@ -191,7 +191,7 @@ def test_an_acknowledgement_that_was_not_stored_is_undone_and_its_transaction_st
     assert rules.let_go(A).acks == [(12, 7, [0b110])]
     rules.hold_cumulative(A, PendingPosition(12, 4))
     rules.hold_cumulative(A, PendingPosition(12, 6))
-    rules.undo_cumulative(A, PendingPosition(12, 6), PendingPosition(12, 4))
+    rules.undo_cumulative(A, PendingPosition(12, 6), (A, PendingPosition(12, 4)))
     assert rules.cumulative == (A, PendingPosition(12, 4))
 
 
