@@ -340,6 +340,7 @@ class BrokerService:
         # The compacted ledgers are looked up after closing, because a compaction that ends meanwhile changes them.
         compacted = [] if topic.compaction is None else topic.compaction.ledger_ids
         with storage_faults_told():
+            await self._opener.delete_pending_acks(topic)
             await self._factory.delete(topic.name.managed_ledger_name)
         self.reaper.bury(compacted, topic.name.full, "compaction")
         if not topic.name.is_partition:

@@ -26,6 +26,7 @@ from magnetar.server.topics.subscriptions.dispatch_limits import DispatchLimits
 from magnetar.server.topics.subscriptions.dispatch_throttle_rules import PerSecond
 from magnetar.server.topics.subscriptions.hole_filler import HoleFiller
 from magnetar.server.topics.subscriptions.outgoing_messages import MessagesMemo, OutgoingMessages, messages_of
+from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.topics.subscriptions.subscription_settings import follow, properties_of
@@ -61,6 +62,7 @@ class Topic(BaseTopic):
         "hole_filler",
         "ledger",
         "own_properties",
+        "pending_ack_logs",
         "publishing",
         "quota",
         "state",
@@ -98,6 +100,7 @@ class Topic(BaseTopic):
         self.hole_filler = HoleFiller(self.subscriptions.values)
         self.hole_filler.follow(self.policies.fill_ack_holes_interval_seconds)
         self.deduplication = DedupSwitch(name.full, ledger, settings, self.publishing)
+        self.pending_ack_logs: PendingAckLogs | None = None
         self._is_detached = False
         self._close_ledger = close_ledger
         self._on_lost = on_lost
@@ -342,8 +345,7 @@ class Topic(BaseTopic):
         return await self.ledger.find_first(is_late_enough)
 
     def roll_storage(self, elapsed_s: float) -> None:
-        changes = sum(cursor.changes for cursor in self.ledger.cursors.values())
-        self.ledger.traffic.roll(elapsed_s, changes)
+        self.ledger.traffic.roll(elapsed_s, sum(cursor.changes for cursor in self.ledger.cursors.values()))
 
     # --- the whole topic ---------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ Source: BrokerService.createPersistentTopic.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.compaction.topic_compaction import CompactionService, TopicCompaction
@@ -18,6 +17,8 @@ from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.bookie_affinity import BookieAffinity
 from magnetar.server.topics.ledger_config_rules import ledger_config
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
+from magnetar.server.topics.subscriptions.acks_in_transactions import close_pending_acks, recover_pending_acks
+from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
 from magnetar.server.topics.topic import Topic
 from magnetar.server.topics.topic_schemas import TopicSchemas
 from magnetar.server.transactions.known_transactions import TransactionSupport
@@ -26,6 +27,7 @@ from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import NoSuchManagedLedger
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
+from pulsar_proto.system_topics import is_system_topic
 
 
 class TopicOpener:
@@ -52,6 +54,7 @@ class TopicOpener:
         self._affinity = BookieAffinity(metadata, settings)
         self._new_producer_name = new_producer_name
         self._transactions = transactions
+        self._pending_ack_logs = None if transactions is None else PendingAckLogs(factory, transactions)
         self._compactions = CompactionService(
             factory.bookkeeper,
             factory.reaper.bury,
@@ -94,28 +97,41 @@ class TopicOpener:
                 ledger = await self._factory.open(name.managed_ledger_name, config, create=create)
             except NoSuchManagedLedger as error:
                 raise TopicNotFound(f"Topic {name.full} not found") from error
+
+        async def close_ledgers() -> None:
+            await close_pending_acks(topic.subscriptions.values())
+            await self._factory.close_ledger(name.managed_ledger_name)
+
         topic = Topic(
             name,
             ledger,
             self._settings,
             new_producer_name=self._new_producer_name,
-            close_ledger=partial(self._factory.close_ledger, name.managed_ledger_name),
+            close_ledger=close_ledgers,
             on_lost=on_lost,
             policies=self._policies.of(name, await self._properties_of(name, ledger)),
         )
         ledger.on_fenced(topic.lost_ledger)
         topic.compaction = TopicCompaction(name.full, ledger, self._compactions)
         topic.base_config = self._factory.config
+        topic.pending_ack_logs = None if is_system_topic(name) else self._pending_ack_logs
         self.equip(topic)
         try:
             with storage_faults_told():
                 await self._affinity.follow(topic)
                 await topic.prepare()
+                await recover_pending_acks(topic, topic.subscriptions.values())
         except BaseException:
             await topic.close()
             raise
         await self.refresh_policies(topic)  # the policies may have changed while the ledger was opened
         return topic
+
+    async def delete_pending_acks(self, topic: Topic) -> None:
+        """Deletes the logs of acknowledgements in transactions of a topic that is closed. Raises MetaStoreFault."""
+        if topic.pending_ack_logs is not None:
+            for subscription in topic.subscriptions.values():
+                await topic.pending_ack_logs.delete(topic.name, subscription.name)
 
     def equip(self, topic: BaseTopic) -> None:
         """Gives a topic the objects of the broker that the topic uses."""

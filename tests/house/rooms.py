@@ -8,6 +8,7 @@ TOPICS = (
     "server/topics",
     "server/topics/publishing",
     "server/topics/subscriptions",
+    "server/topics/subscriptions/pending_acks",
     "server/topics/non_persistent",
 )
 
@@ -50,6 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *LOG,
         "server/topics/publishing",
         "server/topics/subscriptions",
+        "server/topics/subscriptions/pending_acks",
         "server/topics/non_persistent",
         "server/compaction",
         "server/config",
@@ -67,7 +69,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/config",
         "server/policies",
         "server/process",
+        "server/topics/subscriptions/pending_acks",
     ),
+    "server/topics/subscriptions/pending_acks": (*LOG, "server/process", "server/transactions"),
     "server/topics/non_persistent": (
         *LOG,
         "server/topics",

@@ -5,7 +5,7 @@ transaction, or when the topic is loaded and the subscription has a log. Source:
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOGS_LOOKED_FOR_AT_ONCE = 32
-"""For how many subscriptions of a topic that is being loaded it is looked at the same time whether they have a log."""
+LOGS_AT_ONCE = 32
+"""How many logs of a topic's subscriptions are looked for, or closed, at the same time."""
 
 
 class HeldMessages:
@@ -66,7 +66,7 @@ class HeldMessages:
                     dispatcher.redelivery_counts.forget(ledger_id, entry_id)
         subscription.tell_end_if_reached()
 
-    def give_back(self, entries: Iterable[tuple[int, int]], *, again: bool) -> None:
+    def give_back(self, entries: Collection[tuple[int, int]], *, again: bool) -> None:
         dispatcher = self._subscription.dispatcher
         if isinstance(dispatcher, SharedDispatcher):
             ledgers: dict[int, BitMap] = {}
@@ -74,7 +74,11 @@ class HeldMessages:
                 ledgers.setdefault(ledger_id, BitMap()).add(entry_id)
             for ledger_id in sorted(ledgers):
                 dispatcher.give_back(ledger_id, ledgers[ledger_id], again=again)
-        elif isinstance(dispatcher, SingleActiveDispatcher) and dispatcher.active is not None and any(True for _ in entries):
+        elif (
+            isinstance(dispatcher, SingleActiveDispatcher)
+            and dispatcher.active is not None
+            and any(True for _ in entries)
+        ):
             # The order is kept: the active consumer gets everything again that it has not acknowledged.
             dispatcher.rewind_for(dispatcher.active)
 
@@ -99,8 +103,8 @@ def pending_acks_of(subscription: "Subscription") -> PendingAcksOfTransactions:
 
 
 async def recover_pending_acks(topic: "PersistentSubscriptionTopic", subscriptions: Iterable["Subscription"]) -> None:
-    """Called when a topic is loaded: begins to read the logs of those subscriptions that have one. Subscribers wait until
-    theirs was read. Raises MetaStoreFault when it cannot be known which subscriptions have one."""
+    """Called when a topic is loaded: begins to read the logs of those subscriptions that have one. Subscribers wait
+    until theirs was read. Raises MetaStoreFault when it cannot be known which subscriptions have one."""
     logs = topic.pending_ack_logs
     if logs is None:
         return
@@ -111,12 +115,18 @@ async def recover_pending_acks(topic: "PersistentSubscriptionTopic", subscriptio
             pending_acks_of(subscription)
 
     durable = [each for each in subscriptions if each.cursor.durable]
-    await for_each(durable, recover, at_once=LOGS_LOOKED_FOR_AT_ONCE)
+    await for_each(durable, recover, at_once=LOGS_AT_ONCE)
+
+
+async def close_pending_acks(subscriptions: Iterable["Subscription"]) -> None:
+    """Called when a topic is closed, before its cursors are: closes the logs of acknowledgements in transactions."""
+    open_ones = [each.pending_acks for each in subscriptions if each.pending_acks is not None]
+    await for_each(open_ones, PendingAcksOfTransactions.close, at_once=LOGS_AT_ONCE)
 
 
 async def ack_in_transaction(subscription: "Subscription", consumer: Consumer, command: pb.CommandAck) -> None:
-    """Applies an ACK of a transaction. Returns when the acknowledgement is durable. Raises NotAllowed for what cannot be
-    acknowledged in a transaction, and the errors of `PendingAcksOfTransactions.ack`."""
+    """Applies an ACK of a transaction. Returns when the acknowledgement is durable. Raises NotAllowed for what cannot
+    be acknowledged in a transaction, and the errors of `PendingAcksOfTransactions.ack`."""
     if subscription.topic.pending_ack_logs is None:
         raise NotAllowed("Transactions are not enabled.")
     if not subscription.cursor.durable:

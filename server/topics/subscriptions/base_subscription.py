@@ -178,8 +178,8 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     async def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> None:
-        """Applies an ACK of a transaction. Returns when the acknowledgement is durable. Raises PulsarError when nothing is
-        acknowledged."""
+        """Applies an ACK of a transaction. Returns when the acknowledgement is durable. Raises PulsarError when nothing
+        is acknowledged."""
 
     @abstractmethod
     def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:

@@ -153,8 +153,8 @@ class SharedDispatcher(Dispatcher):
         return count
 
     def give_back(self, ledger_id: int, entries: BitMap, *, again: bool) -> None:
-        """Called when a transaction holds these entries no more: sends those of them that the dispatcher has passed over
-        and that no consumer has. With `again` the transaction was aborted, and the entries get a higher redelivery
+        """Called when a transaction holds these entries no more: sends those of them that the dispatcher has passed
+        over and that no consumer has. With `again` the transaction was aborted, and the entries get a higher redelivery
         count; entries of which a consumer has another part are taken back, and sent with all that is left of them."""
         if ledger_id > self.read_position.ledger_id or not len(self._consumers):
             return
@@ -164,14 +164,14 @@ class SharedDispatcher(Dispatcher):
             entries = entries - waiting[1]
         if ledger_id == self.read_position.ledger_id:
             entries = entries & BitMap(range(self.read_position.entry_id))
-        for consumer, parts in held:
+        for _, parts in held:
             entries = entries - BitMap(parts)
-            if again and parts:
-                self.redeliver(consumer, [(ledger_id, entry_id) for entry_id in parts])
         passed = [each for each in entries if not self.cursor.is_acked(ledger_id, each)]
+        self._became_due(ledger_id, passed)
         if again:
             self.redelivery_counts.increment(ledger_id, passed)
-        self._became_due(ledger_id, passed)
+            for consumer, parts in held:
+                self.redeliver(consumer, [(ledger_id, entry_id) for entry_id in parts])
         self.kick()
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:

@@ -6,36 +6,30 @@ Source: PersistentSubscription.
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Protocol
 
 from pyroaring import BitMap
 
-from magnetar.server.compaction.topic_compaction import TopicCompaction
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.counters import ExpiryCounters, now_ms
-from magnetar.server.topics.subscriptions.acks_in_transactions import ack_in_transaction, pending_acks_of
+from magnetar.server.topics.subscriptions.acks_in_transactions import ack_in_transaction
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
-from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
-from magnetar.server.topics.subscriptions.dispatch_limits import DispatchLimits
 from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource
 from magnetar.server.topics.subscriptions.dispatcher import Dispatcher
 from magnetar.server.topics.subscriptions.dispatcher_factory import new_dispatcher
 from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
 from magnetar.server.topics.subscriptions.outgoing_messages import AckView, bits_set
-from magnetar.server.topics.subscriptions.seek_target import SeekTarget, target_of
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
 from magnetar.server.topics.subscriptions.pending_acks.pending_acks import PendingAcksOfTransactions
+from magnetar.server.topics.subscriptions.pending_acks.withheld_acks import WithheldAcks
+from magnetar.server.topics.subscriptions.seek_target import SeekTarget, target_of
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.single_active_dispatcher import SingleActiveDispatcher
 from magnetar.server.topics.subscriptions.subscription_topic import PersistentSubscriptionTopic
-from magnetar.server.topics.subscriptions.pending_acks.withheld_acks import WithheldAcks
 from magnetar.storage.managed.bitmap_ranges import ENTRY_ID_END
 from magnetar.storage.managed.cursor import Cursor
-from magnetar.storage.managed.entry_run import EntryRun
-from magnetar.storage.managed.managed_ledger import ManagedLedger
 from pulsar_proto.errors import ConsumerBusy, ServiceNotReady
 from pulsar_proto.ids import Position, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -330,8 +324,8 @@ class Subscription(BaseSubscription):
         log.info("%s: deleted", self)
 
     async def _delete_pending_acks(self, logs: PendingAckLogs) -> None:
-        """Deletes the log of acknowledgements in transactions before the cursor, so that a new subscription of this name
-        never finds the log of this one."""
+        """Deletes the log of acknowledgements in transactions before the cursor, so that a new subscription of this
+        name never finds the log of this one."""
         if self.pending_acks is not None:
             await self.pending_acks.close()
             self.pending_acks = None

@@ -14,7 +14,7 @@ Source: PendingAckHandleImpl, which appends before it checks.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from functools import partial
 from typing import Protocol
@@ -70,7 +70,7 @@ class SubscriptionOfAcks(Protocol):
     def commit_held(self, held: Held) -> None:
         """Acknowledges on the cursor what a committed transaction has held."""
 
-    def give_back(self, entries: Iterable[tuple[int, int]], *, again: bool) -> None:
+    def give_back(self, entries: Collection[tuple[int, int]], *, again: bool) -> None:
         """Delivers entries (ledger, entry) that are held no more, unless a consumer has them. With `again`, their
         transaction was aborted: then consumers get them again in any case, with a higher redelivery count."""
 
@@ -105,6 +105,7 @@ class PendingAcksOfTransactions:
         self._clock_ms = clock_ms
         self._failure = ""
         self._opening: asyncio.Task[None] | None = None
+        self._aborting: asyncio.Task[None] | None = None
         self._ending: dict[TxnId, asyncio.Task[None]] = {}
         """The transactions whose end is being stored."""
 
@@ -152,7 +153,7 @@ class PendingAcksOfTransactions:
                 self.log, self.state, self._failure = opened, PendingAckState.READY, ""
                 self.recover_end_ms = self._clock_ms()
                 log.info("%s: read, %d transactions are open", self, self.rules.transactions)
-        await self._abort_the_dead()
+                self._aborting = asyncio.get_running_loop().create_task(self._abort_the_dead())
 
     def _failed(self, error: Exception) -> None:
         self._failure = str(error)
@@ -177,8 +178,8 @@ class PendingAcksOfTransactions:
     async def forget_the_past(self) -> None:
         """Makes sure that the log, when it is read again, acknowledges nothing that is acknowledged now. Called before
         the subscription is moved to another position. Raises PulsarError when this cannot be stored."""
-        if self.log is None:
-            return
+        await self.ready()
+        assert self.log is not None
         while self._ending:
             await asyncio.wait(list(self._ending.values()))
         last = self.log.last
@@ -271,9 +272,9 @@ class PendingAcksOfTransactions:
     # --- ends of transactions ----------------------------------------------------------------------------------------
 
     async def end(self, txn_id: TxnId, commit: bool, low_watermark: int) -> None:
-        """Ends a transaction. Returns when that is durable, at once for a transaction that has acknowledged nothing here.
-        May be called again for the same transaction. All transactions of the coordinator up to `low_watermark` (signed)
-        have ended; what they still hold is given back. Raises PulsarError."""
+        """Ends a transaction. Returns when that is durable, at once for a transaction that has acknowledged nothing
+        here. May be called again for the same transaction. All transactions of the coordinator up to `low_watermark`
+        (signed) have ended; what they still hold is given back. Raises PulsarError."""
         if self.state is PendingAckState.NONE:
             return
         await self.ready()
@@ -347,7 +348,10 @@ class PendingAcksOfTransactions:
     async def close(self) -> None:
         """Closes the log. What is being stored may be stored or not."""
         self.state = PendingAckState.CLOSE
-        if self._opening is not None:
-            self._opening.cancel()
-            await asyncio.wait([self._opening])
+        for task in (self._opening, self._aborting):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
         await self._logs.close(self._topic, self._subscription)
+        if self._ending:
+            await asyncio.wait(list(self._ending.values()))
