@@ -20,7 +20,7 @@ from magnetar.server.topics.ledger_config_rules import ledger_config
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
 from magnetar.server.topics.topic import Topic
 from magnetar.server.topics.topic_schemas import TopicSchemas
-from magnetar.server.transactions.known_transactions import TransactionSupport
+from magnetar.server.topics.transactions.topic_transactions import TopicTransactions
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import NoSuchManagedLedger
@@ -41,7 +41,7 @@ class TopicOpener:
         catalog: TopicCatalog,
         schemas: TopicSchemas,
         new_producer_name: Callable[[], str],
-        transactions: TransactionSupport | None,
+        transactions: TopicTransactions | None,
     ) -> None:
         """`transactions` is None while transactions are switched off."""
         self._factory = factory
@@ -106,6 +106,9 @@ class TopicOpener:
         ledger.on_fenced(topic.lost_ledger)
         topic.compaction = TopicCompaction(name.full, ledger, self._compactions)
         topic.base_config = self._factory.config
+        buffer = None if self._transactions is None else self._transactions.buffer_of(name, ledger)
+        if buffer is not None:
+            topic.use_transactions(buffer)
         self.equip(topic)
         try:
             with storage_faults_told():

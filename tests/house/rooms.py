@@ -9,6 +9,7 @@ TOPICS = (
     "server/topics/publishing",
     "server/topics/subscriptions",
     "server/topics/non_persistent",
+    "server/topics/transactions",
 )
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -51,6 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/topics/publishing",
         "server/topics/subscriptions",
         "server/topics/non_persistent",
+        "server/topics/transactions",
         "server/compaction",
         "server/config",
         "server/namespaces",
@@ -59,10 +61,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/schema",
         "server/transactions",
     ),
-    "server/topics/publishing": (*LOG, "server/topics", "server/config", "server/policies", "server/process"),
+    "server/topics/transactions": (*LOG, "server/config", "server/process", "server/schema", "server/transactions"),
+    "server/topics/publishing": (
+        *LOG,
+        "server/topics",
+        "server/topics/transactions",
+        "server/config",
+        "server/policies",
+        "server/process",
+    ),
     "server/topics/subscriptions": (
         *LOG,
         "server/topics",
+        "server/topics/transactions",
         "server/compaction",
         "server/config",
         "server/policies",

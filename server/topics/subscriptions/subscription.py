@@ -27,12 +27,13 @@ from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessa
 from magnetar.server.topics.subscriptions.seek_target import SeekTarget, target_of
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.single_active_dispatcher import SingleActiveDispatcher
+from magnetar.server.topics.transactions.readable_log import ReadableLog
 from magnetar.storage.managed.bitmap_ranges import ENTRY_ID_END
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from pulsar_proto.errors import ConsumerBusy, ServiceNotReady
-from pulsar_proto.ids import Position, signed64
+from pulsar_proto.ids import Position, TxnId, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,13 @@ class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
 
     @property
     def ledger(self) -> ManagedLedger: ...
+
+    @property
+    def readable_log(self) -> ReadableLog:
+        """The log as far as consumers may read it."""
+
+    def is_aborted(self, txn_id: TxnId) -> bool:
+        """Whether the messages of a transaction are left out because it was aborted."""
 
     @property
     def delayed(self) -> DelayedDelivery: ...
@@ -147,7 +155,7 @@ class Subscription(BaseSubscription):
         topic = self.topic
         if topic.compaction is None:
             return None
-        return CompactedView(str(self), topic.ledger, topic.compaction, self.cursor, self._sought)
+        return CompactedView(str(self), topic.readable_log, topic.compaction, self.cursor, self._sought)
 
     def roll_rates(self, elapsed_s: float) -> None:
         super().roll_rates(elapsed_s)
@@ -226,13 +234,14 @@ class Subscription(BaseSubscription):
         topic = self.topic
         source = DispatchSource(
             str(self),
-            topic.ledger,
+            topic.readable_log,
             self.cursor,
             topic.settings,
             topic.messages_of,
             topic.delayed,
             lambda: topic.dispatch_limits.of(self.name),
             self._compacted_view,
+            topic.is_aborted,
         )
         dispatcher = self.dispatcher = new_dispatcher(source, consumer, topic.name)
         dispatcher.set_policies(topic.policies)
