@@ -46,7 +46,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         *TOPICS,
     ),
-    "server/transactions": (*LOG, "server/config", "server/namespaces", "server/process"),
+    "server/transactions": (
+        "pulsar_proto",
+        "pulsar_proto/records",
+        "storage/managed",
+        "server/config",
+        "server/process",
+    ),
     "server/topics": (
         *LOG,
         "server/topics/publishing",

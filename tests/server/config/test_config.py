@@ -7,51 +7,33 @@ from pathlib import Path
 import pytest
 
 from magnetar.server.config.broker_config import BrokerConfig, ConfigError, load_config
-from magnetar.server.config.bundle_settings import BundleSettings
 from magnetar.server.config.connection_settings import ConnectionSettings
 from magnetar.server.config.fault_settings import FaultSettings
 from magnetar.server.config.honoured_keys import KEYS, UNSAFE_TO_IGNORE
-from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.config.key_kinds import PORT_OFF, snake_case
 from magnetar.server.config.known_keys import KNOWN
 from magnetar.server.config.load_settings import LoadSettings
 from magnetar.server.config.metadata_settings import MetadataSettings
-from magnetar.server.config.metrics_settings import MetricsSettings
 from magnetar.server.config.missed_keys import NOT_HERE
 from magnetar.server.config.peer_settings import PeerSettings
 from magnetar.server.config.properties_file import parse_properties
-from magnetar.server.config.security_settings import SecuritySettings, TlsSettings
+from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.config.topic_settings import TopicSettings
-from magnetar.server.config.transaction_settings import TransactionSettings
-from magnetar.server.config.upkeep_settings import UpkeepSettings
-from magnetar.server.config.websocket_settings import WebSocketSettings
-from magnetar.server.network.advertised_listeners import ListenerSettings
-from magnetar.server.network.bind_addresses import BindSettings
+from magnetar.server.tools.configuration.program_settings import BOTH_BROKERS
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 
 SETTINGS = (
     BrokerConfig,
-    BundleSettings,
-    ConnectionSettings,
+    *BOTH_BROKERS,
     FaultSettings,
-    SecuritySettings,
-    TlsSettings,
-    TopicSettings,
-    UpkeepSettings,
+    LoadSettings,
     MetadataSettings,
+    PeerSettings,
     ManagedLedgerConfig,
     BookieConfig,
     LedgerConfig,
-    ListenerSettings,
-    BindSettings,
-    LoadSettings,
-    TransactionSettings,
-    MetricsSettings,
-    PeerSettings,
-    WebSettings,
-    WebSocketSettings,
 )
 
 APACHE_STANDALONE = """\
