@@ -7,6 +7,7 @@ BATCHED_ENTRY_DATA_PREFIX_VERSION).
 """
 
 import struct
+from collections.abc import Sequence
 
 from pulsar_proto.errors import MalformedRecord
 
@@ -18,11 +19,17 @@ PREFIX_SIZE = _PREFIX.size
 
 PREFIX = _PREFIX.pack(MAGIC, VERSION)
 _MAGIC = PREFIX[:2]
+_RECORD_TAG = b"\x0a"
+"""The tag of field 1 with a length."""
 
 
-def framed(batch: bytes) -> bytes:
-    """Returns the entry that holds a batch, which is the serialized protobuf of several records."""
-    return PREFIX + batch
+def batch_entry(records: Sequence[bytes]) -> bytes:
+    """Returns the entry that holds several serialized records. Both kinds of logs have the records of a batch in the
+    batch's field 1. A batch may have a single record."""
+    parts = [PREFIX]
+    for record in records:
+        parts += (_RECORD_TAG, _varint(len(record)), record)
+    return b"".join(parts)
 
 
 def batch_of(entry: bytes) -> memoryview | None:
@@ -36,3 +43,12 @@ def batch_of(entry: bytes) -> memoryview | None:
     if version != VERSION:
         raise MalformedRecord(f"a batch of transaction records has the unknown version {version}")
     return memoryview(entry)[PREFIX_SIZE:]
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

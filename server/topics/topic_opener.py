@@ -21,13 +21,12 @@ from magnetar.server.topics.subscriptions.acks_in_transactions import close_pend
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
 from magnetar.server.topics.topic import Topic
 from magnetar.server.topics.topic_schemas import TopicSchemas
-from magnetar.server.transactions.known_transactions import TransactionSupport
+from magnetar.server.topics.transactions.topic_transactions import TopicTransactions
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import NoSuchManagedLedger
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
-from pulsar_proto.system_topics import is_system_topic
 
 
 class TopicOpener:
@@ -43,7 +42,7 @@ class TopicOpener:
         catalog: TopicCatalog,
         schemas: TopicSchemas,
         new_producer_name: Callable[[], str],
-        transactions: TransactionSupport | None,
+        transactions: TopicTransactions | None,
     ) -> None:
         """`transactions` is None while transactions are switched off."""
         self._factory = factory
@@ -54,7 +53,7 @@ class TopicOpener:
         self._affinity = BookieAffinity(metadata, settings)
         self._new_producer_name = new_producer_name
         self._transactions = transactions
-        self._pending_ack_logs = None if transactions is None else PendingAckLogs(factory, transactions)
+        self._pending_ack_logs = None if transactions is None else PendingAckLogs(factory, transactions.support)
         self._compactions = CompactionService(
             factory.bookkeeper,
             factory.reaper.bury,
@@ -114,7 +113,10 @@ class TopicOpener:
         ledger.on_fenced(topic.lost_ledger)
         topic.compaction = TopicCompaction(name.full, ledger, self._compactions)
         topic.base_config = self._factory.config
-        topic.pending_ack_logs = None if is_system_topic(name) else self._pending_ack_logs
+        buffer = None if self._transactions is None else self._transactions.buffer_of(name, ledger)
+        if buffer is not None:
+            topic.use_transactions(buffer)
+            topic.pending_ack_logs = self._pending_ack_logs
         self.equip(topic)
         try:
             with storage_faults_told():
@@ -126,12 +128,6 @@ class TopicOpener:
             raise
         await self.refresh_policies(topic)  # the policies may have changed while the ledger was opened
         return topic
-
-    async def delete_pending_acks(self, topic: Topic) -> None:
-        """Deletes the logs of acknowledgements in transactions of a topic that is closed. Raises MetaStoreFault."""
-        if topic.pending_ack_logs is not None:
-            for subscription in topic.subscriptions.values():
-                await topic.pending_ack_logs.delete(topic.name, subscription.name)
 
     def equip(self, topic: BaseTopic) -> None:
         """Gives a topic the objects of the broker that the topic uses."""

@@ -10,6 +10,7 @@ TOPICS = (
     "server/topics/subscriptions",
     "server/topics/subscriptions/pending_acks",
     "server/topics/non_persistent",
+    "server/topics/transactions",
 )
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -46,13 +47,20 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         *TOPICS,
     ),
-    "server/transactions": ("pulsar_proto", "server/config"),
+    "server/transactions": (
+        "pulsar_proto",
+        "pulsar_proto/records",
+        "storage/managed",
+        "server/config",
+        "server/process",
+    ),
     "server/topics": (
         *LOG,
         "server/topics/publishing",
         "server/topics/subscriptions",
         "server/topics/subscriptions/pending_acks",
         "server/topics/non_persistent",
+        "server/topics/transactions",
         "server/compaction",
         "server/config",
         "server/namespaces",
@@ -61,10 +69,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/schema",
         "server/transactions",
     ),
-    "server/topics/publishing": (*LOG, "server/topics", "server/config", "server/policies", "server/process"),
+    "server/topics/transactions": (*LOG, "server/config", "server/process", "server/schema", "server/transactions"),
+    "server/topics/publishing": (
+        *LOG,
+        "server/topics",
+        "server/topics/transactions",
+        "server/config",
+        "server/policies",
+        "server/process",
+    ),
     "server/topics/subscriptions": (
         *LOG,
         "server/topics",
+        "server/topics/transactions",
         "server/compaction",
         "server/config",
         "server/policies",

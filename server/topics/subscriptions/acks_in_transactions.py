@@ -124,6 +124,15 @@ async def close_pending_acks(subscriptions: Iterable["Subscription"]) -> None:
     await for_each(open_ones, PendingAcksOfTransactions.close, at_once=LOGS_AT_ONCE)
 
 
+async def delete_pending_acks(topic: "PersistentSubscriptionTopic", subscriptions: Iterable["Subscription"]) -> None:
+    """Called when a topic is deleted, after it was closed: deletes the logs of acknowledgements in transactions. Raises
+    MetaStoreFault."""
+    logs = topic.pending_ack_logs
+    if logs is not None:
+        for subscription in subscriptions:
+            await logs.delete(topic.name, subscription.name)
+
+
 async def ack_in_transaction(subscription: "Subscription", consumer: Consumer, command: pb.CommandAck) -> None:
     """Applies an ACK of a transaction. Returns when the acknowledgement is durable. Raises NotAllowed for what cannot
     be acknowledged in a transaction, and the errors of `PendingAcksOfTransactions.ack`."""

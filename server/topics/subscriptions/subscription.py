@@ -110,7 +110,7 @@ class Subscription(BaseSubscription):
         topic = self.topic
         if topic.compaction is None:
             return None
-        return CompactedView(str(self), topic.ledger, topic.compaction, self.cursor, self._sought)
+        return CompactedView(str(self), topic.readable_log, topic.compaction, self.cursor, self._sought)
 
     def roll_rates(self, elapsed_s: float) -> None:
         super().roll_rates(elapsed_s)
@@ -191,14 +191,15 @@ class Subscription(BaseSubscription):
         topic = self.topic
         source = DispatchSource(
             str(self),
-            topic.ledger,
+            topic.readable_log,
             self.cursor,
             topic.settings,
             topic.messages_of,
             topic.delayed,
             lambda: topic.dispatch_limits.of(self.name),
             self._compacted_view,
-            deliverable=self.deliverable,
+            topic.is_aborted,
+            self.deliverable,
         )
         dispatcher = self.dispatcher = new_dispatcher(source, consumer, topic.name)
         dispatcher.set_policies(topic.policies)

@@ -8,10 +8,11 @@ from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDeliver
 from magnetar.server.topics.subscriptions.dispatch_limits import DispatchLimits
 from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
+from magnetar.server.topics.transactions.readable_log import ReadableLog
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
-from pulsar_proto.ids import Position
+from pulsar_proto.ids import Position, TxnId
 
 if TYPE_CHECKING:
     from magnetar.server.topics.subscriptions.subscription import Subscription
@@ -22,6 +23,13 @@ class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
 
     @property
     def ledger(self) -> ManagedLedger: ...
+
+    @property
+    def readable_log(self) -> ReadableLog:
+        """The log as far as consumers may read it."""
+
+    def is_aborted(self, txn_id: TxnId) -> bool:
+        """Whether the messages of a transaction are left out because it was aborted."""
 
     @property
     def delayed(self) -> DelayedDelivery: ...
