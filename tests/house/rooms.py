@@ -8,7 +8,9 @@ TOPICS = (
     "server/topics",
     "server/topics/publishing",
     "server/topics/subscriptions",
+    "server/topics/subscriptions/pending_acks",
     "server/topics/non_persistent",
+    "server/topics/transactions",
 )
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -57,7 +59,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *LOG,
         "server/topics/publishing",
         "server/topics/subscriptions",
+        "server/topics/subscriptions/pending_acks",
         "server/topics/non_persistent",
+        "server/topics/transactions",
         "server/compaction",
         "server/config",
         "server/namespaces",
@@ -66,15 +70,26 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/schema",
         "server/transactions",
     ),
-    "server/topics/publishing": (*LOG, "server/topics", "server/config", "server/policies", "server/process"),
-    "server/topics/subscriptions": (
+    "server/topics/transactions": (*LOG, "server/config", "server/process", "server/schema", "server/transactions"),
+    "server/topics/publishing": (
         *LOG,
         "server/topics",
-        "server/compaction",
+        "server/topics/transactions",
         "server/config",
         "server/policies",
         "server/process",
     ),
+    "server/topics/subscriptions": (
+        *LOG,
+        "server/topics",
+        "server/topics/transactions",
+        "server/compaction",
+        "server/config",
+        "server/policies",
+        "server/process",
+        "server/topics/subscriptions/pending_acks",
+    ),
+    "server/topics/subscriptions/pending_acks": (*LOG, "server/process", "server/transactions"),
     "server/topics/non_persistent": (
         *LOG,
         "server/topics",
