@@ -52,6 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "pulsar_proto/records",
         "storage/managed",
         "server/config",
+        "server/namespaces",
         "server/process",
     ),
     "server/topics": (
@@ -127,6 +128,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         "server/security",
         *TOPICS,
+        "server/transactions",
         "server/faults",
     ),
     "server/stats": (
@@ -168,6 +170,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/security",
         "server/stats",
         *TOPICS,
+        "server/broker",
+        "server/transactions",
     ),
     "server/web": (
         *LOG,
@@ -230,6 +234,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/security",
         "server/telemetry",
         *TOPICS,
+        "server/transactions",
         "server/upkeep",
         "server/web",
         "server/websocket",
