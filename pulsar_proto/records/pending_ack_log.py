@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position, TxnId
 from pulsar_proto.pb import pending_ack_pb2 as pb
-from pulsar_proto.records.batched_log import batch_of, framed
+from pulsar_proto.records.batched_log import batch_entry, batch_of
 
 
 class PendingAckOp(IntEnum):
@@ -60,8 +60,7 @@ def pending_ack_entry(record: PendingAckRecord) -> bytes:
 
 def batched_pending_ack_entry(records: Sequence[PendingAckRecord]) -> bytes:
     """Returns an entry with several records, byte for byte as Apache's broker writes it."""
-    batch = pb.BatchedPendingAckMetadataEntry(pending_ack_logs=[_message(each) for each in records])
-    return framed(batch.SerializeToString())
+    return batch_entry([pending_ack_entry(each) for each in records])
 
 
 def parse_pending_ack_entry(entry: bytes) -> list[PendingAckRecord]:

@@ -30,7 +30,7 @@ from magnetar.server.topics.subscriptions.outgoing_messages import MessagesMemo,
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.subscription import Subscription
-from magnetar.server.topics.subscriptions.subscription_settings import follow, properties_of
+from magnetar.server.topics.subscriptions.subscription_settings import check_durability, follow, properties_of
 from magnetar.server.topics.transactions.readable_log import CommittedLog, ReadableLog
 from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
 from magnetar.storage.managed.cursor import Cursor
@@ -197,7 +197,7 @@ class Topic(BaseTopic):
         name = command.subscription
         existing = self.subscriptions.get(name)
         if existing is not None:
-            _check_kind(existing, durable=command.durable)
+            check_durability(existing.cursor, durable=command.durable)
             await follow(existing.cursor, command)
             return existing
         if command.durable:
@@ -231,7 +231,7 @@ class Topic(BaseTopic):
         async with self._changing_cursors:
             existing = self.subscriptions.get(command.subscription)
             if existing is not None:
-                _check_kind(existing, durable=False)
+                check_durability(existing.cursor, durable=False)
                 return existing
             self._check_open()
             return self._add_subscription(command.subscription, self.ledger.new_non_durable_cursor(start))
@@ -253,7 +253,7 @@ class Topic(BaseTopic):
         async with self._changing_cursors:
             existing = self.subscriptions.get(name)
             if existing is not None:
-                _check_kind(existing, durable=True)
+                check_durability(existing.cursor, durable=True)
                 return existing
             self._check_open()
             self._check_may_add_subscription()
@@ -392,11 +392,3 @@ class Topic(BaseTopic):
         finally:
             self.state = TopicState.CLOSED
             log.info("%s: closed", self)
-
-
-def _check_kind(existing: Subscription, *, durable: bool) -> None:
-    """Raises NotAllowed when `existing` is durable and a client asks for a subscription that is not durable, or when
-    `existing` is not durable and a client asks for a durable subscription."""
-    if existing.cursor.durable != durable:
-        kind = "Durable" if existing.cursor.durable else "NonDurable"
-        raise NotAllowed(f"{kind} subscription with the same name already exists.")

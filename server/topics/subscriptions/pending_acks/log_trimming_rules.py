@@ -40,14 +40,15 @@ class LogIndex:
         return self._last
 
     def add(self, position: Position, reach: Position) -> None:
-        """Notes a record at a position of the log that is about messages up to `reach`, EARLIEST for a record that
-        names no messages."""
+        """Notes a record at a position of the log, not before that of the last one, that is about messages up to
+        `reach`, EARLIEST for a record that names no messages. The records of one entry have one position, and belong to
+        one stretch."""
+        if self._records >= self._records_min and position != self._last:
+            self._stretches.append(_Stretch(self._last, self._reach))
+            self._records, self._reach = 0, EARLIEST
         self._last = position
         self._records += 1
         self._reach = max(self._reach, reach)
-        if self._records >= self._records_min:
-            self._stretches.append(_Stretch(position, self._reach))
-            self._records, self._reach = 0, EARLIEST
 
     def take_passed(self, mark_delete: Position) -> Position | None:
         """Forgets the stretches at the beginning of the log that the mark-delete position has passed. Returns the

@@ -7,11 +7,14 @@ MLPendingAckStore, MLPendingAckStoreProvider.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
+from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.process.turns import Turns
 from magnetar.server.topics.subscriptions.pending_acks.log_trimming_rules import LogIndex
 from magnetar.server.transactions.known_transactions import TransactionSupport
-from magnetar.storage.managed.append_queue import AddResult
+from magnetar.server.transactions.log_place import LogPlace
+from magnetar.server.transactions.log_writer import Batching, LogWriter
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import ManagedLedger
@@ -44,10 +47,16 @@ def log_name(topic: TopicName, subscription: str) -> str:
 class PendingAckLog:
     """The log of one subscription, open. `PendingAckLogs.open` creates it."""
 
-    def __init__(self, ledger: ManagedLedger, cursor: Cursor, records_min: int) -> None:
+    def __init__(self, ledger: ManagedLedger, cursor: Cursor, settings: TransactionSettings) -> None:
         self.ledger = ledger
         self._cursor = cursor
-        self._index = LogIndex(records_min)
+        self._index = LogIndex(settings.transaction_pending_ack_log_index_min_lag)
+        batching = Batching(
+            settings.transaction_pending_ack_batched_write_max_records,
+            settings.transaction_pending_ack_batched_write_max_size,
+            settings.transaction_pending_ack_batched_write_max_delay_in_millis,
+        )
+        self._writer = LogWriter(ledger, batching if settings.transaction_pending_ack_batched_write_enabled else None)
 
     async def replay(self, apply: Callable[[PendingAckRecord], None]) -> None:
         """Calls `apply` with all records that are still needed, in order. Raises ManagedLedgerError, and
@@ -68,15 +77,17 @@ class PendingAckLog:
     def append(self, records: Sequence[PendingAckRecord], stored: Stored) -> None:
         """Appends records. `stored` is called in the order of the calls of this method, never from inside of it."""
 
-        def done(result: AddResult) -> None:
-            at = 0
-            for ledger_id, first, count in result.runs:
-                for entry_id in range(first, first + count):
-                    self._index.add(Position(ledger_id, entry_id), _reach(records[at]))
-                    at += 1
-            stored(result.error)
+        for record in records[:-1]:
+            self._writer.append(pending_ack_entry(record), partial(self._appended, record, None))
+        # Records become durable in order, so the last one has an error if any has.
+        self._writer.append(pending_ack_entry(records[-1]), partial(self._appended, records[-1], stored))
 
-        self.ledger.add_entries([pending_ack_entry(each) for each in records], done)
+    def _appended(self, record: PendingAckRecord, stored: Stored | None, result: LogPlace | ManagedLedgerError) -> None:
+        error = result if isinstance(result, ManagedLedgerError) else None
+        if isinstance(result, LogPlace):
+            self._index.add(Position(result.ledger_id, result.entry_id), _reach(record))
+        if stored is not None:
+            stored(error)
 
     @property
     def last(self) -> Position:
@@ -127,7 +138,7 @@ class PendingAckLogs:
         ledger = await self._factory.open(log_name(topic, subscription), config)
         cursor = await ledger.open_cursor(CURSOR, EARLIEST)
         ledger.on_fenced(on_lost)
-        return PendingAckLog(ledger, cursor, self.settings.transaction_pending_ack_log_index_min_lag)
+        return PendingAckLog(ledger, cursor, self.settings)
 
     async def close(self, topic: TopicName, subscription: str) -> None:
         """Closes a subscription's log, if it is open."""

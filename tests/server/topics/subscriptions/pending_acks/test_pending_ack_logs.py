@@ -154,7 +154,7 @@ async def test_the_log_keeps_the_acknowledgements_of_an_open_transaction() -> No
     assert cursor.mark_delete.entry_id == -1
     await commit(A, consumer)
     await settle()
-    assert cursor.mark_delete.entry_id == 19, "all twenty records"
+    assert cursor.mark_delete.entry_id == 15, "sixteen of twenty records"
 
 
 async def test_after_a_move_back_a_restart_acknowledges_nothing_again() -> None:
