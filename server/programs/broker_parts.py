@@ -128,9 +128,10 @@ def make_broker(
 async def run_transactions(broker: Broker, closing: AsyncExitStack) -> None:
     """Begins to load the transaction coordinators of this broker, unless transactions are switched off. Raises
     PulsarError when the metadata store fails."""
-    support = broker.service.transactions
-    if support is None:
+    transactions = broker.service.transactions
+    if transactions is None:
         return
+    support = transactions.support
     assert isinstance(support.known, LiveTransactions)
     broker.transactions = make_coordinators(broker, support.settings, support.known)
     closing.push_async_callback(broker.transactions.close)

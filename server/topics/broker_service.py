@@ -72,7 +72,7 @@ class BrokerService:
     ) -> None:
         """`make_ownership` creates the object that knows which bundles this broker owns. `transactions` is None while
         transactions are switched off."""
-        self.settings, self.transactions = settings, transactions
+        self.settings = settings
         self.topics: dict[str, Topic] = {}
         """Full name -> topic, for the persistent topics that are loaded and usable."""
         self.policies = Policies(metadata, settings, self._policies_changed)
@@ -155,9 +155,8 @@ class BrokerService:
 
     def new_producer_name(self) -> str:
         """Returns a name `cluster-instance-number`, which is unique in the cluster (DistributedIdGenerator)."""
-        name = f"{self.settings.cluster_name}-{self._instance or 0}-{self._names_given}"
         self._names_given += 1
-        return name
+        return f"{self.settings.cluster_name}-{self._instance or 0}-{self._names_given - 1}"
 
     # --- loading -----------------------------------------------------------------------------------------------------
 
