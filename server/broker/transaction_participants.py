@@ -4,7 +4,7 @@ What is on this broker is reached by calls. The rest of a cluster is reached by 
 either brand of broker may be asked. Source: TransactionBufferClientImpl.
 """
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from magnetar.server.peers.peer_errors import PeerError
 from magnetar.server.topics.topic import Topic
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 _Type = pb.BaseCommand
 
 
-class _HasTransactions(Protocol):
-    """A topic's transaction buffer, or a subscription's pending acknowledgements."""
-
-    async def end(self, txn_id: TxnId, commit: bool, low_watermark: int) -> None: ...
-
-
 class LocalParticipants:
     """The topics and subscriptions of this broker. A topic or subscription that does not exist has nothing to end."""
 
@@ -42,9 +36,8 @@ class LocalParticipants:
     async def end_on_partition(self, topic: str, txn_id: TxnId, commit: bool, low_watermark: int) -> None:
         """Ends the transaction on a topic of this broker. Raises PulsarError."""
         loaded = await self._topic(topic)
-        buffer: _HasTransactions | None = getattr(loaded, "transactions", None)
-        if buffer is not None:
-            await buffer.end(txn_id, commit, low_watermark)
+        if loaded is not None and loaded.transactions is not None:
+            await loaded.transactions.end(txn_id, commit, low_watermark)
 
     async def end_on_subscription(
         self, topic: str, subscription: str, txn_id: TxnId, commit: bool, low_watermark: int
@@ -52,9 +45,8 @@ class LocalParticipants:
         """Ends the transaction on a subscription of this broker. Raises PulsarError."""
         loaded = await self._topic(topic)
         found = None if loaded is None else loaded.subscriptions.get(subscription)
-        pending_acks: _HasTransactions | None = getattr(found, "pending_acks", None)
-        if pending_acks is not None:
-            await pending_acks.end(txn_id, commit, low_watermark)
+        if found is not None and found.pending_acks is not None:
+            await found.pending_acks.end(txn_id, commit, low_watermark)
 
     async def _topic(self, topic: str) -> Topic | None:
         """Returns the topic, or None when there is no such topic. Raises ServiceNotReady when another broker serves it,
