@@ -1,4 +1,4 @@
-"""What topics are told about transactions: the settings, and which ids the coordinators have given out."""
+"""What topics are told about transactions: the settings, and which transactions are alive."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -9,12 +9,15 @@ from pulsar_proto.ids import TxnId
 
 
 class KnownTransactions(Protocol):
-    """Knows the ids that the coordinators of the cluster have given out."""
+    """Knows the transactions of all coordinators of the cluster."""
 
-    def is_given_out(self, txn_id: TxnId) -> bool | Awaitable[bool]:
-        """Returns whether a coordinator has given the id out; the transaction may have ended since. The answer is
-        awaitable when a coordinator has to be asked first. The awaitable raises PulsarError when the coordinator
-        cannot be asked; clients try again later."""
+    def is_live(self, txn_id: TxnId) -> bool | Awaitable[bool]:
+        """Returns whether the transaction's coordinator has the transaction, and it has not ended everywhere: it is
+        OPEN, COMMITTING or ABORTING. The answer is awaitable when the coordinator is not in this process or not loaded
+        yet. The awaitable raises PulsarError when nobody can tell now.
+
+        A transaction's end reaches all its topics and subscriptions before its coordinator forgets it, so the end of a
+        transaction that is not live will never come."""
 
 
 @dataclass(frozen=True, slots=True)

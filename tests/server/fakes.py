@@ -207,8 +207,6 @@ class FakeProducer:
         self.schema_version = b""
         self.topic_epoch: int | None = None
         self.groups: list[list[tuple[pb.CommandSend, bytes]]] = []
-        self.transactional: list[list[tuple[pb.CommandSend, bytes]]] = []
-        """Those of `groups` that came with messages of transactions."""
         self.pending = 0
         self.closed = 0
         self.closing: asyncio.Future[None] | None = None
@@ -222,9 +220,7 @@ class FakeProducer:
         self.groups.append(sends)
         self.pending += len(sends)
 
-    def publish_in_transactions(self, sends: list[tuple[pb.CommandSend, bytes]]) -> None:
-        self.publish(sends)
-        self.transactional.append(sends)
+    publish_in_transactions = publish
 
     def refuse(self, frame: bytes) -> None:
         self.cnx.write(frame)
