@@ -145,6 +145,7 @@ class BrokerApp:
         self.broker.internal_configuration = internal_configuration(settings)
         link = MetadataLink(local, settings.session_timeout_ms / 1000, asyncio.get_running_loop().time)
         self.broker.metadata_link, self.broker.readiness = link, WriteReadiness((link,))
+        await broker_parts.run_transactions(self.broker, self._closing)
         await broker_parts.listen(self.broker, ports, config, self._closing)
         self._closing.push_async_callback(member.leave)
         broker_parts.export_metrics(self.broker, self._closing)

@@ -27,9 +27,10 @@ from magnetar.server.topics.subscriptions.dispatch_limits import DispatchLimits
 from magnetar.server.topics.subscriptions.dispatch_throttle_rules import PerSecond
 from magnetar.server.topics.subscriptions.hole_filler import HoleFiller
 from magnetar.server.topics.subscriptions.outgoing_messages import MessagesMemo, OutgoingMessages, messages_of
+from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.subscription import Subscription
-from magnetar.server.topics.subscriptions.subscription_settings import follow, properties_of
+from magnetar.server.topics.subscriptions.subscription_settings import check_durability, follow, properties_of
 from magnetar.server.topics.transactions.readable_log import CommittedLog, ReadableLog
 from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
 from magnetar.storage.managed.cursor import Cursor
@@ -65,6 +66,7 @@ class Topic(BaseTopic):
         "hole_filler",
         "ledger",
         "own_properties",
+        "pending_ack_logs",
         "publishing",
         "quota",
         "readable_log",
@@ -104,6 +106,7 @@ class Topic(BaseTopic):
         self.hole_filler = HoleFiller(self.subscriptions.values)
         self.hole_filler.follow(self.policies.fill_ack_holes_interval_seconds)
         self.deduplication = DedupSwitch(name.full, ledger, settings, self.publishing)
+        self.pending_ack_logs: PendingAckLogs | None = None
         self.transactions: TransactionBuffer | None = None
         """The topic's transactions; None while transactions are switched off, and for system topics."""
         self.readable_log: ReadableLog = ledger
@@ -194,7 +197,7 @@ class Topic(BaseTopic):
         name = command.subscription
         existing = self.subscriptions.get(name)
         if existing is not None:
-            _check_kind(existing, durable=command.durable)
+            check_durability(existing.cursor, durable=command.durable)
             await follow(existing.cursor, command)
             return existing
         if command.durable:
@@ -228,7 +231,7 @@ class Topic(BaseTopic):
         async with self._changing_cursors:
             existing = self.subscriptions.get(command.subscription)
             if existing is not None:
-                _check_kind(existing, durable=False)
+                check_durability(existing.cursor, durable=False)
                 return existing
             self._check_open()
             return self._add_subscription(command.subscription, self.ledger.new_non_durable_cursor(start))
@@ -250,7 +253,7 @@ class Topic(BaseTopic):
         async with self._changing_cursors:
             existing = self.subscriptions.get(name)
             if existing is not None:
-                _check_kind(existing, durable=True)
+                check_durability(existing.cursor, durable=True)
                 return existing
             self._check_open()
             self._check_may_add_subscription()
@@ -343,8 +346,7 @@ class Topic(BaseTopic):
         return await self.ledger.find_first(is_late_enough)
 
     def roll_storage(self, elapsed_s: float) -> None:
-        changes = sum(cursor.changes for cursor in self.ledger.cursors.values())
-        self.ledger.traffic.roll(elapsed_s, changes)
+        self.ledger.traffic.roll(elapsed_s, sum(cursor.changes for cursor in self.ledger.cursors.values()))
 
     # --- the whole topic ---------------------------------------------------------------------------------------------
 
@@ -390,11 +392,3 @@ class Topic(BaseTopic):
         finally:
             self.state = TopicState.CLOSED
             log.info("%s: closed", self)
-
-
-def _check_kind(existing: Subscription, *, durable: bool) -> None:
-    """Raises NotAllowed when `existing` is durable and a client asks for a subscription that is not durable, or when
-    `existing` is not durable and a client asks for a durable subscription."""
-    if existing.cursor.durable != durable:
-        kind = "Durable" if existing.cursor.durable else "NonDurable"
-        raise NotAllowed(f"{kind} subscription with the same name already exists.")

@@ -7,6 +7,7 @@ Source: PersistentTopic.delete, BrokerService.deleteTopicAsync.
 from typing import TYPE_CHECKING
 
 from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.topics.subscriptions.acks_in_transactions import delete_pending_acks
 from magnetar.server.topics.topic import Topic
 from pulsar_proto.names import TopicName
 
@@ -19,6 +20,7 @@ async def delete_log(service: "BrokerService", topic: Topic) -> None:
     # The compacted ledgers are looked up after closing, because a compaction that ends meanwhile changes them.
     compacted = [] if topic.compaction is None else topic.compaction.ledger_ids
     with storage_faults_told():
+        await delete_pending_acks(topic, topic.subscriptions.values())
         await service.managed_ledgers.delete(topic.name.managed_ledger_name)
     service.reaper.bury(compacted, topic.name.full, "compaction")
     if not topic.name.is_partition:

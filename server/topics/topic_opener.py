@@ -5,7 +5,6 @@ Source: BrokerService.createPersistentTopic.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.compaction.topic_compaction import CompactionService, TopicCompaction
@@ -18,6 +17,8 @@ from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.bookie_affinity import BookieAffinity
 from magnetar.server.topics.ledger_config_rules import ledger_config
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
+from magnetar.server.topics.subscriptions.acks_in_transactions import close_pending_acks, recover_pending_acks
+from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
 from magnetar.server.topics.topic import Topic
 from magnetar.server.topics.topic_schemas import TopicSchemas
 from magnetar.server.topics.transactions.topic_transactions import TopicTransactions
@@ -52,6 +53,7 @@ class TopicOpener:
         self._affinity = BookieAffinity(metadata, settings)
         self._new_producer_name = new_producer_name
         self._transactions = transactions
+        self._pending_ack_logs = None if transactions is None else PendingAckLogs(factory, transactions.support)
         self._compactions = CompactionService(
             factory.bookkeeper,
             factory.reaper.bury,
@@ -94,12 +96,17 @@ class TopicOpener:
                 ledger = await self._factory.open(name.managed_ledger_name, config, create=create)
             except NoSuchManagedLedger as error:
                 raise TopicNotFound(f"Topic {name.full} not found") from error
+
+        async def close_ledgers() -> None:
+            await close_pending_acks(topic.subscriptions.values())
+            await self._factory.close_ledger(name.managed_ledger_name)
+
         topic = Topic(
             name,
             ledger,
             self._settings,
             new_producer_name=self._new_producer_name,
-            close_ledger=partial(self._factory.close_ledger, name.managed_ledger_name),
+            close_ledger=close_ledgers,
             on_lost=on_lost,
             policies=self._policies.of(name, await self._properties_of(name, ledger)),
         )
@@ -109,11 +116,13 @@ class TopicOpener:
         buffer = None if self._transactions is None else self._transactions.buffer_of(name, ledger)
         if buffer is not None:
             topic.use_transactions(buffer)
+            topic.pending_ack_logs = self._pending_ack_logs
         self.equip(topic)
         try:
             with storage_faults_told():
                 await self._affinity.follow(topic)
                 await topic.prepare()
+                await recover_pending_acks(topic, topic.subscriptions.values())
         except BaseException:
             await topic.close()
             raise

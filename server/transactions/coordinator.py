@@ -35,6 +35,9 @@ from pulsar_proto.records.transaction_log import (
 
 log = logging.getLogger(__name__)
 
+Closed = Callable[["TransactionCoordinator", ManagedLedgerError], None]
+"""A callback that gets a coordinator that cannot go on, and the reason. The coordinator has still to be closed."""
+
 
 class CoordinatorState(Enum):
     """The states of a coordinator, with the names of TransactionMetadataStoreState.State."""
@@ -54,7 +57,7 @@ class TransactionCoordinator:
         settings: TransactionSettings,
         calls: EndCalls,
         clock_ms: Callable[[], int],
-        on_closed: "Callable[[TransactionCoordinator], None]",
+        on_closed: Closed,
     ) -> None:
         self.coordinator_id = coordinator_id
         self.state = CoordinatorState.READY
@@ -76,7 +79,7 @@ class TransactionCoordinator:
         factory: ManagedLedgerFactory,
         settings: TransactionSettings,
         calls: EndCalls,
-        on_closed: "Callable[[TransactionCoordinator], None]",
+        on_closed: Closed,
     ) -> "TransactionCoordinator":
         """Opens the log, replays it, and goes on with what it says: transactions time out, and decided ones are ended.
         `on_closed` is called when the coordinator cannot go on. Raises ManagedLedgerError and MalformedRecord."""
@@ -93,6 +96,10 @@ class TransactionCoordinator:
 
     def __str__(self) -> str:
         return f"transaction coordinator {self.coordinator_id}"
+
+    @property
+    def is_ready(self) -> bool:
+        return self.state is CoordinatorState.READY
 
     @property
     def low_watermark(self) -> int:
@@ -172,7 +179,7 @@ class TransactionCoordinator:
         if self.state is not CoordinatorState.CLOSED:
             log.warning("%s is closed: %s", self, error)
             self._stop()
-            self._on_closed(self)
+            self._on_closed(self, error)
 
     # --- the log -----------------------------------------------------------------------------------------------------
 

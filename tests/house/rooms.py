@@ -8,6 +8,7 @@ TOPICS = (
     "server/topics",
     "server/topics/publishing",
     "server/topics/subscriptions",
+    "server/topics/subscriptions/pending_acks",
     "server/topics/non_persistent",
     "server/topics/transactions",
 )
@@ -51,12 +52,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "pulsar_proto/records",
         "storage/managed",
         "server/config",
+        "server/namespaces",
         "server/process",
     ),
     "server/topics": (
         *LOG,
         "server/topics/publishing",
         "server/topics/subscriptions",
+        "server/topics/subscriptions/pending_acks",
         "server/topics/non_persistent",
         "server/topics/transactions",
         "server/compaction",
@@ -84,7 +87,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/config",
         "server/policies",
         "server/process",
+        "server/topics/subscriptions/pending_acks",
     ),
+    "server/topics/subscriptions/pending_acks": (*LOG, "server/config", "server/process", "server/transactions"),
     "server/topics/non_persistent": (
         *LOG,
         "server/topics",
@@ -123,6 +128,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         "server/security",
         *TOPICS,
+        "server/transactions",
         "server/faults",
     ),
     "server/stats": (
@@ -164,6 +170,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/security",
         "server/stats",
         *TOPICS,
+        "server/broker",
+        "server/transactions",
     ),
     "server/web": (
         *LOG,
@@ -226,6 +234,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/security",
         "server/telemetry",
         *TOPICS,
+        "server/transactions",
         "server/upkeep",
         "server/web",
         "server/websocket",

@@ -8,7 +8,7 @@ from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
 from magnetar.server.topics.subscriptions.dispatch_throttle_rules import Throttle
-from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages
+from magnetar.server.topics.subscriptions.outgoing_messages import AckView, OutgoingMessages
 from magnetar.server.topics.transactions.readable_log import ReadableLog
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
@@ -52,3 +52,5 @@ class DispatchSource(NamedTuple):
     compacted."""
     is_aborted: Callable[[TxnId], bool] = lambda txn_id: False
     """A function that says whether the messages of a transaction are left out because it was aborted."""
+    deliverable: Callable[[AckView], AckView] = lambda acks: acks
+    """A function that adds to acknowledgements what transactions withhold from consumers."""

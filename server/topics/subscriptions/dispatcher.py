@@ -59,7 +59,7 @@ class Dispatcher(ABC):
         self._name = source.name
         self._ledger: ReadableLog | CompactedView = source.ledger
         self._is_aborted = source.is_aborted
-        self._acks: AckView = source.cursor
+        self.acks: AckView = source.deliverable(source.cursor)
         self._messages_of = source.messages_of
         self._loop = asyncio.get_running_loop()
         self._held: OutgoingMessages | None = None
@@ -274,7 +274,7 @@ class Dispatcher(ABC):
                 return read
             self._send_again(read, run)
         elif held is not None:
-            self._send_new(unacknowledged(held, self._held_at, self._acks))
+            self._send_new(unacknowledged(held, self._held_at, self.acks))
         else:
             run = self._ledger.cached(self.read_position, room, self.settings.dispatcher_max_read_size_bytes)
             if run is None:
@@ -315,7 +315,7 @@ class Dispatcher(ABC):
         """Moves `read_position` to the first entry after the run that was read, and sends the run. An empty run means
         that the log has no entry at or after the read position."""
         if run.entries:
-            messages = unacknowledged(self._messages_of(run), 0, self._acks)
+            messages = unacknowledged(self._messages_of(run), 0, self.acks)
             self.read_position = Position(run.ledger_id, run.end_entry_id)
             if messages.specials is not None:
                 messages = self._ordinary(messages, messages.specials)

@@ -15,7 +15,7 @@ class TopicTransactions:
     """Makes the transaction buffers of topics. One object serves the whole process."""
 
     def __init__(self, support: TransactionSupport, logs: SnapshotLogs, clock_ms: Callable[[], int]) -> None:
-        self._support = support
+        self.support = support
         self._clock_ms = clock_ms
         self.tables = SnapshotTables(logs)
 
@@ -24,7 +24,7 @@ class TopicTransactions:
         transactions because the broker itself writes it."""
         if is_system_topic(name):
             return None
-        return TransactionBuffer(name.full, ledger, self._support, self._snapshots_of(name), self._clock_ms)
+        return TransactionBuffer(name.full, ledger, self.support, self._snapshots_of(name), self._clock_ms)
 
     def _snapshots_of(self, name: TopicName) -> TopicSnapshots:
         return WholeSnapshots(name, self.tables.of(name.namespace, SnapshotKind.WHOLE))

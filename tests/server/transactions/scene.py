@@ -7,9 +7,10 @@ from pathlib import Path
 
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.server.config.transaction_settings import TransactionSettings
+from magnetar.server.topics.broker_service import BrokerService
 from magnetar.server.transactions.coordinator import TransactionCoordinator
+from magnetar.server.transactions.coordinators import TransactionCoordinators
 from magnetar.server.transactions.end_calls import EndCalls
-from magnetar.storage.managed.factory import ManagedLedgerFactory
 from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.ids import TxnId
 from tests.server.topics.storage_scene import process
@@ -45,8 +46,9 @@ class RememberingParticipants:
 class Scene:
     """The parts of a process that has coordinators."""
 
-    def __init__(self, factory: ManagedLedgerFactory, settings: TransactionSettings) -> None:
-        self.factory = factory
+    def __init__(self, service: BrokerService, settings: TransactionSettings) -> None:
+        self.service = service
+        self.factory = service.managed_ledgers
         self.settings = settings
         self.participants = RememberingParticipants()
         self.calls = EndCalls(self.participants, settings)
@@ -54,11 +56,18 @@ class Scene:
 
     async def coordinator(self) -> TransactionCoordinator:
         """Opens coordinator 0."""
-        return await TransactionCoordinator.open(0, self.factory, self.settings, self.calls, self.closed.append)
+        return await TransactionCoordinator.open(
+            0, self.factory, self.settings, self.calls, lambda closed, error: self.closed.append(closed)
+        )
+
+    def coordinators(self) -> TransactionCoordinators:
+        """Makes the coordinators of a standalone server, which have still to be started."""
+        partitioned, ownership = self.service.catalog.partitioned, self.service.ownership
+        return TransactionCoordinators(self.settings, self.factory, partitioned, ownership, self.calls)
 
 
 @asynccontextmanager
 async def scene(folder: Path, store: MemoryStore, settings: TransactionSettings | None = None) -> AsyncIterator[Scene]:
     """A process. At its end it closes nothing that belongs to a coordinator, as after a kill."""
     async with process(folder, store) as broker:
-        yield Scene(broker.service.managed_ledgers, settings or TransactionSettings())
+        yield Scene(broker.service, settings or TransactionSettings())
