@@ -72,7 +72,7 @@ class BrokerService:
     ) -> None:
         """`make_ownership` creates the object that knows which bundles this broker owns. `transactions` is None while
         transactions are switched off."""
-        self.settings, self.transactions = settings, transactions
+        self.settings = settings
         self.topics: dict[str, Topic] = {}
         """Full name -> topic, for the persistent topics that are loaded and usable."""
         self.policies = Policies(metadata, settings, self._policies_changed)
