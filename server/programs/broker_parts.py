@@ -128,11 +128,11 @@ def make_broker(
 async def run_transactions(broker: Broker, closing: AsyncExitStack) -> None:
     """Begins to load the transaction coordinators of this broker, unless transactions are switched off. Raises
     PulsarError when the metadata store fails."""
-    support = broker.service.transactions
-    if support is None:
+    topics = broker.service.transactions
+    if topics is None:
         return
-    assert isinstance(support.known, LiveTransactions)
-    broker.transactions = make_coordinators(broker, support.settings, support.known)
+    assert isinstance(topics.support.known, LiveTransactions)
+    broker.transactions = make_coordinators(broker, topics.support.settings, topics.support.known)
     closing.push_async_callback(broker.transactions.close)
     await broker.transactions.start()
 
