@@ -65,7 +65,7 @@ class Snapshot(NamedTuple):
     """A snapshot in one piece (TransactionBufferSnapshot). The log has to be read again behind `max_read_position`."""
 
     topic: str
-    aborts: Sequence[AbortedTxn | tuple[TxnId, Position]]
+    aborts: Sequence[AbortedTxn]
     max_read_position: Position
 
 

@@ -155,9 +155,8 @@ class BrokerService:
 
     def new_producer_name(self) -> str:
         """Returns a name `cluster-instance-number`, which is unique in the cluster (DistributedIdGenerator)."""
-        name = f"{self.settings.cluster_name}-{self._instance or 0}-{self._names_given}"
         self._names_given += 1
-        return name
+        return f"{self.settings.cluster_name}-{self._instance or 0}-{self._names_given - 1}"
 
     # --- loading -----------------------------------------------------------------------------------------------------
 

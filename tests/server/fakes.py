@@ -207,8 +207,6 @@ class FakeProducer:
         self.schema_version = b""
         self.topic_epoch: int | None = None
         self.groups: list[list[tuple[pb.CommandSend, bytes]]] = []
-        self.transactional: list[list[tuple[pb.CommandSend, bytes]]] = []
-        """Those of `groups` that came with messages of transactions."""
         self.pending = 0
         self.closed = 0
         self.closing: asyncio.Future[None] | None = None
@@ -222,9 +220,7 @@ class FakeProducer:
         self.groups.append(sends)
         self.pending += len(sends)
 
-    def publish_in_transactions(self, sends: list[tuple[pb.CommandSend, bytes]]) -> None:
-        self.publish(sends)
-        self.transactional.append(sends)
+    publish_in_transactions = publish
 
     def refuse(self, frame: bytes) -> None:
         self.cnx.write(frame)
@@ -232,10 +228,8 @@ class FakeProducer:
     def receipt(self, count: int) -> None:
         """Answers the SENDs 0 to `count` - 1 in one write, as if they were stored together."""
         self.pending -= count
-        receipts = [
-            command("SEND_RECEIPT", "send_receipt", producer_id=self.producer_id, sequence_id=index)
-            for index in range(count)
-        ]
+        ids = [{"producer_id": self.producer_id, "sequence_id": index} for index in range(count)]
+        receipts = [command("SEND_RECEIPT", "send_receipt", **each) for each in ids]
         self.cnx.write(b"".join(simple_frame(receipt) for receipt in receipts))
 
     def close(self) -> "asyncio.Future[None] | None":

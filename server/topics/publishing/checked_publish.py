@@ -233,9 +233,6 @@ class CheckedPublisher:
 def receipt_of(send: pb.CommandSend) -> Receipt:
     """Returns the sequence ids that the receipt of a SEND repeats: (sequence_id, highest_sequence_id or None). A
     highest sequence id that is smaller than the sequence id counts as absent; this includes 0, the default of the field
-    (ServerCnx.handleSend). In a transaction it is repeated as it is (ServerCnx.handleSend, Producer.publishTxnMessage).
-    """
+    (ServerCnx.handleSend)."""
     highest = send.highest_sequence_id
-    if txn_of(send) is not None:
-        return send.sequence_id, highest
     return send.sequence_id, highest if highest and highest >= send.sequence_id else None

@@ -60,7 +60,7 @@ class WholeSnapshots:
         return RecoveryStart(snapshot.aborts, snapshot.max_read_position)
 
     async def write(self, aborted: Mapping[TxnId, Position], max_read_position: Position) -> None:
-        snapshot = Snapshot(self._topic, list(aborted.items()), max_read_position)
+        snapshot = Snapshot(self._topic, list(map(AbortedTxn._make, aborted.items())), max_read_position)
         value = await Turns().run(encode_snapshot(snapshot))
         await self._table.put(self._topic, value)
 

@@ -203,15 +203,15 @@ class TestSend:
 
     async def test_a_group_with_a_message_of_a_transaction_is_published_as_such(self) -> None:
         peer, made = await producing()
+        transactional: list[int] = []
+        made.publish_in_transactions = lambda sends: transactional.extend(send.sequence_id for send, _ in sends)  # type: ignore[method-assign]
         plain = pb.CommandSend(producer_id=1, sequence_id=0)
         in_transaction = pb.CommandSend(producer_id=1, sequence_id=1, txnid_least_bits=1, txnid_most_bits=0)
-        peer.feed(send_frame(plain, build_payload(metadata(), b"x")))
-        peer.feed(
-            send_frame(plain, build_payload(metadata(), b"x"))
-            + send_frame(in_transaction, build_payload(metadata(), b"x"))
-        )
-        assert [[send.sequence_id for send, _ in group] for group in made.groups] == [[0], [0, 1]]
-        assert made.transactional == made.groups[1:]
+        frames = [send_frame(each, build_payload(metadata(), b"x")) for each in (plain, in_transaction)]
+        peer.feed(frames[0])
+        peer.feed(frames[0] + frames[1])
+        assert made.sequence_ids == [0]
+        assert transactional == [0, 1]
 
     async def test_a_body_above_the_limit_is_not_allowed_and_one_at_the_limit_is(self) -> None:
         peer, made = await producing(make_traffic(max_message_size=2000))
