@@ -149,3 +149,18 @@ async def test_without_transactions_every_call_says_so(tmp_path: Path) -> None:
         for path in ("abortTransaction/0/0", "transactionCoordinator/replicas"):
             status, body = await web.call("POST", f"{BASE}/{path}", "5")
             assert (status, json.loads(body)) == (503, reason)
+
+
+async def test_unloading_the_topic_of_a_coordinator_loads_the_coordinator_again(tmp_path: Path) -> None:
+    async with enabled(tmp_path) as web:
+        client = await connected(web)
+        await begun(client)
+        before = await web.json(f"{BASE}/coordinatorStats?coordinatorId=0")
+        path = "/admin/v2/persistent/pulsar/system/transaction_coordinator_assign-partition-0/unload"
+        assert await web.call("PUT", path) == (204, "")
+        connect = ("TC_CLIENT_CONNECT_REQUEST", "tcClientConnectRequest")
+        assert not (await asked(client, *connect, request_id=1, tc_id=0)).HasField("error")
+        after = await web.json(f"{BASE}/coordinatorStats?coordinatorId=0")
+        assert after["recoverStartTime"] >= before["recoverEndTime"]
+        assert (after["leastSigBits"], after["ongoingTxnSize"]) == (0, 1)
+        client.writer.close()
