@@ -140,6 +140,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         "server/schema",
         *TOPICS,
+        "server/transactions",
     ),
     "server/telemetry": (
         *LOG,
@@ -181,6 +182,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/network",
         "server/process",
         "server/security",
+        "server/transactions",
     ),
     "server/websocket": (
         *LOG,
@@ -207,6 +209,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/schema",
         "server/stats",
         *TOPICS,
+        "server/transactions",
         "server/web",
         "server/why",
         "server/faults",

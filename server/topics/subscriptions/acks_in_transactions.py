@@ -146,7 +146,7 @@ async def ack_in_transaction(subscription: "Subscription", consumer: Consumer, c
     if is_cumulative and len(command.message_id) != 1:
         raise NotAllowed("A cumulative acknowledgement in a transaction names one message.")
     txn_id = TxnId(command.txnid_most_bits, command.txnid_least_bits)
-    positions = _positions(subscription, command.message_id, is_cumulative)
+    positions = await _positions(subscription, command.message_id, is_cumulative)
     pending = pending_acks_of(subscription)
     accepted = await pending.ack(txn_id, positions, cumulative=is_cumulative)
     consumer.counters.acked(len(command.message_id))
@@ -154,22 +154,23 @@ async def ack_in_transaction(subscription: "Subscription", consumer: Consumer, c
         await _settle(subscription, consumer, accepted)
 
 
-def _positions(
+async def _positions(
     subscription: "Subscription", message_ids: Sequence[pb.MessageIdData], is_cumulative: bool
 ) -> list[PendingPosition]:
-    """Returns what message ids acknowledge. As without a transaction, an ack set counts only where messages of batches
-    are acknowledged one by one."""
-    positions = []
-    for each in message_ids:
-        position = Position(signed64(each.ledgerId), signed64(each.entryId))
-        if not 0 <= position.entry_id < ENTRY_ID_END or position.ledger_id < 0:
-            continue
-        ack_set = tuple(each.ack_set) if bits_set(each.ack_set) else ()
-        if not ack_set or subscription.keeps(ack_set):
-            positions.append(PendingPosition(*position, ack_set, each.batch_size))
-        elif is_cumulative:
-            positions.append(PendingPosition(*subscription.topic.ledger.previous_position(position)))
-    return positions
+    """Returns what message ids acknowledge, each entry or part of one only once. As without a transaction, an ack set
+    counts only where messages of batches are acknowledged one by one."""
+    positions: dict[PendingPosition, None] = {}
+    async for some in in_slices(message_ids):
+        for each in some:
+            position = Position(signed64(each.ledgerId), signed64(each.entryId))
+            if not 0 <= position.entry_id < ENTRY_ID_END or position.ledger_id < 0:
+                continue
+            if not each.ack_set or subscription.keeps(each.ack_set):
+                ack_set = tuple(each.ack_set) if bits_set(each.ack_set) else ()
+                positions[PendingPosition(*position, ack_set, each.batch_size)] = None
+            elif is_cumulative:
+                positions[PendingPosition(*subscription.topic.ledger.previous_position(position))] = None
+    return list(positions)
 
 
 async def _settle(subscription: "Subscription", consumer: Consumer, positions: Sequence[PendingPosition]) -> None:

@@ -43,6 +43,9 @@ READY_WITHIN_S = 20.0
 """How long a request waits for a log that is being read. Java's client waits 30 seconds for an answer."""
 
 
+RECORD_POSITIONS_MAX = 1_000
+"""How many positions one record holds. An acknowledgement of more messages is stored as several records."""
+
 PORTION_ENTRIES = 1_000
 """How many entries of an ended transaction are acknowledged or given back before other tasks run."""
 
@@ -55,6 +58,12 @@ class PendingAckState(Enum):
     READY = "Ready"
     ERROR = "Error"
     CLOSE = "Close"
+
+
+def _seen(future: "asyncio.Future[None]") -> None:
+    """Marks the error of a future as seen, which may be that nobody waits for any more."""
+    if not future.cancelled():
+        future.exception()
 
 
 class SubscriptionOfAcks(Protocol):
@@ -192,17 +201,13 @@ class PendingAcksOfTransactions:
             await self._owner.cursor.persisted()
             await self.log.forget_until(last)
 
-    def _append(
-        self, records: Sequence[PendingAckRecord], failed: Callable[[], None] = lambda: None
-    ) -> "asyncio.Future[None]":
-        """Appends records. The result comes when they are durable. When it is unknown whether they are, `failed` is
-        called, also if the caller waits no more, and the result raises ManagedLedgerError."""
+    def _append(self, records: Sequence[PendingAckRecord]) -> "asyncio.Future[None]":
+        """Appends records. The result comes when they are durable; it raises ManagedLedgerError when it is unknown
+        whether they are."""
         assert self.log is not None
         result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(error: ManagedLedgerError | None) -> None:
-            if error is not None:
-                failed()
             if result.cancelled():
                 return
             if error is None:
@@ -211,6 +216,7 @@ class PendingAcksOfTransactions:
                 result.set_exception(error)
 
         self.log.append(records, done)
+        result.add_done_callback(_seen)
         return result
 
     # --- acknowledgements --------------------------------------------------------------------------------------------
@@ -228,10 +234,15 @@ class PendingAcksOfTransactions:
         if not self.rules.holds(txn_id) and not await self._is_live(txn_id):
             raise TransactionNotFound(f"The transaction with this txdID `{txn_id}`not found ")
         self._check_open(txn_id)
-        positions = self._existing(list(dict.fromkeys(positions)))
+        positions = self._existing(positions)
         if positions:
+            # What was begun is not left half done when the client goes away.
+            storing = asyncio.get_running_loop().create_task(
+                self._ack_cumulative(txn_id, positions[0]) if cumulative else self._ack_individual(txn_id, positions)
+            )
+            storing.add_done_callback(_seen)
             with storage_faults_told():
-                await (self._ack_cumulative if cumulative else self._ack_individual)(txn_id, positions)
+                await asyncio.shield(storing)
         return positions
 
     async def _is_live(self, txn_id: TxnId) -> bool:
@@ -244,30 +255,33 @@ class PendingAcksOfTransactions:
 
     async def _ack_individual(self, txn_id: TxnId, positions: Sequence[PendingPosition]) -> None:
         held: list[PendingPosition] = []
-
-        def undo() -> None:
-            self.rules.undo(txn_id, held)
-            self._owner.give_back([(each.ledger_id, each.entry_id) for each in held], again=False)
-
         try:
             async for some in in_slices(positions):
                 self._check_open(txn_id)
                 self.rules.check(txn_id, some)
                 self.rules.hold(txn_id, some)
                 held += some
-            self._check_open(txn_id)
-        except BaseException:
-            undo()
+            async for some in in_slices(held, RECORD_POSITIONS_MAX):
+                self._check_open(txn_id)
+                stored = self._append([PendingAckRecord(PendingAckOp.ACK, txn_id, False, tuple(some))])
+            await stored  # records become durable in order
+        except Exception:
+            self.rules.undo(txn_id, held)
+            self._owner.give_back([(each.ledger_id, each.entry_id) for each in held], again=False)
             raise
-        await self._append([PendingAckRecord(PendingAckOp.ACK, txn_id, False, tuple(held))], undo)
 
-    async def _ack_cumulative(self, txn_id: TxnId, positions: Sequence[PendingPosition]) -> None:
-        (position,) = positions
+    async def _ack_cumulative(self, txn_id: TxnId, position: PendingPosition) -> None:
+        self._check_open(txn_id)
         self.rules.check_cumulative(txn_id, position)
         before = self.rules.cumulative
         self.rules.hold_cumulative(txn_id, position)
-        record = PendingAckRecord(PendingAckOp.ACK, txn_id, True, (position._replace(batch_size=None),))
-        await self._append([record], lambda: self.rules.undo_cumulative(txn_id, position, before))
+        try:
+            await self._append(
+                [PendingAckRecord(PendingAckOp.ACK, txn_id, True, (position._replace(batch_size=None),))]
+            )
+        except ManagedLedgerError:
+            self.rules.undo_cumulative(txn_id, position, before)
+            raise
 
     # --- ends of transactions ----------------------------------------------------------------------------------------
 
