@@ -4,9 +4,9 @@
 from collections.abc import AsyncIterator, Callable
 
 from magnetar.server.schema.schema_registry import SchemaRegistry
+from magnetar.server.schema.schema_types import Schema
 from magnetar.server.schema.strategies import CompatibilityStrategy
 from magnetar.server.topics.policy_event_topics import GetTopic, TopicEventLog
-from magnetar.server.topics.transactions.snapshot_table import SnapshotKind
 from pulsar_proto.errors import MalformedFrame, MetadataFault
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -32,11 +32,11 @@ class LocalSnapshotLogs:
         self._new_producer_name = new_producer_name
         self._clock_ms = clock_ms
 
-    async def open(self, name: TopicName, kind: SnapshotKind, *, create: bool) -> "LocalSnapshotLog":
+    async def open(self, name: TopicName, schema: Schema, *, create: bool) -> "LocalSnapshotLog":
         """Raises TopicNotFound when the topic is missing and `create` is not set, and the other errors of
         `BrokerService.get_topic`."""
         await self._get_topic(name, create=create)
-        return LocalSnapshotLog(name, kind, self._get_topic, self._schemas, self._new_producer_name(), self._clock_ms)
+        return LocalSnapshotLog(name, schema, self._get_topic, self._schemas, self._new_producer_name(), self._clock_ms)
 
 
 class LocalSnapshotLog:
@@ -45,14 +45,15 @@ class LocalSnapshotLog:
     def __init__(
         self,
         name: TopicName,
-        kind: SnapshotKind,
+        schema: Schema,
         get_topic: GetTopic,
         schemas: SchemaRegistry,
         producer_name: str,
         clock_ms: Callable[[], int],
     ) -> None:
+        self.is_closed = False
         self._name = name
-        self._kind = kind
+        self._schema = schema
         self._get_topic = get_topic
         self._schemas = schemas
         self._producer_name = producer_name
@@ -60,6 +61,9 @@ class LocalSnapshotLog:
         self._is_read = False
         self._sequence_id = 0
         self._schema_version: bytes | None = None
+
+    def close_soon(self) -> None:
+        self.is_closed = True
 
     async def news(self) -> AsyncIterator[tuple[str, bytes | None]]:
         if self._is_read:
@@ -78,7 +82,7 @@ class LocalSnapshotLog:
         topic = await self._get_topic(self._name, create=True)
         if self._schema_version is None:
             version = await self._schemas.put(
-                self._name.schema_id, self._kind.schema, CompatibilityStrategy.ALWAYS_COMPATIBLE
+                self._name.schema_id, self._schema, CompatibilityStrategy.ALWAYS_COMPATIBLE
             )
             self._schema_version = version.to_bytes(8, "big")
         metadata = pb.MessageMetadata(

@@ -40,6 +40,13 @@ _SCHEMAS = {
 class SnapshotLog(Protocol):
     """One system topic with snapshots, at whichever broker it is."""
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the topic has to be opened anew, and read from its beginning."""
+
+    def close_soon(self) -> None:
+        """Closes the log in the background. Idempotent."""
+
     def news(self) -> AsyncIterator[tuple[str, bytes | None]]:
         """Yields key and content of the messages that this method has not yielded before, up to the present end of the
         topic. The content is None for a message that deletes its key. Raises PulsarError."""
@@ -51,8 +58,9 @@ class SnapshotLog(Protocol):
 class SnapshotLogs(Protocol):
     """Finds the system topics of all namespaces."""
 
-    async def open(self, name: TopicName, kind: SnapshotKind, *, create: bool) -> SnapshotLog:
-        """Raises TopicNotFound when the topic is missing and `create` is not set, and other PulsarErrors."""
+    async def open(self, name: TopicName, schema: Schema, *, create: bool) -> SnapshotLog:
+        """Opens the topic, whose messages have this schema. Raises TopicNotFound when the topic is missing and `create`
+        is not set, and other PulsarErrors."""
 
 
 class SnapshotTable:
@@ -73,8 +81,12 @@ class SnapshotTable:
                 log = await self._opened(create=False)
             except TopicNotFound:
                 return None
-            async for each, value in log.news():
-                self._apply(each, value)
+            try:
+                async for each, value in log.news():
+                    self._apply(each, value)
+            except BaseException:
+                self._drop(log)
+                raise
         return self._values.get(key)
 
     async def put(self, key: str, value: bytes | None) -> None:
@@ -85,15 +97,25 @@ class SnapshotTable:
         try:
             await log.append(key, value)
         except BaseException:
-            if self._log is log:
-                self._log = None  # The topic may have moved or closed: the next call finds it again.
+            self._drop(log)
             raise
         self._apply(key, value)
 
+    def close(self) -> None:
+        if self._log is not None:
+            self._drop(self._log)
+
+    def _drop(self, log: SnapshotLog) -> None:
+        """Closes the log after a failure, because the topic may have moved or been deleted: the next call opens it
+        again."""
+        log.close_soon()
+        if self._log is log:
+            self._log = None
+
     async def _opened(self, *, create: bool) -> SnapshotLog:
-        if self._log is None:
+        if self._log is None or self._log.is_closed:
             self._values.clear()
-            self._log = await self._logs.open(self._name, self._kind, create=create)
+            self._log = await self._logs.open(self._name, self._kind.schema, create=create)
         return self._log
 
     def _apply(self, key: str, value: bytes | None) -> None:
@@ -107,16 +129,19 @@ class SnapshotTables:
     """The tables of all namespaces. One object serves the whole process."""
 
     def __init__(self, logs: SnapshotLogs) -> None:
-        self._logs = logs
+        self.logs = logs
+        """A broker of a cluster replaces this before topics are loaded."""
         self._tables: dict[str, SnapshotTable] = {}
 
     def of(self, namespace: str, kind: SnapshotKind) -> SnapshotTable:
         name = TopicName.parse(f"persistent://{namespace}/{kind.value}")
         table = self._tables.get(name.full)
         if table is None:
-            table = self._tables[name.full] = SnapshotTable(name, kind, self._logs)
+            table = self._tables[name.full] = SnapshotTable(name, kind, self.logs)
         return table
 
     def topic_gone(self, name: TopicName) -> None:
-        """Called when a topic was deleted or is closed: if it held snapshots, they are read again at the next use."""
-        self._tables.pop(name.full, None)
+        """Called when a topic was deleted. If it held snapshots, all of them are gone."""
+        table = self._tables.pop(name.base.full, None)
+        if table is not None:
+            table.close()

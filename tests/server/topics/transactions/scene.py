@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, cast
 
 from magnetar.server.config.transaction_settings import TransactionSettings
+from magnetar.server.schema.schema_types import Schema
 from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.topic import Topic
 from magnetar.server.topics.transactions.snapshot_table import SnapshotKind
@@ -77,7 +78,12 @@ class FakeSnapshotLog:
         self.gate: asyncio.Event | None = None
         self.failure: PulsarError | None = None
         self.exists = False
+        self.is_closed = False
+        self.closed = 0
         self._random = random
+
+    def close_soon(self) -> None:
+        self.closed += 1
 
     async def news(self) -> AsyncIterator[tuple[str, bytes | None]]:
         for message in self.messages:
@@ -102,9 +108,9 @@ class FakeSnapshotLogs:
         name = f"persistent://{namespace}/{kind.value}"
         return self._of.setdefault(name, FakeSnapshotLog(self._random))
 
-    async def open(self, name: TopicName, kind: SnapshotKind, *, create: bool) -> FakeSnapshotLog:
+    async def open(self, name: TopicName, schema: Schema, *, create: bool) -> FakeSnapshotLog:
         await pause(self._random)
-        log = self.of(kind, name.namespace)
+        log = self.of(SnapshotKind(name.local_name), name.namespace)
         if not create and not log.exists and not log.messages:
             raise TopicNotFound(name.full)
         log.exists = True
