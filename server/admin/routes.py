@@ -46,6 +46,7 @@ CALL_MODULES = (
     "topic_policy_calls",
     "topic_stats_calls",
     "topic_table_calls",
+    "transaction_calls",
     "why_calls",
 )
 
