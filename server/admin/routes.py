@@ -29,6 +29,7 @@ CALL_MODULES = (
     "namespace_subscription_calls",
     "offload_calls",
     "partition_calls",
+    "pending_ack_calls",
     "permission_calls",
     "produce_calls",
     "resource_group_calls",

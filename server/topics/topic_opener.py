@@ -25,8 +25,9 @@ from magnetar.server.topics.transactions.topic_transactions import TopicTransact
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import NoSuchManagedLedger
-from pulsar_proto.errors import TopicNotFound
+from pulsar_proto.errors import NotAllowed, TopicNotFound
 from pulsar_proto.names import TopicName
+from pulsar_proto.system_topics import is_transaction_internal
 
 
 class TopicOpener:
@@ -87,7 +88,10 @@ class TopicOpener:
 
     async def open(self, name: TopicName, *, create: bool, on_lost: Callable[[Topic], None]) -> Topic:
         """Returns a persistent topic that is ready for use; for `on_lost` see `Topic`. Raises TopicNotFound when the
-        topic has no managed ledger and `create` is not set, and another PulsarError when the topic cannot be opened."""
+        topic has no managed ledger and `create` is not set, NotAllowed for a name that no topic may have, and another
+        PulsarError when the topic cannot be opened."""
+        if is_transaction_internal(name):
+            raise NotAllowed(f"Can not create transaction system topic {name.full}")
         with storage_faults_told():
             await self._policies.load(name)
             # The right configuration is needed from the first moment, because a ledger is trimmed when it is opened.

@@ -57,7 +57,7 @@ class TransactionCoordinators:
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._attempts: dict[int, asyncio.Future[None]] = {}
         """The present attempt to load a coordinator, or the last one that failed."""
-        self._closing: dict[int, asyncio.Future[None]] = {}
+        self._closing: dict[int, asyncio.Task[None]] = {}
         self._work: set[asyncio.Task[Any]] = set()
         self._is_closed = False
 
@@ -80,7 +80,10 @@ class TransactionCoordinators:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await asyncio.gather(*(self._close(coordinator) for coordinator in list(self.loaded.values())))
+        for coordinator in list(self.loaded.values()):
+            self._begin_to_close(coordinator)
+        if self._closing:
+            await asyncio.wait(self._closing.values())
 
     # --- for clients -------------------------------------------------------------------------------------------------
 
@@ -119,6 +122,12 @@ class TransactionCoordinators:
             await asyncio.shield(attempt)
         return self.get(coordinator_id)
 
+    async def reload(self, coordinator_id: int) -> None:
+        """Closes a coordinator of this broker, if it is loaded, and begins to load it again."""
+        coordinator = self.loaded.get(coordinator_id)
+        if coordinator is not None:
+            await self._load_after(self._begin_to_close(coordinator), coordinator_id)
+
     # --- loading -----------------------------------------------------------------------------------------------------
 
     def _bundle_changed(self, bundle: BundleName) -> None:
@@ -132,7 +141,7 @@ class TransactionCoordinators:
                 self._load(coordinator_id)
         for coordinator_id, coordinator in list(self.loaded.items()):
             if not self.runs_here(coordinator_id):
-                await self._close(coordinator)
+                self._begin_to_close(coordinator)
 
     def runs_here(self, coordinator_id: int) -> bool:
         """Returns whether this broker runs the coordinator, or is about to."""
@@ -178,7 +187,7 @@ class TransactionCoordinators:
         """Raises PulsarError, also when the bundle is lost meanwhile."""
         closing = self._closing.get(coordinator_id)
         if closing is not None:
-            await asyncio.wait([closing])  # one object at a time appends to the log
+            await asyncio.wait([closing])
         try:
             with storage_faults_told():
                 coordinator = await TransactionCoordinator.open(
@@ -200,24 +209,24 @@ class TransactionCoordinators:
         if isinstance(error, ManagedLedgerFenced):
             self._ownership.fenced(ASSIGN_TOPIC.partition(coordinator_id))
         if self.loaded.get(coordinator_id) is coordinator:
-            self._spawn(self._reload(coordinator), f"closing {coordinator}")
+            closing = self._begin_to_close(coordinator)
+            self._spawn(self._load_after(closing, coordinator_id), f"closing {coordinator}")
 
-    async def _reload(self, coordinator: TransactionCoordinator) -> None:
-        await self._close(coordinator)
-        if self.runs_here(coordinator.coordinator_id):
-            self._load(coordinator.coordinator_id)
+    async def _load_after(self, closing: "asyncio.Task[None]", coordinator_id: int) -> None:
+        await asyncio.wait([closing])
+        if self.runs_here(coordinator_id):
+            self._load(coordinator_id)
 
-    async def _close(self, coordinator: TransactionCoordinator) -> None:
-        if self.loaded.get(coordinator.coordinator_id) is coordinator:
-            del self.loaded[coordinator.coordinator_id]
-            self._attempts.pop(coordinator.coordinator_id, None)
-        closed = self._closing[coordinator.coordinator_id] = asyncio.get_running_loop().create_future()
-        try:
-            await _close_log(coordinator)
-        finally:
-            closed.set_result(None)
-            del self._closing[coordinator.coordinator_id]
-        log.info("%s: closed", coordinator)
+    def _begin_to_close(self, coordinator: TransactionCoordinator) -> "asyncio.Task[None]":
+        """Takes a coordinator out of use at once, and returns the task that closes it. Until the end of that task the
+        coordinator is not loaded again, because one object at a time appends to the log."""
+        coordinator_id = coordinator.coordinator_id
+        del self.loaded[coordinator_id]
+        self._attempts.pop(coordinator_id, None)
+        task = self._closing[coordinator_id] = asyncio.get_running_loop().create_task(_close_log(coordinator))
+        task.add_done_callback(lambda _: self._closing.pop(coordinator_id))
+        task.add_done_callback(partial(log_failure, f"closing {coordinator}"))
+        return task
 
     def _spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -230,5 +239,6 @@ async def _close_log(coordinator: TransactionCoordinator) -> None:
     """Closes a coordinator; a log that cannot be closed properly is only logged, because its next owner recovers it."""
     try:
         await coordinator.close()
+        log.info("%s: closed", coordinator)
     except ManagedLedgerError as error:
         log.warning("%s: closed with a failure: %s", coordinator, error)

@@ -4,12 +4,14 @@ Source: TransactionBufferHandlerImpl.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from magnetar.server.config.transaction_settings import TransactionSettings
 from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.ids import TxnId
+from pulsar_proto.latency_summary import LatencySummary
 
 CALLS_AT_ONCE_MIN = 100
 """The least number of calls at the same time, whatever the configuration says (TransactionBufferHandlerImpl)."""
@@ -39,6 +41,8 @@ class EndCalls:
         """How many calls are under way or wait for their turn."""
         self.failed = {True: 0, False: 0}
         """How many calls have failed, by whether they were to commit."""
+        self.latencies = {True: LatencySummary(), False: LatencySummary()}
+        """How long the other calls took, by the same."""
 
     async def on_partition(self, topic: str, txn_id: TxnId, commit: bool, low_watermark: int) -> None:
         """Ends the transaction on a topic. Raises what the participant raises, and ServiceNotReady after
@@ -58,8 +62,10 @@ class EndCalls:
         self.pending += 1
         try:
             async with self._permits:
+                began_s = time.monotonic()
                 async with asyncio.timeout(self._seconds):
                     await call()
+                self.latencies[commit].add(time.monotonic() - began_s)
         except TimeoutError:
             self.failed[commit] += 1
             raise ServiceNotReady(f"no answer within {self._seconds:g} s") from None

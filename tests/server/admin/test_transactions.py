@@ -1,49 +1,13 @@
 """The REST calls about coordinators and transactions, on a running server."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pulsar_proto.ids import TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from tests.server.fakes import command, until
-from tests.server.web.web_scene import TOPIC, Web, running
-from tests.server.wire_client import Client
-
-BASE = "/admin/v3/transactions"
-MINUTE_MS = 60_000
-
-
-@asynccontextmanager
-async def enabled(folder: Path, **settings: str) -> AsyncIterator[Web]:
-    """Runs a server whose coordinator is loaded."""
-    async with running(folder, transactionCoordinatorEnabled="true", **settings) as web:
-        broker = web.server.service
-        assert broker.transactions is not None
-        await until(lambda: "pulsar/system/persistent/__transaction_log_0" in broker.managed_ledgers.ledgers)
-        client = await connected(web)
-        await asked(client, "TC_CLIENT_CONNECT_REQUEST", "tcClientConnectRequest", request_id=1, tc_id=0)
-        client.writer.close()
-        yield web
-
-
-async def connected(web: Web) -> Client:
-    return await Client.connect(int(web.server.broker_url.rpartition(":")[2]))
-
-
-async def asked(client: Client, kind: str, field: str, **values: Any) -> Any:
-    """Sends a command and returns the body of its response."""
-    client.say(command(kind, field, **values))
-    return getattr(await client.answer(), field.removesuffix("Request") + "Response")
-
-
-async def begun(client: Client) -> TxnId:
-    answer = await asked(client, "NEW_TXN", "newTxn", request_id=1, txn_ttl_millis=MINUTE_MS)
-    return TxnId(answer.txnid_most_bits, answer.txnid_least_bits)
+from tests.server.admin.transaction_scene import BASE, MINUTE_MS, asked, begun, connected, enabled
+from tests.server.web.web_scene import TOPIC, running
 
 
 async def test_the_coordinators_and_their_state(tmp_path: Path) -> None:
@@ -149,3 +113,43 @@ async def test_without_transactions_every_call_says_so(tmp_path: Path) -> None:
         for path in ("abortTransaction/0/0", "transactionCoordinator/replicas"):
             status, body = await web.call("POST", f"{BASE}/{path}", "5")
             assert (status, json.loads(body)) == (503, reason)
+
+
+async def test_unloading_the_topic_of_a_coordinator_loads_the_coordinator_again(tmp_path: Path) -> None:
+    async with enabled(tmp_path) as web:
+        client = await connected(web)
+        await begun(client)
+        before = await web.json(f"{BASE}/coordinatorStats?coordinatorId=0")
+        path = "/admin/v2/persistent/pulsar/system/transaction_coordinator_assign-partition-0/unload"
+        assert await web.call("PUT", path) == (204, "")
+        connect = ("TC_CLIENT_CONNECT_REQUEST", "tcClientConnectRequest")
+        assert not (await asked(client, *connect, request_id=1, tc_id=0)).HasField("error")
+        after = await web.json(f"{BASE}/coordinatorStats?coordinatorId=0")
+        assert after["recoverStartTime"] >= before["recoverEndTime"]
+        assert (after["leastSigBits"], after["ongoingTxnSize"]) == (0, 1)
+        client.writer.close()
+
+
+async def test_the_metrics_count_transactions(tmp_path: Path) -> None:
+    async with enabled(tmp_path) as web:
+        client = await connected(web)
+        for commit in (True, False):
+            txn_id = await begun(client)
+            ids = {"txnid_most_bits": txn_id.most, "txnid_least_bits": txn_id.least}
+            await asked(client, "ADD_PARTITION_TO_TXN", "addPartitionToTxn", request_id=2, partitions=[TOPIC], **ids)
+            action = pb.COMMIT if commit else pb.ABORT
+            await asked(client, "END_TXN", "endTxn", request_id=3, txn_action=action, **ids)
+        await begun(client)
+        page = (await web.get("/metrics/"))[2]
+        samples = dict(line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("pulsar_txn_"))
+        labels = '{cluster="standalone",coordinator_id="0"}'
+        totals = {"active_count": 1, "created_total": 3, "committed_total": 1, "aborted_total": 1, "timeout_total": 0}
+        totals["append_log_total"] = 3 + 2 + 4
+        for name, value in totals.items():
+            assert float(samples[f"pulsar_txn_{name}{labels}"]) == value, name
+        lifetimes = [value for name, value in samples.items() if name.startswith("pulsar_txn_execution_latency_le_")]
+        assert sum(map(float, lifetimes)) == 2
+        for end in ("commit", "abort"):
+            assert float(samples[f'pulsar_txn_tb_client_{end}_latency_count{{cluster="standalone"}}']) == 1
+            assert float(samples[f'pulsar_txn_tb_client_{end}_failed_total{{cluster="standalone"}}']) == 0
+        client.writer.close()
