@@ -89,9 +89,8 @@ async def test_the_state_of_a_topics_transactions_is_shown(tmp_path: Path) -> No
         assert (await web.get(f"{BASE}/transactionBufferStats/public/default/nothere"))[0] == 404
         stats = await web.json(f"/admin/v2/persistent/{AT}/stats")
         assert [stats[f"{each}TxnCount"] for each in ("ongoing", "aborted", "committed")] == [1, 1, 0]
-        page = (await web.get("/metrics"))[2]
+        page = (await web.get("/metrics/"))[2]
         for name, value in (("active", 1), ("aborted", 1), ("committed", 0)):
-            print([line for line in page.splitlines() if "txn_tb" in line])
             lines = [line for line in page.splitlines() if line.startswith(f"pulsar_txn_tb_{name}_total{{")]
             assert [float(line.rpartition(" ")[2]) for line in lines] == [value]
         producing.client.writer.close()
