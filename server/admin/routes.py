@@ -41,6 +41,7 @@ CALL_MODULES = (
     "topic_calls",
     "topic_policy_calls",
     "topic_stats_calls",
+    "transaction_buffer_calls",
     "transaction_calls",
     "why_calls",
 )

@@ -39,6 +39,9 @@ class TopicSnapshots(Protocol):
     async def delete(self) -> None:
         """Deletes the snapshot of a topic that is being deleted. Raises PulsarError."""
 
+    def segment_stats(self) -> dict[str, object]:
+        """Returns what statistics tell about segments, with Apache's names of fields."""
+
 
 class WholeSnapshots:
     """Implements `TopicSnapshots`."""
@@ -67,3 +70,6 @@ class WholeSnapshots:
     async def delete(self) -> None:
         if await self._table.get(self._topic) is not None:
             await self._table.put(self._topic, None)
+
+    def segment_stats(self) -> dict[str, object]:
+        return {}
