@@ -1,7 +1,8 @@
-"""What the console decides, in the browser and apart from any page: positions, previews, searches, differences, names."""
+"""What the console decides, apart from its pages: positions, previews, searches, differences, names."""
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -69,7 +70,7 @@ def test_the_cells_of_a_map_hold_each_entry_once(rule: Rule, cells_max: int) -> 
     bounds = [(cell["first"], cell["last"]) for cell in map_of["cells"]]
     assert bounds[0][0] == 4
     assert bounds[-1][1] == 22
-    assert all(left[1] == right[0] for left, right in zip(bounds, bounds[1:], strict=False))
+    assert all(left[1] == right[0] for left, right in pairwise(bounds))
 
 
 def test_a_map_ends_where_the_server_s_list_of_ranges_ends(rule: Rule) -> None:

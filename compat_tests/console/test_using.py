@@ -12,7 +12,7 @@ import pytest
 
 from compat_tests.chromium import Chromium, Page
 from compat_tests.console.page_scripts import cell, has
-from compat_tests.console.shop import Shop, shown_id
+from compat_tests.console.shop import Shop, all_pages
 from compat_tests.harness import Server
 from compat_tests.python.rest import Admin
 from compat_tests.security_site import TENANT, Site, running_site
@@ -22,33 +22,12 @@ PREFIX = "/pulsar/console"
 pytestmark = pytest.mark.slow
 
 
-def all_pages(shop: Shop) -> dict[str, str]:
-    """Returns the address of every page, with a script that says whether what the page loads is there."""
-    return {
-        shop.url(): "document.querySelector('[data-table=namespaces]')",
-        shop.url("tenants"): "document.querySelector('[data-table=tenants]')",
-        shop.url("tenants", shop.tenant): "document.querySelector('[data-table=namespaces]')",
-        shop.url("namespaces", shop.tenant, "shop"): "document.querySelector('[data-table=topics]')",
-        shop.topic_url(): "document.querySelector('[data-table=subscriptions]')",
-        shop.topic_url("messages"): "document.querySelector('[data-message]')",
-        shop.topic_url("messages", shown_id(shop.ids[3])): "document.querySelector('[data-subscription]')",
-        shop.topic_url("ledgers"): "document.querySelector('[data-ledger]')",
-        shop.topic_url("schemas"): "document.querySelector('[data-part=schema]')",
-        shop.topic_url("policies"): "document.querySelector('[data-table=policies]')",
-        shop.topic_url("produce"): "document.querySelector('[data-preview=produce]')",
-        shop.topic_url("subscriptions", "billing"): "document.querySelector('[data-map=holes]')",
-        shop.topic_url("subscriptions", "shipping"): "document.querySelector('[data-map=keys]')",
-        shop.url("brokers"): "document.querySelector('[data-table=bundles]')",
-        shop.url("bookies"): "document.querySelector('[data-table=bookies]')",
-    }
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_is_wider_than_its_window_and_each_says_how_to_get_its_numbers(
     page: Page, shop: Shop, scheme: str
 ) -> None:
     page.colours(scheme)
-    for url, is_there in all_pages(shop).items():
+    for url, is_there in all_pages(shop).values():
         page.size(360)
         page.open(url)
         page.wait(is_there, url)
@@ -102,7 +81,7 @@ def tab_to(page: Page, is_there: str) -> None:
 
 
 def test_everything_that_can_be_used_has_a_name(page: Page, shop: Shop) -> None:
-    for url, is_there in all_pages(shop).items():
+    for url, is_there in all_pages(shop).values():
         page.open(url)
         page.wait(is_there, url)
         assert page.value(NAMELESS) == [], url
@@ -163,7 +142,7 @@ def proxy_at_a_prefix(target: str) -> Iterator[str]:
 
 def test_it_works_behind_a_path_prefix(page: Page, shop: Shop) -> None:
     with proxy_at_a_prefix(shop.server.web_url) as root:
-        for url, is_there in all_pages(shop).items():
+        for url, is_there in all_pages(shop).values():
             page.open(url.replace(shop.server.web_url, f"{root}{PREFIX}"))
             page.wait(is_there, url)
         page.open("about:blank")

@@ -37,13 +37,13 @@ export function MessageStory({ topic, id }) {
             )}
           </ul>
           ${value.notRecorded && html`<p class="hint">${value.notRecorded}</p>`}`}</${Loaded}>
-      <${HowTo} calls=${[`GET ${storyPath}`]} commands=${[`magnetar why ${topicWord(topic)}`]} />
+      <${HowTo} calls=${[`GET ${storyPath}`]} commands=${[`magnetar story ${topicWord(topic)} ${id}`]} />
     </${Panel}>
     <${Panel} title="Where it lies" name="where">
       <${Loaded} from=${story} topic=${topic}>${({ where }) =>
         html`<${Facts}
           rows=${[
-            ["Ledger", html`<a href=${topicLink(topic, "ledgers")}>${where.ledger}</a>, ${where.ledgerState}`],
+            ["Ledger", html`<a href=${topicLink(topic, "ledgers")}>${where.ledger}</a>, ${String(where.ledgerState).toLowerCase()}`],
             ["Entry", format.count(where.entry)],
             ["Size", format.bytes(where.size)],
             ["Bookies that hold it", (where.writeSet ?? []).join(", ")],
