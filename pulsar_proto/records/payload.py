@@ -23,6 +23,7 @@ from google.protobuf.message import DecodeError
 from pulsar_proto.checksum import crc32c_extend, crc32c_of
 from pulsar_proto.element_count import check_elements
 from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.ids import TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.text import raw
 from pulsar_proto.varint import varint
@@ -49,9 +50,9 @@ _MAGIC_CRC_SIZE = Struct(">HII")
 _SIZE = Struct(">I")
 _BLOCK_BYTES = _MAGIC_AND_WORD.size
 _NUM_MESSAGES_TAG = 11 << 3
-_find_special_tag = re.compile(rb"\x58|[\x98\xa0\xd8]\x01").search
-"""Looks for the tags of num_messages_in_batch (58), deliver_at_time (98 01), marker_type (a0 01) and
-num_chunks_from_msg (d8 01): the fields that make an entry more than one plain message.
+_find_special_tag = re.compile(rb"\x58|[\x98\xa0\xb0\xb8\xd8]\x01").search
+"""Looks for the tags of num_messages_in_batch (58), deliver_at_time (98 01), marker_type (a0 01), txnid_least_bits (b0
+01), txnid_most_bits (b8 01) and num_chunks_from_msg (d8 01): the fields that make an entry more than one plain message.
 
 A field cannot stand in an encoded message without the bytes of its tag, which every encoder writes in its shortest
 form. So when the search finds nothing in the metadata, none of these fields is there, and the metadata need not be
@@ -185,6 +186,8 @@ class Special(NamedTuple):
     """Whether a broker wrote the entry for other brokers: the end of a transaction, or the snapshot of a replicated
     subscription."""
     chunk: MessageChunk | None
+    txn_id: TxnId | None = None
+    """The transaction to which the message belongs, or which the marker ends."""
 
 
 def is_single_and_plain(payload: bytes) -> bool:
@@ -206,10 +209,19 @@ def count_and_special(payload: bytes) -> tuple[int, Special | None]:
     MalformedFrame."""
     metadata = _metadata_at_start(payload)
     deliver_at_ms, marker_type, chunks = metadata.deliver_at_time, metadata.marker_type, metadata.num_chunks_from_msg
-    if deliver_at_ms <= 0 and not marker_type and chunks <= 1:
+    txn_id = txn_of(metadata)
+    if deliver_at_ms <= 0 and not marker_type and chunks <= 1 and txn_id is None:
         return metadata.num_messages_in_batch, None
     chunk = MessageChunk(raw(metadata.uuid), metadata.chunk_id >= chunks - 1) if chunks > 1 and metadata.uuid else None
-    return metadata.num_messages_in_batch, Special(max(0, deliver_at_ms), marker_type != 0, chunk)
+    return metadata.num_messages_in_batch, Special(max(0, deliver_at_ms), marker_type != 0, chunk, txn_id)
+
+
+def txn_of(metadata: pb.MessageMetadata) -> TxnId | None:
+    """Returns the transaction to which an entry belongs, or None. An entry belongs to a transaction when it has either
+    half of the id; the other half then counts as 0."""
+    if metadata.HasField("txnid_least_bits") or metadata.HasField("txnid_most_bits"):
+        return TxnId(metadata.txnid_most_bits, metadata.txnid_least_bits)
+    return None
 
 
 def publish_time_of(payload: bytes, offset: int = 0) -> int:

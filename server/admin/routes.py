@@ -33,6 +33,7 @@ CALL_MODULES = (
     "namespace_subscription_calls",
     "offload_calls",
     "partition_calls",
+    "pending_ack_calls",
     "permission_calls",
     "policy_source_calls",
     "produce_calls",
@@ -46,6 +47,8 @@ CALL_MODULES = (
     "topic_policy_calls",
     "topic_stats_calls",
     "topic_table_calls",
+    "transaction_buffer_calls",
+    "transaction_calls",
     "why_calls",
 )
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from magnetar.server.peers.peer_client import PeerClient
     from magnetar.server.security.security import Security
     from magnetar.server.topics.broker_service import BrokerService
+    from magnetar.server.transactions.coordinators import TransactionCoordinators
 
 
 class Broker:
@@ -67,13 +68,11 @@ class Broker:
         self.lookups = LookupService(self.ownership, placement, lambda bundle: service.in_bundles.preload(bundle))
         """Finds the broker that serves a topic."""
         self.peer: AdminPeer | None = None
-        """The client for admin calls to other brokers. The program of a cluster's broker sets this attribute; None in a
-        standalone broker."""
+        """The client for admin calls to other brokers, set by the program of a cluster's broker; None in standalone."""
         self.non_persistent_names = NonPersistentNames(self.ownership, service.catalog, lambda: self.peer)
         """Lists the non-persistent topics that are loaded at any broker of the cluster."""
         self.peer_client: PeerClient | None = None
-        """The client for the topics that other brokers own. The program of a cluster's broker sets this attribute; None
-        in a standalone broker."""
+        """The client for topics of other brokers, set by the program of a cluster's broker; None in standalone."""
         self.readiness = WriteReadiness()
         """Whether the storage takes writes. The program sets this attribute as soon as it has opened the storage."""
         self.metadata_link: MetadataLink | None = None
@@ -93,6 +92,8 @@ class Broker:
         and starts this object."""
         self.load: LoadBalancing | None = None
         """The load balancing of a cluster's broker; None in a standalone broker."""
+        self.transactions: TransactionCoordinators | None = None
+        """The coordinators of this broker, set by the program; None while transactions are switched off."""
         self.backup: Callable[[bytes], AsyncGenerator[bytes, None]] | None = None
         """Makes the stream of a backup; the argument is the body of the client's request. The program of a standalone
         server sets this attribute; None in a cluster, whose data is on other machines."""

@@ -36,6 +36,7 @@ COMMANDS = (
     "story",
     "dashboards",
     "config",
+    "completion",
     "testing",
     "spark",
 )

@@ -141,10 +141,12 @@ class BrokerApp:
         own = member.make_ownership
         service = await broker_parts.open_topics(config, store, cluster.bookkeeper, managed, own, self._closing)
         member.follow_policies(service)
+        member.reach_snapshots(service)
         self.broker = broker_parts.make_broker(config, store, service, self._ask_to_stop, member.load.manager)
         self.broker.internal_configuration = internal_configuration(settings)
         link = MetadataLink(local, settings.session_timeout_ms / 1000, asyncio.get_running_loop().time)
         self.broker.metadata_link, self.broker.readiness = link, WriteReadiness((link,))
+        await broker_parts.run_transactions(self.broker, self._closing)
         await broker_parts.listen(self.broker, ports, config, self._closing)
         self._closing.push_async_callback(member.leave)
         broker_parts.export_metrics(self.broker, self._closing)

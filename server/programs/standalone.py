@@ -164,6 +164,7 @@ class Standalone:
         broker.faults = injection
         broker.backup = BackupSource(store, self.bookie, broker.cluster).stream
         broker.leaks = self._leaks(config, store)
+        await broker_parts.run_transactions(broker, self._closing)
         await broker_parts.listen(broker, ports, config, self._closing)
         broker_parts.export_metrics(broker, self._closing)
         self.urls = ports.urls

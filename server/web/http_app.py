@@ -9,7 +9,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from aiohttp import HttpVersion11, web
+from aiohttp import web
+from aiohttp.http import HttpVersion11
 
 from magnetar.metadata.errors import MetadataError
 from magnetar.server.config.http_settings import WebSettings

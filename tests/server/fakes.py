@@ -220,16 +220,16 @@ class FakeProducer:
         self.groups.append(sends)
         self.pending += len(sends)
 
+    publish_in_transactions = publish
+
     def refuse(self, frame: bytes) -> None:
         self.cnx.write(frame)
 
     def receipt(self, count: int) -> None:
         """Answers the SENDs 0 to `count` - 1 in one write, as if they were stored together."""
         self.pending -= count
-        receipts = [
-            command("SEND_RECEIPT", "send_receipt", producer_id=self.producer_id, sequence_id=index)
-            for index in range(count)
-        ]
+        ids = [{"producer_id": self.producer_id, "sequence_id": index} for index in range(count)]
+        receipts = [command("SEND_RECEIPT", "send_receipt", **each) for each in ids]
         self.cnx.write(b"".join(simple_frame(receipt) for receipt in receipts))
 
     def close(self) -> "asyncio.Future[None] | None":
