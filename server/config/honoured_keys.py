@@ -58,9 +58,11 @@ CONNECTIONS = (
     whole("brokerMaxConnections", 0, MAX_INT),
     whole("brokerMaxConnectionsPerIp", 0, MAX_INT),
     switch("enableBrokerTopicListWatcher"),
-    switch("faultInjectionEnabled"),
     whole("subscriptionPatternMaxLength", 0, 65_536, "characters"),
 )
+
+FAULTS = (switch("faultInjectionEnabled"),)
+"""Only a standalone server takes faults."""
 
 HTTP = (
     whole("maxHttpServerConnections", 1, MAX_INT),
@@ -306,6 +308,7 @@ KEYS: dict[str, Key] = {
         LEDGER_CLIENT,
         LOAD,
         (STANDALONE_LOAD_MANAGER,),
+        FAULTS,
     )
     for key in section
 }

@@ -1,6 +1,7 @@
-"""Exempts the objects that live as long as the process from Python's garbage collection."""
+"""Exempts the objects that live as long as the process from Python's garbage collection, and pauses it."""
 
 import gc
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -30,3 +31,18 @@ def freeze_start() -> None:
     the start and free some hundred objects. From now on collections are less frequent (`YOUNG_OBJECTS_MAX`)."""
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS_MAX, *gc.get_threshold()[1:])
+
+
+@contextmanager
+def no_collections(seconds_max: float) -> Iterator[None]:
+    """Switches the garbage collector off for the caller's block, on any thread. When the block takes longer than
+    `seconds_max`, the collector is switched on before its end, so that a block that hangs does not fill the memory."""
+    end = threading.Timer(seconds_max, gc.enable)
+    end.daemon = True
+    gc.disable()
+    end.start()
+    try:
+        yield
+    finally:
+        end.cancel()
+        gc.enable()
