@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from magnetar.server.process import garbage_collection
 from magnetar.server.process.garbage_collection import no_collections
 
 
@@ -26,9 +25,9 @@ def test_a_block_that_hangs_does_not_keep_the_collector_off(monkeypatch: pytest.
         """A timer that the test runs out."""
 
         def start(self) -> None:
-            timers.append((self.interval, self.function))  # type: ignore[arg-type]
+            timers.append((self.interval, self.function))
 
-    monkeypatch.setattr(garbage_collection.threading, "Timer", Timer)
+    monkeypatch.setattr(threading, "Timer", Timer)
     with no_collections(5):
         ((seconds, run_out),) = timers
         assert seconds == 5
