@@ -21,6 +21,7 @@ from magnetar.server.protocol.connection_rules import (
     RecentlyClosed,
     Session,
 )
+from magnetar.server.protocol.detaching import detach_all
 from magnetar.server.protocol.foreign_protocols import describe_opening
 from magnetar.server.protocol.output import Output
 from magnetar.server.protocol.pending_creations import PendingCreations
@@ -339,13 +340,7 @@ class Connection(asyncio.BufferedProtocol):
         self.pending_consumers.abandon_all()
         producers, self.producers = self.producers, {}
         consumers, self.consumers = self.consumers, {}
-        every: list[Producer | Consumer] = [*producers.values(), *consumers.values()]
-        for attached in every:
-            try:
-                attached.close()
-            except Exception:
-                # A fault of one topic must not keep this connection attached to the other topics.
-                log.exception("%s: %s could not be detached", self.remote_address, attached)
+        detach_all([*producers.values(), *consumers.values()], self.remote_address, self.broker.spawn)
         watchers, self.topic_watchers = self.topic_watchers, {}
         for watcher in watchers.values():
             self.broker.watchers.remove(watcher)
