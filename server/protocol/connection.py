@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.server.network.gone_transport import GONE
+from magnetar.server.process.detaching import detach_all
 from magnetar.server.protocol.connection_rules import (
     FIRST_VERSION_WITH_CLOSE_COMMANDS,
     ConnectionState,
@@ -21,7 +22,6 @@ from magnetar.server.protocol.connection_rules import (
     RecentlyClosed,
     Session,
 )
-from magnetar.server.protocol.detaching import detach_all
 from magnetar.server.protocol.foreign_protocols import describe_opening
 from magnetar.server.protocol.output import Output
 from magnetar.server.protocol.pending_creations import PendingCreations
@@ -340,7 +340,8 @@ class Connection(asyncio.BufferedProtocol):
         self.pending_consumers.abandon_all()
         producers, self.producers = self.producers, {}
         consumers, self.consumers = self.consumers, {}
-        detach_all([*producers.values(), *consumers.values()], self.remote_address, self.broker.spawn)
+        every: list[Producer | Consumer] = [*producers.values(), *consumers.values()]
+        detach_all([each.close for each in every], self.remote_address, self.broker.spawn)
         watchers, self.topic_watchers = self.topic_watchers, {}
         for watcher in watchers.values():
             self.broker.watchers.remove(watcher)

@@ -1,4 +1,4 @@
-"""What a lost connection leaves at its topics is taken away in portions, and stands in nobody's way meanwhile."""
+"""What a client that has left had at its topics is taken away in portions, and stands in nobody's way meanwhile."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from magnetar.server.process import turns
-from magnetar.server.protocol import detaching
+from magnetar.server.process import detaching, turns
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import command, until
 from tests.server.web.web_scene import Web, running
+from tests.server.websocket.websocket_scene import TOPIC as WEBSOCKET_TOPIC
+from tests.server.websocket.websocket_scene import sockets
 from tests.server.wire_client import Client
 
 TOPIC = "persistent://public/default/t"
@@ -37,8 +38,8 @@ async def test_the_first_ones_go_at_once_and_others_run_while_the_rest_go(
 ) -> None:
     monkeypatch.setattr(turns, "PORTION_SECONDS", 0.0)
     closed: list[int] = []
-    attached: Any = [Attached(number, closed) for number in range(COUNT)]
-    detaching.detach_all(attached, "/peer", asyncio.ensure_future)
+    detaches = [Attached(number, closed).close for number in range(COUNT)]
+    detaching.detach_all(detaches, "/peer", asyncio.ensure_future)
     assert closed == list(range(detaching.AT_ONCE_MAX))
     seen: set[int] = set()
 
@@ -73,6 +74,17 @@ async def test_a_name_that_a_lost_connection_still_has_is_free(tmp_path: Path, m
         gate.set()
         await until(lambda: len(producers_of(web)) == 1)
         other.writer.close()
+
+
+async def test_a_socket_leaves_all_of_its_topics(tmp_path: Path) -> None:
+    async with sockets(tmp_path) as scene:
+        topics = scene.web.server.service.topics
+        place = f"/admin/v2/{WEBSOCKET_TOPIC}/partitions"
+        assert (await scene.web.call("PUT", place, str(COUNT)))[0] == 204
+        async with scene.open(f"consumer/{WEBSOCKET_TOPIC}/sub"), scene.open(f"producer/{WEBSOCKET_TOPIC}"):
+            assert sum(topic.consumer_count for topic in topics.values()) == COUNT
+            assert sum(len(topic.producers) for topic in topics.values()) == COUNT
+        await until(lambda: not any(topic.consumer_count or topic.producers for topic in topics.values()))
 
 
 def producers_of(web: Web) -> list[str]:
