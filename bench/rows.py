@@ -108,7 +108,7 @@ ROWS = (
         for quantile, shown, goal in (("p99", "p99", 4), ("p999", "p99.9", 10))
     ),
     Row("beside_stall", BESIDE, "longest callback meanwhile, 0 below 10 ms", "CPU ms", 10, None),
-    Row("beside_collection", BESIDE, "a full garbage collection meanwhile", "ms", 10, None),
+    Row("beside_collections", BESIDE, "full garbage collections meanwhile", "ms", 10, None),
     Row("admin_quiet_p99", ADMIN, "publish latency at 1,000/s before the admin calls, p99", "ms", None, None),
     Row("admin_loaded_p50", ADMIN, "publish latency with 1,000 admin calls in flight, p50", "ms", None, None),
     Row("admin_loaded_p99", ADMIN, "publish latency with 1,000 admin calls in flight, p99", "ms", None, None),
