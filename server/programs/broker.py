@@ -38,7 +38,7 @@ from magnetar.server.network.bind_addresses import BindSettings, bind_addresses
 from magnetar.server.network.bookie_tls import broker_wire
 from magnetar.server.network.ports import PortChoice, Urls, reserve_ports
 from magnetar.server.process.closing import close_within
-from magnetar.server.process.garbage_collection import freeze_start
+from magnetar.server.process.garbage_collection import freeze_broker
 from magnetar.server.process.running import THREAD_SWITCH_SECONDS, StartError, sentence
 from magnetar.server.process.supervision import tell_supervisor
 from magnetar.server.programs import broker_parts
@@ -150,7 +150,7 @@ class BrokerApp:
         broker_parts.export_metrics(self.broker, self._closing)
         await member.join(self.broker)
         self.urls = ports.urls
-        freeze_start()
+        freeze_broker()
 
     async def _open_store(self, url: str) -> ZooKeeperStore:
         """Opens a session, which is closed at the broker's end. Raises MetadataError when ZooKeeper cannot be

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from magnetar.server.process.garbage_collection import ENDED_MIN, FULL, OldObjects
+from magnetar.server.process.garbage_collection import (
+    ENDED_MIN,
+    FULL,
+    LOOK_SECONDS,
+    LOOK_SECONDS_FOR_EACH,
+    OldObjects,
+)
 
 SOME = 3 * ENDED_MIN
 
@@ -18,10 +24,24 @@ class Part:
         self.itself = self
 
 
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 @pytest.fixture
-def old_objects() -> Iterator[OldObjects]:
-    """Yields the old objects of a process that collects only when the test asks for it."""
-    found = OldObjects()
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def old_objects(clock: Clock) -> Iterator[OldObjects]:
+    """Yields the old objects of a process that collects only when the test asks for it, and has SOME topics."""
+    found = OldObjects(clock)
+    for _ in range(SOME):
+        found.began()
     is_enabled = gc.isenabled()
     gc.disable()
     gc.callbacks.append(found.collector_runs)
@@ -51,7 +71,6 @@ def test_an_old_object_dies_when_nothing_refers_to_it(old_objects: OldObjects) -
 
 
 def test_full_collections_look_only_at_what_is_new_while_few_topics_end(old_objects: OldObjects) -> None:
-    old_objects.began(SOME)
     old, new = old_part(), weakref.ref(Part())
     old_objects.ended(ENDED_MIN - 1)
     gc.collect()
@@ -62,7 +81,6 @@ def test_full_collections_look_only_at_what_is_new_while_few_topics_end(old_obje
 def test_a_full_collection_looks_at_everything_once_as_many_topics_have_ended_as_there_are(
     old_objects: OldObjects,
 ) -> None:
-    old_objects.began(SOME)
     old = old_part()
     old_objects.ended(SOME // 2 - 1)
     gc.collect()
@@ -74,9 +92,21 @@ def test_a_full_collection_looks_at_everything_once_as_many_topics_have_ended_as
 
 
 def test_a_young_collection_neither_spares_nor_looks_at_old_objects(old_objects: OldObjects) -> None:
-    old_objects.began(SOME)
     old_objects.ended(SOME)
     frozen = gc.get_freeze_count()
     gc.collect(FULL - 1)
     assert gc.get_freeze_count() == frozen
     assert old_objects.are_due
+
+
+def test_a_full_collection_looks_at_everything_after_some_hours_and_later_with_many_topics(
+    old_objects: OldObjects, clock: Clock
+) -> None:
+    old = old_part()
+    clock.now_s = LOOK_SECONDS + SOME * LOOK_SECONDS_FOR_EACH - 1
+    gc.collect()
+    assert old() is not None
+    clock.now_s += 1
+    gc.collect()
+    assert old() is None
+    assert not old_objects.are_due
