@@ -5,6 +5,7 @@ import time
 import urllib.request
 
 from bench.admin import admin
+from bench.beside import beside
 from bench.bookies import bookies
 from bench.brokers import brokers
 from bench.cluster import cluster
@@ -16,6 +17,7 @@ from bench.process_stats import cpu_seconds, memory_mb
 from bench.rows import (
     ADMIN,
     BATCHES,
+    BESIDE,
     BOOKIES,
     CATCH_UP,
     CLUSTER,
@@ -185,7 +187,17 @@ def latency(product: Product, sizes: Sizes) -> Figures:
         publish(server, "latency", sizes.unbatched // 3)
         fast = latency_at(server, 1000, sizes)
         slow = latency_at(server, 100, sizes)
-    return {"latency_p50": fast.p50_ms, "latency_p99": fast.p99_ms, "slow_latency_p50": slow.p50_ms}
+        topic = ["--topic", f"{NAMESPACE}/synchronous", "--messages", str(sizes.synchronous)]
+        official = load("bench.official", "synchronous", server, *topic)
+    return {
+        "latency_p50": fast.p50_ms,
+        "latency_p99": fast.p99_ms,
+        "latency_p999": fast.p999_ms,
+        "latency_max": fast.max_ms,
+        "slow_latency_p50": slow.p50_ms,
+        "synchronous_p50": official.p50_ms,
+        "synchronous_p99": official.p99_ms,
+    }
 
 
 def spark(product: Product, sizes: Sizes) -> Figures:
@@ -202,6 +214,7 @@ SCENARIOS: dict[str, Scenario] = {
     TAIL: tail,
     CATCH_UP: catch_up,
     LATENCY: latency,
+    BESIDE: beside,
     ADMIN: admin,
     BOOKIES: bookies,
     SPARK: spark,

@@ -31,6 +31,8 @@ SETTINGS = {"brokerDeleteInactiveTopicsEnabled": "false", "metricsServletTimeout
 HELD = re.compile(rf"{LOOP_HELD} for (\d+) ms of CPU: (.*)")
 FULL_COLLECTIONS = re.compile(rb'jvm_gc_collection_seconds_(count|sum)\{[^}]*gc="generation 2"\} (\S+)')
 ADMIN = "/admin/v2/persistent/public/default"
+TOPIC = "orders-{:06d}"
+SUBSCRIPTION = f"{TOPIC}/subscription/billing"
 
 
 def scrape(product: Product, sizes: Sizes) -> Figures:
@@ -42,10 +44,10 @@ def scrape(product: Product, sizes: Sizes) -> Figures:
         server.start()
         topics = sizes.scraped_topics
         idle_mb = memory_mb(server.pid)
-        asyncio.run(_put(server, "orders-{:06d}", topics))
+        asyncio.run(_put(server, TOPIC, range(topics)))
         loaded_mb = memory_mb(server.pid)
         print(f"  {loaded_mb:.0f} MB with {topics:,} loaded topics", file=sys.stderr, flush=True)
-        asyncio.run(_put(server, "orders-{:06d}/subscription/billing", topics))
+        asyncio.run(_put(server, SUBSCRIPTION, range(topics)))
         return {
             "loaded_topics_memory": loaded_mb,
             "loaded_topic_memory": (loaded_mb - idle_mb) * 1000 / topics,
@@ -57,10 +59,15 @@ def scrape(product: Product, sizes: Sizes) -> Figures:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _put(server: Server, path: str, topics: int) -> None:
-    """Makes a topic, or a subscription of one, for each number through REST, which also loads the topic. Raises
-    ClientError."""
-    began, waiting = time.monotonic(), iter(range(topics))
+async def load_topics(server: Server, numbers: range) -> None:
+    """Makes topics with a subscription each through REST, which also loads them. Raises ClientError."""
+    await _put(server, TOPIC, numbers)
+    await _put(server, SUBSCRIPTION, numbers)
+
+
+async def _put(server: Server, path: str, numbers: range) -> None:
+    """Makes a topic, or a subscription of one, for each number through REST. Raises ClientError."""
+    began, waiting = time.monotonic(), iter(numbers)
 
     async def make(session: aiohttp.ClientSession) -> None:
         for number in waiting:

@@ -38,6 +38,8 @@ class Sizes:
     lookups: int = 3000
     scale_topics: tuple[int, ...] = (1_000, 10_000, 100_000, 600_000)
     scraped_topics: int = 100_000
+    beside_topics: int = 10_000
+    synchronous: int = 10_000
 
 
 QUICK = Sizes(
@@ -69,6 +71,8 @@ QUICK = Sizes(
     lookups=500,
     scale_topics=(1_000, 10_000),
     scraped_topics=10_000,
+    beside_topics=2_000,
+    synchronous=2_000,
 )
 
 Figures = dict[str, float]

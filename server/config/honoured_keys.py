@@ -25,6 +25,7 @@ from magnetar.server.config.key_kinds import (
     whole,
 )
 from magnetar.server.config.load_keys import LOAD, STANDALONE_LOAD_MANAGER
+from magnetar.server.config.transaction_keys import TRANSACTIONS
 from magnetar.server.schema.strategies import STRATEGY_NAMES
 
 RETENTION_TIME = ("retention_time_minutes", "default_retention_time_in_minutes")
@@ -305,6 +306,7 @@ KEYS: dict[str, Key] = {
         BOOKIE,
         LEDGER_CLIENT,
         LOAD,
+        TRANSACTIONS,
         (STANDALONE_LOAD_MANAGER,),
     )
     for key in section

@@ -1,40 +1,44 @@
-"""Exempts the objects that live as long as the process, or as long as a topic, from Python's garbage collection.
+"""Python's garbage collection in a server: objects that have lived for a while are exempt from it, and looked at only
+when the server's memory has grown.
 
-A full collection looks at every object that it is not spared, and the event loop stands still meanwhile: for most of a
-second with ten thousand topics. In a broker, therefore, a full collection looks only at what is new since the one
-before: what it leaves alive is frozen (`gc.freeze`). A frozen object still dies when nothing refers to it. Only frozen
-objects that refer to each other in a circle stay when they are not needed any more, as the parts of a topic do. So the
-topics and subscriptions that ended are counted, and when as many have ended as there are, a full collection looks at
-everything. Whatever else may be left in circles is found every few hours.
+A collection that looks at all objects holds the event loop up: for most of a second with ten thousand topics. Therefore
+a full collection of Python's looks only at what is new since the one before: what it leaves alive is frozen
+(`gc.freeze`). A frozen object still dies when nothing refers to it. Only frozen objects that refer to each other in a
+circle stay when they are not needed any more, as the parts of a topic do. `OldObjects` frees those, when
+`full_collection_rules` says so.
 """
 
+import asyncio
 import gc
+import logging
+import os
+import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Self
 
-YOUNG_OBJECTS_MAX = 5_000
-"""How many new objects start a garbage collection. With Python's 700, the objects of the messages that are under way
-survive two collections and count as old; each 25 % more old objects start a full collection, which takes a tenth of a
-second with a thousand topics."""
+from magnetar.server.process.full_collection_rules import FullCollections
 
-BROKER_THRESHOLDS = (20_000, 1, 0)
-"""How many new objects of a broker start a garbage collection, and how many collections of a generation may pass before
-one of the next generation. The messages that are under way to a thousand topics have more than 5,000 objects and fewer
-than 20,000: collections took a sixth of the CPU time of publishing to them with 5,000, and a fiftieth with 20,000. A
-full collection has some 80,000 objects to look at, which takes it 10 to 20 ms; with Python's two tens it has two
-million."""
+log = logging.getLogger(__name__)
+
+YOUNG_OBJECTS_MAX = 20_000
+"""How many new objects start a garbage collection. The messages that are under way to a thousand topics have more than
+5,000 objects and fewer than this: collections took a sixth of the CPU time of publishing to them with 5,000, and a
+fiftieth with 20,000."""
+
+COLLECTIONS_MAX = (1, 0)
+"""How many collections of a generation may pass before one of the next generation. A full collection therefore has some
+80,000 objects to look at, which takes it 10 to 20 ms; with Python's 10 and 10 it has two million."""
 
 FULL = 2
 """The oldest generation in Python's callbacks."""
 
-ENDED_MIN = 1_000
-"""How many topics and subscriptions end at least before all objects are looked at. Their parts have 10 MB."""
+LOOK_SECONDS = 1.0
+"""How often a server looks whether old objects are to be looked at."""
 
-LOOK_SECONDS = 4 * 3600.0
-LOOK_SECONDS_FOR_EACH = 1.0
-"""All objects are looked at again after LOOK_SECONDS, and LOOK_SECONDS_FOR_EACH more for each topic and subscription,
-because the look takes some 30 µs for each of them."""
+SLOW_SECONDS = 0.1
+"""If looking at old objects took longer, the log tells it at INFO."""
 
 
 @contextmanager
@@ -51,62 +55,73 @@ def uncollected_imports() -> Iterator[None]:
             gc.enable()
 
 
-class OldObjects:
-    """Freezes what a full collection leaves alive, and decides when the frozen objects are looked at again."""
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self.living = 0
-        """How many topics and subscriptions there are."""
-        self._ended = 0
-        self._now = now
-        self._looked_at_s = now()
-
-    def began(self) -> None:
-        """Called for each new topic or subscription."""
-        self.living += 1
-
-    def ended(self, count: int = 1) -> None:
-        """Called when topics or subscriptions are not used any more, after a call of `began` for each."""
-        self.living -= count
-        self._ended += count
-
-    @property
-    def are_due(self) -> bool:
-        """Whether the next full collection is to look at all objects."""
-        seconds = LOOK_SECONDS + LOOK_SECONDS_FOR_EACH * self.living
-        return self._ended >= max(ENDED_MIN, self.living) or self._now() - self._looked_at_s >= seconds
-
-    def collector_runs(self, phase: str, info: dict[str, int]) -> None:
-        """One of `gc.callbacks`, which Python calls right before and right after a collection."""
-        if info["generation"] != FULL:
-            return
-        if phase == "stop":
-            gc.freeze()
-        elif self.are_due:
-            self._ended = 0
-            self._looked_at_s = self._now()
-            gc.unfreeze()
-
-
-OLD_OBJECTS = OldObjects()
-"""The old objects of this process."""
-
-
 def freeze_start() -> None:
     """Exempts all objects that exist when a server has started. They are not collected before: that would take 20 ms of
-    the start and free some hundred objects. From now on collections are less frequent (`YOUNG_OBJECTS_MAX`)."""
+    the start and free some hundred objects. From now on young objects are collected less often."""
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS_MAX, *gc.get_threshold()[1:])
-
-
-def freeze_broker() -> None:
-    """Exempts all objects that exist when a broker has started, and from now on the old ones, too (`OldObjects`)."""
-    gc.freeze()
-    gc.set_threshold(*BROKER_THRESHOLDS)
-    if OLD_OBJECTS.collector_runs not in gc.callbacks:
-        gc.callbacks.append(OLD_OBJECTS.collector_runs)
+    gc.set_threshold(YOUNG_OBJECTS_MAX, *COLLECTIONS_MAX)
 
 
 def collect_no_more() -> None:
     """Switches garbage collection off in a process that ends, so that no collection delays its end."""
     gc.disable()
+
+
+class OldObjects:
+    """Freezes what full collections leave alive, and looks at all objects when the memory has grown. A context manager,
+    which is entered and left on the event loop's thread."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        memory_bytes: Callable[[], int] | None = None,
+        cpu_seconds: Callable[[], float] = time.process_time,
+    ) -> None:
+        """`memory_bytes` returns the memory of the process, and `cpu_seconds` the CPU time that it has needed."""
+        self._loop = loop
+        self._memory_bytes = resident_bytes if memory_bytes is None else memory_bytes
+        self._cpu_seconds = cpu_seconds
+        self._rules = FullCollections(self._memory_bytes())
+        self._looked_s, self._cpu_s = loop.time(), cpu_seconds()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Self:
+        gc.callbacks.append(self._collector_runs)
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        gc.callbacks.remove(self._collector_runs)
+
+    def _collector_runs(self, phase: str, info: dict[str, int]) -> None:
+        """Called by Python right before and right after each collection."""
+        if phase == "stop" and info["generation"] == FULL:
+            gc.freeze()
+
+    def _look(self) -> None:
+        now_s, cpu_s = self._loop.time(), self._cpu_seconds()
+        cpu_share = (cpu_s - self._cpu_s) / max(now_s - self._looked_s, LOOK_SECONDS)
+        self._looked_s, self._cpu_s = now_s, cpu_s
+        if self._rules.is_due(self._memory_bytes(), cpu_share):
+            self._collect_all()
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def _collect_all(self) -> None:
+        began_s = time.monotonic()
+        gc.unfreeze()
+        found = gc.collect()
+        seconds = time.monotonic() - began_s
+        level = logging.INFO if seconds > SLOW_SECONDS else logging.DEBUG
+        log.log(level, "looking for garbage among all objects found %d and took %.0f ms", found, seconds * 1000)
+        self._rules.done(self._memory_bytes())
+
+
+def resident_bytes() -> int:
+    """Returns the memory of this process. Where there is no /proc, returns the most that it has ever been."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -38,7 +38,7 @@ from magnetar.server.network.bind_addresses import BindSettings, bind_addresses
 from magnetar.server.network.bookie_tls import broker_wire
 from magnetar.server.network.ports import PortChoice, Urls, reserve_ports
 from magnetar.server.process.closing import close_within
-from magnetar.server.process.garbage_collection import freeze_broker
+from magnetar.server.process.garbage_collection import freeze_start
 from magnetar.server.process.running import THREAD_SWITCH_SECONDS, StartError, sentence
 from magnetar.server.process.supervision import tell_supervisor
 from magnetar.server.programs import broker_parts
@@ -141,16 +141,18 @@ class BrokerApp:
         own = member.make_ownership
         service = await broker_parts.open_topics(config, store, cluster.bookkeeper, managed, own, self._closing)
         member.follow_policies(service)
+        member.reach_snapshots(service)
         self.broker = broker_parts.make_broker(config, store, service, self._ask_to_stop, member.load.manager)
         self.broker.internal_configuration = internal_configuration(settings)
         link = MetadataLink(local, settings.session_timeout_ms / 1000, asyncio.get_running_loop().time)
         self.broker.metadata_link, self.broker.readiness = link, WriteReadiness((link,))
+        await broker_parts.run_transactions(self.broker, self._closing)
         await broker_parts.listen(self.broker, ports, config, self._closing)
         self._closing.push_async_callback(member.leave)
         broker_parts.export_metrics(self.broker, self._closing)
         await member.join(self.broker)
         self.urls = ports.urls
-        freeze_broker()
+        freeze_start()
 
     async def _open_store(self, url: str) -> ZooKeeperStore:
         """Opens a session, which is closed at the broker's end. Raises MetadataError when ZooKeeper cannot be

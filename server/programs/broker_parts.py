@@ -15,6 +15,8 @@ from magnetar.metadata.measured_store import MeasuredStore
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.broker.broker import Broker
 from magnetar.server.broker.changing_settings import hold_settings
+from magnetar.server.broker.coordinator_owners import give_owners
+from magnetar.server.broker.transactions import make_coordinators
 from magnetar.server.config.broker_config import ConfigError, ServerConfig
 from magnetar.server.config.bundle_settings import BundleSettings
 from magnetar.server.config.connection_settings import ConnectionSettings
@@ -22,6 +24,7 @@ from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.config.metrics_settings import MetricsSettings
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.config.upkeep_settings import UpkeepSettings
 from magnetar.server.config.websocket_settings import WebSocketSettings
 from magnetar.server.namespaces.bundles import BundleCache
@@ -35,6 +38,8 @@ from magnetar.server.protocol.client_traffic import ClientTraffic
 from magnetar.server.protocol.handlers.command_table import commands_of
 from magnetar.server.security.security_errors import SecurityConfigError
 from magnetar.server.topics.broker_service import BrokerService
+from magnetar.server.transactions.known_transactions import TransactionSupport
+from magnetar.server.transactions.live_transactions import LiveTransactions
 from magnetar.server.upkeep.jobs import BACKLOG_QUOTAS, INACTIVE_TOPICS, jobs_of
 from magnetar.server.upkeep.scheduler import Scheduler
 from magnetar.server.web.http_listener import WebListener
@@ -71,7 +76,13 @@ async def open_topics(
     store = MeasuredStore(store)
     factory = ManagedLedgerFactory(store, bookkeeper, managed, clock_ms=wall_clock_ms, label_of=topic_of_managed_ledger)
     closing.push_async_callback(factory.close)
-    service = BrokerService(factory, store, config.fill(TopicSettings), make_ownership, config.fill(BundleSettings))
+    settings = config.fill(TransactionSettings)
+    transactions = (
+        TransactionSupport(settings, LiveTransactions()) if settings.transaction_coordinator_enabled else None
+    )
+    service = BrokerService(
+        factory, store, config.fill(TopicSettings), make_ownership, config.fill(BundleSettings), transactions
+    )
     closing.push_async_callback(service.close)
     await service.warm_up()
     upkeep = Scheduler(
@@ -113,6 +124,21 @@ def make_broker(
     watch_permissions(broker)
     hold_settings(broker)
     return broker
+
+
+async def run_transactions(broker: Broker, closing: AsyncExitStack) -> None:
+    """Begins to load the transaction coordinators of this broker, unless transactions are switched off. Raises
+    PulsarError when the metadata store fails."""
+    topics = broker.service.transactions
+    if topics is None:
+        return
+    assert isinstance(topics.support.known, LiveTransactions)
+    broker.transactions = make_coordinators(broker, topics.support.settings, topics.support.known)
+    closing.push_async_callback(broker.transactions.close)
+    await broker.transactions.start()
+    if not broker.ownership.is_sole:
+        owners = broker.spawn(give_owners(broker, broker.transactions))
+        closing.callback(owners.cancel)
 
 
 def make_security(config: ServerConfig, store: MetadataStore, service: BrokerService) -> "Security | None":

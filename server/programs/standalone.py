@@ -32,7 +32,7 @@ from magnetar.server.network.bind_addresses import BindSettings, bind_addresses
 from magnetar.server.network.ports import PortChoice, Urls, reserve_ports
 from magnetar.server.process.closing import close_within
 from magnetar.server.process.data_folder_lock import DataFolderLock
-from magnetar.server.process.garbage_collection import freeze_broker
+from magnetar.server.process.garbage_collection import freeze_start
 from magnetar.server.process.private_files import keep_from_others
 from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError
 from magnetar.server.programs import broker_parts
@@ -160,12 +160,13 @@ class Standalone:
         broker.readiness = self._readiness
         broker.faults = injection
         broker.backup = BackupSource(store, self.bookie, broker.cluster).stream
+        await broker_parts.run_transactions(broker, self._closing)
         routes = partial(self._load_routes, broker, config, store)
         await broker_parts.listen(broker, ports, config, self._closing, routes)
         broker_parts.export_metrics(broker, self._closing)
         self.urls = ports.urls
         keep_from_others(self._options.data_dir)
-        freeze_broker()
+        freeze_start()
 
     async def _prove_storage(self) -> None:
         """Writes and reads a ledger if the storage takes writes. On a full disk the server starts to serve reads, and

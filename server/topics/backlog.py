@@ -16,7 +16,8 @@ from pyroaring import BitMap
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.publish_times import published_at
 from magnetar.server.topics.subscriptions.outgoing_messages import messages_of
-from magnetar.server.topics.subscriptions.subscription import PersistentSubscriptionTopic, Subscription
+from magnetar.server.topics.subscriptions.subscription import Subscription
+from magnetar.server.topics.subscriptions.subscription_topic import PersistentSubscriptionTopic
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from pulsar_proto.ids import EARLIEST, Position

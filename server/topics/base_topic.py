@@ -12,7 +12,6 @@ from enum import Enum
 from magnetar.server.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies, of_broker
-from magnetar.server.process.garbage_collection import OLD_OBJECTS
 from magnetar.server.topics.client_connection import ClientConnection
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.inactivity_rules import TopicUse
@@ -88,7 +87,6 @@ class BaseTopic(ABC):
     def __init__(self, name: TopicName, settings: TopicSettings, policies: EffectivePolicies | None) -> None:
         """`policies` are the topic's first policies; `set_policies` replaces them later. By default the first policies
         are those of `settings`."""
-        OLD_OBJECTS.began()
         self.name = name
         self.settings = settings
         self.policies = policies or of_broker(settings)

@@ -51,7 +51,7 @@ def make_server(
     """Returns a server for the calls that `router` knows. The server makes a protocol for each accepted connection.
     `upgrades` answers requests for WebSockets; when it is None, there is no WebSocket service."""
     gate = CallGate(settings.max_concurrent_http_requests, broker.http_calls)
-    share = LoopShare()
+    share = LoopShare(broker.appends)
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         began_s = share.clock()

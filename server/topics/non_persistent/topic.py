@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies
-from magnetar.server.process.garbage_collection import OLD_OBJECTS
 from magnetar.server.topics.base_topic import BaseTopic, TopicState
 from magnetar.server.topics.inactivity_rules import TopicUse
 from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
@@ -135,7 +134,6 @@ class NonPersistentTopic(BaseTopic):
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
             subscription.disconnect_all()
-            OLD_OBJECTS.ended()
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -176,7 +174,6 @@ class NonPersistentTopic(BaseTopic):
     async def close(self) -> None:
         self.detach()
         self.state = TopicState.CLOSED
-        OLD_OBJECTS.ended(1 + len(self.subscriptions))
         log.info("%s: closed", self)
 
 

@@ -8,7 +8,6 @@ from typing import Protocol
 
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies
-from magnetar.server.process.garbage_collection import OLD_OBJECTS
 from magnetar.server.topics.counters import ConsumerCounters
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.consumer_owner import ConsumerTopic, SubscriptionCursor
@@ -40,7 +39,6 @@ class BaseSubscription(ABC):
     thread."""
 
     def __init__(self, topic: SubscriptionTopic, name: str, cursor: SubscriptionCursor) -> None:
-        OLD_OBJECTS.began()
         self.topic = topic
         self.name = name
         self.cursor = cursor
@@ -177,6 +175,11 @@ class BaseSubscription(ABC):
     @abstractmethod
     def ack_individual(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
         """Applies an individual ACK."""
+
+    @abstractmethod
+    async def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> None:
+        """Applies an ACK of a transaction. Returns when the acknowledgement is durable. Raises PulsarError when nothing
+        is acknowledged."""
 
     @abstractmethod
     def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:

@@ -1,20 +1,17 @@
-"""Old objects are spared by full collections until enough topics and subscriptions have ended."""
+"""Old objects are spared by full collections until the memory of the server has grown."""
 
+import asyncio
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
-from magnetar.server.process.garbage_collection import (
-    ENDED_MIN,
-    FULL,
-    LOOK_SECONDS,
-    LOOK_SECONDS_FOR_EACH,
-    OldObjects,
-)
+from magnetar.server.process import garbage_collection
+from magnetar.server.process.garbage_collection import FULL, OldObjects, resident_bytes
+from tests.server.fakes import until
 
-SOME = 3 * ENDED_MIN
+GIB = 1 << 30
 
 
 class Part:
@@ -24,31 +21,23 @@ class Part:
         self.itself = self
 
 
-class Clock:
-    now_s = 0.0
+class Server:
+    """A quiet process whose memory the test sets."""
 
-    def __call__(self) -> float:
-        return self.now_s
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+    memory_bytes = GIB
 
 
 @pytest.fixture
-def old_objects(clock: Clock) -> Iterator[OldObjects]:
-    """Yields the old objects of a process that collects only when the test asks for it, and has SOME topics."""
-    found = OldObjects(clock)
-    for _ in range(SOME):
-        found.began()
-    is_enabled = gc.isenabled()
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
+    """Yields a process that collects only when the test asks for it, or when its memory has grown."""
+    monkeypatch.setattr(garbage_collection, "LOOK_SECONDS", 0.001)
+    found, is_enabled = Server(), gc.isenabled()
     gc.disable()
-    gc.callbacks.append(found.collector_runs)
     try:
-        yield found
+        with OldObjects(asyncio.get_running_loop(), lambda: found.memory_bytes, lambda: 0.0):
+            yield found
+        assert not [each for each in gc.callbacks if isinstance(getattr(each, "__self__", None), OldObjects)]
     finally:
-        gc.callbacks.remove(found.collector_runs)
         gc.unfreeze()
         if is_enabled:
             gc.enable()
@@ -61,7 +50,7 @@ def old_part() -> "weakref.ref[Part]":
     return weakref.ref(part)
 
 
-def test_an_old_object_dies_when_nothing_refers_to_it(old_objects: OldObjects) -> None:
+def test_an_old_object_dies_when_nothing_refers_to_it(server: Server) -> None:
     part = Part()
     del part.itself
     gc.collect()
@@ -70,43 +59,29 @@ def test_an_old_object_dies_when_nothing_refers_to_it(old_objects: OldObjects) -
     assert dead() is None
 
 
-def test_full_collections_look_only_at_what_is_new_while_few_topics_end(old_objects: OldObjects) -> None:
+def test_full_collections_look_only_at_what_is_new(server: Server) -> None:
     old, new = old_part(), weakref.ref(Part())
-    old_objects.ended(ENDED_MIN - 1)
     gc.collect()
     assert old() is not None
     assert new() is None
 
 
-def test_a_full_collection_looks_at_everything_once_as_many_topics_have_ended_as_there_are(
-    old_objects: OldObjects,
-) -> None:
+async def test_old_garbage_is_freed_when_the_memory_has_grown(server: Server) -> None:
     old = old_part()
-    old_objects.ended(SOME // 2 - 1)
     gc.collect()
     assert old() is not None
-    old_objects.ended()
+    server.memory_bytes = 2 * GIB
+    await until(lambda: old() is None)
+    spared = old_part()
     gc.collect()
-    assert old() is None
-    assert not old_objects.are_due
+    assert spared() is not None, "old objects are spared again"
 
 
-def test_a_young_collection_neither_spares_nor_looks_at_old_objects(old_objects: OldObjects) -> None:
-    old_objects.ended(SOME)
+def test_a_young_collection_spares_no_object(server: Server) -> None:
     frozen = gc.get_freeze_count()
     gc.collect(FULL - 1)
     assert gc.get_freeze_count() == frozen
-    assert old_objects.are_due
 
 
-def test_a_full_collection_looks_at_everything_after_some_hours_and_later_with_many_topics(
-    old_objects: OldObjects, clock: Clock
-) -> None:
-    old = old_part()
-    clock.now_s = LOOK_SECONDS + SOME * LOOK_SECONDS_FOR_EACH - 1
-    gc.collect()
-    assert old() is not None
-    clock.now_s += 1
-    gc.collect()
-    assert old() is None
-    assert not old_objects.are_due
+def test_the_memory_of_this_process_is_known() -> None:
+    assert 1 << 20 < resident_bytes() < 1 << 40

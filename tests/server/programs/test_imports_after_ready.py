@@ -25,7 +25,7 @@ from magnetar.server.protocol.handlers.command_table import TABLE
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_payload
 from pulsar_proto.wire.commands import send_frame
-from tests.server.admin.any_calls import BODIES
+from tests.server.admin.any_calls import BODIES, ONE_EVENT, STREAM
 from tests.server.fakes import command
 from tests.server.programs.import_watch import AT_READY, ON_LOOP, ON_THREADS
 from tests.server.web.web_scene import SECONDS_MAX
@@ -118,7 +118,8 @@ async def every_route(session: aiohttp.ClientSession, url: str) -> None:
             continue
         path = re.sub(r"\{(\w+)\}", lambda part: parts.get(part[1], "1"), route.path)
         for body in (None, BODIES[number % len(BODIES)]):
-            async with session.request(route.method, url + path, data=body) as answer:
+            query = ONE_EVENT if path.endswith(STREAM) else ""
+            async with session.request(route.method, url + path + query, data=body) as answer:
                 await answer.read()
 
 

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from magnetar.metadata import paths
-from magnetar.server.process.garbage_collection import OLD_OBJECTS
 from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.broker_service import TopicBusy
 from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
@@ -108,24 +107,6 @@ async def test_by_the_other_mode_a_topic_goes_when_its_subscriptions_are_caught_
     await broker.service.delete_unused(topic)
     assert broker.service.loaded(NAME) is None
     assert not await broker.service.catalog.topic_exists(NAME)
-
-
-async def test_each_topic_and_subscription_that_ends_is_counted_once_for_the_garbage_collector() -> None:
-    broker = await make_broker()
-    before = OLD_OBJECTS.living
-    for name in (NON_PERSISTENT, NAME):
-        topic = await made(broker, name)
-        reader = pb.CommandSubscribe(topic=name.full, subscription="reader", durable=False, consumer_id=1, request_id=1)
-        await topic.make_subscription("s")
-        await topic.make_subscription("deleted")
-        consumer = await topic.subscribe(FakeConnection(), reader)
-        assert OLD_OBJECTS.living == before + 4
-        await topic.subscriptions["deleted"].delete()
-        consumer.close()
-        assert OLD_OBJECTS.living == before + 2
-        await topic.subscribe(FakeConnection(), reader)
-        await broker.service.close_topic(topic)
-        assert OLD_OBJECTS.living == before
 
 
 async def test_closing_the_broker_closes_all_and_makes_no_more() -> None:

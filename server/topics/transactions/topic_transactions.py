@@ -1,0 +1,36 @@
+"""What the transactions of all topics of this broker share: the settings, the coordinators, and the snapshots."""
+
+from collections.abc import Callable
+
+from magnetar.server.topics.transactions.snapshot_table import SnapshotKind, SnapshotLogs, SnapshotTables
+from magnetar.server.topics.transactions.snapshots import TopicSnapshots, WholeSnapshots
+from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
+from magnetar.server.transactions.known_transactions import TransactionSupport
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from pulsar_proto.names import TopicName
+from pulsar_proto.system_topics import is_system_topic
+
+
+class TopicTransactions:
+    """Makes the transaction buffers of topics. One object serves the whole process."""
+
+    def __init__(self, support: TransactionSupport, logs: SnapshotLogs, clock_ms: Callable[[], int]) -> None:
+        self.support = support
+        self._clock_ms = clock_ms
+        self.tables = SnapshotTables(logs)
+
+    def buffer_of(self, name: TopicName, ledger: ManagedLedger) -> TransactionBuffer | None:
+        """Returns the buffer of a topic that is being loaded, or None for a topic that takes no messages of
+        transactions because the broker itself writes it."""
+        if is_system_topic(name):
+            return None
+        return TransactionBuffer(name.full, ledger, self.support, self._snapshots_of(name), self._clock_ms)
+
+    def _snapshots_of(self, name: TopicName) -> TopicSnapshots:
+        return WholeSnapshots(name, self.tables.of(name.namespace, SnapshotKind.WHOLE))
+
+    async def topic_deleted(self, name: TopicName) -> None:
+        """Called after a topic was deleted: deletes its snapshot. Raises PulsarError."""
+        self.tables.topic_gone(name)
+        if not is_system_topic(name):
+            await self._snapshots_of(name).delete()
