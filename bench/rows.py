@@ -47,6 +47,7 @@ MANY_TOPICS = "many_topics"
 WEBSOCKETS = "websockets"
 CLUSTER = "cluster"
 MORE_BROKERS = "brokers"
+MORE_TOPICS = "more_topics"
 SCALE = "scale"
 SCRAPE = "scrape"
 CONNECTIONS = "connections"
@@ -54,6 +55,7 @@ STARTS = "starts"
 ASKED_FOR = (BESIDE, SCALE, SCRAPE)
 """Scenarios that run only when they are asked for by name, because they take many minutes."""
 EACH = "1,000 topics, 100 B unbatched in turn"
+TEN_TIMES = "10,000 topics, 100 B unbatched in turn"
 CROWD = "10,000 connections, a consumer of a topic each"
 OVER = "Spark batch read over the published connector's,"
 MANY = "publish through a broker, 3 bookies E3/Qw3/Qa2"
@@ -153,6 +155,10 @@ ROWS = (
     Row("many_cpu", MANY_TOPICS, f"{EACH}, 4 connections", "CPU s/million", 22, 89.9, goal_ratio=2.0),
     Row("many_tail_rate", MANY_TOPICS, "the same, a Shared tail of each", "k msg/s", None, None, True, goal_ratio=2.0),
     Row("many_tail_cpu", MANY_TOPICS, "the same, a Shared tail of each", "CPU s/million", None, None, goal_ratio=2.0),
+    Row("many_wide_rate", MORE_TOPICS, f"{TEN_TIMES}, 4 connections", "k msg/s", None, None, True, goal_ratio=2.0),
+    Row("many_wide_cpu", MORE_TOPICS, f"{TEN_TIMES}, 4 connections", "CPU s/million", None, None, goal_ratio=2.0),
+    Row("many_lanes_rate", MORE_TOPICS, f"{EACH}, 1,000 connections", "k msg/s", None, None, True, goal_ratio=2.0),
+    Row("many_lanes_cpu", MORE_TOPICS, f"{EACH}, 1,000 connections", "CPU s/million", None, None, goal_ratio=2.0),
     Row("connections_seconds", CONNECTIONS, f"{CROWD}, until all are subscribed", "s", None, None),
     Row("connections_cpu", CONNECTIONS, "the same, CPU of each", "ms", None, None),
     Row("connection_memory", CONNECTIONS, "a connection with its topic, subscription and consumer", "KB", 25, None),
@@ -263,6 +269,8 @@ ROWS = (
     Row("scale_zookeeper_start_cpu", SCALE, "the same", "CPU s", None, None),
     Row("scale_zookeeper_peak", SCALE, "metadata, largest memory of the start (RSS)", "MB", None, None),
     Row("scale_errors", SCALE, "errors and held event loops in all logs", "lines", 0, None),
+    Row("loaded_topics_memory", SCRAPE, "a broker with 100,000 loaded topics (PSS)", "MB", 1000, None),
+    Row("loaded_topic_memory", SCRAPE, "a loaded topic", "KB", 10, None),
     Row("scrape_topic_memory", SCRAPE, "a loaded topic with a subscription", "KB", None, None),
     Row("scrape_seconds", SCRAPE, "the page of /metrics of all topics", "s", 30, None),
     Row("scrape_cpu", SCRAPE, "the same", "CPU s", None, None),

@@ -27,6 +27,7 @@ from bench.rows import (
     LIFECYCLE,
     MANY_TOPICS,
     MORE_BROKERS,
+    MORE_TOPICS,
     SCALE,
     SCRAPE,
     SPARK,
@@ -160,6 +161,21 @@ def many_topics(product: Product, sizes: Sizes) -> Figures:
     return figures
 
 
+def more_topics(product: Product, sizes: Sizes) -> Figures:
+    """Measures the same load over ten times as many topics, and with a connection for each topic."""
+    figures: Figures = {}
+    messages = ["--messages", str(sizes.many_messages)]
+    wide = ["--topics", str(10 * sizes.topics)]
+    lanes = ["--topics", str(sizes.topics), "--connections", str(sizes.topics)]
+    for name, options in (("wide", wide), ("lanes", lanes)):
+        with new_server(product) as server:
+            server.start()
+            runs = [load_many(server, "publish", [*options, *messages]) for _ in range(1 + sizes.runs)][1:]
+            figures[f"many_{name}_rate"] = median_of(runs, rate)
+            figures[f"many_{name}_cpu"] = median_of(runs, cost)
+    return figures
+
+
 def load_many(server: Server, mode: str, options: list[str]) -> Outcome:
     return load("bench.many_topics", mode, server, "--topic", f"{NAMESPACE}/many", *options)
 
@@ -204,6 +220,7 @@ SCENARIOS: dict[str, Scenario] = {
     SPARK: spark,
     FEATURES: features,
     MANY_TOPICS: many_topics,
+    MORE_TOPICS: more_topics,
     CONNECTIONS: connections,
     WEBSOCKETS: websockets,
     CLUSTER: cluster,

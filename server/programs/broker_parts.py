@@ -163,14 +163,29 @@ def watch_permissions(broker: Broker) -> None:
     broker.service.namespace_listeners.append(recheck.namespace_changed)
 
 
-async def listen(broker: Broker, ports: ReservedPorts, config: ServerConfig, closing: AsyncExitStack) -> None:
+def admin_routes() -> "tuple[Route, ...]":
+    """Returns the routes of the web port. The listener calls this function on a thread, because the import of the
+    routes takes as long as the start."""
+    from magnetar.server.admin.routes import ROUTES
+
+    return ROUTES
+
+
+async def listen(
+    broker: Broker,
+    ports: ReservedPorts,
+    config: ServerConfig,
+    closing: AsyncExitStack,
+    load_routes: "Callable[[], tuple[Route, ...]]" = admin_routes,
+) -> None:
     """Applies the configuration that administrators have changed at run time, listens on all ports, and begins to
-    import what the web port needs. Raises MetadataError or PulsarError when the metadata store fails, and
-    AlreadyInUseError, which names the port, when another server began to listen on a port after it was reserved."""
+    import what the web port needs, which `load_routes` does for its calls. Raises MetadataError or PulsarError when the
+    metadata store fails, and AlreadyInUseError, which names the port, when another server began to listen on a port
+    after it was reserved."""
     await broker.configuration.start()
     closing.callback(broker.configuration.close)
     settings = config.fill(WebSettings)
-    web = WebListener(broker, admin_routes, settings, websockets(config.fill(WebSocketSettings), settings))
+    web = WebListener(broker, load_routes, settings, websockets(config.fill(WebSocketSettings), settings))
     clients = BrokerListener(ClientTraffic(broker), commands_of(broker.security))
     for listener, listening in ((web, ports.web), (clients, ports.broker)):
         closing.push_async_callback(listener.close)
@@ -206,14 +221,6 @@ def export_metrics(telemetry: "type[Telemetry] | None", broker: Broker, closing:
     packages do not have."""
     if telemetry is not None:
         closing.push_async_callback(telemetry(broker, os.environ).close)
-
-
-def admin_routes() -> "tuple[Route, ...]":
-    """Returns the routes of the web port. The listener calls this function on a thread, because the import of the
-    routes takes as long as the start."""
-    from magnetar.server.admin.routes import ROUTES
-
-    return ROUTES
 
 
 def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broker], Upgrades] | None":
