@@ -18,9 +18,9 @@ from magnetar.storage.bookie import journal_format
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.fragment_rules import fragment_of
 from magnetar.storage.ledger.ledger_errors import LedgerError
-from magnetar.storage.ledger.ledger_handle import ReadHandle
 from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
 from magnetar.storage.ledger.quorum_rules import write_set
+from magnetar.storage.ledger.read_handle import ReadHandle
 from magnetar.storage.repair.auto_recovery import AutoRecovery
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
 from magnetar.testing.data_folder import DataFolder
