@@ -3,7 +3,6 @@
 import subprocess
 from pathlib import Path
 
-from compat_tests.harness import Server
 from compat_tests.java.client_jars import JAVA, TOOLS
 from compat_tests.maven_jars import class_path
 
@@ -13,12 +12,12 @@ ANSWER = "<<< "
 class JavaClient:
     """A running program. It takes a line of words at a time, and prints one line for each as its answer."""
 
-    def __init__(self, program: str, server: Server, folder: Path) -> None:
-        """Starts a program, such as `Following.java`."""
+    def __init__(self, program: str, service_url: str, folder: Path) -> None:
+        """Starts a program, such as `Following.java`, as a client of that service."""
         source, jars = Path(__file__).with_name(program), class_path("pulsar-tools", TOOLS)
         self._errors = (folder / "errors").open("w+")
         self._process = subprocess.Popen(
-            [*JAVA, "-cp", jars, str(source), server.broker_url],
+            [*JAVA, "-cp", jars, str(source), service_url],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

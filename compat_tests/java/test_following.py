@@ -20,7 +20,7 @@ def java(own_server: Server, tmp_path: Path) -> Iterator[JavaClient]:
     admin = Admin(own_server)
     admin.put("persistent/public/default/parts/partitions", 1)
     admin.put("persistent/public/default/order-1")
-    made = JavaClient("Following.java", own_server, tmp_path)
+    made = JavaClient("Following.java", own_server.broker_url, tmp_path)
     yield made
     made.close()
 

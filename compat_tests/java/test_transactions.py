@@ -25,7 +25,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 @pytest.fixture
 def java(server: Server, tmp_path: Path) -> Iterator[JavaClient]:
     need_java()
-    made = JavaClient("Transactions.java", server, tmp_path)
+    made = JavaClient("Transactions.java", server.broker_url, tmp_path)
     assert made.answer() == "ready"
     yield made
     made.close()

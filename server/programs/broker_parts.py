@@ -15,6 +15,7 @@ from magnetar.metadata.measured_store import MeasuredStore
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.broker.broker import Broker
 from magnetar.server.broker.changing_settings import hold_settings
+from magnetar.server.broker.coordinator_owners import give_owners
 from magnetar.server.broker.transactions import make_coordinators
 from magnetar.server.config.broker_config import ConfigError, ServerConfig
 from magnetar.server.config.bundle_settings import BundleSettings
@@ -135,6 +136,9 @@ async def run_transactions(broker: Broker, closing: AsyncExitStack) -> None:
     broker.transactions = make_coordinators(broker, topics.support.settings, topics.support.known)
     closing.push_async_callback(broker.transactions.close)
     await broker.transactions.start()
+    if not broker.ownership.is_sole:
+        owners = broker.spawn(give_owners(broker, broker.transactions))
+        closing.callback(owners.cancel)
 
 
 def make_security(config: ServerConfig, store: MetadataStore, service: BrokerService) -> "Security | None":
