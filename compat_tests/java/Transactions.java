@@ -21,6 +21,7 @@ public class Transactions {
     static final Map<String, Producer<byte[]>> PRODUCERS = new HashMap<>();
     static final Map<String, Consumer<byte[]>> CONSUMERS = new HashMap<>();
     static final Map<String, Transaction> TRANSACTIONS = new HashMap<>();
+    static Message<byte[]> last;
 
     public static void main(String[] args) throws Exception {
         client = PulsarClient.builder().serviceUrl(args[0]).enableTransaction(true).build();
@@ -68,6 +69,7 @@ public class Transactions {
                     if (message == null) {
                         break;
                     }
+                    last = message;
                     taken.add(new String(message.getValue()) + "/" + message.getRedeliveryCount());
                     if (words[4].equals("-")) {
                         consumer.acknowledge(message);
@@ -77,6 +79,19 @@ public class Transactions {
                 }
                 Collections.sort(taken);
                 return taken.toString();
+            }
+            case "reach": {  // reach TOPIC SUBSCRIPTION TYPE TRANSACTION COUNT: acknowledges cumulatively
+                Consumer<byte[]> consumer = consumer(words[1], words[2], words[3]);
+                for (int i = 0; i < Integer.parseInt(words[5]); i++) {
+                    last = consumer.receive(20, TimeUnit.SECONDS);
+                }
+                consumer.acknowledgeCumulativeAsync(last.getMessageId(), TRANSACTIONS.get(words[4])).get();
+                return "reached " + new String(last.getValue());
+            }
+            case "again": {  // again TOPIC SUBSCRIPTION TYPE TRANSACTION: acknowledges the last message that was taken
+                consumer(words[1], words[2], words[3])
+                        .acknowledgeAsync(last.getMessageId(), TRANSACTIONS.get(words[4])).get();
+                return "acknowledged " + new String(last.getValue());
             }
             case "commit":
                 TRANSACTIONS.get(words[1]).commit().get();

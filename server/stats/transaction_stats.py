@@ -9,6 +9,7 @@ from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.topics.topic import Topic
 from magnetar.server.transactions.coordinator import TransactionCoordinator
 from magnetar.server.transactions.coordinator_rules import Transaction
+from magnetar.storage.managed.ack_sets import mask_of_words
 from pulsar_proto.ids import TxnId
 
 
@@ -53,4 +54,8 @@ def transaction_in_pending_acks(subscription: Subscription, txn_id: TxnId) -> Js
     cumulative = None if pending_acks is None else pending_acks.rules.cumulative
     if cumulative is None or cumulative[0] != txn_id:
         return {}
-    return {"cumulativeAckPosition": str(cumulative[1].position)}
+    position = cumulative[1]
+    # As in Apache's broker, the index is that of the batch's first message that is not acknowledged.
+    left = mask_of_words(position.ack_set) if position.ack_set else 0
+    index = f":{(left & -left).bit_length() - 1}" if left else ""
+    return {"cumulativeAckPosition": f"{position.position}{index}"}

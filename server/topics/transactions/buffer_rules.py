@@ -134,8 +134,7 @@ class OpenTransactions:
     def watermark(self, coordinator: int, count: int) -> None:
         """Notes a coordinator's low watermark: all of its transactions up to `count` have ended. A smaller one than
         before comes from an END that was overtaken, and changes nothing."""
-        if count > self._low_watermarks.get(coordinator, -1):
-            self._low_watermarks[coordinator] = count
+        self._low_watermarks[coordinator] = max(count, self._low_watermarks.get(coordinator, count))
 
     def _ended(self, txn_id: TxnId) -> None:
         was = self._open.pop(txn_id, None)

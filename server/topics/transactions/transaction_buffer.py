@@ -105,6 +105,7 @@ class TransactionBuffer:
             transactions.restore(latest.aborted)
             entries = await read_transactions(self._ledger, latest.max_read_position, transactions, self._clock_ms())
             transactions.recovered()
+            await self.snapshots.recovered(transactions.aborted)
             self._snapshot_at = latest.max_read_position
             self._become_ready()
             counts = len(transactions.open), len(transactions.aborted)
@@ -226,6 +227,7 @@ class TransactionBuffer:
             self.transactions.committed(marker.txn_id)
         else:
             self.transactions.aborted_at(marker.txn_id, Position(ledger_id, entry_id))
+            self.snapshots.aborted(marker.txn_id)
         if not ending.cancelled():
             ending.set_result(None)
         self._ends_since_snapshot += 1

@@ -21,6 +21,7 @@ from typing import Protocol
 
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.process.turns import Turns, in_slices
+from magnetar.server.topics.subscriptions.pending_acks.end_counters import EndCounters
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLog, PendingAckLogs
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import Held, PendingAckRules
 from magnetar.storage.managed.cursor import Cursor
@@ -103,9 +104,7 @@ class PendingAcksOfTransactions:
         self.recover_start_ms = 0
         self.recover_end_ms = 0
         """When the last reading of the log began and ended; 0 if it did not."""
-        self.committed = 0
-        self.aborted = 0
-        """How many transactions have ended here since the topic was loaded."""
+        self.counters = EndCounters()
         self.log: PendingAckLog | None = None
         self._topic = topic
         self._subscription = subscription
@@ -305,8 +304,9 @@ class PendingAcksOfTransactions:
         """Returns the task that ends a transaction. A transaction has one such task at a time."""
         ending = self._ending.get(txn_id)
         if ending is None:
-            ending = self._ending[txn_id] = asyncio.get_running_loop().create_task(self._end(txn_id, commit))
-            ending.add_done_callback(partial(self._end_done, txn_id))
+            loop = asyncio.get_running_loop()
+            ending = self._ending[txn_id] = loop.create_task(self._end(txn_id, commit))
+            ending.add_done_callback(partial(self._end_done, txn_id, commit, loop.time()))
         return ending
 
     async def _end(self, txn_id: TxnId, commit: bool) -> None:
@@ -325,16 +325,14 @@ class PendingAcksOfTransactions:
             else:
                 self._owner.give_back(held.parts, again=True)
             await turns.breathe()
-        if commit:
-            self.committed += 1
-        else:
-            self.aborted += 1
         assert self.log is not None
         self.log.trim(self._owner.cursor)
 
-    def _end_done(self, txn_id: TxnId, ending: "asyncio.Task[None]") -> None:
+    def _end_done(self, txn_id: TxnId, commit: bool, began_s: float, ending: "asyncio.Task[None]") -> None:
         del self._ending[txn_id]
         error = None if ending.cancelled() else ending.exception()
+        seconds = asyncio.get_running_loop().time() - began_s
+        self.counters.ended(commit, error is None and not ending.cancelled(), seconds)
         if error is not None:
             log.warning("%s: the end of transaction %s was not stored: %s", self, txn_id, error)
 
