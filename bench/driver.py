@@ -42,6 +42,7 @@ class Outcome:
     p50_ms: float = 0.0
     p99_ms: float = 0.0
     p999_ms: float = 0.0
+    max_ms: float = 0.0
 
 
 class Stopwatch:
@@ -156,8 +157,14 @@ def publish_at_rate(connection: Connection, block: Block, per_second: int, count
         if sent == count and now > due + STALL_SECONDS:
             raise DriverError(f"{count - scanner.count} receipts missing")
     outcome = watch.outcome(count)
-    latencies.sort()
-    outcome.p50_ms, outcome.p99_ms, outcome.p999_ms = (quantile(latencies, each) for each in (0.5, 0.99, 0.999))
+    return with_latencies(outcome, latencies)
+
+
+def with_latencies(outcome: Outcome, latencies_ms: list[float]) -> Outcome:
+    """Returns the outcome with the quantiles of these latencies."""
+    ordered = sorted(latencies_ms)
+    outcome.p50_ms, outcome.p99_ms, outcome.p999_ms = (quantile(ordered, each) for each in (0.5, 0.99, 0.999))
+    outcome.max_ms = ordered[-1]
     return outcome
 
 

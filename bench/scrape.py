@@ -42,7 +42,7 @@ def scrape(product: Product, sizes: Sizes) -> Figures:
     try:
         server.start()
         idle_mb = memory_mb(server.pid)
-        asyncio.run(_load_topics(server, range(sizes.scraped_topics)))
+        asyncio.run(load_topics(server, range(sizes.scraped_topics)))
         return {
             "scrape_topic_memory": (memory_mb(server.pid) - idle_mb) * 1000 / sizes.scraped_topics,
             **asyncio.run(_scrapes(server, sizes.scraped_topics)),
@@ -52,7 +52,7 @@ def scrape(product: Product, sizes: Sizes) -> Figures:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _load_topics(server: Server, numbers: range) -> None:
+async def load_topics(server: Server, numbers: range) -> None:
     """Makes topics through REST, which also loads them. Raises ClientError."""
     began, waiting = time.monotonic(), iter(numbers)
 

@@ -12,19 +12,21 @@ it (`EntryCodec.payload_offset`).
 
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from pulsar_proto.checksum import crc32c_of
+from pulsar_proto.checksum import crc32c_extend, crc32c_of
 from pulsar_proto.element_count import check_elements
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.text import raw
+from pulsar_proto.varint import varint
 
 BatchMessage = tuple[pb.SingleMessageMetadata, bytes]
 """A message of a batch: its metadata in the batch, and its content."""
@@ -64,6 +66,8 @@ In such a case the metadata is parsed, which costs time and changes nothing else
 is absent.
 """
 
+_pack_size = _SIZE.pack
+_pack_magic_word = _MAGIC_AND_WORD.pack
 _unpack_magic_crc_size = _MAGIC_CRC_SIZE.unpack_from
 _unpack_magic_word = _MAGIC_AND_WORD.unpack_from
 _parse_metadata = pb.MessageMetadata.FromString
@@ -303,8 +307,31 @@ def _metadata_at_start(payload: bytes) -> pb.MessageMetadata:
 def build_payload(metadata: pb.MessageMetadata, body: bytes, *, checksum: bool = True) -> bytes:
     """Builds a payload like one that a client sends, with or without a checksum."""
     head = metadata.SerializeToString()
-    checked = b"".join((_SIZE.pack(len(head)), head, body))
-    return _MAGIC_AND_WORD.pack(MAGIC_CRC32C, crc32c_of(checked)) + checked if checksum else checked
+    sized = _SIZE.pack(len(head)) + head
+    return _checked_payload(sized, body) if checksum else sized + body
+
+
+@lru_cache(maxsize=100)
+def plain_payloads(producer_name: str, published_ms: int) -> Callable[[int, bytes], bytes]:
+    """Returns a function that builds the payload of a message from its sequence id and its body. The payload is the one
+    that `build_payload` makes of metadata with this producer_name, sequence_id, publish_time and uncompressed_size, for
+    messages that have no other metadata. Written by hand, it takes half of the time."""
+    name = producer_name.encode()
+    before = b"\x0a%b%b\x10" % (varint(len(name)), name)
+    between = b"\x18%b\x48" % varint(published_ms)
+    fixed_size = len(before) + len(between)
+
+    def payload_of(sequence_id: int, body: bytes) -> bytes:
+        sequence, size = varint(sequence_id), varint(len(body))
+        length = _pack_size(fixed_size + len(sequence) + len(size))
+        return _checked_payload(b"".join((length, before, sequence, between, size)), body)
+
+    return payload_of
+
+
+def _checked_payload(sized_metadata: bytes, body: bytes) -> bytes:
+    checksum = crc32c_extend(crc32c_of(sized_metadata), body)
+    return b"".join((_pack_magic_word(MAGIC_CRC32C, checksum), sized_metadata, body))
 
 
 def build_batch(messages: Iterable[BatchMessage]) -> bytes:

@@ -79,6 +79,11 @@ class Policies:
             return policies
         return with_topic(self.of_namespace(name.namespace), self.topics.merged(name.base), properties)
 
+    @property
+    def of_broker(self) -> EffectivePolicies:
+        """The policies of broker.conf."""
+        return self._of_broker
+
     def of_namespace(self, namespace: str) -> EffectivePolicies:
         """Returns the policies that hold for the namespace's topics that have no policies of their own."""
         known = self._of_namespace.get(namespace)

@@ -324,9 +324,9 @@ class FakeService:
         self.settings = TopicSettings()
         stored = World().session()
         self.metadata = stored.metadata()
-        self.schemas = TopicSchemas(
-            SchemaRegistry(SchemaStorage(stored.metadata(), stored.as_client(), (1, 1, 1)), int)
-        )
+        client = stored.as_client()
+        self.managed_ledgers = AsyncMock(bookkeeper=client)
+        self.schemas = TopicSchemas(SchemaRegistry(SchemaStorage(stored.metadata(), client, (1, 1, 1)), int))
         urls = Urls("pulsar://127.0.0.1:6650", web="http://127.0.0.1:8080")
         self.ownership = SoleOwner(BundleCache(self.metadata, AsyncMock(return_value=None)), addresses_of(urls))
         self.topics: dict[str, FakeTopic] = {}

@@ -57,6 +57,16 @@ def test_payloads_inside_compacted_entries_read_as_described() -> None:
         check_stored(stored, item["decoded"], 0)
 
 
+@given(st.text(), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), st.binary(max_size=300))
+def test_a_plain_payload_has_the_bytes_that_protobuf_makes_of_its_metadata(
+    name: str, sequence_id: int, published_ms: int, body: bytes
+) -> None:
+    plain = pb.MessageMetadata(
+        producer_name=name, sequence_id=sequence_id, publish_time=published_ms, uncompressed_size=len(body)
+    )
+    assert payload.plain_payloads(name, published_ms)(sequence_id, body) == payload.build_payload(plain, body)
+
+
 def test_checksum_guards_each_byte_after_it() -> None:
     whole = payload.build_payload(metadata(), b"value")
     assert payload.verify_checksum(whole)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.server.tools.messages.value_schema_rules import decoder_of, encoder_of, parse_definition
+from magnetar.server.tools.messages.value_schema_rules import encoder_of, parse_definition
+from pulsar_proto.values.value_decoding import decoder_of
 
 RECORD: dict[str, Any] = {
     "type": "record",

@@ -1,0 +1,120 @@
+"""The calls that answer with one short row of numbers for each loaded topic of a namespace, or of a bundle.
+
+The stats of a topic (`…/stats`) have a hundred fields and a part for each client; asked for ten thousand topics, they
+would be tens of megabytes. A row has the numbers by which people search and sort topics. Apache's broker has no such
+call.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from magnetar.server.admin.bundle_calls import checked_bundle
+from magnetar.server.admin.call_paths import NAMESPACES, namespace_of
+from magnetar.server.admin.namespace_calls import check_exists
+from magnetar.server.admin.over_bundles import at_owners
+from magnetar.server.namespaces.bundle_name import BundleName
+from magnetar.server.namespaces.bundle_ranges import bundle_of
+from magnetar.server.process.turns import in_portions
+from magnetar.server.topics.base_topic import BaseTopic
+from magnetar.server.topics.counters import now_ms
+from magnetar.server.topics.topic import Topic
+from magnetar.server.web.calls import Answer, Call, Route
+from magnetar.server.web.needs import namespace
+from magnetar.server.web.places import Place
+
+COLUMNS: Final = (
+    "topic",
+    "msgRateIn",
+    "msgRateOut",
+    "msgThroughputIn",
+    "msgThroughputOut",
+    "storageSize",
+    "backlog",
+    "backlogSize",
+    "oldestBacklogMessageAgeSeconds",
+    "producers",
+    "subscriptions",
+    "consumers",
+)
+"""What the cells of a row are. `backlog` is the largest of the topic's subscriptions, in entries; the age is null for a
+topic without a backlog, and as long as the oldest message's time is not known."""
+
+Row = list[Any]
+
+
+async def of_namespace(call: Call) -> Answer:
+    """Answers with the rows of all loaded topics of the namespace. Each bundle's owner makes the rows of its topics;
+    bundles without an owner have no loaded topics."""
+    name = namespace_of(call)
+    await check_exists(call, name)
+    if call.broker.ownership.is_sole:
+        return _answer(await _rows(await _loaded(call, name)))
+    bundles = await call.broker.ownership.bundles.get(name)
+    by_bundle: dict[BundleName, list[BaseTopic]] = defaultdict(list)
+    for topic in await _loaded(call, name):
+        by_bundle[bundles.of_topic(topic.name.full)].append(topic)
+
+    async def here(bundle: BundleName) -> dict[str, Any]:
+        return _answer(await _rows(by_bundle[bundle]))
+
+    path = f"/admin/v2/namespaces/{quote(name)}"
+    answers = await at_owners(
+        call.broker, name, here, method="GET", path=lambda bundle: f"{path}/{bundle.range}/topicTable", acquire=False
+    )
+    return _answer([row for answer in answers for row in answer["topics"]])
+
+
+async def of_bundle(call: Call) -> Answer:
+    """Answers with the rows of the loaded topics of one bundle."""
+    boundaries, bundle = await checked_bundle(call)
+    loaded = await _loaded(call, namespace_of(call))
+    return _answer(await _rows([each for each in loaded if bundle_of(boundaries, each.name.full) == bundle]))
+
+
+async def _loaded(call: Call, name: str) -> list[BaseTopic]:
+    return [each async for each in in_portions(call.broker.service.all_topics) if each.name.namespace == name]
+
+
+async def _rows(topics: Sequence[BaseTopic]) -> list[Row]:
+    at_ms = now_ms()
+    return [row_of(topic, at_ms) async for topic in in_portions(topics)]
+
+
+def _answer(rows: list[Row]) -> dict[str, Any]:
+    return {"columns": COLUMNS, "topics": rows}
+
+
+def row_of(topic: BaseTopic, at_ms: int) -> Row:
+    """Returns a topic's row. `at_ms` is the present time."""
+    counters = topic.publishing.counters
+    outs = [each.counters_out() for each in topic.subscriptions.values()]
+    size = backlog = backlog_bytes = 0
+    oldest_ms = None
+    if isinstance(topic, Topic):
+        cursors = [each.cursor for each in topic.subscriptions.values()]
+        size = topic.ledger.total_size
+        backlog = max((cursor.backlog for cursor in cursors), default=0)
+        backlog_bytes = max((cursor.backlog_size for cursor in cursors), default=0)
+        oldest_ms = topic.quota.oldest.known_ms()
+    return [
+        topic.name.full,
+        counters.message_rate.value,
+        sum(each.message_rate.value for each in outs),
+        counters.byte_rate.value,
+        sum(each.byte_rate.value for each in outs),
+        size,
+        backlog,
+        backlog_bytes,
+        None if oldest_ms is None else (at_ms - oldest_ms) // 1000,
+        len(topic.producers),
+        len(topic.subscriptions),
+        sum(len(each.consumers) for each in topic.subscriptions.values()),
+    ]
+
+
+ROUTES = (
+    Route("GET", f"{NAMESPACES}/topicTable", of_namespace, namespace("GET_TOPICS"), Place.ANY_BROKER),
+    Route("GET", f"{NAMESPACES}/{{bundle}}/topicTable", of_bundle, namespace("GET_TOPICS"), Place.BUNDLE),
+)
