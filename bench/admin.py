@@ -19,13 +19,11 @@ def admin(product: Product, sizes: Sizes) -> Figures:
     """Measures the quiet and the loaded figures on the same server, one after the other."""
     with new_server(product) as server:
         server.start()
-        for number in range(sizes.topics):
-            path = f"/admin/v2/persistent/public/default/many-{number}"
-            urllib.request.urlopen(urllib.request.Request(server.web_url + path, method="PUT"), timeout=30).close()
+        make_topics(server, sizes.topics)
         subscribe(server, "latency", "bench")
         publish(server, "latency", sizes.unbatched // 3)
         quiet = latency_at(server, PER_SECOND, sizes)
-        with admin_calls(server, sizes.topics):
+        with admin_calls(server, sizes.topics, IN_FLIGHT):
             loaded = latency_at(server, PER_SECOND, sizes)
     return {
         "admin_quiet_p99": quiet.p99_ms,
@@ -35,11 +33,18 @@ def admin(product: Product, sizes: Sizes) -> Figures:
     }
 
 
+def make_topics(server: Server, count: int) -> None:
+    """Makes the topics that `admin_calls` asks for."""
+    for number in range(count):
+        path = f"/admin/v2/persistent/public/default/many-{number}"
+        urllib.request.urlopen(urllib.request.Request(server.web_url + path, method="PUT"), timeout=30).close()
+
+
 @contextmanager
-def admin_calls(server: Server, topics: int) -> Iterator[None]:
-    """Keeps IN_FLIGHT admin calls on their way while the block runs."""
+def admin_calls(server: Server, topics: int, in_flight: int) -> Iterator[None]:
+    """Keeps so many admin calls on their way while the block runs."""
     port = server.web_url.rpartition(":")[2]
-    options = ["--port", port, "--connections", str(IN_FLIGHT), "--topics", str(topics)]
+    options = ["--port", port, "--connections", str(in_flight), "--topics", str(topics)]
     command = [sys.executable, "-m", "bench.admin_load", *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import ctypes
 import json
+import resource
 import select
 import socket
 import sys
@@ -42,6 +43,7 @@ class Outcome:
     p50_ms: float = 0.0
     p99_ms: float = 0.0
     p999_ms: float = 0.0
+    max_ms: float = 0.0
 
 
 class Stopwatch:
@@ -97,6 +99,12 @@ class Connection:
                 view = view[self.socket.send(view) :]
             except BlockingIOError:
                 wait(self.socket, write=True)
+
+
+def take_descriptors() -> None:
+    """Lets this process have as many connections as the system allows it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def wait(sock: socket.socket, *, write: bool, timeout: float = STALL_SECONDS) -> None:
@@ -156,8 +164,14 @@ def publish_at_rate(connection: Connection, block: Block, per_second: int, count
         if sent == count and now > due + STALL_SECONDS:
             raise DriverError(f"{count - scanner.count} receipts missing")
     outcome = watch.outcome(count)
-    latencies.sort()
-    outcome.p50_ms, outcome.p99_ms, outcome.p999_ms = (quantile(latencies, each) for each in (0.5, 0.99, 0.999))
+    return with_latencies(outcome, latencies)
+
+
+def with_latencies(outcome: Outcome, latencies_ms: list[float]) -> Outcome:
+    """Returns the outcome with the quantiles of these latencies."""
+    ordered = sorted(latencies_ms)
+    outcome.p50_ms, outcome.p99_ms, outcome.p999_ms = (quantile(ordered, each) for each in (0.5, 0.99, 0.999))
+    outcome.max_ms = ordered[-1]
     return outcome
 
 

@@ -7,11 +7,12 @@ only the server's.
 import argparse
 import json
 import threading
+import time
 from dataclasses import asdict
 
 import pulsar
 
-from bench.driver import Outcome, Stopwatch
+from bench.driver import Outcome, Stopwatch, with_latencies
 
 QUEUE = 1000
 RECEIVE_TIMEOUT_MS = 30_000
@@ -56,6 +57,22 @@ def catch_up(client: pulsar.Client, topic: str, subscription: str, messages: int
     return watch.outcome(messages)
 
 
+def synchronous(client: pulsar.Client, topic: str, messages: int, size: int, server_pid: int) -> Outcome:
+    """Publishes messages back to back, each when the receipt of the one before has come. The first tenth does not
+    count."""
+    producer = client.create_producer(topic, batching_enabled=False)
+    body = bytes(size)
+    for _ in range(messages // 10):
+        producer.send(body)
+    latencies_ms = []
+    watch = Stopwatch(server_pid)
+    for _ in range(messages):
+        began = time.perf_counter()
+        producer.send(body)
+        latencies_ms.append((time.perf_counter() - began) * 1000)
+    return with_latencies(watch.outcome(messages), latencies_ms)
+
+
 def receive_all(consumer: pulsar.Consumer, messages: int) -> None:
     for index in range(1, messages + 1):
         message = consumer.receive(RECEIVE_TIMEOUT_MS)
@@ -65,7 +82,7 @@ def receive_all(consumer: pulsar.Consumer, messages: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.official", description=__doc__)
-    parser.add_argument("mode", choices=["tail", "catch-up"])
+    parser.add_argument("mode", choices=["tail", "catch-up", "synchronous"])
     parser.add_argument("--url", required=True)
     parser.add_argument("--server-pid", type=int, required=True)
     parser.add_argument("--topic", required=True)
@@ -77,6 +94,8 @@ def main() -> int:
     client = pulsar.Client(at.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     if at.mode == "tail":
         outcome = tail(client, at.topic, at.messages, at.size, at.batched, at.server_pid)
+    elif at.mode == "synchronous":
+        outcome = synchronous(client, at.topic, at.messages, at.size, at.server_pid)
     else:
         outcome = catch_up(client, at.topic, at.subscription, at.messages, at.server_pid)
     client.close()

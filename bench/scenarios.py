@@ -5,9 +5,11 @@ import time
 import urllib.request
 
 from bench.admin import admin
+from bench.beside import beside
 from bench.bookies import bookies
 from bench.brokers import brokers
 from bench.cluster import cluster
+from bench.connections import connections
 from bench.driver import Outcome
 from bench.features import features
 from bench.loads import (
@@ -28,30 +30,32 @@ from bench.process_stats import cpu_seconds, memory_mb
 from bench.rows import (
     ADMIN,
     BATCHES,
+    BESIDE,
     BOOKIES,
     CATCH_UP,
     CLUSTER,
+    CONNECTIONS,
     FEATURES,
     LATENCY,
     LIFECYCLE,
     MANY_TOPICS,
     MORE_BROKERS,
+    MORE_TOPICS,
     SCALE,
     SCRAPE,
     SPARK,
+    STARTS,
     TAIL,
     WEBSOCKETS,
 )
 from bench.scale import scale
 from bench.scrape import scrape
 from bench.sizes import Figures, Scenario, Sizes
+from bench.starts import seconds_until, starts
 from bench.websockets import websockets
 from compat_tests import wire
 from compat_tests.harness import Server, free_port
 from compat_tests.products import Product
-
-FIRST_MESSAGE_TIMEOUT_SECONDS = 120
-CONNECT_POLL_SECONDS = 0.002
 
 
 def lifecycle(product: Product, sizes: Sizes) -> Figures:
@@ -59,7 +63,7 @@ def lifecycle(product: Product, sizes: Sizes) -> Figures:
     figures: Figures = {}
     with new_server(product) as server:
         ports = (free_port(), free_port())
-        figures["start"] = seconds_to_first_message(server, ports, produce=True)
+        figures["start"] = seconds_until(server, ports, get_first)
         figures["idle_cpu"] = idle_cpu_percent(server, sizes.idle_seconds)
         figures["idle_memory"] = memory_mb(server.pid)
         with urllib.request.urlopen(f"{server.web_url}/metrics", timeout=30) as answer:
@@ -73,32 +77,35 @@ def lifecycle(product: Product, sizes: Sizes) -> Figures:
         figures["publish_cpu"] = median_of(runs, cost)
         figures["loaded_memory"] = memory_mb(server.pid)
         server.kill()
-        figures["start_after_kill"] = seconds_to_first_message(server, ports, produce=False)
+        figures["start_after_kill"] = seconds_until(server, ports, get_stored)
         publish(server, "stored", sizes.unbatched // 3)
         figures["stop"] = server.stop()
     return figures
 
 
-def seconds_to_first_message(server: Server, ports: tuple[int, int], *, produce: bool) -> float:
-    """Returns the seconds from the start command to the first message consumed. A failed attempt is repeated at
-    once."""
-    began = server.spawn(ports)
-    topic = f"{NAMESPACE}/{'first' if produce else 'stored'}"
-    while True:
-        try:
-            with wire.WireClient(ports[0]) as client:
-                client.subscribe(topic, "bench")
-                client.send(wire.FLOW, [(1, 1), (2, 1)])
-                if produce:
-                    client.open_producer(topic)
-                    client.socket.sendall(wire.send_frame(1, 0, b"first"))
-                while client.receive()[0] != wire.MESSAGE:
-                    continue
-                return time.monotonic() - began
-        except (OSError, wire.ClosedError, AssertionError):
-            if time.monotonic() - began > FIRST_MESSAGE_TIMEOUT_SECONDS:
-                raise
-            time.sleep(CONNECT_POLL_SECONDS)
+def get_first(client: wire.WireClient) -> None:
+    """Publishes a message and consumes it."""
+    topic = f"{NAMESPACE}/first"
+    begin_to_consume(client, topic)
+    client.open_producer(topic)
+    client.socket.sendall(wire.send_frame(1, 0, b"first"))
+    await_message(client)
+
+
+def get_stored(client: wire.WireClient) -> None:
+    """Consumes one of the stored messages."""
+    begin_to_consume(client, f"{NAMESPACE}/stored")
+    await_message(client)
+
+
+def begin_to_consume(client: wire.WireClient, topic: str) -> None:
+    client.subscribe(topic, "bench")
+    client.send(wire.FLOW, [(1, 1), (2, 1)])
+
+
+def await_message(client: wire.WireClient) -> None:
+    while client.receive()[0] != wire.MESSAGE:
+        continue
 
 
 def idle_cpu_percent(server: Server, seconds: float) -> float:
@@ -177,6 +184,21 @@ def many_topics(product: Product, sizes: Sizes) -> Figures:
     return figures
 
 
+def more_topics(product: Product, sizes: Sizes) -> Figures:
+    """Measures the same load over ten times as many topics, and with a connection for each topic."""
+    figures: Figures = {}
+    messages = ["--messages", str(sizes.many_messages)]
+    wide = ["--topics", str(10 * sizes.topics)]
+    lanes = ["--topics", str(sizes.topics), "--connections", str(sizes.topics)]
+    for name, options in (("wide", wide), ("lanes", lanes)):
+        with new_server(product) as server:
+            server.start()
+            runs = [load_many(server, "publish", [*options, *messages]) for _ in range(1 + sizes.runs)][1:]
+            figures[f"many_{name}_rate"] = median_of(runs, rate)
+            figures[f"many_{name}_cpu"] = median_of(runs, cost)
+    return figures
+
+
 def load_many(server: Server, mode: str, options: list[str]) -> Outcome:
     return load("bench.many_topics", mode, server, "--topic", f"{NAMESPACE}/many", *options)
 
@@ -188,7 +210,17 @@ def latency(product: Product, sizes: Sizes) -> Figures:
         publish(server, "latency", sizes.unbatched // 3)
         fast = latency_at(server, 1000, sizes)
         slow = latency_at(server, 100, sizes)
-    return {"latency_p50": fast.p50_ms, "latency_p99": fast.p99_ms, "slow_latency_p50": slow.p50_ms}
+        topic = ["--topic", f"{NAMESPACE}/synchronous", "--messages", str(sizes.synchronous)]
+        official = load("bench.official", "synchronous", server, *topic)
+    return {
+        "latency_p50": fast.p50_ms,
+        "latency_p99": fast.p99_ms,
+        "latency_p999": fast.p999_ms,
+        "latency_max": fast.max_ms,
+        "slow_latency_p50": slow.p50_ms,
+        "synchronous_p50": official.p50_ms,
+        "synchronous_p99": official.p99_ms,
+    }
 
 
 def spark(product: Product, sizes: Sizes) -> Figures:
@@ -200,15 +232,19 @@ def spark(product: Product, sizes: Sizes) -> Figures:
 
 SCENARIOS: dict[str, Scenario] = {
     LIFECYCLE: lifecycle,
+    STARTS: starts,
     BATCHES: batches,
     TAIL: tail,
     CATCH_UP: catch_up,
     LATENCY: latency,
+    BESIDE: beside,
     ADMIN: admin,
     BOOKIES: bookies,
     SPARK: spark,
     FEATURES: features,
     MANY_TOPICS: many_topics,
+    MORE_TOPICS: more_topics,
+    CONNECTIONS: connections,
     WEBSOCKETS: websockets,
     CLUSTER: cluster,
     MORE_BROKERS: brokers,

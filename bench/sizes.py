@@ -30,6 +30,8 @@ class Sizes:
     delayed: int = 500_000
     websocket: int = 100_000
     sockets: int = 1000
+    connections: int = 10_000
+    starts: int = 6
     rounds: int = 3
     frozen_seconds: float = 30.0
     moved_topics: int = 1000
@@ -37,6 +39,8 @@ class Sizes:
     lookups: int = 3000
     scale_topics: tuple[int, ...] = (1_000, 10_000, 100_000, 600_000)
     scraped_topics: int = 100_000
+    beside_topics: int = 10_000
+    synchronous: int = 10_000
 
 
 QUICK = Sizes(
@@ -60,6 +64,8 @@ QUICK = Sizes(
     delayed=100_000,
     websocket=20_000,
     sockets=1000,
+    connections=1000,
+    starts=2,
     rounds=1,
     frozen_seconds=8.0,
     moved_topics=200,
@@ -67,6 +73,8 @@ QUICK = Sizes(
     lookups=500,
     scale_topics=(1_000, 10_000),
     scraped_topics=10_000,
+    beside_topics=2_000,
+    synchronous=2_000,
 )
 
 Figures = dict[str, float]

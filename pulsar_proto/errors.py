@@ -156,6 +156,22 @@ class ProducerFenced(PulsarError, code=pb.ProducerFenced):
     """Another producer has exclusive access to the topic."""
 
 
+class TransactionCoordinatorNotFound(PulsarError, code=pb.TransactionCoordinatorNotFound):
+    """This broker does not run the transaction coordinator now. Clients look it up again."""
+
+
+class InvalidTxnStatus(PulsarError, code=pb.InvalidTxnStatus):
+    """The transaction is in a state that does not allow the request."""
+
+
+class TransactionConflict(PulsarError, code=pb.TransactionConflict):
+    """A message that a transaction acknowledges was acknowledged before, or another transaction has done so."""
+
+
+class TransactionNotFound(PulsarError, code=pb.TransactionNotFound):
+    """The coordinator does not know the transaction, or the client may not touch it."""
+
+
 # Codes that nobody here raises or catches by name. A peer's answer may carry one, and it must not change on its way
 # (`error_of_code`): so each code gets a class too, named as in ServerError.
 for _name, _code in pb.ServerError.items():

@@ -20,6 +20,17 @@ class Position(NamedTuple):
         return f"{self.ledger_id}:{self.entry_id}"
 
 
+class TxnId(NamedTuple):
+    """The id of a transaction: the transaction coordinator that began it, and that coordinator's count."""
+
+    most: int
+    least: int
+
+    def __str__(self) -> str:
+        """Returns `(most,least)`, as Pulsar prints transaction ids (TxnID.toString)."""
+        return f"({self.most},{self.least})"
+
+
 EARLIEST = Position(-1, -1)
 LATEST = Position(I64_MAX, I64_MAX)
 

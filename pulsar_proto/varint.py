@@ -14,8 +14,12 @@ CONTINUED_BYTE = tuple(bytes((low | 0x80,)) for low in range(128))
 def varint(value: int) -> bytes:
     """Encodes a 64-bit integer. A negative integer takes ten bytes, as in every integer type of protobuf but sint."""
     value &= U64_MASK
-    if value < 128:
+    if value < 1 << 7:
         return LAST_BYTE[value]
+    if value < 1 << 14:
+        return CONTINUED_BYTE[value & 127] + LAST_BYTE[value >> 7]
+    if value < 1 << 21:
+        return CONTINUED_BYTE[value & 127] + CONTINUED_BYTE[value >> 7 & 127] + LAST_BYTE[value >> 14]
     parts = []
     while value >= 128:
         parts.append(CONTINUED_BYTE[value & 127])

@@ -1,4 +1,4 @@
-"""TAB in zsh and fish, with the scripts that `magnetar admin completion` prints. Part of `make clients`.
+"""TAB in zsh and fish, with the scripts that `magnetar completion` prints. Part of `make clients`.
 
 The shells are Debian's packages `zsh` and `fish`. zsh completes only in a terminal, so it gets one; fish tells what it
 would offer. `tests/server/tools/admin/test_completion_scripts.py` has the cases of bash.
@@ -27,6 +27,9 @@ DEADLINE_SECONDS = 60
 READY = "ready> "
 
 CASES = [
+    ("magnetar stand", "magnetar standalone"),
+    ("magnetar check conn", "magnetar check connection"),
+    ("magnetar bookie --log-l", "magnetar bookie --log-level"),
     ("magnetar admin name", "magnetar admin namespaces"),
     ("magnetar admin topics create-partit", "magnetar admin topics create-partitioned-topic"),
     ("magnetar admin topics create-partitioned-topic t --part", "--partitions"),
@@ -64,7 +67,7 @@ def program(name: str) -> str:
 
 
 def script(shell: str) -> str:
-    command = [sys.executable, "-m", "magnetar", "admin", "completion", shell]
+    command = [sys.executable, "-m", "magnetar", "completion", shell]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 

@@ -1,6 +1,5 @@
 """Apache's Java client learns of topics that match its pattern, and finds new partitions (`Following.java`)."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,46 +7,11 @@ import pytest
 
 from compat_tests.conftest import ClientFactory
 from compat_tests.harness import Server
-from compat_tests.java.client_jars import JAVA, TOOLS
-from compat_tests.maven_jars import class_path, need_java
+from compat_tests.java.java_client import JavaClient
+from compat_tests.maven_jars import need_java
 from compat_tests.python.rest import Admin
 
-ANSWER = "<<< "
-
 pytestmark = pytest.mark.slow
-
-
-class JavaClient:
-    def __init__(self, server: Server, folder: Path) -> None:
-        source, jars = Path(__file__).with_name("Following.java"), class_path("pulsar-tools", TOOLS)
-        self._errors = (folder / "errors").open("w+")
-        self._process = subprocess.Popen(
-            [*JAVA, "-cp", jars, str(source), server.broker_url],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
-
-    def answer(self) -> str:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith(ANSWER):
-                return line.removeprefix(ANSWER).strip()
-        self._errors.seek(0)
-        raise AssertionError(f"the client ended: {self._errors.read()[-2_000:]}")
-
-    def ask(self, words: str) -> str:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{words}\n")
-        self._process.stdin.flush()
-        return self.answer()
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
-        self._errors.close()
 
 
 @pytest.fixture
@@ -56,7 +20,7 @@ def java(own_server: Server, tmp_path: Path) -> Iterator[JavaClient]:
     admin = Admin(own_server)
     admin.put("persistent/public/default/parts/partitions", 1)
     admin.put("persistent/public/default/order-1")
-    made = JavaClient(own_server, tmp_path)
+    made = JavaClient("Following.java", own_server.broker_url, tmp_path)
     yield made
     made.close()
 

@@ -1,6 +1,6 @@
 """Node's package `ws`, and Chromium's own WebSocket: both run `talk.js`. Part of `make clients`.
 
-Chromium is Debian's package `chromium`, without a driver: the test tells it what to run over its DevTools protocol.
+Chromium is Debian's package `chromium`, without a driver (see `compat_tests/chromium.py`).
 """
 
 import fcntl
@@ -9,14 +9,12 @@ import os
 import shutil
 import subprocess
 import uuid
-from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
-from websockets.sync.client import connect
 
-from compat_tests.harness import Server, wait_until
+from compat_tests.chromium import running_chromium
+from compat_tests.harness import Server
 from compat_tests.unavailable import unavailable
 from compat_tests.websocket.socket_client import FOLDER, socket_url
 
@@ -24,18 +22,6 @@ HERE = Path(__file__).parent
 TALK = HERE / "talk.js"
 INSTALL_SECONDS = 120
 DEADLINE_SECONDS = 60
-QUIET = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-"""It asks nothing of hosts outside this machine. Without its sandbox it runs for root and in containers too."""
-
 pytestmark = pytest.mark.slow
 
 
@@ -76,52 +62,8 @@ def test_node_talks_over_sockets(server: Server, place: str) -> None:
 
 
 def test_a_browser_talks_over_sockets(server: Server, place: str, tmp_path: Path) -> None:
-    program = shutil.which("chromium")
-    if program is None:
-        unavailable("needs Chromium")
-    profile = tmp_path / "profile"
-    command = [program, *QUIET, "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"]
-    with (tmp_path / "chromium.log").open("w") as log:
-        browser = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        port_file = profile / "DevToolsActivePort"
-        wait_until(lambda: port_file.exists() and "\n" in port_file.read_text(), "Chromium is there")
-        port, path = port_file.read_text().split("\n")
-        said = evaluated(
-            f"ws://127.0.0.1:{port}{path}",
-            server.web_url + "/metrics/",
-            f"{TALK.read_text()}\ntalk(WebSocket, {json.dumps(socket_url(server, ''))}, {json.dumps(place)})",
-        )
-    finally:
-        browser.terminate()
-        browser.wait(DEADLINE_SECONDS)
-    assert said == "ok"
-
-
-def evaluated(browser: str, page: str, script: str) -> object:
-    """Opens a page and returns what the promise that a script makes there brings."""
-    with connect(browser, max_size=None, open_timeout=DEADLINE_SECONDS) as devtools:
-        numbers = count(1)
-
-        def call(method: str, session: str | None = None, **parameters: object) -> dict[str, Any]:
-            message: dict[str, object] = {"id": next(numbers), "method": method, "params": parameters}
-            if session is not None:
-                message["sessionId"] = session
-            devtools.send(json.dumps(message))
-            while True:
-                answer: dict[str, Any] = json.loads(devtools.recv(timeout=DEADLINE_SECONDS))
-                if answer.get("id") == message["id"]:
-                    result: dict[str, Any] = answer.get("result", answer)
-                    return result
-
-        def value(expression: str) -> object:
-            options = {"awaitPromise": True, "returnByValue": True}
-            answer = call("Runtime.evaluate", session, expression=expression, **options)
-            return answer.get("result", answer).get("value", answer)
-
-        target = call("Target.createTarget", url=page)["targetId"]
-        session = str(call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
-        wait_until(
-            lambda: value("`${location.href} ${document.readyState}`") == f"{page} complete", "the page is there"
-        )
-        return value(script)
+    talk = f"{TALK.read_text()}\ntalk(WebSocket, {json.dumps(socket_url(server, ''))}, {json.dumps(place)})"
+    with running_chromium(tmp_path) as chromium:
+        page = chromium.new_page()
+        page.open(f"{server.web_url}/metrics/")
+        assert page.value(talk) == "ok"

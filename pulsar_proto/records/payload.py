@@ -12,18 +12,21 @@ it (`EntryCodec.payload_offset`).
 
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from pulsar_proto.checksum import crc32c_of
+from pulsar_proto.checksum import crc32c_extend, crc32c_of
 from pulsar_proto.element_count import check_elements
 from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.ids import TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.text import raw
+from pulsar_proto.varint import varint
 
 BatchMessage = tuple[pb.SingleMessageMetadata, bytes]
 """A message of a batch: its metadata in the batch, and its content."""
@@ -47,9 +50,9 @@ _MAGIC_CRC_SIZE = Struct(">HII")
 _SIZE = Struct(">I")
 _BLOCK_BYTES = _MAGIC_AND_WORD.size
 _NUM_MESSAGES_TAG = 11 << 3
-_find_special_tag = re.compile(rb"\x58|[\x98\xa0\xd8]\x01").search
-"""Looks for the tags of num_messages_in_batch (58), deliver_at_time (98 01), marker_type (a0 01) and
-num_chunks_from_msg (d8 01): the fields that make an entry more than one plain message.
+_find_special_tag = re.compile(rb"\x58|[\x98\xa0\xb0\xb8\xd8]\x01").search
+"""Looks for the tags of num_messages_in_batch (58), deliver_at_time (98 01), marker_type (a0 01), txnid_least_bits (b0
+01), txnid_most_bits (b8 01) and num_chunks_from_msg (d8 01): the fields that make an entry more than one plain message.
 
 A field cannot stand in an encoded message without the bytes of its tag, which every encoder writes in its shortest
 form. So when the search finds nothing in the metadata, none of these fields is there, and the metadata need not be
@@ -63,6 +66,8 @@ In such a case the metadata is parsed, which costs time and changes nothing else
 is absent.
 """
 
+_pack_size = _SIZE.pack
+_pack_magic_word = _MAGIC_AND_WORD.pack
 _unpack_magic_crc_size = _MAGIC_CRC_SIZE.unpack_from
 _unpack_magic_word = _MAGIC_AND_WORD.unpack_from
 _parse_metadata = pb.MessageMetadata.FromString
@@ -181,6 +186,8 @@ class Special(NamedTuple):
     """Whether a broker wrote the entry for other brokers: the end of a transaction, or the snapshot of a replicated
     subscription."""
     chunk: MessageChunk | None
+    txn_id: TxnId | None = None
+    """The transaction to which the message belongs, or which the marker ends."""
 
 
 def is_single_and_plain(payload: bytes) -> bool:
@@ -202,10 +209,19 @@ def count_and_special(payload: bytes) -> tuple[int, Special | None]:
     MalformedFrame."""
     metadata = _metadata_at_start(payload)
     deliver_at_ms, marker_type, chunks = metadata.deliver_at_time, metadata.marker_type, metadata.num_chunks_from_msg
-    if deliver_at_ms <= 0 and not marker_type and chunks <= 1:
+    txn_id = txn_of(metadata)
+    if deliver_at_ms <= 0 and not marker_type and chunks <= 1 and txn_id is None:
         return metadata.num_messages_in_batch, None
     chunk = MessageChunk(raw(metadata.uuid), metadata.chunk_id >= chunks - 1) if chunks > 1 and metadata.uuid else None
-    return metadata.num_messages_in_batch, Special(max(0, deliver_at_ms), marker_type != 0, chunk)
+    return metadata.num_messages_in_batch, Special(max(0, deliver_at_ms), marker_type != 0, chunk, txn_id)
+
+
+def txn_of(metadata: pb.MessageMetadata) -> TxnId | None:
+    """Returns the transaction to which an entry belongs, or None. An entry belongs to a transaction when it has either
+    half of the id; the other half then counts as 0."""
+    if metadata.HasField("txnid_least_bits") or metadata.HasField("txnid_most_bits"):
+        return TxnId(metadata.txnid_most_bits, metadata.txnid_least_bits)
+    return None
 
 
 def publish_time_of(payload: bytes, offset: int = 0) -> int:
@@ -291,8 +307,31 @@ def _metadata_at_start(payload: bytes) -> pb.MessageMetadata:
 def build_payload(metadata: pb.MessageMetadata, body: bytes, *, checksum: bool = True) -> bytes:
     """Builds a payload like one that a client sends, with or without a checksum."""
     head = metadata.SerializeToString()
-    checked = b"".join((_SIZE.pack(len(head)), head, body))
-    return _MAGIC_AND_WORD.pack(MAGIC_CRC32C, crc32c_of(checked)) + checked if checksum else checked
+    sized = _SIZE.pack(len(head)) + head
+    return _checked_payload(sized, body) if checksum else sized + body
+
+
+@lru_cache(maxsize=100)
+def plain_payloads(producer_name: str, published_ms: int) -> Callable[[int, bytes], bytes]:
+    """Returns a function that builds the payload of a message from its sequence id and its body. The payload is the one
+    that `build_payload` makes of metadata with this producer_name, sequence_id, publish_time and uncompressed_size, for
+    messages that have no other metadata. Written by hand, it takes half of the time."""
+    name = producer_name.encode()
+    before = b"\x0a%b%b\x10" % (varint(len(name)), name)
+    between = b"\x18%b\x48" % varint(published_ms)
+    fixed_size = len(before) + len(between)
+
+    def payload_of(sequence_id: int, body: bytes) -> bytes:
+        sequence, size = varint(sequence_id), varint(len(body))
+        length = _pack_size(fixed_size + len(sequence) + len(size))
+        return _checked_payload(b"".join((length, before, sequence, between, size)), body)
+
+    return payload_of
+
+
+def _checked_payload(sized_metadata: bytes, body: bytes) -> bytes:
+    checksum = crc32c_extend(crc32c_of(sized_metadata), body)
+    return b"".join((_pack_magic_word(MAGIC_CRC32C, checksum), sized_metadata, body))
 
 
 def build_batch(messages: Iterable[BatchMessage]) -> bytes:

@@ -13,7 +13,7 @@ from pulsar_proto.element_count import INNOCENT_BYTES, check_elements
 from pulsar_proto.errors import MalformedFrame, UnknownCommand
 from pulsar_proto.ids import NO_REQUEST_ID, Position, unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.wire.id_list import ID_LISTS, PORTION_BYTES
+from pulsar_proto.wire.id_list import ID_LISTS, PORTION_BYTES, is_ack_of_transaction
 
 _SIZES = Struct(">II").pack
 _TYPE_FIELD = 1
@@ -45,7 +45,7 @@ def parse_command(data: bytes) -> pb.BaseCommand:
     required field or have too many elements: the connection is then closed without an ERROR frame
     (PulsarDecoder.channelRead). Before this call, the caller has to cut a long list of message ids with `cut_id_list`.
     """
-    if len(data) > INNOCENT_BYTES and not (data.startswith(ID_LISTS) and len(data) <= ID_LIST_BYTES_MAX):
+    if len(data) > INNOCENT_BYTES and not _is_bounded_id_list(data):
         check_elements(data, pb.BaseCommand.DESCRIPTOR)
     try:
         command = _new_command(data)
@@ -60,6 +60,11 @@ def parse_command(data: bytes) -> pb.BaseCommand:
     if field is not None and not command.HasField(field):  # type: ignore[arg-type]
         raise MalformedFrame(f"command of type {command.type} has no field {field}")
     return command
+
+
+def _is_bounded_id_list(data: bytes) -> bool:
+    """Returns whether a command is a list of ids that is parsed quickly, however many elements it has."""
+    return data.startswith(ID_LISTS) and (len(data) <= ID_LIST_BYTES_MAX or is_ack_of_transaction(data))
 
 
 def _unknown_type(command: pb.BaseCommand, data: bytes) -> int | None:

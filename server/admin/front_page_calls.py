@@ -1,15 +1,14 @@
-"""The page at `/` of the web port: which server answers here, where its clients connect, and what to try next.
-
-A browser gets HTML, a program that asks for JSON gets JSON, and everybody else gets plain text. Apache's broker has
-nothing at this path.
+"""The page at `/` of the web port. A browser gets the console. Everybody else is told which server answers here, where
+its clients connect, and what to try next: a program that asks for JSON as JSON, and others as plain text. Apache's
+broker has nothing at this path.
 """
-
-from html import escape
 
 import orjson
 
 from magnetar import __version__
+from magnetar.server.admin.console_calls import FILES
 from magnetar.server.broker.broker import Broker
+from magnetar.server.console.static_files import INDEX
 from magnetar.server.web.calls import Answer, Call, Route, Text
 from magnetar.server.web.needs import EVERYBODY
 from magnetar.server.web.places import Place
@@ -59,30 +58,13 @@ def as_text(content: Content) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_html(content: Content) -> str:
-    parts = []
-    for title, text in content.items():
-        if isinstance(text, str):
-            parts.append(f"<p>{escape(title)}: {escape(text)}</p>")
-            continue
-        rows = "".join(f"<dt>{_link(name)}</dt><dd>{escape(each)}</dd>" for name, each in text.items())
-        parts.append(f"<h2>{escape(title)}</h2><dl>{rows}</dl>")
-    head = f'<meta charset="utf-8"><title>{escape(PRODUCT)}</title>'
-    return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>\n'
-
-
-def _link(name: str) -> str:
-    text = escape(name)
-    return f'<a href="{text}">{text}</a>' if name.startswith("/") else f"<code>{text}</code>"
-
-
 async def front_page(call: Call) -> Answer:
     """Answers everybody, because the page tells strangers no more than `/admin/v2/brokers/version` does."""
-    content = content_of(call.broker)
     accept = call.headers.get("Accept", "").lower()
     if "text/html" in accept:
-        body, kind = as_html(content).encode(), "text/html; charset=utf-8"
-    elif "application/json" in accept:
+        return await FILES.answer(call, INDEX, vary="Accept, Accept-Encoding")
+    content = content_of(call.broker)
+    if "application/json" in accept:
         body, kind = orjson.dumps(content), "application/json"
     else:
         body, kind = as_text(content).encode(), "text/plain; charset=utf-8"

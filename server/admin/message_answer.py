@@ -17,11 +17,12 @@ from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.compression import decompress
-from pulsar_proto.records.payload import body, parse_metadata
+from pulsar_proto.records.payload import body, parse_metadata, txn_of
 from pulsar_proto.text import shown
 
 if TYPE_CHECKING:
     from magnetar.server.topics.backlog import StoredMessage
+    from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer as Transactions
 
 HEADER_CHARACTERS_MAX = 16 << 10
 """A header with a longer value (properties, a key) is left out, because clients refuse an answer with such a header."""
@@ -30,9 +31,9 @@ PROPERTY_CHARACTERS = 6
 """How many characters each property takes in the header beside its key and value: quotation marks, colon, comma."""
 
 
-async def message_answer(found: "StoredMessage | None", missing: str) -> Text:
-    """Returns a message as an answer. Raises Refusal 404 with the text `missing` when `found` is None, and 500 when the
-    message cannot be parsed."""
+async def message_answer(found: "StoredMessage | None", missing: str, transactions: "Transactions | None") -> Text:
+    """Returns a message as an answer; `transactions` are those of its topic, if the topic has any. Raises Refusal 404
+    with the text `missing` when `found` is None, and 500 when the message cannot be parsed."""
     if found is None:
         raise Refusal(404, missing)
     try:
@@ -42,8 +43,8 @@ async def message_answer(found: "StoredMessage | None", missing: str) -> Text:
         raise Refusal(500, f"The message {found.position} cannot be understood: {error}") from error
     if metadata.compression != pb.NONE and not metadata.encryption_keys:
         content = await asyncio.to_thread(_decompressed, content, metadata)
-    headers = {key: value for key, value in _headers(found.position, metadata, content).items() if value is not None}
-    return Text(content, headers=headers)
+    headers = {**_headers(found.position, metadata, content), **_transaction(found.position, metadata, transactions)}
+    return Text(content, headers={key: value for key, value in headers.items() if value is not None})
 
 
 def _decompressed(content: bytes, metadata: pb.MessageMetadata) -> bytes:
@@ -83,9 +84,21 @@ def _headers(position: Position, metadata: pb.MessageMetadata, content: bytes) -
         "X-Pulsar-PROPERTY-TOTAL-CHUNK-MSG-SIZE": _number(metadata, "total_chunk_msg_size"),
         "X-Pulsar-uuid": _line(metadata.uuid) if metadata.HasField("uuid") else None,
         "X-Pulsar-marker-type": _number(metadata, "marker_type"),
+    }
+
+
+def _transaction(
+    position: Position, metadata: pb.MessageMetadata, transactions: "Transactions | None"
+) -> dict[str, str | None]:
+    """Returns the headers that say whether consumers get the message."""
+    txn_id = txn_of(metadata)
+    is_aborted = txn_id is not None and transactions is not None and transactions.is_aborted(txn_id)
+    is_uncommitted = transactions is not None and position > transactions.max_read_position
+    return {
         "X-Pulsar-txnid-least-bits": _number(metadata, "txnid_least_bits"),
         "X-Pulsar-txnid-most-bits": _number(metadata, "txnid_most_bits"),
-        "X-Pulsar-txn-uncommitted": "false",
+        "X-Pulsar-txn-aborted": None if txn_id is None else str(is_aborted).lower(),
+        "X-Pulsar-txn-uncommitted": str(is_uncommitted).lower(),
     }
 
 

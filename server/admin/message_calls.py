@@ -54,7 +54,7 @@ async def peek(call: Call) -> Answer:
     held = await loaded(call)
     subscription = await held.create_subscription(call.parts["subscription"], EARLIEST)
     found = await backlog.peek(subscription, number)
-    return await message_answer(found, "Message not found")
+    return await message_answer(found, "Message not found", held.transactions)
 
 
 async def by_id(call: Call) -> Answer:
@@ -64,7 +64,8 @@ async def by_id(call: Call) -> Answer:
         number_of(call, "entryId", bodies.LONG_MAX),
     )
     await refuse_partitioned(call, "GetMessageById is not allowed on partitioned-topic")
-    return await message_answer(await backlog.message_at(await loaded(call), position), "Message id not found")
+    held = await loaded(call)
+    return await message_answer(await backlog.message_at(held, position), "Message id not found", held.transactions)
 
 
 async def examine(call: Call) -> Answer:
@@ -79,10 +80,11 @@ async def examine(call: Call) -> Answer:
     )
     from_end = call.query.get("initialPosition") != "earliest"
     number = bodies.integer(call.query.get("messagePosition", "1"), what="messagePosition")
-    found = await backlog.examine(await loaded(call), number, from_end=from_end)
+    held = await loaded(call)
+    found = await backlog.examine(held, number, from_end=from_end)
     if found is None:
         raise Refusal(412, "Could not examine messages due to the total message is zero")
-    return await message_answer(found, "Message not found")
+    return await message_answer(found, "Message not found", held.transactions)
 
 
 async def id_by_time(call: Call) -> Answer:

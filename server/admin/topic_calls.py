@@ -15,6 +15,7 @@ from magnetar.server.admin.shadow_topic_calls import check_no_shadow
 from magnetar.server.topics import backlog
 from magnetar.server.topics.broker_service import TopicBusy
 from magnetar.server.topics.properties_rules import fault_of_properties
+from magnetar.server.transactions.coordinators import ASSIGN_TOPIC
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import namespace, topic
 from magnetar.server.web.places import Place
@@ -135,9 +136,14 @@ async def delete(call: Call) -> Answer:
 
 @over_partitions(rules.gone)
 async def unload(call: Call) -> Answer:
-    """Unloads a topic, or all loaded partitions of a partitioned topic."""
+    """Unloads a topic, or all loaded partitions of a partitioned topic. For a partition that stands for a transaction
+    coordinator, closes the coordinator and loads it again."""
     name, service = topic_of(call), call.broker.service
     count = await partitions_of(call, name)
+    if name.base == ASSIGN_TOPIC and call.broker.transactions is not None:
+        for index in range(count) if count else (name.partition_index,):
+            await call.broker.transactions.reload(index)
+        return NO_CONTENT
     if count == 0 and not await service.catalog.topic_exists(name):
         raise TopicNotFound(f"Topic {name.full} not found")
     for each in [name.partition(index) for index in range(count)] or [name]:

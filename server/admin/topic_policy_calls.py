@@ -61,7 +61,7 @@ async def _get(row: TopicRow, call: Call) -> Answer:
     policies = call.broker.service.policies
     if call.flag("applied"):
         if row.path == "persistence":
-            return _applied_persistence(call, name)
+            return applied_persistence(call, name)
         own = policies.topics.merged(name).get(row.key)
         if row.applied is not None and own is None:
             return row.applied(policies.of(name))
@@ -73,7 +73,7 @@ async def _get(row: TopicRow, call: Call) -> Answer:
     return row.absent if value is None else value
 
 
-def _applied_persistence(call: Call, name: TopicName) -> Answer:
+def applied_persistence(call: Call, name: TopicName) -> Answer:
     held = call.broker.service.policies.of(name).persistence
     config = call.broker.service.managed_ledger_config
     ensemble, write, ack = config.quorums

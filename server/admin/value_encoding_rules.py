@@ -20,6 +20,7 @@ Sources: TopicsBase.encodeWithSchema, which publishes an empty message for a tex
 IntSchema, DateSchema, InstantSchema, LocalDateTimeSchema and their like, 4.0.7.
 """
 
+import codecs
 import datetime
 import re
 import struct
@@ -43,6 +44,8 @@ CHARSETS = {
     "UTF-16LE": "utf-16-le",
 }
 """Java's names of its standard character sets, each with Python's name of the set."""
+for _each in CHARSETS.values():
+    codecs.lookup(_each)  # imports the codec, as the first use would do on the event loop
 BYTE_ORDER_MARK = b"\xfe\xff"
 """The bytes with which Java begins a text in UTF-16."""
 

@@ -12,6 +12,7 @@ from magnetar.server.broker.client_counters import ClientCounters
 from magnetar.server.broker.dynamic_configuration import DynamicConfiguration
 from magnetar.server.broker.http_calls import HttpCalls
 from magnetar.server.broker.http_publishing import HttpPublishing
+from magnetar.server.broker.live_totals import LiveTotals
 from magnetar.server.broker.metadata_link import MetadataLink
 from magnetar.server.broker.write_readiness import WriteReadiness
 from magnetar.server.config.connection_settings import ConnectionSettings
@@ -23,6 +24,7 @@ from magnetar.server.namespaces.topic_watchers import TopicWatchers
 from magnetar.server.peers.non_persistent_names import NonPersistentNames
 from magnetar.server.process.compressed_text import CompressedText
 from magnetar.server.process.shared_result import SharedResult
+from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
 from pulsar_proto.errors import ServiceNotReady, TooManyRequests
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from magnetar.server.peers.peer_client import PeerClient
     from magnetar.server.security.security import Security
     from magnetar.server.topics.broker_service import BrokerService
+    from magnetar.server.transactions.coordinators import TransactionCoordinators
 
 
 class Broker:
@@ -57,8 +60,7 @@ class Broker:
         self.security = security
         """Authentication and authorization; None while authentication is off."""
         self.ask_to_stop = ask_to_stop
-        """A function that stops this process when an administrator asks for that over REST. The default does nothing,
-        because tests run the broker in the process of the tests."""
+        """Stops this process when an administrator asks for that over REST; the default, for tests, does nothing."""
         self.started_ms = time.time_ns() // 1_000_000
         self.ownership = service.ownership
         """Knows which bundles this broker owns."""
@@ -66,13 +68,11 @@ class Broker:
         self.lookups = LookupService(self.ownership, placement, lambda bundle: service.in_bundles.preload(bundle))
         """Finds the broker that serves a topic."""
         self.peer: AdminPeer | None = None
-        """The client for admin calls to other brokers. The program of a cluster's broker sets this attribute; None in a
-        standalone broker."""
+        """The client for admin calls to other brokers, set by the program of a cluster's broker; None in standalone."""
         self.non_persistent_names = NonPersistentNames(self.ownership, service.catalog, lambda: self.peer)
         """Lists the non-persistent topics that are loaded at any broker of the cluster."""
         self.peer_client: PeerClient | None = None
-        """The client for the topics that other brokers own. The program of a cluster's broker sets this attribute; None
-        in a standalone broker."""
+        """The client for topics of other brokers, set by the program of a cluster's broker; None in standalone."""
         self.readiness = WriteReadiness()
         """Whether the storage takes writes. The program sets this attribute as soon as it has opened the storage."""
         self.metadata_link: MetadataLink | None = None
@@ -82,8 +82,9 @@ class Broker:
         self.metrics_settings = MetricsSettings()
         """How much the page of /metrics shows. The program sets this attribute."""
         self.metrics_page: SharedResult[CompressedText] = SharedResult()
-        """The page of /metrics. With many topics the page is large, so scrapes that come at the same time share one
-        page."""
+        """The page of /metrics, which is large with many topics: scrapes that come at the same time share one page."""
+        self.live_totals = LiveTotals(lambda: service.all_topics)
+        """The sums that all callers share who watch the broker."""
         self.watchers = TopicWatchers(service.catalog, service.metadata)
         self.http_publishing = HttpPublishing(limits.max_message_publish_buffer_size_in_mb << 20)
         self.configuration = DynamicConfiguration(service.metadata)
@@ -91,6 +92,8 @@ class Broker:
         and starts this object."""
         self.load: LoadBalancing | None = None
         """The load balancing of a cluster's broker; None in a standalone broker."""
+        self.transactions: TransactionCoordinators | None = None
+        """The coordinators of this broker, set by the program; None while transactions are switched off."""
         self.backup: Callable[[bytes], AsyncGenerator[bytes, None]] | None = None
         """Makes the stream of a backup; the argument is the body of the client's request. The program of a standalone
         server sets this attribute; None in a cluster, whose data is on other machines."""
@@ -114,6 +117,11 @@ class Broker:
     def addresses(self) -> BrokerAddresses:
         """The addresses of this broker that lookups return to clients."""
         return self.ownership.addresses
+
+    @property
+    def appends(self) -> AppendsUnderWay:
+        """Counts the messages that are on their way to the bookies."""
+        return self.service.managed_ledgers.bookkeeper.appends
 
     @property
     def broker_id(self) -> str:

@@ -33,8 +33,10 @@ COMMANDS = (
     "check",
     "why",
     "ledgers",
+    "story",
     "dashboards",
     "config",
+    "completion",
     "testing",
     "spark",
 )

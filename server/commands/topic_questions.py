@@ -47,15 +47,18 @@ def ask_about_topic(
     arguments: argparse.Namespace,
     to_text: Callable[[Mapping[str, Any]], str],
     exit_code: Callable[[Mapping[str, Any]], int] = lambda answer: 0,
+    *,
+    call: tuple[str, ...] = (),
     **query: str | None,
 ) -> int:
-    """Asks what the command asks about `arguments.topic`, prints the answer, and returns the exit code. A parameter of
-    the `query` that is None is left out."""
+    """Asks what the command asks about `arguments.topic`, prints the answer, and returns the exit code. `call` names
+    the REST call by the segments behind the topic, unless the command's name is the only one. A parameter of the
+    `query` that is None is left out."""
     from magnetar.server.tools.diagnosis.topic_question import TopicQuestion, ask
 
     pairs = tuple((name, value) for name, value in query.items() if value is not None)
     return ask(
-        TopicQuestion(arguments.command, arguments.topic, pairs, to_text, exit_code),
+        TopicQuestion(arguments.command, call or (arguments.command,), arguments.topic, pairs, to_text, exit_code),
         flags=arguments.connection_flags,
         environment=os.environ,
         as_json=arguments.output == "json",

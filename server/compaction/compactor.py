@@ -20,23 +20,24 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from magnetar.server.compaction.compacted_entries import compacted_to, encode_entry
 from magnetar.server.compaction.compacted_ledger import CompactedLedger, KeptMessage
 from magnetar.server.compaction.compaction_rules import LatestMessages
-from magnetar.server.compaction.stored_entry import ChangedBatch, StoredEntry, open_entry
+from magnetar.server.compaction.stored_entry import ChangedBatch, EntryKind, StoredEntry, open_entry
 from magnetar.server.process.turns import Turns
 from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.ledger.ledger_handle import WriteHandle
-from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.period_buckets import LatencyBuckets
-from pulsar_proto.ids import EARLIEST, Position
+from pulsar_proto.ids import EARLIEST, Position, TxnId
 from pulsar_proto.records.entry_digest import DigestType
+from pulsar_proto.records.payload import txn_of
 
 log = logging.getLogger(__name__)
 
@@ -62,15 +63,36 @@ class Compacted(NamedTuple):
     read_bytes: int
 
 
+class LogToCompact(Protocol):
+    """The methods of a managed ledger that compaction uses to read."""
+
+    @property
+    def last_confirmed(self) -> Position: ...
+
+    @property
+    def first_position(self) -> Position: ...
+
+    async def read(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun: ...
+
+
+class CompactionSource(NamedTuple):
+    """The messages that are compacted."""
+
+    log: LogToCompact
+    is_aborted: Callable[[TxnId], bool] = lambda txn_id: False
+    """Says whether a transaction was aborted, so that its messages are left out."""
+
+
 class CompactionRun:
     """One compaction of one topic."""
 
     def __init__(
         self,
         name: str,
-        log_: ManagedLedger,
+        source: CompactionSource,
         old: CompactedLedger | None,
         bookkeeper: BookKeeper,
+        quorums: tuple[int, int, int],
         *,
         retain_null_key: bool,
         batch_bytes_max: int,
@@ -79,13 +101,14 @@ class CompactionRun:
         `batch_bytes_max` before compression is kept as a whole. `retain_null_key` says whether messages without a key
         are kept."""
         self._name = name
-        self._log = log_
+        self._log, self._is_aborted = source
         self._old = old
         self._bookkeeper = bookkeeper
+        self._quorums = quorums
         self._latest = LatestMessages(retain_null_key=retain_null_key)
         self._batch_bytes_max = batch_bytes_max
         self._turns = Turns()
-        self._end = log_.last_confirmed
+        self._end = source.log.last_confirmed
         self._read_bytes = 0
         self.write_latency = LatencyBuckets()
         """The written entries by the time that writing took, as a period that ends with the run."""
@@ -123,7 +146,10 @@ class CompactionRun:
     async def _entries(self) -> AsyncIterator[tuple[Position, StoredEntry]]:
         async for messages in self._look():
             for position, payload in messages:
-                yield position, await open_entry(payload, self._batch_bytes_max, self._turns)
+                entry = await open_entry(payload, self._batch_bytes_max, self._turns)
+                txn_id = txn_of(entry.metadata)
+                if txn_id is None or entry.kind is EntryKind.MARKER or not self._is_aborted(txn_id):
+                    yield position, entry
                 await self._turns.breathe()
 
     async def _look(self) -> AsyncIterator[Sequence[KeptMessage]]:
@@ -163,7 +189,7 @@ class CompactionRun:
             raise
 
     async def _create(self) -> WriteHandle:
-        ensemble, write, ack = self._log.config.quorums
+        ensemble, write, ack = self._quorums
         return await self._bookkeeper.create_ledger(
             ensemble_size=ensemble,
             write_quorum=write,

@@ -27,13 +27,12 @@ class CursorPosition(Protocol):
     def durable(self) -> bool: ...
 
 
-async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple[Position, int] | None:
+async def last_kept(label: str, compaction: TopicCompaction, last: Position) -> tuple[Position, int] | None:
     """Returns the last message of the compacted ledger as (position, batch index); the batch index is -1 when the entry
-    is no batch. The position is EARLIEST when compaction kept nothing. Returns None when the log has a later message,
-    or when the topic was never compacted. Raises EntryReadFault."""
+    is no batch. The position is EARLIEST when compaction kept nothing. Returns None when the log's `last` message is a
+    later one, or when the topic was never compacted. `label` is the log's name, for errors. Raises EntryReadFault."""
     horizon = compaction.horizon
-    last = ledger.last_confirmed
-    if horizon is None or (last > horizon and last >= ledger.first_position):
+    if horizon is None or last > horizon:
         return None
     compacted = await compaction.compacted()
     if compacted is None:
@@ -41,7 +40,7 @@ async def last_kept(ledger: ManagedLedger, compaction: TopicCompaction) -> tuple
     try:
         kept = await compacted.last()
     except (LedgerError, MalformedRecord) as error:
-        raise EntryReadFault(ledger.label, f"compacted ledger {compacted.ledger_id}: {error}") from error
+        raise EntryReadFault(label, f"compacted ledger {compacted.ledger_id}: {error}") from error
     if kept is None:
         return EARLIEST, -1
     entry = await open_entry(kept.payload, compaction.batch_bytes_max, Turns())

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from magnetar.server.compaction.compacted_ledger import CompactedLedger
-from magnetar.server.compaction.compactor import Compacted, CompactionRun
+from magnetar.server.compaction.compactor import Compacted, CompactionRun, CompactionSource, LogToCompact
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.managed.cursor import Cursor
@@ -25,7 +25,7 @@ from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import EntryReadFault, ManagedLedgerError
 from magnetar.storage.managed.period_buckets import LatencyBuckets
 from pulsar_proto.errors import MalformedRecord
-from pulsar_proto.ids import EARLIEST, Position
+from pulsar_proto.ids import EARLIEST, Position, TxnId
 from pulsar_proto.wire.framing import MAX_MESSAGE_SIZE
 
 log = logging.getLogger(__name__)
@@ -114,6 +114,7 @@ class TopicCompaction:
         "_opened",
         "_running",
         "_service",
+        "_source",
         "_status",
         "_unsettled",
         "counters",
@@ -123,6 +124,7 @@ class TopicCompaction:
         self.counters = CompactionCounters()
         self._name = name
         self._ledger = ledger
+        self._source = CompactionSource(ledger)
         self._service = service
         self._opened: CompactedLedger | None = None
         self._running: asyncio.Task[None] | None = None
@@ -188,6 +190,11 @@ class TopicCompaction:
             if self.ledger_id == ledger_id:
                 self._opened = opened
         return None
+
+    def read_through(self, log_: LogToCompact, is_aborted: Callable[[TxnId], bool]) -> None:
+        """Makes further runs read `log_`, which ends where consumers may not read yet, and leave out the messages of
+        aborted transactions."""
+        self._source = CompactionSource(log_, is_aborted)
 
     # --- running -----------------------------------------------------------------------------------------------------
 
@@ -310,9 +317,10 @@ class TopicCompaction:
         old = await self.compacted()
         run = CompactionRun(
             self._name,
-            self._ledger,
+            self._source,
             old,
             self._service.bookkeeper,
+            self._ledger.config.quorums,
             retain_null_key=self._service.retain_null_key,
             batch_bytes_max=self.batch_bytes_max,
         )

@@ -28,6 +28,7 @@ from magnetar.server.config.key_kinds import (
     whole,
 )
 from magnetar.server.config.load_keys import BROKER_LOAD_MANAGER, LOAD
+from magnetar.server.config.transaction_keys import TRANSACTIONS
 
 
 def _milliseconds(name: str, field: str) -> Key:
@@ -120,6 +121,7 @@ BROKER_SECTIONS = (
     PROCESS,
     BROKER_LOAD,
     BUNDLES,
+    TRANSACTIONS,
 )
 """The tables of a broker's keys. No two tables name the same key, because the second one would replace the first."""
 

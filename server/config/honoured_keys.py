@@ -25,6 +25,7 @@ from magnetar.server.config.key_kinds import (
     whole,
 )
 from magnetar.server.config.load_keys import LOAD, STANDALONE_LOAD_MANAGER
+from magnetar.server.config.transaction_keys import TRANSACTIONS
 from magnetar.server.schema.strategies import STRATEGY_NAMES
 
 RETENTION_TIME = ("retention_time_minutes", "default_retention_time_in_minutes")
@@ -58,9 +59,11 @@ CONNECTIONS = (
     whole("brokerMaxConnections", 0, MAX_INT),
     whole("brokerMaxConnectionsPerIp", 0, MAX_INT),
     switch("enableBrokerTopicListWatcher"),
-    switch("faultInjectionEnabled"),
     whole("subscriptionPatternMaxLength", 0, 65_536, "characters"),
 )
+
+FAULTS = (switch("faultInjectionEnabled"),)
+"""Only a standalone server takes faults."""
 
 HTTP = (
     whole("maxHttpServerConnections", 1, MAX_INT),
@@ -305,7 +308,9 @@ KEYS: dict[str, Key] = {
         BOOKIE,
         LEDGER_CLIENT,
         LOAD,
+        TRANSACTIONS,
         (STANDALONE_LOAD_MANAGER,),
+        FAULTS,
     )
     for key in section
 }

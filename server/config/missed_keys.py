@@ -51,7 +51,6 @@ _CLASSES = "classes of Java are not loaded"
 _NO_PROXY_HEADER = "connections that begin with a header of the PROXY protocol are refused"
 
 NOT_HERE: Mapping[str, MissedKey] = {
-    "transactionCoordinatorEnabled": _on("there are no transactions: clients that begin one are refused"),
     "functionsWorkerEnabled": _on("functions, sources and sinks are not run: their admin calls answer 409"),
     "enablePackagesManagement": _on("packages cannot be uploaded: their admin calls answer 503"),
     "messagingProtocols": _any("protocol handlers are not loaded: clients of other protocols cannot connect"),
@@ -102,5 +101,4 @@ NOT_HERE: Mapping[str, MissedKey] = {
     "schemaRegistryStorageClassName": _foreign_class(_CLASSES),
     "compactionServiceFactoryClassName": _foreign_class(_CLASSES),
     "topicPoliciesServiceClassName": _foreign_class(_CLASSES),
-    "transactionMetadataStoreProviderClassName": _foreign_class(_CLASSES),
 }

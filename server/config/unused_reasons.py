@@ -3,7 +3,6 @@
 import re
 
 REASONS: tuple[tuple[str, str], ...] = (
-    ("there are no transactions", r"(?i)(?!useTransactionalCompaction).*transaction.*"),
     ("nothing is offloaded: all messages stay in ledgers", r"(?i).*offload.*|fileSystem(URI|ProfilePath)"),
     ("functions and packages are not run here", r"functionsWorker.*|.*[pP]ackagesManagement.*|packagesReplicas"),
     (

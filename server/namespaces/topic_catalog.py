@@ -25,7 +25,7 @@ from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.process.turns import in_slices
 from pulsar_proto.errors import NotAllowed, TopicNotFound
 from pulsar_proto.names import PERSISTENT, TopicName, decode_local
-from pulsar_proto.system_topics import is_system_name, is_system_topic
+from pulsar_proto.system_topics import is_system_name, is_system_topic, is_transaction_log
 
 NAMESPACE_NOT_FOUND = "Namespace not found"
 
@@ -84,9 +84,9 @@ class TopicCatalog:
             return await self._metadata.exists(paths.managed_ledger_path(name.managed_ledger_name)) is not None
 
     async def topics_of(self, namespace: str) -> Sequence[str]:
-        """Returns the full names of the namespace's persistent topics, sorted; each partition is a topic. Callers that
-        ask at the same time share one list, so they must not change it: a namespace may have so many topics that the
-        lists of a few callers would fill the memory."""
+        """Returns the full names of the namespace's persistent topics, sorted; each partition is a topic, and a log of
+        transactions is none. Callers that ask at the same time share one list, so they must not change it: a namespace
+        may have so many topics that the lists of a few callers would fill the memory."""
         return await self._lists.get(namespace)
 
     async def _list(self, namespace: str) -> list[str]:
@@ -98,7 +98,7 @@ class TopicCatalog:
         prefix = f"{PERSISTENT}://{namespace}/"
         names: list[str] = []
         async for some in in_slices(children):
-            names += [prefix + decode_local(child) for child in some]
+            names += [prefix + local for local in map(decode_local, some) if not is_transaction_log(local)]
         return await sorted_in_portions(names)
 
     async def count_topics(self, namespace: str) -> int:

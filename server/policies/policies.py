@@ -17,8 +17,16 @@ EVENTS_TOPIC = "__change_events"
 """The local name of the topic that holds the policies of a namespace's topics. Only the last event of a topic counts.
 Therefore `__change_events` is compacted, and its messages are deleted only after compaction has processed them."""
 
-EVENTS_COMPACTED_AT_BYTES = 1 << 20
-"""The backlog, in bytes, at which `__change_events` is compacted."""
+TABLE_TOPICS = (
+    EVENTS_TOPIC,
+    "__transaction_buffer_snapshot",
+    "__transaction_buffer_snapshot_indexes",
+    "__transaction_buffer_snapshot_segments",
+)
+"""The local names of system topics in which only the last message of a key counts."""
+
+TABLES_COMPACTED_AT_BYTES = 1 << 20
+"""The backlog, in bytes, at which a topic of TABLE_TOPICS is compacted."""
 
 SYSTEM_NAMESPACE = "pulsar/system"
 
@@ -66,10 +74,15 @@ class Policies:
         have called `load` for the topic."""
         if is_exempt(name):
             policies = exempted(self.of_namespace(name.namespace))
-            if name.base.local_name == EVENTS_TOPIC:
-                policies = replace(policies, compaction_threshold=EVENTS_COMPACTED_AT_BYTES)
+            if name.base.local_name in TABLE_TOPICS:
+                policies = replace(policies, compaction_threshold=TABLES_COMPACTED_AT_BYTES)
             return policies
         return with_topic(self.of_namespace(name.namespace), self.topics.merged(name.base), properties)
+
+    @property
+    def of_broker(self) -> EffectivePolicies:
+        """The policies of broker.conf."""
+        return self._of_broker
 
     def of_namespace(self, namespace: str) -> EffectivePolicies:
         """Returns the policies that hold for the namespace's topics that have no policies of their own."""

@@ -1,14 +1,45 @@
-"""Exempts the objects that live as long as the process from Python's garbage collection."""
+"""Python's garbage collection in a server: objects that have lived for a while are exempt from it, and looked at only
+when the server's memory has grown.
 
+A collection that looks at all objects holds the event loop up: for most of a second with ten thousand topics. Therefore
+a full collection of Python's looks only at what is new since the one before: what it leaves alive is frozen
+(`gc.freeze`). A frozen object still dies when nothing refers to it. Only frozen objects that refer to each other in a
+circle stay when they are not needed any more, as the parts of a topic do. `OldObjects` frees those, when
+`full_collection_rules` says so.
+"""
+
+import asyncio
 import gc
-from collections.abc import Iterator
+import logging
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Self
 
-YOUNG_OBJECTS_MAX = 5_000
-"""How many new objects start a garbage collection. With Python's 700, the objects of the messages that are under way
-survive two collections and count as old; each 25 % more old objects start a full collection, which takes a tenth of a
-second with a thousand topics. With 5,000, most of these objects are gone before anything looks at them: publishing to a
-thousand topics cost 15 % less CPU, and no collection of young objects took 10 ms."""
+from magnetar.server.process.full_collection_rules import FullCollections
+
+log = logging.getLogger(__name__)
+
+YOUNG_OBJECTS_MAX = 20_000
+"""How many new objects start a garbage collection. The messages that are under way to a thousand topics have more than
+5,000 objects and fewer than this: collections took a sixth of the CPU time of publishing to them with 5,000, and a
+fiftieth with 20,000."""
+
+COLLECTIONS_MAX = (1, 0)
+"""How many collections of a generation may pass before one of the next generation. A full collection therefore has some
+80,000 objects to look at, which takes it 10 to 20 ms; with Python's 10 and 10 it has two million."""
+
+FULL = 2
+"""The oldest generation in Python's callbacks."""
+
+LOOK_SECONDS = 1.0
+"""How often a server looks whether old objects are to be looked at."""
+
+SLOW_SECONDS = 0.1
+"""If looking at old objects took longer, the log tells it at INFO."""
 
 
 @contextmanager
@@ -27,6 +58,86 @@ def uncollected_imports() -> Iterator[None]:
 
 def freeze_start() -> None:
     """Exempts all objects that exist when a server has started. They are not collected before: that would take 20 ms of
-    the start and free some hundred objects. From now on collections are less frequent (`YOUNG_OBJECTS_MAX`)."""
+    the start and free some hundred objects. From now on young objects are collected less often."""
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS_MAX, *gc.get_threshold()[1:])
+    gc.set_threshold(YOUNG_OBJECTS_MAX, *COLLECTIONS_MAX)
+
+
+def collect_no_more() -> None:
+    """Switches garbage collection off in a process that ends, so that no collection delays its end."""
+    gc.disable()
+
+
+class OldObjects:
+    """Freezes what full collections leave alive, and looks at all objects when the memory has grown. A context manager,
+    which is entered and left on the event loop's thread."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        memory_bytes: Callable[[], int] | None = None,
+        cpu_seconds: Callable[[], float] = time.process_time,
+    ) -> None:
+        """`memory_bytes` returns the memory of the process, and `cpu_seconds` the CPU time that it has needed."""
+        self._loop = loop
+        self._memory_bytes = resident_bytes if memory_bytes is None else memory_bytes
+        self._cpu_seconds = cpu_seconds
+        self._rules = FullCollections(self._memory_bytes())
+        self._looked_s, self._cpu_s = loop.time(), cpu_seconds()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Self:
+        gc.callbacks.append(self._collector_runs)
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        gc.callbacks.remove(self._collector_runs)
+
+    def _collector_runs(self, phase: str, info: dict[str, int]) -> None:
+        """Called by Python right before and right after each collection."""
+        if phase == "stop" and info["generation"] == FULL:
+            gc.freeze()
+
+    def _look(self) -> None:
+        now_s, cpu_s = self._loop.time(), self._cpu_seconds()
+        cpu_share = (cpu_s - self._cpu_s) / max(now_s - self._looked_s, LOOK_SECONDS)
+        self._looked_s, self._cpu_s = now_s, cpu_s
+        if self._rules.is_due(self._memory_bytes(), cpu_share):
+            self._collect_all()
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def _collect_all(self) -> None:
+        began_s = time.monotonic()
+        gc.unfreeze()
+        found = gc.collect()
+        seconds = time.monotonic() - began_s
+        level = logging.INFO if seconds > SLOW_SECONDS else logging.DEBUG
+        log.log(level, "looking for garbage among all objects found %d and took %.0f ms", found, seconds * 1000)
+        self._rules.done(self._memory_bytes())
+
+
+def resident_bytes() -> int:
+    """Returns the memory of this process. Where there is no /proc, returns the most that it has ever been."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@contextmanager
+def no_collections(seconds_max: float) -> Iterator[None]:
+    """Switches the garbage collector off for the caller's block, on any thread. When the block takes longer than
+    `seconds_max`, the collector is switched on before its end, so that a block that hangs does not fill the memory."""
+    end = threading.Timer(seconds_max, gc.enable)
+    end.daemon = True
+    gc.disable()
+    end.start()
+    try:
+        yield
+    finally:
+        end.cancel()
+        gc.enable()

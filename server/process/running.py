@@ -7,6 +7,7 @@ import sys
 from typing import Protocol
 
 from magnetar.server.process.descriptors import raise_limit
+from magnetar.server.process.garbage_collection import OldObjects, collect_no_more
 from magnetar.server.process.log_lines import TEXT, log_to_stderr
 from magnetar.server.process.loop_watch import make_loop_watch
 from magnetar.server.process.private_files import make_files_private
@@ -96,7 +97,7 @@ async def serve(app: App) -> int:
         print(app.ready_line(), flush=True)
         notify_service_manager(READY)
         beat_for_supervisor(loop)
-        with make_loop_watch(loop):
+        with make_loop_watch(loop), OldObjects(loop):
             await asyncio.wait((asked, failure), return_when=asyncio.FIRST_COMPLETED)
         if asked.done():
             return 0
@@ -106,5 +107,6 @@ async def serve(app: App) -> int:
         for task in (asked, failure, starting):
             task.cancel()
         notify_service_manager(STOPPING)
+        collect_no_more()
         await asyncio.wait((starting,))
         await app.stop()

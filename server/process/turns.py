@@ -13,7 +13,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PORTION_SECONDS = 0.002
+PORTION_SECONDS = 0.0005
 """How long a portion of work takes before other tasks run. A callback shall stay below 5 ms, and there is more to it
 than the portion: what prepares the work, and the last item."""
 

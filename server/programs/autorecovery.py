@@ -21,6 +21,7 @@ from magnetar.server.process.process_age import process_age_seconds
 from magnetar.server.process.running import StartError, sentence
 from magnetar.server.programs.bookie.bookie_identity import IdentityError, identity_of
 from magnetar.server.programs.bookie.http_address import http_address
+from magnetar.server.web.aiohttp_import import import_aiohttp_web
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.cluster_layout import ClusterError, join_cluster
 from magnetar.storage.repair.auto_recovery import AutoRecovery
@@ -86,8 +87,9 @@ class AutoRecoveryApp:
         return sock
 
     async def _listen(self, sock: socket.socket, recovery: AutoRecovery) -> None:
+        import_aiohttp_web()
         from magnetar.server.programs.bookie.recovery_http import (
-            RecoveryHttp,  # aiohttp takes tens of megabytes, which a process without an HTTP port does not need.
+            RecoveryHttp,  # aiohttp takes ten megabytes, which a process without an HTTP port does not need.
         )
 
         http = RecoveryHttp(recovery)

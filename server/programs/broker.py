@@ -121,6 +121,7 @@ class BrokerApp:
         self._closing.callback(ports.close)
         listeners = AdvertisedListeners(ports.urls, named)
         sys.setswitchinterval(THREAD_SWITCH_SECONDS)
+        telemetry = broker_parts.load_telemetry()
 
         local = await self._open_store(settings.local_store)
         tell_supervisor(local)
@@ -141,13 +142,15 @@ class BrokerApp:
         own = member.make_ownership
         service = await broker_parts.open_topics(config, store, cluster.bookkeeper, managed, own, self._closing)
         member.follow_policies(service)
+        member.reach_snapshots(service)
         self.broker = broker_parts.make_broker(config, store, service, self._ask_to_stop, member.load.manager)
         self.broker.internal_configuration = internal_configuration(settings)
         link = MetadataLink(local, settings.session_timeout_ms / 1000, asyncio.get_running_loop().time)
         self.broker.metadata_link, self.broker.readiness = link, WriteReadiness((link,))
+        await broker_parts.run_transactions(self.broker, self._closing)
         await broker_parts.listen(self.broker, ports, config, self._closing)
         self._closing.push_async_callback(member.leave)
-        broker_parts.export_metrics(self.broker, self._closing)
+        broker_parts.export_metrics(telemetry, self.broker, self._closing)
         await member.join(self.broker)
         self.urls = ports.urls
         freeze_start()

@@ -15,6 +15,8 @@ from magnetar.metadata.measured_store import MeasuredStore
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.broker.broker import Broker
 from magnetar.server.broker.changing_settings import hold_settings
+from magnetar.server.broker.coordinator_owners import give_owners
+from magnetar.server.broker.transactions import make_coordinators
 from magnetar.server.config.broker_config import ConfigError, ServerConfig
 from magnetar.server.config.bundle_settings import BundleSettings
 from magnetar.server.config.connection_settings import ConnectionSettings
@@ -22,6 +24,7 @@ from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.config.metrics_settings import MetricsSettings
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.config.upkeep_settings import UpkeepSettings
 from magnetar.server.config.websocket_settings import WebSocketSettings
 from magnetar.server.namespaces.bundles import BundleCache
@@ -35,6 +38,8 @@ from magnetar.server.protocol.client_traffic import ClientTraffic
 from magnetar.server.protocol.handlers.command_table import commands_of
 from magnetar.server.security.security_errors import SecurityConfigError
 from magnetar.server.topics.broker_service import BrokerService
+from magnetar.server.transactions.known_transactions import TransactionSupport
+from magnetar.server.transactions.live_transactions import LiveTransactions
 from magnetar.server.upkeep.jobs import BACKLOG_QUOTAS, INACTIVE_TOPICS, jobs_of
 from magnetar.server.upkeep.scheduler import Scheduler
 from magnetar.server.web.http_listener import WebListener
@@ -48,6 +53,7 @@ from pulsar_proto.names import topic_of_managed_ledger
 if TYPE_CHECKING:
     from magnetar.server.faults.injection import FaultInjection
     from magnetar.server.security.security import Security
+    from magnetar.server.telemetry.export import Telemetry
     from magnetar.server.web.calls import Route
     from magnetar.server.web.upgrades import Upgrades
 
@@ -71,7 +77,13 @@ async def open_topics(
     store = MeasuredStore(store)
     factory = ManagedLedgerFactory(store, bookkeeper, managed, clock_ms=wall_clock_ms, label_of=topic_of_managed_ledger)
     closing.push_async_callback(factory.close)
-    service = BrokerService(factory, store, config.fill(TopicSettings), make_ownership, config.fill(BundleSettings))
+    settings = config.fill(TransactionSettings)
+    transactions = (
+        TransactionSupport(settings, LiveTransactions()) if settings.transaction_coordinator_enabled else None
+    )
+    service = BrokerService(
+        factory, store, config.fill(TopicSettings), make_ownership, config.fill(BundleSettings), transactions
+    )
     closing.push_async_callback(service.close)
     await service.warm_up()
     upkeep = Scheduler(
@@ -115,6 +127,21 @@ def make_broker(
     return broker
 
 
+async def run_transactions(broker: Broker, closing: AsyncExitStack) -> None:
+    """Begins to load the transaction coordinators of this broker, unless transactions are switched off. Raises
+    PulsarError when the metadata store fails."""
+    topics = broker.service.transactions
+    if topics is None:
+        return
+    assert isinstance(topics.support.known, LiveTransactions)
+    broker.transactions = make_coordinators(broker, topics.support.settings, topics.support.known)
+    closing.push_async_callback(broker.transactions.close)
+    await broker.transactions.start()
+    if not broker.ownership.is_sole:
+        owners = broker.spawn(give_owners(broker, broker.transactions))
+        closing.callback(owners.cancel)
+
+
 def make_security(config: ServerConfig, store: MetadataStore, service: BrokerService) -> "Security | None":
     """Returns the broker's security, or None when authentication is off; the modules of security are not imported then.
     Raises SecurityConfigError for an invalid configuration."""
@@ -136,14 +163,29 @@ def watch_permissions(broker: Broker) -> None:
     broker.service.namespace_listeners.append(recheck.namespace_changed)
 
 
-async def listen(broker: Broker, ports: ReservedPorts, config: ServerConfig, closing: AsyncExitStack) -> None:
+def admin_routes() -> "tuple[Route, ...]":
+    """Returns the routes of the web port. The listener calls this function on a thread, because the import of the
+    routes takes as long as the start."""
+    from magnetar.server.admin.routes import ROUTES
+
+    return ROUTES
+
+
+async def listen(
+    broker: Broker,
+    ports: ReservedPorts,
+    config: ServerConfig,
+    closing: AsyncExitStack,
+    load_routes: "Callable[[], tuple[Route, ...]]" = admin_routes,
+) -> None:
     """Applies the configuration that administrators have changed at run time, listens on all ports, and begins to
-    import what the web port needs. Raises MetadataError or PulsarError when the metadata store fails, and
-    AlreadyInUseError, which names the port, when another server began to listen on a port after it was reserved."""
+    import what the web port needs, which `load_routes` does for its calls. Raises MetadataError or PulsarError when the
+    metadata store fails, and AlreadyInUseError, which names the port, when another server began to listen on a port
+    after it was reserved."""
     await broker.configuration.start()
     closing.callback(broker.configuration.close)
     settings = config.fill(WebSettings)
-    web = WebListener(broker, admin_routes, settings, websockets(config.fill(WebSocketSettings), settings))
+    web = WebListener(broker, load_routes, settings, websockets(config.fill(WebSocketSettings), settings))
     clients = BrokerListener(ClientTraffic(broker), commands_of(broker.security))
     for listener, listening in ((web, ports.web), (clients, ports.broker)):
         closing.push_async_callback(listener.close)
@@ -158,11 +200,12 @@ async def listen(broker: Broker, ports: ReservedPorts, config: ServerConfig, clo
         web.begin_to_load()
 
 
-def export_metrics(broker: Broker, closing: AsyncExitStack) -> None:
-    """Exports the metrics by OpenTelemetry if the environment switches that on, as it does for Apache's broker. Raises
-    ConfigError when the packages are not installed, or the environment asks for what they do not have."""
+def load_telemetry() -> "type[Telemetry] | None":
+    """Returns what exports the metrics by OpenTelemetry, or None unless the environment switches that on, as it does
+    for Apache's broker. Programs call this function before their ports open. Raises ConfigError when the packages are
+    not installed."""
     if os.environ.get("OTEL_SDK_DISABLED", "true").strip().lower() != "false":
-        return
+        return None
     try:
         from magnetar.server.telemetry.export import Telemetry
     except ModuleNotFoundError as error:
@@ -170,16 +213,14 @@ def export_metrics(broker: Broker, closing: AsyncExitStack) -> None:
             f"OTEL_SDK_DISABLED=false, but there is no module {error.name}; install it with: pip install "
             "'magnetar[otel]'"
         ) from error
-    telemetry = Telemetry(broker, os.environ)
-    closing.push_async_callback(telemetry.close)
+    return Telemetry
 
 
-def admin_routes() -> "tuple[Route, ...]":
-    """Returns the routes of the web port. The listener calls this function on a thread, because the import of the
-    routes takes as long as the start."""
-    from magnetar.server.admin.routes import ROUTES
-
-    return ROUTES
+def export_metrics(telemetry: "type[Telemetry] | None", broker: Broker, closing: AsyncExitStack) -> None:
+    """Begins the export of the metrics if it is switched on. Raises ConfigError when the environment asks for what the
+    packages do not have."""
+    if telemetry is not None:
+        closing.push_async_callback(telemetry(broker, os.environ).close)
 
 
 def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broker], Upgrades] | None":

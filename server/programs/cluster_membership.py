@@ -28,6 +28,7 @@ from magnetar.server.peers.admin_peer import AdminPeer
 from magnetar.server.peers.followed_policies import FollowedPolicies
 from magnetar.server.peers.peer_client import PeerClient
 from magnetar.server.peers.peer_credentials import PeerCredentials
+from magnetar.server.peers.peer_snapshots import PeerSnapshotLogs
 from magnetar.server.programs.bundle_calls import BundleCalls
 from magnetar.server.topics.broker_service import BrokerService
 from magnetar.storage.ledger.cluster_layout import ClusterError
@@ -85,6 +86,12 @@ class ClusterMembership:
         )
         service.policies.topics = self._policies
         self._policies.start()
+
+    def reach_snapshots(self, service: BrokerService) -> None:
+        """Makes the service read and write the snapshots of topics' transactions through the topics that hold them, on
+        whichever brokers these are. Called once, before the ports listen."""
+        if service.transactions is not None:
+            service.transactions.tables.logs = PeerSnapshotLogs(self.client)
 
     async def join(self, broker: Broker) -> None:
         """Makes this broker, whose ports must be listening, a member of the cluster. Raises MetadataError or

@@ -4,6 +4,7 @@ closes all connections at the end."""
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from magnetar.server.network.port_listener import PortListener
 from magnetar.server.protocol.client_traffic import ClientTraffic
@@ -18,8 +19,13 @@ SWEEP_SECONDS_MAX = 5.0
 """The longest time between two sweeps. There is one timer for all connections, so a PING may be sent, or a dead peer
 noticed, up to this many seconds late."""
 
-BACKLOG = 1024
-"""How many connections that were not accepted yet the kernel holds before it refuses further ones."""
+BACKLOG = 65_535
+"""How many connections that were not accepted yet the kernel holds; the kernel lowers the number to its own limit
+(`net.core.somaxconn`, usually 4,096). It drops further ones, whose clients try again after 1, 3, 7 … seconds. All
+clients of a broker that was restarted come at the same time."""
+
+TICKS_AT_ONCE = 500
+"""For how many connections the sweep calls `tick` before other work has its turn: ten thousand take 15 ms."""
 
 CLOSE_SECONDS = 1.0
 """How long `close` waits until clients have taken their last bytes and requests that change state have ended."""
@@ -54,19 +60,26 @@ class BrokerListener(PortListener):
         return self._sweep is not None
 
     def sweep(self) -> None:
-        """Calls `tick` of every connection. The next sweep is planned only while there are connections, so that an idle
-        server has no timer."""
+        """Calls `tick` of every connection, of some now and of the others soon. The next sweep is planned only while
+        there are connections, so that an idle server has no timer."""
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
-        now_s = self._traffic.now()
         self._traffic.output_budget.count()
-        for connection in list(self._traffic.connections):
+        self._tick(list(self._traffic.connections))
+
+    def _tick(self, connections: list[Connection]) -> None:
+        """Calls `tick` of TICKS_AT_ONCE connections, which it removes from the list, and queues for the others."""
+        now_s = self._traffic.now()
+        for _ in range(min(TICKS_AT_ONCE, len(connections))):
+            connection = connections.pop()
             try:
                 connection.tick(now_s)
             except Exception:
                 log.exception("%s: the keep-alive failed", connection.remote_address)
-        if self._traffic.connections:
+        if connections:
+            self._traffic.turns.add(partial(self._tick, connections))
+        elif self._traffic.connections:
             self._arm_sweep()
 
     async def close(self) -> None:

@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from magnetar.server.broker.broker import Broker
+from magnetar.server.process.byte_budget import ByteBudget
 from magnetar.server.process.turns import TurnQueue
-from magnetar.server.protocol.output_budget import OutputBudget
 from magnetar.server.protocol.publish_window_rules import PublishBudget
 from pulsar_proto.wire.read_buffer import READ_BYTES
 
@@ -25,11 +25,11 @@ class ClientTraffic:
         self.connections: set[Connection] = set()
         self.counters = broker.clients
         self.counters.unanswered_publish_bytes = self._count_unanswered_publish_bytes
-        self.counters.unsent_bytes = lambda: sum(each.unsent_bytes for each in self.connections)
+        self.counters.unsent_bytes = lambda: sum(each.held_bytes for each in self.connections)
         self.counters.throttled = lambda: sum(bool(each.throttles) for each in self.connections)
         self.budget = PublishBudget(limits.max_message_publish_buffer_size_in_mb << 20, self._settle_all)
         broker.configuration.hold(limits, self._limits_changed)
-        self.output_budget = OutputBudget(
+        self.output_budget = ByteBudget(
             limits.max_message_dispatch_buffer_size_in_mb << 20, lambda: list(self.connections), self.now
         )
         self.turns = TurnQueue()

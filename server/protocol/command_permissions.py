@@ -32,7 +32,8 @@ _Type = pb.BaseCommand
 
 HANDSHAKE = Open("it is how a peer says who it is, or that it lives")
 ATTACHED = Open("it names a producer, consumer or watcher of this connection, whose creation was authorized")
-NOT_SERVED = Open("it is always refused: transactions are off")
+OWN_TRANSACTION = Open("its handler lets only the transaction's owner and superusers touch a transaction")
+SUPERUSERS_ONLY = Open("its handler refuses everybody but superusers, with the error that coordinators know")
 
 
 class Rule(NamedTuple):
@@ -73,13 +74,13 @@ COMMANDS: dict[int, Rule] = {
     _Type.WATCH_TOPIC_LIST_CLOSE: Rule(ATTACHED),
     _Type.GET_SCHEMA: Rule(OnTopic(TopicOperation.GET_METADATA), "Client is not authorized to get schema"),
     _Type.GET_OR_CREATE_SCHEMA: Rule(OnTopic(TopicOperation.PRODUCE), "Client is not authorized to create schema"),
-    _Type.NEW_TXN: Rule(NOT_SERVED),
-    _Type.ADD_PARTITION_TO_TXN: Rule(NOT_SERVED),
-    _Type.ADD_SUBSCRIPTION_TO_TXN: Rule(NOT_SERVED),
-    _Type.END_TXN: Rule(NOT_SERVED),
-    _Type.END_TXN_ON_PARTITION: Rule(NOT_SERVED),
-    _Type.END_TXN_ON_SUBSCRIPTION: Rule(NOT_SERVED),
-    _Type.TC_CLIENT_CONNECT_REQUEST: Rule(NOT_SERVED),
+    _Type.NEW_TXN: Rule(OWN_TRANSACTION),
+    _Type.ADD_PARTITION_TO_TXN: Rule(OWN_TRANSACTION),
+    _Type.ADD_SUBSCRIPTION_TO_TXN: Rule(OWN_TRANSACTION),
+    _Type.END_TXN: Rule(OWN_TRANSACTION),
+    _Type.END_TXN_ON_PARTITION: Rule(SUPERUSERS_ONLY),
+    _Type.END_TXN_ON_SUBSCRIPTION: Rule(SUPERUSERS_ONLY),
+    _Type.TC_CLIENT_CONNECT_REQUEST: Rule(OWN_TRANSACTION),
 }
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.server.network.gone_transport import GONE
+from magnetar.server.process.detaching import detach_all
 from magnetar.server.protocol.connection_rules import (
     FIRST_VERSION_WITH_CLOSE_COMMANDS,
     ConnectionState,
@@ -96,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         self.remote_ip = str(peer[0]) if peer else "unknown"
         self.remote_address = f"/{f'[{peer[0]}]' if ':' in peer[0] else peer[0]}:{peer[1]}" if peer else "/unknown"
         self._output = Output(
-            self._loop, self._transport, self._writable_changed, self._too_much_output, self.traffic.output_budget.sent
+            self._loop, self._transport, self._writable_changed, self._too_much_output, self.traffic.output_budget.added
         )
         refusal = self.traffic.admit(self)
         if refusal is not None:
@@ -288,7 +289,7 @@ class Connection(asyncio.BufferedProtocol):
         self._cut_off("cut off")
 
     @property
-    def unsent_bytes(self) -> int:
+    def held_bytes(self) -> int:
         return self._output.unsent_bytes
 
     def idle_since(self, now_s: float) -> float:
@@ -297,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
     def cut_off_for_room(self) -> None:
         """Ends the connection. The output budget calls this when it has chosen this connection, to free memory."""
         self._cut_off(
-            f"does not read: {self.unsent_bytes} bytes wait for it, and all clients together have more than "
+            f"does not read: {self.held_bytes} bytes wait for it, and all clients together have more than "
             "maxMessageDispatchBufferSizeInMB waiting"
         )
 
@@ -340,12 +341,7 @@ class Connection(asyncio.BufferedProtocol):
         producers, self.producers = self.producers, {}
         consumers, self.consumers = self.consumers, {}
         every: list[Producer | Consumer] = [*producers.values(), *consumers.values()]
-        for attached in every:
-            try:
-                attached.close()
-            except Exception:
-                # A fault of one topic must not keep this connection attached to the other topics.
-                log.exception("%s: %s could not be detached", self.remote_address, attached)
+        detach_all([each.close for each in every], self.remote_address, self.broker.spawn)
         watchers, self.topic_watchers = self.topic_watchers, {}
         for watcher in watchers.values():
             self.broker.watchers.remove(watcher)

@@ -84,7 +84,7 @@ class Output:
 
     def idle_since(self, now_s: float) -> float:
         """Returns the last time at which the peer was seen to have taken output, or at which no output
-        waited (`output_budget.BudgetedOutput.idle_since`)."""
+        waited (`byte_budget.BudgetedClient.idle_since`)."""
         taken = self.taken_bytes
         if taken != self._taken_seen or not self.unsent_bytes:
             self._taken_seen, self._idle_since_s = taken, now_s

@@ -4,10 +4,11 @@ Sources: ServerCnx.handleSend; Producer.checkAndStartPublish.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from magnetar.server.topics.publishing.transaction_sends import txn_of
 from pulsar_proto.checksum import crc32c_of
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -61,6 +62,7 @@ def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
     groups: dict[int, Sends] = {}
     group: Sends = []
     group_id = -1
+    in_transactions: set[int] = set()
     size_bytes = 0
     max_size = cnx.traffic.limits.max_message_size
     try:
@@ -93,23 +95,30 @@ def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
                 if fault is not None:
                     earlier, earlier_bytes = groups, size_bytes
                     groups, group_id, size_bytes = {}, -1, 0
-                    _publish(cnx, earlier, earlier_bytes)
+                    _publish(cnx, earlier, earlier_bytes, in_transactions)
                     _refuse(cnx, send, *fault)
                     continue
+                if txn_of(send) is not None:
+                    in_transactions.add(producer_id)
             group.append((send, payload))
             size_bytes += size
     finally:
-        _publish(cnx, groups, size_bytes)
+        _publish(cnx, groups, size_bytes, in_transactions)
     return index + len(run)
 
 
-def _publish(cnx: "Connection", groups: "dict[int, Sends]", size_bytes: int) -> None:
+def _publish(cnx: "Connection", groups: "dict[int, Sends]", size_bytes: int, in_transactions: Set[int]) -> None:
+    """Publishes each producer's group. `in_transactions` names the producers some of whose SENDs belong to
+    transactions."""
     count = 0
     for producer_id, sends in groups.items():
         # Publishing for one producer may have closed this one: a topic that fences itself closes all its producers.
         producer = cnx.producers.get(producer_id)
         if producer is not None and sends:
-            producer.publish(sends)
+            if producer_id in in_transactions:
+                producer.publish_in_transactions(sends)
+            else:
+                producer.publish(sends)
             count += len(sends)
     if count:
         cnx.published(count, size_bytes)
@@ -144,8 +153,6 @@ def _fault_of(cnx: "Connection", send: pb.CommandSend, payload: bytes) -> Fault 
     content = body(payload)
     if send.HasField("message_id"):
         return pb.NotAllowedError, "Only shadow topic supports sending messages with messageId"
-    if send.HasField("txnid_most_bits") or send.HasField("txnid_least_bits"):
-        return pb.NotAllowedError, "Transactions are not enabled."
     if len(content) > cnx.traffic.limits.max_message_size:
         return pb.NotAllowedError, "Exceed maximum message size"
     return None

@@ -13,6 +13,7 @@ from magnetar.metadata.measured_store import MeasuredStore
 from magnetar.server.process.metric_summaries import add_histogram, add_summary
 from magnetar.server.process.metric_tables import MetricFamilies
 from magnetar.server.stats.load_metrics import load_metrics
+from magnetar.server.stats.transaction_metrics import add_transactions
 
 if TYPE_CHECKING:
     from magnetar.server.broker.broker import Broker
@@ -62,6 +63,8 @@ def add_broker(families: MetricFamilies, broker: "Broker", totals: dict[str, flo
         families.add("magnetar_metadata_away_seconds", labels, broker.metadata_link.away_seconds)
     if broker.security is not None:
         _add_authentication(families, broker.security)
+    if broker.transactions is not None:
+        add_transactions(families, broker.transactions)
     if broker.load is not None:
         host = host_of(broker)
         for sample in load_metrics(broker.load):

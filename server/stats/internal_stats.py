@@ -5,6 +5,9 @@ fields are not in Apache's answer: `ackHoles` of a cursor lists the entries that
 entries are acknowledged, and `unreadable` lists the entries that every bookie has lost.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from magnetar.server.stats.compaction_stats import compacted_ledger_stats
 from magnetar.server.stats.traffic_stats import Json, iso_time
 from magnetar.server.topics.subscriptions.subscription import Subscription
@@ -12,6 +15,7 @@ from magnetar.server.topics.topic import Topic
 from magnetar.storage.managed.appender import AppendState
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.gaps import Gap
+from magnetar.storage.managed.managed_ledger import ManagedLedger
 from pulsar_proto.ids import Position
 
 HOLES_SHOWN_MAX = 1_000
@@ -29,7 +33,17 @@ STATE_NAMES = {
 
 
 def managed_ledger_stats(topic: Topic) -> Json:
-    stats = topic.ledger.stats()
+    return {
+        **ledger_stats(topic.ledger, topic.subscriptions),
+        "unreadable": [unreadable(gap) for gap in topic.ledger.gaps.known],
+        "schemaLedgers": [],
+        "compactedLedger": compacted_ledger_stats(topic.compaction),
+    }
+
+
+def ledger_stats(ledger: ManagedLedger, subscriptions: Mapping[str, Subscription] = MappingProxyType({})) -> Json:
+    """Returns the internal stats of a managed ledger with its cursors, also of one that is no topic's."""
+    stats = ledger.stats()
     return {
         "entriesAddedCounter": stats.entries_added,
         "numberOfEntries": stats.entries,
@@ -38,7 +52,7 @@ def managed_ledger_stats(topic: Topic) -> Json:
         "currentLedgerSize": stats.current_ledger_size,
         **({"lastLedgerCreatedTimestamp": iso_time(stats.ledger_created_ms)} if stats.ledger_created_ms else {}),
         **({"lastLedgerCreationFailureTimestamp": iso_time(stats.ledger_failed_ms)} if stats.ledger_failed_ms else {}),
-        "waitingCursorsCount": sum(map(waits_for_messages, topic.subscriptions.values())),
+        "waitingCursorsCount": sum(map(waits_for_messages, subscriptions.values())),
         "pendingAddEntriesCount": stats.pending_entries,
         "lastConfirmedEntry": str(stats.last_confirmed),
         "state": STATE_NAMES[stats.state],
@@ -52,10 +66,9 @@ def managed_ledger_stats(topic: Topic) -> Json:
             }
             for info in stats.ledgers
         ],
-        "cursors": {name: cursor_stats(topic, name, cursor) for name, cursor in topic.ledger.cursors.items()},
-        "unreadable": [unreadable(gap) for gap in topic.ledger.gaps.known],
-        "schemaLedgers": [],
-        "compactedLedger": compacted_ledger_stats(topic.compaction),
+        "cursors": {
+            name: cursor_stats(ledger, cursor, subscriptions.get(name)) for name, cursor in ledger.cursors.items()
+        },
     }
 
 
@@ -77,8 +90,8 @@ def waits_for_messages(subscription: Subscription) -> bool:
     return dispatcher is not None and bool(subscription.consumers) and dispatcher.is_caught_up
 
 
-def cursor_stats(topic: Topic, name: str, cursor: Cursor) -> Json:
-    subscription = topic.subscriptions.get(name)
+def cursor_stats(ledger: ManagedLedger, cursor: Cursor, subscription: Subscription | None) -> Json:
+    """Returns the internal stats of a cursor, which may be a subscription's."""
     dispatcher = None if subscription is None else subscription.dispatcher
     read_position = dispatcher.read_position if dispatcher else cursor.next_unacked(cursor.mark_delete)
     holes = cursor.holes(HOLES_SHOWN_MAX)
@@ -90,7 +103,7 @@ def cursor_stats(topic: Topic, name: str, cursor: Cursor) -> Json:
         "readPosition": str(read_position),
         "waitingReadOp": waits,
         "pendingReadOps": int(reads),
-        "messagesConsumedCounter": topic.ledger.entries_between(Position(-1, -1), cursor.mark_delete),
+        "messagesConsumedCounter": ledger.entries_between(Position(-1, -1), cursor.mark_delete),
         "cursorLedger": cursor.ledger_id,
         "cursorLedgerLastEntry": cursor.ledger_last_entry,
         "individuallyDeletedMessages": "["
@@ -102,7 +115,7 @@ def cursor_stats(topic: Topic, name: str, cursor: Cursor) -> Json:
         "lastLedgerSwitchTimestamp": iso_time(cursor.ledger_switched_ms),
         "state": "NoLedger" if cursor.ledger_id < 0 else "Open",
         "active": bool(subscription is not None and subscription.consumers),
-        "numberOfEntriesSinceFirstNotAckedMessage": topic.ledger.entries_between(cursor.mark_delete, read_position),
+        "numberOfEntriesSinceFirstNotAckedMessage": ledger.entries_between(cursor.mark_delete, read_position),
         "totalNonContiguousDeletedMessagesRange": cursor.number_of_holes,
         "subscriptionHavePendingRead": reads or waits,
         "subscriptionHavePendingReplayRead": False,

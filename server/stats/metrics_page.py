@@ -13,6 +13,7 @@ from magnetar.server.process.metric_tables import MetricFamilies, MetricTable, l
 from magnetar.server.process.turns import in_portions
 from magnetar.server.stats import ledger_metrics, subscription_metrics, topic_metrics
 from magnetar.server.stats.broker_metrics import add_broker, add_schemas
+from magnetar.server.stats.pending_ack_stats import add_pending_ack_metrics
 from magnetar.server.stats.process_metrics import add_process
 from magnetar.server.topics.counters import ConsumerCounters, now_ms
 from magnetar.server.topics.subscriptions.subscription import Subscription
@@ -160,6 +161,7 @@ class _Page:
             values += subscription_metrics.backlog_values(subscription, age_s)
             self._subscriptions.add(text, values)
             subscription_metrics.add_throttling(self.families, text, subscription)
+            add_pending_ack_metrics(self.families, labels, subscription)
         else:
             self._volatile_subscriptions.add(text, values)
         if self._settings.expose_consumer_level_metrics_in_prometheus:

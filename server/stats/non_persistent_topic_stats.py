@@ -5,7 +5,8 @@ persistent topic, this answer has the field `msgDropRate`."""
 
 from magnetar.server.stats.traffic_stats import (
     NEITHER_FILTERED_NOR_THROTTLED,
-    NO_OFFLOADING_AND_NO_TRANSACTIONS,
+    NO_OFFLOADING,
+    NO_TRANSACTIONS,
     NOTHING_DRAINS,
     Json,
     consumer_stats,
@@ -28,7 +29,8 @@ def non_persistent_topic_stats(topic: NonPersistentTopic) -> Json:
         "oldestBacklogMessageAgeSeconds": 0,
         "publishRateLimitedTimes": publishing.rate_limited_times,
         "earliestMsgPublishTimeInBacklogs": 0,
-        **NO_OFFLOADING_AND_NO_TRANSACTIONS,
+        **NO_OFFLOADING,
+        **NO_TRANSACTIONS,
         "waitingPublishers": len(publishing.access.waiting),
         **({} if publishing.access.epoch is None else {"topicEpoch": publishing.access.epoch}),
         "nonContiguousDeletedMessagesRanges": 0,

@@ -11,7 +11,7 @@ from magnetar.server.stats import key_shared_stats
 from magnetar.server.stats.compaction_stats import compaction_stats
 from magnetar.server.stats.traffic_stats import (
     NEITHER_FILTERED_NOR_THROTTLED,
-    NO_OFFLOADING_AND_NO_TRANSACTIONS,
+    NO_OFFLOADING,
     NOTHING_DRAINS,
     Json,
     consumer_stats,
@@ -19,6 +19,7 @@ from magnetar.server.stats.traffic_stats import (
     sent_stats,
     traffic_stats,
 )
+from magnetar.server.stats.transaction_buffer_stats import transaction_counts
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.topics.subscriptions.subscription_settings import is_replicated
@@ -40,7 +41,8 @@ def persistent_topic_stats(topic: Topic) -> Json:
         "oldestBacklogMessageAgeSeconds": -1 if oldest_ms is None else (now_ms() - oldest_ms) // 1000,
         "publishRateLimitedTimes": publishing.rate_limited_times,
         "earliestMsgPublishTimeInBacklogs": oldest_ms or 0,
-        **NO_OFFLOADING_AND_NO_TRANSACTIONS,
+        **NO_OFFLOADING,
+        **transaction_counts(topic),
         "publishers": [producer_stats(producer) for producer in producers],
         "waitingPublishers": len(publishing.access.waiting),
         "subscriptions": subscriptions,

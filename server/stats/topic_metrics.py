@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from magnetar.server.process.metric_tables import MetricFamilies, counters, gauges
 from magnetar.server.stats.compaction_stats import compaction_metrics
 from magnetar.server.stats.ledger_metrics import TOPIC_LEDGER_COLUMNS, topic_ledger_values
+from magnetar.server.stats.transaction_buffer_stats import transaction_metrics
 from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.counters import ConsumerCounters, now_ms
 from magnetar.server.topics.publishing.producer import Producer
@@ -106,9 +107,13 @@ def producer_values(producer: Producer) -> tuple[float, float, float]:
 
 
 def add_rare_metrics(families: MetricFamilies, labels: str, topic: Topic) -> None:
-    """Adds the metrics that only few topics have: those of compaction, and of evictions for a backlog quota."""
+    """Adds the metrics that only few topics have: those of compaction, of transactions, and of evictions for a backlog
+    quota."""
     if topic.compaction is not None:
         families.add_all(labels, compaction_metrics(topic.compaction))
+    if topic.transactions is not None:
+        for name, value, metric_type in transaction_metrics(topic.transactions):
+            families.add(name, labels, value, metric_type)
     for kind, count in topic.quota.evictions.items():
         name = "pulsar_storage_backlog_quota_exceeded_evictions_total"
         families.add(name, f'{labels},quota_type="{kind}"', count, "counter")

@@ -27,15 +27,13 @@ NEITHER_FILTERED_NOR_THROTTLED: Json = {
     "dispatchThrottledMsgEventsByBrokerLimit": 0,
     "dispatchThrottledBytesEventsByBrokerLimit": 0,
 }
-NO_OFFLOADING_AND_NO_TRANSACTIONS: Json = {
+NO_OFFLOADING: Json = {
     "offloadedStorageSize": 0,
     "lastOffloadLedgerId": 0,
     "lastOffloadSuccessTimeStamp": 0,
     "lastOffloadFailureTimeStamp": 0,
-    "ongoingTxnCount": 0,
-    "abortedTxnCount": 0,
-    "committedTxnCount": 0,
 }
+NO_TRANSACTIONS: Json = {"ongoingTxnCount": 0, "abortedTxnCount": 0, "committedTxnCount": 0}
 NOTHING_DRAINS: Json = {
     "drainingHashesCount": 0,
     "drainingHashesClearedTotal": 0,

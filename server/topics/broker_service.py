@@ -35,9 +35,13 @@ from magnetar.server.topics.load_permits import LoadPermits
 from magnetar.server.topics.non_persistent.loaded_topics import NonPersistentTopics
 from magnetar.server.topics.policy_event_topics import PolicyEventTopics
 from magnetar.server.topics.rate_rolling import RateRolling
+from magnetar.server.topics.snapshot_topics import LocalSnapshotLogs
 from magnetar.server.topics.topic import Topic
+from magnetar.server.topics.topic_deletion import delete_log, delete_records
 from magnetar.server.topics.topic_opener import TopicOpener
 from magnetar.server.topics.topic_schemas import TopicSchemas
+from magnetar.server.topics.transactions.topic_transactions import TopicTransactions
+from magnetar.server.transactions.known_transactions import TransactionSupport
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound, UnknownFault
@@ -64,8 +68,10 @@ class BrokerService:
         settings: TopicSettings,
         make_ownership: Callable[[BundleCache], Ownership] = SoleOwner,
         bundle_settings: BundleSettings | None = None,
+        transactions: TransactionSupport | None = None,
     ) -> None:
-        """`make_ownership` creates the object that knows which bundles this broker owns."""
+        """`make_ownership` creates the object that knows which bundles this broker owns. `transactions` is None while
+        transactions are switched off."""
         self.settings = settings
         self.topics: dict[str, Topic] = {}
         """Full name -> topic, for the persistent topics that are loaded and usable."""
@@ -83,8 +89,17 @@ class BrokerService:
         self._factory, self.reaper = factory, factory.reaper
         storage = SchemaStorage(metadata, factory.bookkeeper, factory.config.quorums)
         self.schemas = TopicSchemas(SchemaRegistry(storage, factory.clock_ms))
+        self.transactions = None if transactions is None else self._topic_transactions(transactions)
+        """The transactions of topics; None while transactions are switched off."""
         self._opener = TopicOpener(
-            factory, metadata, settings, self.policies, self.catalog, self.schemas, self.new_producer_name
+            factory,
+            metadata,
+            settings,
+            self.policies,
+            self.catalog,
+            self.schemas,
+            self.new_producer_name,
+            self.transactions,
         )
         self.non_persistent = NonPersistentTopics(
             settings, self.policies, self.catalog, self.ownership, self.new_producer_name, self._opener.equip
@@ -116,6 +131,10 @@ class BrokerService:
         self._is_closed = False
         self._rates = RateRolling(lambda: self.all_topics, settings, factory.cache_rates.roll)
 
+    def _topic_transactions(self, support: TransactionSupport) -> TopicTransactions:
+        logs = LocalSnapshotLogs(self.get_topic, self.schemas.registry, self.new_producer_name, self._factory.clock_ms)
+        return TopicTransactions(support, logs, self._factory.clock_ms)
+
     async def warm_up(self) -> None:
         """Starts the service. Called once, before the first client. Raises PulsarError after a storage fault."""
         with storage_faults_told():
@@ -136,9 +155,8 @@ class BrokerService:
 
     def new_producer_name(self) -> str:
         """Returns a name `cluster-instance-number`, which is unique in the cluster (DistributedIdGenerator)."""
-        name = f"{self.settings.cluster_name}-{self._instance or 0}-{self._names_given}"
         self._names_given += 1
-        return name
+        return f"{self.settings.cluster_name}-{self._instance or 0}-{self._names_given - 1}"
 
     # --- loading -----------------------------------------------------------------------------------------------------
 
@@ -241,7 +259,7 @@ class BrokerService:
             del self._loading[name.full]
 
     async def refresh_policies(self, topic: Topic) -> None:
-        """Computes the topic's policies anew after its properties changed. Raises PulsarError after a storage fault."""
+        """Computes the topic's policies anew after its properties changed. Raises PulsarError."""
         await self._opener.refresh_policies(topic)
 
     def _policies_changed(self, namespace: str, only: TopicName | None) -> None:
@@ -256,8 +274,8 @@ class BrokerService:
                 listener(namespace)
 
     async def settings_changed(self) -> None:
-        """Called after the settings of topics or of managed ledgers were changed in place: updates the parts that were
-        built from the old settings. All other code reads the settings at each use."""
+        """Called after the settings of topics or of managed ledgers were changed in place: updates what was built from
+        the old settings."""
         self.policies.defaults_changed()
         self._opener.limit_publishing()
         self._factory.config_changed()
@@ -273,17 +291,16 @@ class BrokerService:
 
     @property
     def all_topics(self) -> list[BaseTopic]:
-        """Returns all loaded topics, persistent and non-persistent."""
+        """All loaded topics, persistent and non-persistent."""
         return [*self.topics.values(), *self.non_persistent.by_name.values()]
 
     def loads_under_way(self, is_wanted: Callable[[str], bool]) -> "list[asyncio.Task[Topic]]":
-        """Returns the unfinished loading tasks of the topics for whose full names `is_wanted` returns True."""
+        """Returns the unfinished loads of the topics for whose full names `is_wanted` returns True."""
         return [task for name, task in self._loading.items() if is_wanted(name)]
 
     @property
     def closing_topics(self) -> list[str]:
-        """Returns the full names of the topics that are being closed or deleted, after which they may be loaded
-        again."""
+        """Returns the full names of the topics that are being closed or deleted."""
         return list(self._closing)
 
     # --- unloading and deleting --------------------------------------------------------------------------------------
@@ -327,20 +344,16 @@ class BrokerService:
 
     async def _close_and_delete(self, topic: Topic) -> None:
         await topic.close()
-        # The compacted ledgers are looked up after closing, because a compaction that ends meanwhile changes them.
-        compacted = [] if topic.compaction is None else topic.compaction.ledger_ids
-        with storage_faults_told():
-            await self._factory.delete(topic.name.managed_ledger_name)
-        self.reaper.bury(compacted, topic.name.full, "compaction")
-        if not topic.name.is_partition:
-            await self.schemas.delete(topic.name)
+        await delete_log(self, topic)
         log.info("%s: deleted", topic)
 
     async def delete_topic(self, name: TopicName, force: bool = False) -> None:
         """Deletes a persistent or non-persistent topic. Raises TopicNotFound when there is no such topic, TopicBusy
         when the topic has clients and `force` is not set, and PulsarError when the deletion fails."""
         if not name.is_persistent:
-            await self._delete_non_persistent(name, force)
+            if not force:
+                self.check_unused(name)
+            await self.non_persistent.delete(name)
             return
         topic = self.topics.get(name.full)
         if topic is None:
@@ -352,23 +365,12 @@ class BrokerService:
         if self.topics.get(name.full) is not topic:
             raise ServiceNotReady(f"Topic {name.full} is being unloaded")
         await asyncio.shield(self._close_task(topic, delete=True))
-        await self.policies.topic_deleted(name)
-
-    async def _delete_non_persistent(self, name: TopicName, force: bool) -> None:
-        topic = self.non_persistent.by_name.get(name.full)
-        if topic is None:
-            raise TopicNotFound(f"Topic {name.full} not found")
-        if not force:
-            self.check_unused(name)
-        await self.non_persistent.close(topic)
-        log.info("%s: deleted", topic)
+        await delete_records(self, name)
 
     def check_unused(self, name: TopicName) -> None:
         """Raises TopicBusy when producers or consumers are connected to the topic."""
         topic = self.loaded_of_any_domain(name)
-        if topic is None:
-            return
-        clients = len(topic.producers) + topic.consumer_count
+        clients = 0 if topic is None else len(topic.producers) + topic.consumer_count
         if clients:
             raise TopicBusy(f"Topic has {clients} connected producers/consumers")
 

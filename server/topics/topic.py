@@ -14,6 +14,7 @@ from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.base_topic import BaseTopic, TopicState, is_reserved
 from magnetar.server.topics.counters import now_ms
+from magnetar.server.topics.last_message import LastMessage
 from magnetar.server.topics.ledger_config_rules import ledger_config
 from magnetar.server.topics.publish_times import BacklogAges, OldestMessage
 from magnetar.server.topics.publishing.dedup_switch import DedupSwitch
@@ -26,18 +27,21 @@ from magnetar.server.topics.subscriptions.dispatch_limits import DispatchLimits
 from magnetar.server.topics.subscriptions.dispatch_throttle_rules import PerSecond
 from magnetar.server.topics.subscriptions.hole_filler import HoleFiller
 from magnetar.server.topics.subscriptions.outgoing_messages import MessagesMemo, OutgoingMessages, messages_of
+from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.subscription import Subscription
-from magnetar.server.topics.subscriptions.subscription_settings import follow, properties_of
+from magnetar.server.topics.subscriptions.subscription_settings import check_durability, follow, properties_of
+from magnetar.server.topics.transactions.readable_log import CommittedLog, ReadableLog
+from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import MalformedFrame, NotAllowed, PulsarError, ServiceNotReady, SubscriptionNotFound
-from pulsar_proto.ids import EARLIEST, LATEST, Position
+from pulsar_proto.ids import EARLIEST, LATEST, Position, TxnId
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.records.payload import parse_metadata, publish_time_of
+from pulsar_proto.records.payload import publish_time_of
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +53,7 @@ class Topic(BaseTopic):
         "_changing_cursors",
         "_close_ledger",
         "_is_detached",
+        "_last_message",
         "_memo",
         "_on_lost",
         "_stop_listening",
@@ -61,10 +66,13 @@ class Topic(BaseTopic):
         "hole_filler",
         "ledger",
         "own_properties",
+        "pending_ack_logs",
         "publishing",
         "quota",
+        "readable_log",
         "state",
         "subscriptions",
+        "transactions",
     )
 
     def __init__(
@@ -98,6 +106,12 @@ class Topic(BaseTopic):
         self.hole_filler = HoleFiller(self.subscriptions.values)
         self.hole_filler.follow(self.policies.fill_ack_holes_interval_seconds)
         self.deduplication = DedupSwitch(name.full, ledger, settings, self.publishing)
+        self.pending_ack_logs: PendingAckLogs | None = None
+        self.transactions: TransactionBuffer | None = None
+        """The topic's transactions; None while transactions are switched off, and for system topics."""
+        self.readable_log: ReadableLog = ledger
+        """The log as far as consumers may read it."""
+        self._last_message = LastMessage(ledger, None)
         self._is_detached = False
         self._close_ledger = close_ledger
         self._on_lost = on_lost
@@ -131,13 +145,26 @@ class Topic(BaseTopic):
         """Returns the cursors of all durable subscriptions."""
         return [each.cursor for each in self.subscriptions.values() if each.cursor.durable]
 
+    def use_transactions(self, transactions: TransactionBuffer) -> None:
+        """Makes the topic take messages of transactions. Called once, before `prepare`."""
+        self.transactions = self.publishing.transactions = transactions
+        self.readable_log = CommittedLog(self.ledger, transactions.transactions)
+        self._last_message = LastMessage(self.ledger, transactions)
+        if self.compaction is not None:
+            self.compaction.read_through(self.readable_log, transactions.is_aborted)
+
+    def is_aborted(self, txn_id: TxnId) -> bool:
+        return self.transactions is not None and self.transactions.is_aborted(txn_id)
+
     # --- policies ----------------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Applies the policies and recovers deduplication. Called once, before a producer connects. Raises
-        ManagedLedgerError when the log cannot be read."""
+        """Applies the policies and recovers deduplication and transactions. Called once, before a client connects.
+        Raises ManagedLedgerError when the log cannot be read, and PulsarError when a snapshot cannot be read."""
         self.apply_send_policies()
         self.configure_ledger()
+        if self.transactions is not None:
+            await self.transactions.recover()
         await self.deduplication.begin(self.policies.deduplication_enabled)
         if self.compaction is not None and self.policies.compaction_threshold > 0:
             await self.compaction.hold_messages()
@@ -170,7 +197,7 @@ class Topic(BaseTopic):
         name = command.subscription
         existing = self.subscriptions.get(name)
         if existing is not None:
-            _check_kind(existing, durable=command.durable)
+            check_durability(existing.cursor, durable=command.durable)
             await follow(existing.cursor, command)
             return existing
         if command.durable:
@@ -204,7 +231,7 @@ class Topic(BaseTopic):
         async with self._changing_cursors:
             existing = self.subscriptions.get(command.subscription)
             if existing is not None:
-                _check_kind(existing, durable=False)
+                check_durability(existing.cursor, durable=False)
                 return existing
             self._check_open()
             return self._add_subscription(command.subscription, self.ledger.new_non_durable_cursor(start))
@@ -226,7 +253,7 @@ class Topic(BaseTopic):
         async with self._changing_cursors:
             existing = self.subscriptions.get(name)
             if existing is not None:
-                _check_kind(existing, durable=True)
+                check_durability(existing.cursor, durable=True)
                 return existing
             self._check_open()
             self._check_may_add_subscription()
@@ -288,39 +315,16 @@ class Topic(BaseTopic):
         return messages_of(run) if self._memo is None else self._memo.messages_of(run)
 
     async def last_message_id(self) -> tuple[Position, int]:
-        """Returns (position of the last message, batch index of the last message or -1 if the entry is no batch). The
-        position is (-1, -1) when no message is left. Raises PulsarError when the log cannot be read."""
-        last = self.ledger.last_confirmed
-        if last.entry_id < 0 or last < self.ledger.first_position:
-            return EARLIEST, -1
-        run = self.ledger.cached(last, 1, 1)
-        if run is None:
-            with storage_faults_told():
-                run = await self.ledger.read(last, 1, 1)
-                while not run.entries and (gap := self.ledger.gaps.at(last)) is not None:
-                    last = self.ledger.previous_position(Position(gap.ledger_id, gap.first))
-                    run = await self.ledger.read(last, 1, 1)
-        if not run.entries:
-            return EARLIEST, -1
-        position = Position(run.ledger_id, run.first_entry_id)
-        try:
-            metadata = parse_metadata(run.entries[0], run.payload_offset)
-        except MalformedFrame as error:
-            log.warning("%s: the last message %s cannot be understood: %s", self, position, error)
-            return position, -1
-        if not metadata.HasField("num_messages_in_batch"):
-            return position, -1
-        return position, max(1, metadata.num_messages_in_batch) - 1
+        return await self._last_message.find()
 
     async def last_message_id_compacted(
         self, asked: Position | None, cursor: SubscriptionCursor
     ) -> tuple[Position, int, Position]:
-        found = None
+        last = await self._last_message.find()
         if self.compaction is not None:
             with storage_faults_told():
-                found = await last_kept(self.ledger, self.compaction)
-        seen = mark_delete_seen(asked, cursor, self.ledger.first_position)
-        return *(found or await self.last_message_id()), seen
+                last = await last_kept(self.ledger.label, self.compaction, last[0]) or last
+        return *last, mark_delete_seen(asked, cursor, self.ledger.first_position)
 
     async def sought(self, position: Position, publish_time_ms: int | None) -> Position:
         """Returns where a consumer with `read_compacted` reads on after a seek that moves its cursor to `position`.
@@ -342,14 +346,16 @@ class Topic(BaseTopic):
         return await self.ledger.find_first(is_late_enough)
 
     def roll_storage(self, elapsed_s: float) -> None:
-        changes = sum(cursor.changes for cursor in self.ledger.cursors.values())
-        self.ledger.traffic.roll(elapsed_s, changes)
+        self.ledger.traffic.roll(elapsed_s, sum(cursor.changes for cursor in self.ledger.cursors.values()))
 
     # --- the whole topic ---------------------------------------------------------------------------------------------
 
     async def terminate(self) -> Position:
         """Terminates the topic. Returns the position of the last message; the position names a ledger even if the topic
-        never had a message. Raises PulsarError when the end of the topic cannot be stored."""
+        never had a message. Raises NotAllowed while transactions are open, because their ends could not be marked, and
+        another PulsarError when the end of the topic cannot be stored."""
+        if self.transactions is not None and (oldest := self.transactions.transactions.oldest()) is not None:
+            raise NotAllowed(f"Transaction {oldest} is open in {self.name.full}: a topic ends after its transactions")
         with storage_faults_told():
             if self.ledger.terminated is None and self.ledger.last_confirmed.ledger_id < 0:
                 await self.ledger.open_ledger()
@@ -369,11 +375,12 @@ class Topic(BaseTopic):
     def detach(self) -> None:
         if self._is_detached:
             return
-        self._is_detached = True
-        self.state = TopicState.CLOSING
+        self._is_detached, self.state = True, TopicState.CLOSING
         self._stop_listening()
         self.delayed.close()
         self.hole_filler.close()
+        if self.transactions is not None:
+            self.transactions.close()
         self.publishing.close()
         self.deduplication.close()
         for subscription in list(self.subscriptions.values()):
@@ -388,11 +395,3 @@ class Topic(BaseTopic):
         finally:
             self.state = TopicState.CLOSED
             log.info("%s: closed", self)
-
-
-def _check_kind(existing: Subscription, *, durable: bool) -> None:
-    """Raises NotAllowed when `existing` is durable and a client asks for a subscription that is not durable, or when
-    `existing` is not durable and a client asks for a durable subscription."""
-    if existing.cursor.durable != durable:
-        kind = "Durable" if existing.cursor.durable else "NonDurable"
-        raise NotAllowed(f"{kind} subscription with the same name already exists.")

@@ -5,7 +5,6 @@ Source: BrokerService.createPersistentTopic.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.compaction.topic_compaction import CompactionService, TopicCompaction
@@ -18,13 +17,17 @@ from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.bookie_affinity import BookieAffinity
 from magnetar.server.topics.ledger_config_rules import ledger_config
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
+from magnetar.server.topics.subscriptions.acks_in_transactions import close_pending_acks, recover_pending_acks
+from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
 from magnetar.server.topics.topic import Topic
 from magnetar.server.topics.topic_schemas import TopicSchemas
+from magnetar.server.topics.transactions.topic_transactions import TopicTransactions
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import NoSuchManagedLedger
-from pulsar_proto.errors import TopicNotFound
+from pulsar_proto.errors import NotAllowed, TopicNotFound
 from pulsar_proto.names import TopicName
+from pulsar_proto.system_topics import is_transaction_internal
 
 
 class TopicOpener:
@@ -40,7 +43,9 @@ class TopicOpener:
         catalog: TopicCatalog,
         schemas: TopicSchemas,
         new_producer_name: Callable[[], str],
+        transactions: TopicTransactions | None,
     ) -> None:
+        """`transactions` is None while transactions are switched off."""
         self._factory = factory
         self._settings = settings
         self._policies = policies
@@ -48,6 +53,8 @@ class TopicOpener:
         self._schemas = schemas
         self._affinity = BookieAffinity(metadata, settings)
         self._new_producer_name = new_producer_name
+        self._transactions = transactions
+        self._pending_ack_logs = None if transactions is None else PendingAckLogs(factory, transactions.support)
         self._compactions = CompactionService(
             factory.bookkeeper,
             factory.reaper.bury,
@@ -81,7 +88,10 @@ class TopicOpener:
 
     async def open(self, name: TopicName, *, create: bool, on_lost: Callable[[Topic], None]) -> Topic:
         """Returns a persistent topic that is ready for use; for `on_lost` see `Topic`. Raises TopicNotFound when the
-        topic has no managed ledger and `create` is not set, and another PulsarError when the topic cannot be opened."""
+        topic has no managed ledger and `create` is not set, NotAllowed for a name that no topic may have, and another
+        PulsarError when the topic cannot be opened."""
+        if is_transaction_internal(name):
+            raise NotAllowed(f"Can not create transaction system topic {name.full}")
         with storage_faults_told():
             await self._policies.load(name)
             # The right configuration is needed from the first moment, because a ledger is trimmed when it is opened.
@@ -90,23 +100,33 @@ class TopicOpener:
                 ledger = await self._factory.open(name.managed_ledger_name, config, create=create)
             except NoSuchManagedLedger as error:
                 raise TopicNotFound(f"Topic {name.full} not found") from error
+
+        async def close_ledgers() -> None:
+            await close_pending_acks(topic.subscriptions.values())
+            await self._factory.close_ledger(name.managed_ledger_name)
+
         topic = Topic(
             name,
             ledger,
             self._settings,
             new_producer_name=self._new_producer_name,
-            close_ledger=partial(self._factory.close_ledger, name.managed_ledger_name),
+            close_ledger=close_ledgers,
             on_lost=on_lost,
             policies=self._policies.of(name, await self._properties_of(name, ledger)),
         )
         ledger.on_fenced(topic.lost_ledger)
         topic.compaction = TopicCompaction(name.full, ledger, self._compactions)
         topic.base_config = self._factory.config
+        buffer = None if self._transactions is None else self._transactions.buffer_of(name, ledger)
+        if buffer is not None:
+            topic.use_transactions(buffer)
+            topic.pending_ack_logs = self._pending_ack_logs
         self.equip(topic)
         try:
             with storage_faults_told():
                 await self._affinity.follow(topic)
                 await topic.prepare()
+                await recover_pending_acks(topic, topic.subscriptions.values())
         except BaseException:
             await topic.close()
             raise

@@ -10,7 +10,6 @@ from magnetar.server.web.calls import Refusal
 
 NO_WORKER = "Pulsar Function Worker is not enabled, probably functionsWorkerEnabled is set to false"
 NO_PACKAGES = "Package Management Service is not enabled in the broker."
-NO_TRANSACTIONS = "This Broker is not configured with transactionCoordinatorEnabled=true."
 NO_JVM = "This broker does not run on a JVM; /metrics and broker-stats/metrics have its figures"
 NO_OFFLOADING = "This broker does not offload: all messages stay in its own ledgers"
 NO_SHADOW_TOPICS = "This broker does not have shadow topics: a topic's messages are shown by that topic only"
@@ -27,7 +26,6 @@ ABSENT = tuple(
     for path, status, reason in (
         (r"admin/v[23]/(functions?|sources?|sinks?|worker|worker-stats)", 409, NO_WORKER),
         (r"admin/v3/packages", 503, NO_PACKAGES),
-        (r"admin/v3/transactions", 503, NO_TRANSACTIONS),
         (r"admin/v2/broker-stats/(mbeans|allocator-stats)", 404, NO_JVM),
         (r"admin/v2/broker-stats/bookieops", 404, NO_PENDING_OPERATIONS),
         (r"admin/v2/broker-stats/broker-resource-availability", 409, NO_AVAILABILITY),

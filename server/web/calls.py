@@ -83,6 +83,7 @@ class Status(NamedTuple):
     code: int
     value: Any = None
     """The body, to be encoded as JSON; None stands for no body."""
+    headers: Mapping[str, str] = {}
 
 
 NO_CONTENT: Final = Status(204)

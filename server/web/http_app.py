@@ -9,7 +9,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from aiohttp import HttpVersion11, web
+from aiohttp import web
+from aiohttp.http import HttpVersion11
 
 from magnetar.metadata.errors import MetadataError
 from magnetar.server.config.http_settings import WebSettings
@@ -50,7 +51,7 @@ def make_server(
     """Returns a server for the calls that `router` knows. The server makes a protocol for each accepted connection.
     `upgrades` answers requests for WebSockets; when it is None, there is no WebSocket service."""
     gate = CallGate(settings.max_concurrent_http_requests, broker.http_calls)
-    share = LoopShare()
+    share = LoopShare(broker.appends)
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         began_s = share.clock()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.network.port_listener import PortListener
 from magnetar.server.process.garbage_collection import uncollected_imports
+from magnetar.server.web.aiohttp_import import import_aiohttp_web
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -132,6 +133,7 @@ class WebListener(PortListener):
         """Returns the module `http_app`, the router of all routes, and the service for WebSockets, which is None when
         there is none. The method runs on a thread."""
         with uncollected_imports():
+            import_aiohttp_web()
             app = import_module(".http_app", __package__)
             upgrades = None if self._load_upgrades is None else self._load_upgrades(self._broker)
             return app, app.Router(self._load_routes()), upgrades

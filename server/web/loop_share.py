@@ -8,12 +8,19 @@ added to the balance, whether the loop is busy with other tasks or idle, until t
     for         | 3 ms   | 5 ms                 | 8 ms   | 4 ms
     balance 5   | 2      | 5, not 7             | -3     | 1: the next step may run
 
-A step may run while the balance is positive. Otherwise the step waits: urgent steps go first, then the steps of calls
-that have begun, then the first steps of new calls, each in the order in which they came. Otherwise a call of a hundred
-steps would wait a hundred times for a thousand others. Every NEW_CALL_EVERY-th turn is a new call's, so that calls that
-never end keep nobody out. A step waits even when the loop is idle, because the journal's thread needs the interpreter
-meanwhile, and because a message that comes in this pause is served at once. A step cannot be interrupted, so work that
-may take long goes `in_portions` (`magnetar.server.process.turns`)."""
+A step may run while the balance is positive, under two more conditions:
+
+- In each turn of the loop one step runs at most. So the sockets are polled between two steps, and a message that comes
+  in waits for one step, however many steps the balance has time for.
+- No message is on its way to the bookies. Until its receipt is written, a step would only delay it: the journal's
+  thread needs the interpreter, and the receipt needs the loop. As a busy broker always has messages on their way, a
+  step runs nevertheless when no step has run for PATIENCE_SECONDS. Urgent steps do not wait for messages.
+
+Steps that wait have an order: urgent steps go first, then the steps of calls that have begun, then the first steps of
+new calls, each in the order in which they came. Otherwise a call of a hundred steps would wait a hundred times for a
+thousand others. Every NEW_CALL_EVERY-th step is a new call's, so that calls that never end keep nobody out. A step
+waits even when the loop is idle, because a message that comes in this pause is served at once. A step cannot be
+interrupted, so work that may take long goes `in_portions` (`magnetar.server.process.turns`)."""
 
 import asyncio
 import time
@@ -21,37 +28,40 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
+from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
+
 T = TypeVar("T")
 
 SAVED_SECONDS_MAX = 0.005
-"""The largest balance: how long steps may keep the loop after a time without calls."""
+"""The largest balance: how much time steps may take after a time without calls."""
 
 TICK_SECONDS = 0.001
-"""While steps wait, the balance is checked at this interval, and then as many steps may run as the balance has time
-for."""
+"""While steps wait for time, they look again at this interval."""
+
+PATIENCE_SECONDS = 0.002
+"""For how long after the last step the steps wait for messages that are on their way."""
 
 NEW_CALL_EVERY = 8
-"""Which share of the turns new calls have, while calls that have begun wait, too."""
-
-STEP_WEIGHT = 0.1
-"""The weight of the latest step in the moving average of the lengths of steps. From this average `LoopShare` estimates
-for how many steps the balance has time."""
+"""Which share of the steps new calls have, while calls that have begun wait, too."""
 
 
 class LoopShare:
-    """The balance of one event loop. `clock` returns seconds."""
+    """The balance of one event loop. `appends` counts the messages on their way; `clock` returns seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, appends: AppendsUnderWay, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
+        self._appends = appends
         self._balance_s = SAVED_SECONDS_MAX
         self._settled_s = clock()
         """The time at which the balance was last brought up to date."""
         self._spent_s = 0.0
         """The time that steps have taken since `_settled_s`."""
-        self._timer: asyncio.TimerHandle | None = None
-        """The timer that runs while steps wait."""
-        self._step_s = TICK_SECONDS
-        """The moving average of the lengths of steps."""
+        self._stepped_s = self._settled_s
+        """When the last step ended."""
+        self._has_stepped = False
+        """Whether this turn of the loop has had its step, or will have it."""
+        self._timer: asyncio.Handle | None = None
+        """Runs `_look` while steps wait for time."""
         self._urgent: deque[asyncio.Future[None]] = deque()
         self._begun: deque[asyncio.Future[None]] = deque()
         self._new: deque[asyncio.Future[None]] = deque()
@@ -59,6 +69,7 @@ class LoopShare:
         """How many turns calls that have begun have had since a new call had one."""
         self.longest_step_s = 0.0
         """The longest step so far."""
+        appends.when_none(self._messages_are_answered)
 
     def run(self, call: Coroutine[Any, Any, T], *, is_urgent: bool = False) -> Awaitable[T]:
         """Returns an awaitable that runs the call, and makes every step of the call wait for its turn. The awaitable
@@ -72,22 +83,23 @@ class LoopShare:
     def ended(self, seconds: float) -> None:
         """Subtracts the time of a step that has ended from the balance."""
         self.spend(seconds)
-        self._step_s += (seconds - self._step_s) * STEP_WEIGHT
+        self._stepped_s = self.clock()
         self.longest_step_s = max(self.longest_step_s, seconds)
+        self._take_turn()
 
     def has_time(self, *, is_urgent: bool) -> bool:
-        """Returns whether a step may run now: the balance is positive and no step waits that comes first."""
-        self._settle()
-        return self._balance_s > 0 and not self._urgent and (is_urgent or not (self._begun or self._new))
+        """Returns whether a step may run now: there is time for it and no step waits that comes first."""
+        if self._has_stepped or self._urgent or (not is_urgent and (self._begun or self._new)):
+            return False
+        return self._is_time(is_urgent=is_urgent)
 
     def turn(self, *, is_urgent: bool, has_begun: bool) -> asyncio.Future[None]:
         """Returns a future that is done when a step, for which `has_time` was False, may run. `has_begun` says whether
         the call has had a step before."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         (self._urgent if is_urgent else self._begun if has_begun else self._new).append(waiter)
-        if self._timer is None:
-            self._timer = loop.call_later(TICK_SECONDS, self._tick)
+        if not self._has_stepped and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._look)
         return waiter
 
     @property
@@ -95,31 +107,56 @@ class LoopShare:
         """Returns whether the timer runs. The timer runs only while steps wait."""
         return self._timer is not None
 
-    def _settle(self) -> None:
+    def _is_time(self, *, is_urgent: bool) -> bool:
         now_s = self.clock()
         others_s = now_s - self._settled_s - self._spent_s
         self._balance_s = min(SAVED_SECONDS_MAX, self._balance_s - self._spent_s + others_s)
         self._settled_s, self._spent_s = now_s, 0.0
+        if self._balance_s <= 0:
+            return False
+        return is_urgent or not self._appends.count or now_s - self._stepped_s >= PATIENCE_SECONDS
 
-    def _tick(self) -> None:
-        self._settle()
-        promised_s = 0.0
-        while promised_s < self._balance_s and (waiting := self._next_queue()):
+    def _take_turn(self) -> None:
+        """Notes that this turn of the loop has its step. The next turn begins with `_begin_turn`."""
+        if not self._has_stepped:
+            self._has_stepped = True
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._has_stepped = False
+        if self._timer is None:
+            self._look()
+
+    def _messages_are_answered(self) -> None:
+        """Has the steps that wait look for time in the next turn of the loop, because the receipts are not written
+        yet."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        """Lets the next step run in the next turn of the loop if there is time. Otherwise looks again later."""
+        self._timer = None
+        if self._has_stepped:
+            return  # `_begin_turn` will look again.
+        while waiting := self._urgent or self._next_queue():
+            if not self._is_time(is_urgent=waiting is self._urgent):
+                self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._look)
+                return
             waiter = waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                promised_s += self._step_s
-        some_wait = bool(self._urgent or self._begun or self._new)
-        self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick) if some_wait else None
+            if waiter.done():
+                continue
+            if waiting is not self._urgent:
+                self._turns_of_begun = self._turns_of_begun + 1 if waiting is self._begun else 0
+            waiter.set_result(None)
+            self._take_turn()
+            return
 
     def _next_queue(self) -> deque[asyncio.Future[None]]:
-        """Returns the queue whose first step has the next turn. The queue is empty if no step waits."""
-        if self._urgent:
-            return self._urgent
+        """Returns the queue, of those of calls that are not urgent, whose first step comes next. The queue is empty if
+        no step waits."""
         if self._begun and (not self._new or self._turns_of_begun < NEW_CALL_EVERY - 1):
-            self._turns_of_begun += 1
             return self._begun
-        self._turns_of_begun = 0
         return self._new
 
 

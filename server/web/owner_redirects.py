@@ -15,6 +15,7 @@ from magnetar.metadata.errors import MetadataError
 from magnetar.server.namespaces.broker_addresses import BrokerAddresses
 from magnetar.server.namespaces.bundle_name import BundleName
 from magnetar.server.namespaces.bundle_ranges import parse_range
+from magnetar.server.transactions.coordinators import ASSIGN_TOPIC
 from magnetar.server.web.calls import Call, Moved, Refusal
 from magnetar.server.web.place_rules import AUTHORITATIVE, DESTINATION, location, web_url_of
 from magnetar.server.web.places import Place
@@ -164,6 +165,16 @@ async def _queried_broker(call: Call) -> None:
         await to_broker(call, broker_id)
 
 
+async def _coordinator(call: Call) -> None:
+    """Checks the owner of the partition that stands for a transaction coordinator. The handler refuses a coordinator
+    that does not exist, and every call while transactions are switched off."""
+    text = call.parts.get("most") or call.parts.get("coordinator") or call.query.get("coordinatorId", "")
+    coordinators = call.broker.transactions
+    is_number = text.isascii() and text.isdecimal() and len(text) <= PARTITION_DIGITS_MAX
+    if coordinators is not None and is_number and int(text) < await coordinators.count():
+        await to_owner_of_topic(call, ASSIGN_TOPIC.partition(int(text)))
+
+
 _CHECKS: dict[Place, Callable[[Call], Awaitable[None]]] = {
     Place.TOPIC: _topic,
     Place.TOPIC_OR_PARTITIONS: _topic_or_partitions,
@@ -172,6 +183,7 @@ _CHECKS: dict[Place, Callable[[Call], Awaitable[None]]] = {
     Place.BUNDLE_TO_UNLOAD: _bundle_to_unload,
     Place.NAMED_BROKER: _named_broker,
     Place.QUERIED_BROKER: _queried_broker,
+    Place.COORDINATOR: _coordinator,
 }
 """The check for each place. A place that is not listed has no check."""
 

@@ -28,3 +28,6 @@ class Place(Enum):
     where the bundle goes next."""
     NAMED_BROKER = "the broker that the path names"
     QUERIED_BROKER = "the broker that the parameter brokerId names, or the asked one"
+    COORDINATOR = "broker of the transaction coordinator, or any broker for all coordinators"
+    """The broker that runs the transaction coordinator that the path or the parameter `coordinatorId` names. Any broker
+    serves a call that names no coordinator, by asking the others."""

@@ -71,8 +71,9 @@ async def answered(answer: Answer) -> web.StreamResponse:
         return web.Response(body=answer.body, headers={"Content-Type": answer.content_type, **answer.headers})
     if isinstance(answer, Status):
         if answer.value is None:
-            return web.Response(status=answer.code)
-        return web.Response(status=answer.code, body=await encoded(answer.value), content_type=JSON)
+            return web.Response(status=answer.code, headers=answer.headers)
+        body = await encoded(answer.value)
+        return web.Response(status=answer.code, body=body, content_type=JSON, headers=answer.headers)
     parts = await encoded_parts(answer)
     if len(parts) == 1:
         return web.Response(body=parts[0], content_type=JSON)

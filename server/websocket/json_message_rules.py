@@ -59,13 +59,9 @@ class NotUtf8Error(Exception):
     """A text of the peer is not UTF-8, which ends its socket (RFC 6455, section 8.1)."""
 
 
-class ProducerMessage(NamedTuple):
-    """A message to publish. None and empty values stand for members that are absent."""
+class RareMembers(NamedTuple):
+    """The members that most messages lack. None and empty values stand for members that are absent."""
 
-    payload: bytes
-    context: str | None
-    properties: Mapping[str, str]
-    key: str | None
     replication_clusters: Sequence[str] = ()
     event_time_ms: int = 0
     """The event time in milliseconds; 0 when the message has no event time."""
@@ -74,6 +70,19 @@ class ProducerMessage(NamedTuple):
     encryption_param: bytes | None = None
     compression_type: str | None = None
     uncompressed_size: int | None = None
+
+
+NOTHING_RARE = RareMembers()
+
+
+class ProducerMessage(NamedTuple):
+    """A message to publish. None and empty values stand for members that are absent."""
+
+    payload: bytes
+    context: str | None
+    properties: Mapping[str, str]
+    key: str | None
+    rare: RareMembers = NOTHING_RARE
 
 
 _RARE_MEMBERS = frozenset(
@@ -135,11 +144,7 @@ def _producer_message(value: dict[str, Any], context: str | None) -> ProducerMes
     encryption_param = text_member(value, "encryptionParam", None)
     event_time = text_member(value, "eventTime", None)
     uncompressed = whole_member(value, "uncompressedMessageSize", -1)
-    return ProducerMessage(
-        body,
-        context,
-        properties,
-        key,
+    rare = RareMembers(
         _texts(value.get("replicationClusters"), "replicationClusters"),
         0 if event_time is None else parse_time(event_time),
         max(0, whole_member(value, "deliverAt", 0)),
@@ -148,6 +153,7 @@ def _producer_message(value: dict[str, Any], context: str | None) -> ProducerMes
         text_member(value, "compressionType", None),
         None if uncompressed < 0 else min(uncompressed, I32_MAX),
     )
+    return ProducerMessage(body, context, properties, key, rare)
 
 
 def ack_text(message_id: bytes, context: str | None) -> bytes:
@@ -322,11 +328,11 @@ def from_base64(text: str, what: str) -> bytes:
     """Decodes base64 as Java's Base64.getDecoder does: strictly, but the padding may be missing. Raises MessageFault
     for any other text; the fault's text names the member by the word `what`."""
     try:
-        if len(text) % 4 > 1 and not text.endswith("="):
-            text += "=" * (-len(text) % 4)
-        if len(text) % 4:
+        missing = -len(text) % 4
+        if missing == 3 or (missing and text.endswith("=")):
             raise ValueError("the last unit does not have enough characters")
-        return b64decode(text, validate=True)
+        # Arguments by position: by name they would take as long as the decoding.
+        return b64decode(text + "=" * missing if missing else text, None, True)
     except (Base64Error, ValueError) as error:
         odd = _NOT_BASE64.search(text)
         reason = f"Illegal base64 character {ord(odd[0]):x}" if odd else str(error)

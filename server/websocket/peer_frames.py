@@ -84,6 +84,11 @@ class PeerFrames:
         self._message = bytearray()
         """The frames of this message that have come."""
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """Returns the number of bytes that have come of a message that is not whole yet."""
+        return len(self._rest) + len(self._message)
+
     def take(self, data: bytes) -> list[bytearray]:
         """Takes received bytes, which may be none, and returns the texts that are whole now. No text is returned after
         `end` was set; then only a close frame counts."""

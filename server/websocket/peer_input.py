@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
+from magnetar.server.process.byte_budget import ByteBudget
 from magnetar.server.web.http_connection import HttpConnection
 from magnetar.server.websocket.peer_frames import PeerEnd, PeerFrames
 
@@ -34,19 +35,27 @@ class InputOwner(Protocol):
     def on_ping(self) -> None:
         """Called when the peer has sent a ping, which `PeerInput.taken_ping` returns."""
 
+    def cut_off(self, reason: str) -> None:
+        """Called when the peer's unfinished message takes room that others need: closes the connection at once."""
+
     def on_end(self, end: PeerEnd) -> None:
         """Called when all texts were handled and no further text comes. After an end of the kind REFUSED the method is
         called again, if a close frame comes."""
 
 
 class PeerInput:
-    """The input of one socket. aiohttp hands over the bytes after the upgrade, by `feed_data` and `feed_eof`."""
+    """The input of one socket. aiohttp hands over the bytes after the upgrade, by `feed_data` and `feed_eof`.
+    Implements `magnetar.server.process.byte_budget.BudgetedClient` for the messages that have come only in part."""
 
-    def __init__(self, owner: InputOwner, connection: HttpConnection, size_max: int) -> None:
+    def __init__(self, owner: InputOwner, connection: HttpConnection, size_max: int, unfinished: ByteBudget) -> None:
+        """`size_max` is the largest number of bytes of a message. `unfinished` bounds the bytes of the messages of all
+        sockets that have come only in part."""
         self._owner = owner
         self._connection = connection
         self._frames = PeerFrames(size_max)
         self._loop = asyncio.get_running_loop()
+        self._unfinished = unfinished
+        self._heard_s = self._loop.time()
         self._texts: list[bytearray] = []
         self._waiting_bytes = 0
         self._throttles: set[object] = set()
@@ -62,13 +71,30 @@ class PeerInput:
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """Takes bytes of the peer. Returns what aiohttp expects from a parser: no end, and no bytes left over."""
         self._owner.heard()
+        self._heard_s = self._loop.time()
         self._take(data)
+        self._unfinished.added(len(data))
         if not self._is_due:
             self._step()
         return False, b""
 
     def feed_eof(self) -> None:
         """Does nothing, because the connection tells its socket of the end (`HttpSocket.lost`)."""
+
+    # --- for the budget of unfinished messages -----------------------------------------------------------------------
+
+    @property
+    def held_bytes(self) -> int:
+        return self._frames.unfinished_bytes
+
+    def idle_since(self, now_s: float) -> float:
+        return self._heard_s if self.held_bytes else now_s
+
+    def cut_off_for_room(self) -> None:
+        self._owner.cut_off(
+            f"sends no more of a message of which {self.held_bytes} bytes have come, and such messages of all sockets "
+            "together exceed maxMessagePublishBufferSizeInMB"
+        )
 
     # --- for the client ----------------------------------------------------------------------------------------------
 

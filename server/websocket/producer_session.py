@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from magnetar.server.process.detaching import detach_all
 from magnetar.server.security.operations import TopicOperation
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.websocket.answer_queue import Answer, AnswerQueue
@@ -123,12 +124,22 @@ class ProducerSession:
         """Does nothing, because the peer sends the first text."""
 
     def on_texts(self, texts: Sequence[bytearray]) -> int:
-        queue = self._queue
+        queue, pending_max = self._queue, self._options.max_pending_messages
+        published_ms, now_s = now_ms(), self._loop.time()
         taken = 0
         try:
             for text in texts:
                 taken += 1
-                self._on_text(text, queue.begin())
+                answer = queue.begin()
+                try:
+                    message = parse_producer_message(text)
+                    answer.context = message.context
+                    if 0 < pending_max < len(queue):
+                        raise MessageFault(SocketError.UNKNOWN_ERROR, "Producer send queue is full")
+                    self._take(message, answer, published_ms, now_s)
+                except MessageFault as fault:
+                    context = fault.context if fault.context is not None else answer.context
+                    queue.give_all([answer], [error_text(fault.code, str(fault), context)])
                 if len(queue) >= self._count_max or queue.size_bytes >= IN_FLIGHT_BYTES_MAX:
                     self._is_full = True
                     self._client.throttle_reading(self)
@@ -136,17 +147,6 @@ class ProducerSession:
         finally:
             self._count_in_flight()
         return taken
-
-    def _on_text(self, text: bytearray, answer: Answer) -> None:
-        try:
-            message = parse_producer_message(text)
-            answer.context = message.context
-            if 0 < self._options.max_pending_messages < len(self._queue):
-                raise MessageFault(SocketError.UNKNOWN_ERROR, "Producer send queue is full")
-            self._take(message, answer)
-        except MessageFault as fault:
-            context = fault.context if fault.context is not None else answer.context
-            self._queue.give_all([answer], [error_text(fault.code, str(fault), context)])
 
     def on_command(self, command: pb.BaseCommand, payload: bytes | None) -> None:
         if command.type == pb.BaseCommand.SEND_ERROR:
@@ -172,7 +172,9 @@ class ProducerSession:
         for batch in self._batches.values():
             batch.timer.cancel()
         self._batches.clear()
-        self._close_producers()
+        producers, self._producers = self._producers, []
+        detaches = [producer.close for producer in producers]
+        detach_all(detaches, self._client.remote_address, self._client.broker.spawn)
         self._topics.close()
         self._queue = AnswerQueue(self._client.say_all)
         self._count_in_flight()
@@ -226,7 +228,7 @@ class ProducerSession:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def _take(self, message: ProducerMessage, answer: Answer) -> None:
+    def _take(self, message: ProducerMessage, answer: Answer, published_ms: int, now_s: float) -> None:
         """Sends a message, or puts it into its partition's batch. Raises MessageFault when the message is refused."""
         index = self._router.choose(message.key)
         if self._options.batching and fits_in_batch(message):
@@ -236,10 +238,10 @@ class ProducerSession:
             self._send_batch(index)
         producer = self._producers[index]
         sequence_id = producer.next_sequence_id
-        payload = single_payload(message, self._options, producer.name, sequence_id, now_ms(), self._size_max)
+        payload = single_payload(message, self._options, producer.name, sequence_id, published_ms, self._size_max)
         producer.next_sequence_id = sequence_id + 1
         self._queue.waits(answer, len(payload))
-        producer.send(payload, (answer,), sequence_id, sequence_id, self._loop.time())
+        producer.send(payload, (answer,), sequence_id, sequence_id, now_s)
 
     def _add_to_batch(self, index: int, message: ProducerMessage, answer: Answer) -> None:
         producer, options = self._producers[index], self._options

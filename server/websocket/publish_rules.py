@@ -7,7 +7,14 @@ Commands.serializeSingleMessageInBatchWithPayload.
 
 from collections.abc import Sequence
 
-from magnetar.server.websocket.json_message_rules import I64_MAX, MessageFault, ProducerMessage, SocketError
+from magnetar.server.websocket.json_message_rules import (
+    I64_MAX,
+    NOTHING_RARE,
+    MessageFault,
+    ProducerMessage,
+    RareMembers,
+    SocketError,
+)
 from magnetar.server.websocket.producer_options_rules import ProducerOptions
 from pulsar_proto.element_count import check_elements
 from pulsar_proto.errors import MalformedFrame
@@ -21,6 +28,7 @@ from pulsar_proto.records.payload import (
     build_batch,
     build_payload,
     metadata_fault,
+    plain_payloads,
 )
 
 COMPRESSIONS = frozenset(pb.CompressionType.keys())
@@ -35,7 +43,8 @@ ZLIB_BYTES_MAX = 256 << 10
 def fits_in_batch(message: ProducerMessage) -> bool:
     """Returns whether a message may share a batch with others. A message with a delay or with clusters may not, because
     these hold for a whole entry (ProducerImpl.canAddToBatch)."""
-    return not (message.deliver_at_ms or message.deliver_after_ms or message.replication_clusters)
+    rare = message.rare
+    return not (rare.deliver_at_ms or rare.deliver_after_ms or rare.replication_clusters)
 
 
 def single_payload(
@@ -48,28 +57,32 @@ def single_payload(
 ) -> bytes:
     """Returns the payload of a message that is stored alone. Raises MessageFault for a message that the topic would
     refuse."""
+    body, rare = message.payload, message.rare
+    is_stored_as_it_is = options.compression == pb.NONE and not options.encryption_keys
+    if is_stored_as_it_is and message.key is None and rare is NOTHING_RARE and not message.properties:
+        payload = plain_payloads(producer_name, published_ms)(sequence_id, body)
+        return _checked(payload, len(body), size_max)
     metadata = pb.MessageMetadata(
         producer_name=producer_name,
         sequence_id=sequence_id,
         publish_time=published_ms,
-        uncompressed_size=len(message.payload),
+        uncompressed_size=len(body),
     )
     for name, value in message.properties.items():
         metadata.properties.add(key=name, value=value)
     if message.key is not None:
         metadata.partition_key = message.key
         metadata.partition_key_b64_encoded = False
-    if message.event_time_ms:
-        metadata.event_time = message.event_time_ms
-    if message.replication_clusters:
-        metadata.replicate_to.extend(message.replication_clusters)
-    if message.deliver_after_ms:
-        metadata.deliver_at_time = min(published_ms + message.deliver_after_ms, I64_MAX)
-    elif message.deliver_at_ms:
-        metadata.deliver_at_time = message.deliver_at_ms
-    body = message.payload
+    if rare.event_time_ms:
+        metadata.event_time = rare.event_time_ms
+    if rare.replication_clusters:
+        metadata.replicate_to.extend(rare.replication_clusters)
+    if rare.deliver_after_ms:
+        metadata.deliver_at_time = min(published_ms + rare.deliver_after_ms, I64_MAX)
+    elif rare.deliver_at_ms:
+        metadata.deliver_at_time = rare.deliver_at_ms
     if options.encryption_keys:
-        _describe_encryption(metadata, message, options)
+        _describe_encryption(metadata, rare, options)
     elif options.compression != pb.NONE and (options.compression != pb.ZLIB or len(body) <= ZLIB_BYTES_MAX):
         metadata.compression = options.compression
         body = compress(options.compression, body)
@@ -84,8 +97,8 @@ def batch_entry(message: ProducerMessage, sequence_id: int) -> BatchMessage:
     if message.key is not None:
         single.partition_key = message.key
         single.partition_key_b64_encoded = False
-    if message.event_time_ms:
-        single.event_time = message.event_time_ms
+    if message.rare.event_time_ms:
+        single.event_time = message.rare.event_time_ms
     size = single.ByteSize()
     if size > INNOCENT_METADATA_BYTES:
         if size > METADATA_BYTES_MAX:
@@ -117,20 +130,20 @@ def batch_payload(
     return _checked(build_payload(metadata, plain), len(plain), size_max)
 
 
-def _describe_encryption(metadata: pb.MessageMetadata, message: ProducerMessage, options: ProducerOptions) -> None:
+def _describe_encryption(metadata: pb.MessageMetadata, rare: RareMembers, options: ProducerOptions) -> None:
     """Writes into the metadata how the client encrypted and compressed the body. Raises MessageFault when the message's
     data make no sense."""
     metadata.encryption_keys.extend(options.encryption_keys)
-    if message.encryption_param is not None:
-        metadata.encryption_param = message.encryption_param
-    compression = message.compression_type
-    if message.uncompressed_size is not None and compression is not None:
+    if rare.encryption_param is not None:
+        metadata.encryption_param = rare.encryption_param
+    compression = rare.compression_type
+    if rare.uncompressed_size is not None and compression is not None:
         if compression not in COMPRESSIONS:
             text = f"Invalid compressionType {compression[:40]}"
             raise MessageFault(SocketError.FAILED_TO_DESERIALIZE_FROM_JSON, text)
         metadata.compression = pb.CompressionType.Value(compression)
-        metadata.uncompressed_size = message.uncompressed_size
-    elif message.uncompressed_size is not None or compression not in (None, "NONE"):
+        metadata.uncompressed_size = rare.uncompressed_size
+    elif rare.uncompressed_size is not None or compression not in (None, "NONE"):
         text = "the params compressionType and uncompressedMessageSize should both empty or both non-empty"
         raise MessageFault(SocketError.PAYLOAD_ENCODING_ERROR, text)
 

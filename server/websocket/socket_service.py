@@ -9,6 +9,7 @@ from pulsar_proto.names import TopicName
 if TYPE_CHECKING:
     from magnetar.server.broker.broker import Broker
     from magnetar.server.config.websocket_settings import WebSocketSettings
+    from magnetar.server.process.byte_budget import ByteBudget
     from magnetar.server.websocket.in_flight_bytes import InFlightBytes
     from magnetar.server.websocket.websocket_client import WebSocketClient
 
@@ -19,6 +20,8 @@ class SocketService(Protocol):
     broker: "Broker"
     settings: "WebSocketSettings"
     in_flight: "InFlightBytes"
+    unfinished: "ByteBudget"
+    """The bound on the bytes of messages that have come only in part, of all sockets."""
 
     async def authorize(
         self, client: "WebSocketClient", operation: TopicOperation, topic: TopicName, subscription: str | None

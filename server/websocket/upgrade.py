@@ -14,6 +14,7 @@ from aiohttp import web
 from magnetar.metadata.errors import MetadataError
 from magnetar.server.broker.broker import Broker
 from magnetar.server.config.websocket_settings import WebSocketSettings
+from magnetar.server.process.byte_budget import ByteBudget
 from magnetar.server.security.authentication import AUTHORIZATION_HEADER
 from magnetar.server.security.authorizer import TenantMissingError
 from magnetar.server.security.demands import OnTopic
@@ -90,7 +91,11 @@ class WebSocketService:
         self.broker = broker
         self.settings = settings
         self._sockets_max = settings.web_socket_max_connections or max(1, connections_max // 2)
-        self.in_flight = InFlightBytes(broker.limits.max_message_publish_buffer_size_in_mb << 20)
+        bytes_max = broker.limits.max_message_publish_buffer_size_in_mb << 20
+        self.in_flight = InFlightBytes(bytes_max)
+        self.unfinished = ByteBudget(
+            bytes_max, lambda: [each.input for each in self._sockets], lambda: asyncio.get_running_loop().time()
+        )
         self._sockets: dict[WebSocketClient, SocketPath] = {}
         self._ticking: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -229,6 +234,7 @@ class WebSocketService:
         now_s = asyncio.get_running_loop().time()
         for client in self.sockets:
             client.tick(now_s)
+        self.unfinished.count()
         self._tick_later()
 
 

@@ -88,7 +88,7 @@ class WebSocketClient:
         """The session of the client. The service sets it before anything else is done with the client."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._input = PeerInput(self, connection, service.settings.web_socket_max_text_frame_size)
+        self.input = PeerInput(self, connection, service.settings.web_socket_max_text_frame_size, service.unfinished)
         self._over: asyncio.Future[None] = self._loop.create_future()
         """Done when the connection is not needed any more."""
         self._frames: list[bytes] = []
@@ -143,10 +143,10 @@ class WebSocketClient:
 
     def throttle_reading(self, key: object) -> None:
         if self.is_open:
-            self._input.throttle(key)
+            self.input.throttle(key)
 
     def release_reading(self, key: object) -> None:
-        self._input.release(key)
+        self.input.release(key)
 
     def close_producer(self, producer_id: int) -> None:
         self.write(close_producer_frame(producer_id))
@@ -283,7 +283,7 @@ class WebSocketClient:
 
     def on_ping(self) -> None:
         """Answers the newest ping. While the peer does not take its output, the ping waits."""
-        if not self._is_paused and (ping := self._input.taken_ping()) is not None:
+        if not self._is_paused and (ping := self.input.taken_ping()) is not None:
             self._send_now(pong_frame(ping))
 
     def on_end(self, end: PeerEnd) -> None:
@@ -310,7 +310,7 @@ class WebSocketClient:
         self._connection.upgraded(self)
         log.info("%s: WebSocket of a %s", self.remote_address, self.service.named(self))
         self.guarded(self.session.started)
-        parser: Any = self._input  # aiohttp declares its own parser, and calls nothing but `feed_data` and `feed_eof`.
+        parser: Any = self.input  # aiohttp declares its own parser, and calls nothing but `feed_data` and `feed_eof`.
         self._connection.set_parser(parser)
         self._schedule()
 
@@ -321,7 +321,7 @@ class WebSocketClient:
             return
         self._send_output()
         self._send_now(close_frame(code, reason))
-        self._input.discard()
+        self.input.discard()
         self._loop.call_later(seconds, self._finish)
 
     def _finish(self) -> None:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from magnetar.storage.ledger.append_group_rules import Append, Send
 from magnetar.storage.ledger.append_rules import ANSWER_TICKS, AppendMachine, Phase
+from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
 from magnetar.storage.ledger.bookie_channel import BookieChannel
 from magnetar.storage.ledger.bookie_preference import NO_PREFERENCE, BookiePreference
 from magnetar.storage.ledger.channel_lookup import ChannelOf, find_channel
@@ -39,6 +40,7 @@ class EnsembleWriter:
     """
 
     __slots__ = (
+        "_appends",
         "_change",
         "_channel_of",
         "_channels",
@@ -67,9 +69,10 @@ class EnsembleWriter:
         flags: int = 0,
         last_add_confirmed: int = -1,
         preference: BookiePreference = NO_PREFERENCE,
+        appends: AppendsUnderWay | None = None,
         on_end: Callable[[LedgerError], None] = lambda error: None,
     ) -> None:
-        """`quorums` is (write quorum, ack quorum)."""
+        """`quorums` is (write quorum, ack quorum). `appends` counts the groups of this writer, too."""
         self._loop = asyncio.get_running_loop()
         self._ledger_id = ledger_id
         self._master_key = master_key
@@ -77,6 +80,7 @@ class EnsembleWriter:
         self._keeper = keeper
         self._flags = flags
         self._preference = preference
+        self._appends = AppendsUnderWay() if appends is None else appends
         self._on_end = on_end
         self._period = config.add_entry_timeout_sec / ANSWER_TICKS
         self._timer: asyncio.TimerHandle | None = None
@@ -94,6 +98,7 @@ class EnsembleWriter:
         """Sends the next group. `append.done` is called later, never from inside this call."""
         machine = self.machine
         channels = self._channels
+        self._appends.begins()
         for send in machine.push(append):
             channels[send.index].add_entries(
                 self._ledger_id, self._master_key, send.ids, send.entries, self._flags, send
@@ -152,6 +157,7 @@ class EnsembleWriter:
         except Exception:
             # A bug in this callback must not keep other groups from being told.
             logger.exception("ledger %d: the callback of entry %d failed", self._ledger_id, append.first_entry_id)
+        self._appends.ends()
 
     def _on_tick(self) -> None:
         self._timer = None

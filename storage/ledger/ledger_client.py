@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from magnetar.metadata.store import MetadataStore
 from magnetar.storage.ledger.adv_handle import WriteAdvHandle
+from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
 from magnetar.storage.ledger.bookie_health import BookieHealth
 from magnetar.storage.ledger.bookie_preference import BookiePreference
 from magnetar.storage.ledger.channel_lookup import ChannelOf
@@ -75,6 +76,8 @@ class BookKeeper:
             writable=bookies,
             read_only=read_only_bookies,
         )
+        self.appends = AppendsUnderWay()
+        """The groups of entries of all ledgers that this client writes."""
         self._writers: set[WriteHandle] = set()
         self._lac_teller: asyncio.Task[None] | None = None
         self._closed = False
@@ -163,6 +166,7 @@ class BookKeeper:
             channel_of=self._channel_of,
             config=self._config,
             preference=self._preference,
+            appends=self.appends,
             on_end=self._writers.discard,
         )
         self._writers.add(handle)

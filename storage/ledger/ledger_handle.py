@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.append_rules import Phase
+from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
 from magnetar.storage.ledger.bookie_channel import LacChannel
 from magnetar.storage.ledger.bookie_preference import NO_PREFERENCE, BookiePreference
 from magnetar.storage.ledger.channel_lookup import ChannelOf, find_channel
@@ -91,6 +92,7 @@ class WriteHandle:
         config: LedgerConfig,
         on_end: Callable[["WriteHandle"], None],
         preference: BookiePreference = NO_PREFERENCE,
+        appends: AppendsUnderWay | None = None,
     ) -> None:
         metadata = ensembles.ledger.metadata
         self._channel_of = channel_of
@@ -115,6 +117,7 @@ class WriteHandle:
             keeper=ensembles,
             config=config,
             preference=preference,
+            appends=appends,
             on_end=self._ended,
         )
         self._machine = self._writer.machine

@@ -25,7 +25,17 @@ class ListStore:
     """The list of one managed ledger. `ledgers`, `terminated` and `properties` have the values that were written last,
     except that `ledgers` grows by appends between writes."""
 
-    __slots__ = ("_extra", "_label", "_lock", "_record", "_unexplained", "ledgers", "properties", "terminated")
+    __slots__ = (
+        "_extra",
+        "_label",
+        "_lock",
+        "_record",
+        "_unexplained",
+        "latest_properties",
+        "ledgers",
+        "properties",
+        "terminated",
+    )
 
     def __init__(
         self,
@@ -47,6 +57,9 @@ class ListStore:
         self.ledgers = ledgers
         self.terminated = terminated
         self.properties: Mapping[str, str] = properties
+        self.latest_properties: Callable[[], Mapping[str, str]] = dict
+        """Returns properties that change often. Their latest values are written with each change of the list
+        (ManagedLedgerInterceptor.onUpdateManagedLedgerInfo)."""
 
     @property
     def in_doubt(self) -> bool:
@@ -69,6 +82,7 @@ class ListStore:
                 edit(trial)
             new_terminated = self.terminated if terminated is None else terminated
             new_properties = self.properties if properties is None else properties(self.properties)
+            new_properties = {**new_properties, **self.latest_properties()}
             value = serialize_list(trial.infos, new_terminated, new_properties, self._extra)
             with self._faults_told():
                 await self._record.write(value)

@@ -201,6 +201,11 @@ class ManagedLedger(ManagedLedgerView):
 
         await self._lists.change(properties=update)
 
+    def keep_latest(self, properties: Callable[[], Mapping[str, str]]) -> None:
+        """Stores the properties that `properties()` returns, which may change often, with every later change of the
+        ledger list. They are not stored at once; `set_properties` does that."""
+        self._lists.latest_properties = properties
+
     # ---- cursors
 
     @property

@@ -191,6 +191,7 @@ class TailCache:
             self.bytes_held -= group.cost
             group.cost = 0
             group.entries = []
+        ledger.groups.clear()  # Groups refer to their ledger, too: otherwise only a garbage collection would free them.
 
     def evict_before(self, added_s: float) -> None:
         """Drops the groups that were added before the time `added_s`, which is a time of the same clock as the `now_s`

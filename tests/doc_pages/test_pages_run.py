@@ -53,6 +53,10 @@ RUN = {
             "magnetar admin topics peek": "magnetar admin topics create-subscription shop/web/orders -s billing"
         },
     ),
+    "BROWSING.md": Page(
+        before=ORDERS,
+        skipped=("magnetar story", "curl http://127.0.0.1:8080/admin/v2/persistent/public/default/orders/messages/"),
+    ),
     "CONFIGURATION.md": Page(),
     "LEDGERS.md": Page(before=ORDERS),
     "LOGS.md": Page(),

@@ -255,7 +255,7 @@ def test_a_process_without_descriptors(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_settings_without_effect(tmp_path: Path) -> None:
-    settings = {"maxMessageSiz": "1", "numIOThreads": "4", "transactionCoordinatorEnabled": "true"}
+    settings = {"maxMessageSiz": "1", "numIOThreads": "4", "functionsWorkerEnabled": "true"}
     with Server(tmp_path, settings=settings) as server:
         hear_in_log(server, "unknown keys, which Apache does not know either: …")
         hear_in_log(server, "without effect in this version: …")

@@ -24,6 +24,8 @@ def test_wheel_claims_only_our_own_names(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == PRODUCT_PACKAGES
     assert {
         "magnetar/server/commands/main.py",
+        "magnetar/server/console/static/index.html",
+        "magnetar/server/console/static/vendor/uPlot-LICENSE.txt",
         "magnetar/storage/bookie/bookie.py",
         "magnetar/metadata/store.py",
         "magnetar/spark/source/decoding/row_decoder.py",

@@ -6,9 +6,24 @@ import pytest
 from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-from pulsar_proto.pb import bookkeeper_pb2, generate, managed_ledger_pb2, pulsar_api_pb2, underreplication_pb2
+from pulsar_proto.pb import (
+    bookkeeper_pb2,
+    generate,
+    managed_ledger_pb2,
+    pending_ack_pb2,
+    pulsar_api_pb2,
+    transaction_log_pb2,
+    underreplication_pb2,
+)
 
-MODULES = [bookkeeper_pb2, managed_ledger_pb2, pulsar_api_pb2, underreplication_pb2]
+MODULES = [
+    bookkeeper_pb2,
+    managed_ledger_pb2,
+    pending_ack_pb2,
+    pulsar_api_pb2,
+    transaction_log_pb2,
+    underreplication_pb2,
+]
 
 
 @pytest.fixture(scope="module")

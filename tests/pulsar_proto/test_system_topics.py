@@ -3,7 +3,7 @@
 import pytest
 
 from pulsar_proto.names import TopicName
-from pulsar_proto.system_topics import SYSTEM_TOPICS, is_system_name, is_system_topic
+from pulsar_proto.system_topics import SYSTEM_TOPICS, is_system_name, is_system_topic, is_transaction_internal
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,20 @@ def test_system_topics(local: str, system: bool) -> None:
 def test_full_names_are_judged_as_parsed_names_are(local: str, suffix: str) -> None:
     full = f"persistent://public/default/{local}{suffix}"
     assert is_system_name(full) == is_system_topic(TopicName.parse(full))
+
+
+@pytest.mark.parametrize(
+    ("local", "internal"),
+    [
+        ("transaction_coordinator_assign", True),
+        ("transaction_coordinator_assign-partition-3", True),
+        ("__transaction_log_0", True),
+        ("t-s__transaction_pending_ack", True),
+        ("__transaction_buffer_snapshot", False),
+        ("__change_events", False),
+        ("transaction_coordinator_assigned", False),
+        ("plain", False),
+    ],
+)
+def test_names_that_no_topic_may_have(local: str, internal: bool) -> None:
+    assert is_transaction_internal(TopicName.parse(f"persistent://pulsar/system/{local}")) == internal

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_proto.errors import MalformedRecord
-from pulsar_proto.pb import bookkeeper_pb2, managed_ledger_pb2, pulsar_api_pb2, underreplication_pb2
+from pulsar_proto.pb import (
+    bookkeeper_pb2,
+    managed_ledger_pb2,
+    pending_ack_pb2,
+    pulsar_api_pb2,
+    transaction_log_pb2,
+    underreplication_pb2,
+)
 from pulsar_proto.records.ledger_record import LedgerMetadata
 from pulsar_proto.records.managed_record import (
     parse_managed_cursor_info,
@@ -21,7 +28,14 @@ from pulsar_proto.text import NotText, check_text, raw, shown
 from pulsar_proto.varint import varint
 from tests.pulsar_proto.text_paths import Path, all_messages, least, text_paths, with_text
 
-MODULES: tuple[Any, ...] = (pulsar_api_pb2, managed_ledger_pb2, bookkeeper_pb2, underreplication_pb2)
+MODULES: tuple[Any, ...] = (
+    pulsar_api_pb2,
+    managed_ledger_pb2,
+    bookkeeper_pb2,
+    pending_ack_pb2,
+    transaction_log_pb2,
+    underreplication_pb2,
+)
 MESSAGES = {each.full_name: each for module in MODULES for each in all_messages(module)}
 PATHS = [(name, path) for name, message in MESSAGES.items() for path in text_paths(message, frozenset({message}))]
 NOT_UTF8 = [b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"a\x80", b"\xf4\x90\x80\x80"]

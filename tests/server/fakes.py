@@ -220,16 +220,16 @@ class FakeProducer:
         self.groups.append(sends)
         self.pending += len(sends)
 
+    publish_in_transactions = publish
+
     def refuse(self, frame: bytes) -> None:
         self.cnx.write(frame)
 
     def receipt(self, count: int) -> None:
         """Answers the SENDs 0 to `count` - 1 in one write, as if they were stored together."""
         self.pending -= count
-        receipts = [
-            command("SEND_RECEIPT", "send_receipt", producer_id=self.producer_id, sequence_id=index)
-            for index in range(count)
-        ]
+        ids = [{"producer_id": self.producer_id, "sequence_id": index} for index in range(count)]
+        receipts = [command("SEND_RECEIPT", "send_receipt", **each) for each in ids]
         self.cnx.write(b"".join(simple_frame(receipt) for receipt in receipts))
 
     def close(self) -> "asyncio.Future[None] | None":
@@ -324,9 +324,9 @@ class FakeService:
         self.settings = TopicSettings()
         stored = World().session()
         self.metadata = stored.metadata()
-        self.schemas = TopicSchemas(
-            SchemaRegistry(SchemaStorage(stored.metadata(), stored.as_client(), (1, 1, 1)), int)
-        )
+        client = stored.as_client()
+        self.managed_ledgers = AsyncMock(bookkeeper=client)
+        self.schemas = TopicSchemas(SchemaRegistry(SchemaStorage(stored.metadata(), client, (1, 1, 1)), int))
         urls = Urls("pulsar://127.0.0.1:6650", web="http://127.0.0.1:8080")
         self.ownership = SoleOwner(BundleCache(self.metadata, AsyncMock(return_value=None)), addresses_of(urls))
         self.topics: dict[str, FakeTopic] = {}

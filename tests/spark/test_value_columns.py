@@ -215,6 +215,23 @@ def test_a_schema_that_cannot_be_asked_for_now_makes_no_value_null() -> None:
         assert ValueColumns(schema, lookup).columns(rows)["n"].to_pylist() == [None]
 
 
+@pytest.mark.parametrize(
+    ("added", "value"),
+    [
+        ({"name": "next", "type": ["null", "R"]}, b"\x02" + b"\x02\x02" * 200_000),
+        ({"name": "many", "type": {"type": "array", "items": "null"}}, b"\x02" + b"\xfe" * 8 + b"\x01\x00"),
+    ],
+    ids=["any depth", "any length"],
+)
+def test_a_value_that_would_end_the_process_of_its_reader_is_one_bad_value(added: Any, value: bytes) -> None:
+    definition: dict[str, Any] = record(("n", "int"))
+    hostile = {**definition, "fields": [*definition["fields"], added]}
+    codec = RecordCodec(schema_of(pb.Schema.Avro, definition), lambda version: schema_of(pb.Schema.Avro, hostile))
+    sound = avro(definition, {"n": 1})
+    column, bad = codec.decode(pa.array([value, sound], pa.binary()), [b"\0\0\0\1", b""])
+    assert (column.to_pylist(), bad) == ([None, {"n": 1}], [0])
+
+
 ORDER = {
     "type": "record",
     "name": "Order",

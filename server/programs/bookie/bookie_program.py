@@ -44,6 +44,7 @@ from magnetar.server.programs.bookie.over_replicated import OverReplicatedLedger
 from magnetar.server.programs.bookie.registration import Registration
 from magnetar.server.programs.bookie.registration_rules import Wanted
 from magnetar.server.programs.start_room import start_sentence
+from magnetar.server.web.aiohttp_import import import_aiohttp_web
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.bookie.bookie_errors import BookieStartError, Skippable
@@ -240,8 +241,9 @@ class BookieApp:
         self._closing.push_async_callback(self.wire.close)
 
     async def _listen_http(self, sock: socket.socket, *, metrics_only: bool) -> None:
+        import_aiohttp_web()
         from magnetar.server.programs.bookie.bookie_http import (
-            BookieHttp,  # aiohttp takes tens of megabytes, which a bookie without an HTTP port does not need.
+            BookieHttp,  # aiohttp takes ten megabytes, which a bookie without an HTTP port does not need.
         )
 
         http = BookieHttp(self, metrics_only=metrics_only)

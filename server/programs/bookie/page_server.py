@@ -14,6 +14,7 @@ from magnetar.server.web.content_encodings import takes_gzip
 from magnetar.server.web.http_connection import HttpServer
 from magnetar.server.web.loop_share import LoopShare
 from magnetar.server.web.responses import send
+from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class PageServer(PortListener):
         settings = WebSettings()
         super().__init__(settings.http_server_accept_queue_size)
         self._pages = pages
-        self._web = HttpServer(self._handle, settings, LoopShare())
+        self._web = HttpServer(self._handle, settings, LoopShare(AppendsUnderWay()))
 
     def _accept(self, listener_name: str) -> asyncio.BaseProtocol:
         return self._web()

@@ -51,13 +51,7 @@ TABLE: dict[int, CommandHandler] = {
     _Type.GET_OR_CREATE_SCHEMA: CommandHandler(
         "getOrCreateSchema", schema.get_or_create_schema, schema.refuse_get_or_create_schema, changes_state=True
     ),
-    _Type.NEW_TXN: CommandHandler("newTxn", transactions.not_enabled),
-    _Type.ADD_PARTITION_TO_TXN: CommandHandler("addPartitionToTxn", transactions.not_enabled),
-    _Type.ADD_SUBSCRIPTION_TO_TXN: CommandHandler("addSubscriptionToTxn", transactions.not_enabled),
-    _Type.END_TXN: CommandHandler("endTxn", transactions.not_enabled),
-    _Type.END_TXN_ON_PARTITION: CommandHandler("endTxnOnPartition", transactions.not_enabled),
-    _Type.END_TXN_ON_SUBSCRIPTION: CommandHandler("endTxnOnSubscription", transactions.not_enabled),
-    _Type.TC_CLIENT_CONNECT_REQUEST: CommandHandler("tcClientConnectRequest", transactions.not_enabled),
+    **transactions.COMMANDS,
 }
 
 

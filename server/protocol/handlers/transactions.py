@@ -1,13 +1,188 @@
-"""The commands of transactions. Transactions are off, so each command is refused
-(ServerCnx.checkTransactionEnableAndSendError)."""
+"""The commands of transactions: those of clients to a coordinator, and those of a coordinator to topics and
+subscriptions.
 
+Source: ServerCnx.handleTcClientConnectRequest, handleNewTxn, handleAddPartitionToTxn, handleAddSubscriptionToTxn,
+handleEndTxn, handleEndTxnOnPartition, handleEndTxnOnSubscription.
+"""
+
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from pulsar_proto.errors import NotAllowed
+from magnetar.server.broker.transaction_participants import LocalParticipants
+from magnetar.server.protocol.command_handler import CommandHandler
+from magnetar.server.security.demands import Superuser
+from magnetar.server.transactions.coordinator import TransactionCoordinator
+from pulsar_proto.errors import TransactionNotFound
+from pulsar_proto.ids import TxnId, signed64
+from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.commands import error_frame, simple_frame
 
 if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
+    from magnetar.server.transactions.coordinators import TransactionCoordinators
+
+_Work = Callable[["Connection", "TransactionCoordinators", Any], Coroutine[Any, Any, TxnId | None]]
+"""Does the work of one command, and returns the id that the response names, if it names one."""
 
 
-def not_enabled(cnx: "Connection", command: Any) -> None:
-    raise NotAllowed("Transactions are not enabled.")
+def _handler(command_type: int, field: str, work: _Work) -> CommandHandler:
+    """Returns the handler of a command. The response has the number after the command's own, and either the ids or an
+    error. While transactions are off, the answer is an ERROR instead (ServerCnx.checkTransactionEnableAndSendError)."""
+    response_field = f"{field.removesuffix('Request')}Response"
+
+    def response(command: Any, **fields: Any) -> bytes:
+        answer = pb.BaseCommand(type=command_type + 1)  # type: ignore[arg-type]
+        body = getattr(answer, response_field)
+        body.request_id = command.request_id
+        for name, value in fields.items():
+            setattr(body, name, value)
+        return simple_frame(answer)
+
+    async def serve(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> None:
+        txn_id = await work(cnx, coordinators, command)
+        cnx.write(response(command, **({} if txn_id is None else _id_fields(txn_id))))
+
+    def run(cnx: "Connection", command: Any) -> Coroutine[Any, Any, None] | None:
+        coordinators = cnx.broker.transactions
+        if coordinators is None:
+            cnx.write(error_frame(command.request_id, pb.NotAllowedError, "Transactions are not enabled."))
+            return None
+        return serve(cnx, coordinators, command)
+
+    def refuse(command: Any, code: pb.ServerError.ValueType, text: str) -> bytes:
+        ids: dict[str, int] = {}
+        if isinstance(command, pb.CommandNewTxn):
+            ids = {"txnid_most_bits": command.tc_id}
+        elif not isinstance(command, pb.CommandTcClientConnectRequest):
+            ids = _id_fields(_txn_id(command))
+        return response(command, error=code, message=text, **ids)
+
+    return CommandHandler(field, run, refuse, changes_state=True)
+
+
+# --- commands to a coordinator ---------------------------------------------------------------------------------------
+
+
+async def _connect(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> None:
+    """Answers when the coordinator is loaded here. Raises ServiceNotReady when another broker runs it."""
+    await coordinators.connect(command.tc_id)
+
+
+async def _begin(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> TxnId:
+    """Begins a transaction, which belongs to the client's role. Raises TransactionCoordinatorNotFound,
+    TooManyRequests."""
+    return await coordinators.get(command.tc_id).new(command.txn_ttl_millis, _role(cnx))
+
+
+async def _add_partitions(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> TxnId:
+    """Adds the partitions that a transaction is about to publish to. Raises TransactionCoordinatorNotFound,
+    TransactionNotFound, InvalidTxnStatus, NotAllowed."""
+    coordinator, txn_id = await _transaction(cnx, coordinators, command)
+    await coordinator.add_partitions(txn_id, command.partitions)
+    return txn_id
+
+
+async def _add_subscriptions(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> TxnId:
+    """Adds the subscriptions in which a transaction is about to acknowledge messages. Raises as `_add_partitions`
+    does."""
+    coordinator, txn_id = await _transaction(cnx, coordinators, command)
+    await coordinator.add_subscriptions(txn_id, ((each.topic, each.subscription) for each in command.subscription))
+    return txn_id
+
+
+async def _end(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> TxnId:
+    """Ends a transaction, and answers when it has ended on all its topics and subscriptions. Raises
+    TransactionCoordinatorNotFound, TransactionNotFound, InvalidTxnStatus."""
+    coordinator, txn_id = await _transaction(cnx, coordinators, command)
+    await coordinator.end(txn_id, commit=command.txn_action == pb.COMMIT)
+    return txn_id
+
+
+async def _transaction(
+    cnx: "Connection", coordinators: "TransactionCoordinators", command: Any
+) -> tuple[TransactionCoordinator, TxnId]:
+    """Returns the transaction that a command names, with its coordinator. Raises TransactionCoordinatorNotFound, and
+    TransactionNotFound for a transaction that is unknown, has ended or belongs to somebody else
+    (TransactionMetadataStoreService.verifyTxnOwnership)."""
+    txn_id = _txn_id(command)
+    coordinator = coordinators.get(txn_id.most)
+    owner = coordinator.table.get(txn_id).owner
+    if owner is not None and owner != _role(cnx) and not await _is_superuser(cnx):
+        raise TransactionNotFound(
+            f"Client ({_role(cnx)}) is neither the owner of the transaction {txn_id} nor a super user"
+        )
+    return coordinator, txn_id
+
+
+# --- commands of a coordinator ---------------------------------------------------------------------------------------
+
+
+async def _end_on_partition(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> TxnId:
+    """Ends a transaction on a topic. Raises PulsarError when that cannot be done now."""
+    txn_id = await _checked_end(cnx, command)
+    commit, low_watermark = command.txn_action == pb.COMMIT, signed64(command.txnid_least_bits_of_low_watermark)
+    await LocalParticipants(cnx.broker).end_on_partition(command.topic, txn_id, commit, low_watermark)
+    return txn_id
+
+
+async def _end_on_subscription(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> TxnId:
+    """Ends a transaction on a subscription. Raises PulsarError when that cannot be done now."""
+    txn_id, where = await _checked_end(cnx, command), command.subscription
+    commit, low_watermark = command.txn_action == pb.COMMIT, signed64(command.txnid_least_bits_of_low_watermark)
+    await LocalParticipants(cnx.broker).end_on_subscription(
+        where.topic, where.subscription, txn_id, commit, low_watermark
+    )
+    return txn_id
+
+
+async def _checked_end(cnx: "Connection", command: Any) -> TxnId:
+    """Returns the transaction that a coordinator ends. Raises TransactionNotFound, with Apache's code, unless the
+    client is a broker, which has a superuser's role."""
+    txn_id = _txn_id(command)
+    if not await _is_superuser(cnx):
+        raise TransactionNotFound(f"Client ({_role(cnx)}) is not a super user and may not end the transaction {txn_id}")
+    return txn_id
+
+
+# --- who and which ---------------------------------------------------------------------------------------------------
+
+
+def _txn_id(command: Any) -> TxnId:
+    return TxnId(command.txnid_most_bits, command.txnid_least_bits)
+
+
+def _id_fields(txn_id: TxnId) -> dict[str, int]:
+    return {"txnid_least_bits": txn_id.least, "txnid_most_bits": txn_id.most}
+
+
+def _role(cnx: "Connection") -> str | None:
+    """Returns the role for which the connection acts, or None without authentication (ServerCnx.getPrincipal)."""
+    principal = cnx.principal
+    return None if principal is None else principal.original or principal.role
+
+
+async def _is_superuser(cnx: "Connection") -> bool:
+    """Returns whether the client may do what brokers do. Without authorization everybody may
+    (ServerCnx.isSuperUser)."""
+    security = cnx.broker.security
+    if security is None or security.authorizer is None:
+        return True
+    assert cnx.principal is not None, "who is not authenticated does not get here"
+    return await security.authorizer.denied(cnx.principal, Superuser()) is None
+
+
+_Type = pb.BaseCommand
+
+COMMANDS: dict[int, CommandHandler] = {
+    command_type: _handler(command_type, field, work)
+    for command_type, field, work in (
+        (_Type.TC_CLIENT_CONNECT_REQUEST, "tcClientConnectRequest", _connect),
+        (_Type.NEW_TXN, "newTxn", _begin),
+        (_Type.ADD_PARTITION_TO_TXN, "addPartitionToTxn", _add_partitions),
+        (_Type.ADD_SUBSCRIPTION_TO_TXN, "addSubscriptionToTxn", _add_subscriptions),
+        (_Type.END_TXN, "endTxn", _end),
+        (_Type.END_TXN_ON_PARTITION, "endTxnOnPartition", _end_on_partition),
+        (_Type.END_TXN_ON_SUBSCRIPTION, "endTxnOnSubscription", _end_on_subscription),
+    )
+}
+"""The handlers of all commands of transactions."""

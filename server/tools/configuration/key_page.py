@@ -11,6 +11,7 @@ from magnetar.server.config import (
     broker_keys,
     honoured_keys,
     key_kinds,
+    transaction_keys,
 )
 from magnetar.server.config.honoured_keys import UNSAFE_TO_IGNORE
 from magnetar.server.config.key_kinds import Key
@@ -72,11 +73,12 @@ class Section(NamedTuple):
 
 BROKER_SECTIONS = (
     Section("Addresses and ports", honoured_keys.SERVER),
-    Section("Client connections", honoured_keys.CONNECTIONS),
+    Section("Client connections", (*honoured_keys.CONNECTIONS, *honoured_keys.FAULTS)),
     Section("The web port", honoured_keys.HTTP),
     Section("Topics and subscriptions", honoured_keys.TOPICS),
     Section("Policies that hold unless a namespace or topic has its own", honoured_keys.POLICIES),
     Section("Authentication, authorization and TLS", honoured_keys.SECURITY),
+    Section("Transactions", transaction_keys.TRANSACTIONS),
     Section("Ledgers of topics", honoured_keys.MANAGED_LEDGERS),
     Section("The client of bookies", (*honoured_keys.LEDGER_CLIENT, *broker_keys.BOOKKEEPER)),
     Section("TLS to bookies", bookie_tls_keys.BROKER_BOOKIE_TLS),

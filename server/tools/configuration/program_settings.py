@@ -25,6 +25,7 @@ from magnetar.server.config.metrics_settings import MetricsSettings
 from magnetar.server.config.peer_settings import PeerSettings
 from magnetar.server.config.security_settings import SecuritySettings, TlsSettings
 from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.config.upkeep_settings import UpkeepSettings
 from magnetar.server.config.websocket_settings import WebSocketSettings
 from magnetar.server.network.advertised_listeners import ListenerSettings
@@ -44,6 +45,7 @@ BOTH_BROKERS = (
     ListenerSettings,
     BindSettings,
     BundleSettings,
+    TransactionSettings,
 )
 """The settings that a standalone server and a broker of a cluster have in common."""
 

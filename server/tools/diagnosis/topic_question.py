@@ -19,7 +19,8 @@ class TopicQuestion(NamedTuple):
     """A question, and what a command makes of the answer."""
 
     command: str
-    """The command's name, which is also the last word of the path of the REST call."""
+    call: tuple[str, ...]
+    """The segments that follow the topic in the path of the REST call."""
     topic_parts: tuple[str, ...]
     """The domain, the tenant, the namespace and the local name of the topic."""
     query: tuple[tuple[str, str], ...]
@@ -38,7 +39,7 @@ def ask(
 ) -> int:
     """Prints the answer and returns the exit code. With `watch_seconds` it asks again and again, and prints each answer
     that differs from the one before, until the user interrupts it."""
-    path = path_of("admin", "v2", *question.topic_parts, question.command)
+    path = path_of("admin", "v2", *question.topic_parts, *question.call)
     try:
         http = AdminHttp(load_settings(flags, environment))
         printed = ""

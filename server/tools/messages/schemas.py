@@ -9,12 +9,12 @@ from magnetar.server.tools.messages.value_schema_rules import (
     DEFINED_TYPES,
     TEXT_TYPES,
     WRITTEN_TYPES,
-    Decoder,
     Encoder,
-    decoder_of,
     encoder_of,
     parse_definition,
 )
+from pulsar_proto.values.avro_decoding import Decoder
+from pulsar_proto.values.value_decoding import decoder_of
 
 REGISTRY = "registry"
 """The value of --schema that stands for the topic's newest schema."""

@@ -84,6 +84,14 @@ class NonPersistentTopics:
             del self.by_name[topic.name.full]
             await topic.close()
 
+    async def delete(self, name: TopicName) -> None:
+        """Ends the topic of that name. Raises TopicNotFound when it is not loaded."""
+        topic = self.by_name.get(name.full)
+        if topic is None:
+            raise TopicNotFound(f"Topic {name.full} not found")
+        await self.close(topic)
+        log.info("%s: deleted", topic)
+
     async def close_all(self) -> None:
         for topic in list(self.by_name.values()):
             await self.close(topic)

@@ -16,7 +16,7 @@ from magnetar.server.topics.non_persistent.receivers import ByKey, InTurns, OneA
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription, SubscriptionTopic
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages
-from pulsar_proto.errors import ConsumerBusy
+from pulsar_proto.errors import ConsumerBusy, TransactionConflict
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
@@ -141,6 +141,10 @@ class NonPersistentSubscription(BaseSubscription):
 
     def ack_individual(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
         """Has no effect: nothing can be acknowledged."""
+
+    async def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> None:
+        # The text is that of Apache's Consumer.transactionIndividualAcknowledge.
+        raise TransactionConflict("Transaction acknowledge only support the `PersistentSubscription`.")
 
     def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
         """Has no effect, because no message is kept that could be delivered again."""

@@ -144,6 +144,11 @@ class Producer:
         receipts: list[Receipt] = [(first_sequence_id + place, None) for place in range(count)]
         self.append(PublishGroup(self, receipts, count, sum(map(len, payloads))), payloads)
 
+    def publish_in_transactions(self, sends: Sends) -> None:
+        """Publishes SENDs as `publish` does, some of which belong to transactions."""
+        if not self.is_closed:
+            self._publish_checked(sends)
+
     def _publish_checked(self, sends: Sends) -> None:
         """Publishes SENDs that must be checked one by one, through `CheckedPublisher`."""
         if self._checked is None:
@@ -206,7 +211,7 @@ class Producer:
         self.pending -= count
         self._answered += count
         refusals = self._refusals
-        while refusals and refusals[0][0] <= self._answered:
+        while refusals and (refusals[0][0] <= self._answered or not self.pending):
             _, frame = refusals.popleft()
             if not self.is_disconnected:
                 self.cnx.write(frame)

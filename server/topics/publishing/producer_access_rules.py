@@ -14,6 +14,7 @@ is refused as fenced.
 Source: AbstractTopic.incrementTopicEpochIfNeeded.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -22,6 +23,9 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 WAITING_MAX = 10_000
 """How many producers may wait for exclusive access to a topic; further producers are refused as ProducerBusy."""
+
+TOPIC_EPOCH = "pulsar.topic.epoch"
+"""The property of the managed ledger that holds the topic's epoch, as a decimal number."""
 
 T = TypeVar("T")
 
@@ -79,3 +83,9 @@ class ProducerAccess(Generic[T]):
     def next_waiting(self) -> T | None:
         """Called when the last producer has left. Takes the first waiting producer out of the queue and returns it."""
         return self.waiting.pop(0) if self.waiting else None
+
+
+def stored_epoch(properties: Mapping[str, str]) -> int | None:
+    """Returns the topic's epoch from the properties of its managed ledger, or None when there is none yet."""
+    text = properties.get(TOPIC_EPOCH)
+    return int(text) if text is not None and text.isdecimal() else None

@@ -23,12 +23,18 @@ from magnetar.server.topics.counters import ProducerCounters, now_ms
 from magnetar.server.topics.publishing.checked_publish import CheckedPublisher
 from magnetar.server.topics.publishing.deduplication import Deduplication
 from magnetar.server.topics.publishing.producer import Producer, PublishGroup
-from magnetar.server.topics.publishing.producer_access_rules import AccessVerdict, ProducerAccess
+from magnetar.server.topics.publishing.producer_access_rules import (
+    TOPIC_EPOCH,
+    AccessVerdict,
+    ProducerAccess,
+    stored_epoch,
+)
 from magnetar.server.topics.publishing.producers_topic import ProducersTopic, PublishLog
 from magnetar.server.topics.publishing.publish_fence_rules import FenceState, PublishFence
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
 from magnetar.server.topics.publishing.receipt_writers import ReceiptWriter
 from magnetar.server.topics.publishing.send_rules import SendChecks
+from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ManagedLedgerTerminated
 from pulsar_proto.errors import (
     NotAllowed,
@@ -43,9 +49,6 @@ from pulsar_proto.wire.commands import producer_success_frame
 
 log = logging.getLogger(__name__)
 
-TOPIC_EPOCH = "pulsar.topic.epoch"
-"""The property of the managed ledger that holds the topic's epoch, as a decimal number."""
-
 DEDUP_NAME_MAX = 1_024
 """The longest name of a producer, in characters, on a topic with deduplication, which remembers the names of producers
 that have left."""
@@ -57,8 +60,7 @@ class _WaitingProducer(NamedTuple):
 
 
 class _Drain(NamedTuple):
-    """A caller of `answered_so_far` that waits until `groups` groups of SENDs are answered. Groups are answered in the
-    order in which they began, so a count is enough."""
+    """A caller of `answered_so_far`, until `groups` groups of SENDs are answered, in the order in which they began."""
 
     groups: int
     done: "asyncio.Future[None]"
@@ -82,13 +84,16 @@ class TopicProducers:
         self._lacks_metadata = False
         """Whether the last failure came while the metadata store was away."""
         self.is_checked = False
-        """Whether each SEND must be checked, because `dedup` or `checks` is set. The method `check` sets `is_checked`,
-        `dedup` and `checks`."""
+        """Whether each SEND must be checked, because `dedup` or `checks` is set or because SENDs are held. The method
+        `check` sets `dedup` and `checks`."""
+        self.transactions: TransactionBuffer | None = None
+        """The topic's transactions; None when the topic takes no messages of transactions."""
+        self._holding = 0
         self.dedup: Deduplication | None = None
         self.checks: SendChecks | None = None
         self.limiters: tuple[PublishLimiter, ...] = ()
         """The limiters of the topic's publish rate and of the broker's publish rate, as far as these rates are set."""
-        self.access: ProducerAccess[_WaitingProducer] = ProducerAccess(_stored_epoch(ledger))
+        self.access: ProducerAccess[_WaitingProducer] = ProducerAccess(stored_epoch(ledger.properties))
         self._topic_name = topic_name
         self._owner = owner
         self._ledger = ledger
@@ -265,10 +270,15 @@ class TopicProducers:
     def check(self, dedup: Deduplication | None, checks: SendChecks | None) -> None:
         """Sets the checks that SENDs must pass from now on. If `dedup` and `checks` are None, SENDs are not checked."""
         self.dedup, self.checks = dedup, checks
-        self.is_checked = dedup is not None or checks is not None
+        self.hold(0)
         if dedup is not None:
             for name in self.by_name:
                 dedup.table.came(name)
+
+    def hold(self, producers: int) -> None:
+        """Counts the producers that hold SENDs until a message of a transaction may be stored."""
+        self._holding += producers
+        self.is_checked = self.dedup is not None or self.checks is not None or self._holding > 0
 
     def checked_publisher(self, producer: Producer) -> CheckedPublisher:
         return CheckedPublisher(producer, self)
@@ -388,8 +398,3 @@ class TopicProducers:
         if self._recovering is not None:
             self._recovering.cancel()
         self.disconnect_all()
-
-
-def _stored_epoch(ledger: PublishLog) -> int | None:
-    text = ledger.properties.get(TOPIC_EPOCH)
-    return int(text) if text is not None and text.isdecimal() else None

@@ -177,6 +177,11 @@ class BaseSubscription(ABC):
         """Applies an individual ACK."""
 
     @abstractmethod
+    async def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> None:
+        """Applies an ACK of a transaction. Returns when the acknowledgement is durable. Raises PulsarError when nothing
+        is acknowledged."""
+
+    @abstractmethod
     def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
         """Sends the listed messages again, or all messages that the consumer holds if `message_ids` is empty."""
 

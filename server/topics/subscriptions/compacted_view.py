@@ -16,11 +16,11 @@ from magnetar.server.compaction.stored_entry import open_entry
 from magnetar.server.compaction.topic_compaction import TopicCompaction
 from magnetar.server.process.turns import Turns
 from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages, messages_of
+from magnetar.server.topics.transactions.readable_log import ReadableLog
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.managed.ack_sets import mask_of_words, words_of_mask
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
-from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import EntryReadFault
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
@@ -52,7 +52,7 @@ class CompactedView:
     def __init__(
         self,
         name: str,
-        ledger: ManagedLedger,
+        ledger: ReadableLog,
         compaction: TopicCompaction,
         cursor: Cursor,
         sought: Position | None = None,

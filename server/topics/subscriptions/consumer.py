@@ -173,11 +173,14 @@ class Consumer:
 
     def ack(self, command: pb.CommandAck) -> Awaitable[None] | None:
         """Applies an ACK. If the ACK has a request id, returns an awaitable that ends when the acknowledgements are
-        durable; the caller then answers with ACK_RESPONSE. Raises NotAllowed for an ACK of a transaction."""
+        durable; the caller then answers with ACK_RESPONSE. The same holds for an ACK of a transaction, whose awaitable
+        may raise PulsarError; without a request id it raises NotAllowed."""
         if self.is_closed:
             return None
         if command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
-            raise NotAllowed("Transactions are not enabled.")
+            if not command.HasField("request_id"):
+                raise NotAllowed("An acknowledgement in a transaction needs a request id.")
+            return self.subscription.ack_in_transaction(self, command)
         self.counters.acked(len(command.message_id))
         if command.ack_type == pb.CommandAck.Cumulative:
             if len(command.message_id) != 1 or self.pending is not None:

@@ -63,6 +63,10 @@ class ConsumerOwner(Protocol):
 
     def ack_individual(self, consumer: "Consumer", message_ids: Sequence[pb.MessageIdData]) -> None: ...
 
+    async def ack_in_transaction(self, consumer: "Consumer", command: pb.CommandAck) -> None:
+        """Applies an ACK of a transaction. Returns when the acknowledgement is durable. Raises PulsarError when nothing
+        is acknowledged."""
+
     def redeliver(self, consumer: "Consumer", message_ids: Sequence[pb.MessageIdData]) -> None: ...
 
     def remove_consumer(self, consumer: "Consumer") -> None:

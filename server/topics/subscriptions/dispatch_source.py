@@ -8,11 +8,11 @@ from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
 from magnetar.server.topics.subscriptions.dispatch_throttle_rules import Throttle
-from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages
+from magnetar.server.topics.subscriptions.outgoing_messages import AckView, OutgoingMessages
+from magnetar.server.topics.transactions.readable_log import ReadableLog
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
-from magnetar.storage.managed.managed_ledger import ManagedLedger
-from pulsar_proto.ids import Position
+from pulsar_proto.ids import Position, TxnId
 
 
 class PlannedRead(NamedTuple):
@@ -39,7 +39,7 @@ class DispatchSource(NamedTuple):
 
     name: str
     """The subscription's name, for logs."""
-    ledger: ManagedLedger
+    ledger: ReadableLog
     cursor: Cursor
     settings: TopicSettings
     messages_of: Callable[[EntryRun], OutgoingMessages]
@@ -50,3 +50,7 @@ class DispatchSource(NamedTuple):
     compacted: Callable[[], CompactedView | None] = lambda: None
     """A function that returns the log as consumers with `read_compacted` see the log, or None for a topic that is never
     compacted."""
+    is_aborted: Callable[[TxnId], bool] = lambda txn_id: False
+    """A function that says whether the messages of a transaction are left out because it was aborted."""
+    deliverable: Callable[[AckView], AckView] = lambda acks: acks
+    """A function that adds to acknowledgements what transactions withhold from consumers."""

@@ -30,9 +30,9 @@ from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource, PlannedRead, ReadUnderWay
 from magnetar.server.topics.subscriptions.dispatch_throttle_rules import Throttle, exhausted_rates
-from magnetar.server.topics.subscriptions.outgoing_messages import AckView, OutgoingMessages, unacknowledged
+from magnetar.server.topics.subscriptions.outgoing_messages import AckView, OutgoingMessages, left_out, unacknowledged
+from magnetar.server.topics.transactions.readable_log import ReadableLog
 from magnetar.storage.managed.entry_run import EntryRun
-from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.backoff import backoff
 from pulsar_proto.ids import Position
@@ -57,8 +57,9 @@ class Dispatcher(ABC):
         self.settings = source.settings
         self.read_position = source.cursor.next_unacked(source.cursor.mark_delete)
         self._name = source.name
-        self._ledger: ManagedLedger | CompactedView = source.ledger
-        self._acks: AckView = source.cursor
+        self._ledger: ReadableLog | CompactedView = source.ledger
+        self._is_aborted = source.is_aborted
+        self.acks: AckView = source.deliverable(source.cursor)
         self._messages_of = source.messages_of
         self._loop = asyncio.get_running_loop()
         self._held: OutgoingMessages | None = None
@@ -273,7 +274,7 @@ class Dispatcher(ABC):
                 return read
             self._send_again(read, run)
         elif held is not None:
-            self._send_new(unacknowledged(held, self._held_at, self._acks))
+            self._send_new(unacknowledged(held, self._held_at, self.acks))
         else:
             run = self._ledger.cached(self.read_position, room, self.settings.dispatcher_max_read_size_bytes)
             if run is None:
@@ -314,7 +315,7 @@ class Dispatcher(ABC):
         """Moves `read_position` to the first entry after the run that was read, and sends the run. An empty run means
         that the log has no entry at or after the read position."""
         if run.entries:
-            messages = unacknowledged(self._messages_of(run), 0, self._acks)
+            messages = unacknowledged(self._messages_of(run), 0, self.acks)
             self.read_position = Position(run.ledger_id, run.end_entry_id)
             if messages.specials is not None:
                 messages = self._ordinary(messages, messages.specials)
@@ -325,14 +326,12 @@ class Dispatcher(ABC):
             self.read_position = self._ledger.next_position(self._ledger.last_confirmed)
 
     def _ordinary(self, messages: OutgoingMessages, specials: Mapping[int, Special]) -> OutgoingMessages:
-        """Returns those of `messages` that are to be sent now. Does not send markers, which brokers write for brokers,
-        but acknowledges them (AbstractBaseDispatcher.filterEntriesForConsumer)."""
-        entry_ids = messages.entry_ids
-        markers = [each for each in entry_ids if each in specials and specials[each].is_marker]
-        if not markers:
-            return messages
-        self.cursor.ack([(messages.ledger_id, entry_id, None) for entry_id in markers])
-        return messages.part([index for index, each in enumerate(entry_ids) if each not in markers])
+        """Returns those of `messages` that are to be sent now. Acknowledges those that no consumer gets
+        (`left_out`)."""
+        unsent = left_out(messages, specials, self._is_aborted)
+        if unsent:
+            self.cursor.ack([(messages.ledger_id, entry_id, None) for entry_id in unsent])
+        return messages.without(unsent)
 
     def _send_new(self, messages: OutgoingMessages) -> None:
         self._held = None

@@ -84,8 +84,10 @@ class KeySharedDispatcher(SharedDispatcher):
 
     # --- acknowledgements and redelivery -----------------------------------------------------------------------------
 
-    def settle(self, consumer: Consumer, ledger_id: int, entry_id: int, remaining: int) -> None:
-        super().settle(consumer, ledger_id, entry_id, remaining)
+    def settle(
+        self, consumer: Consumer, ledger_id: int, entry_id: int, remaining: int, *, withheld: bool = False
+    ) -> None:
+        super().settle(consumer, ledger_id, entry_id, remaining, withheld=withheld)
         if not remaining and self.order.forget(ledger_id, entry_id):
             self._may_go_on = True
 
@@ -160,7 +162,7 @@ class KeySharedDispatcher(SharedDispatcher):
         end = min(end, run.first_entry_id + len(run.entries))
         room = {consumer: consumer.room for consumer in self._consumers if consumer.can_take}
         wanted = self.order.sendable(ledger_id, self.replay.within(ledger_id, run.first_entry_id, end), room)
-        messages = unacknowledged(messages_of(run, wanted), 0, self.cursor)
+        messages = unacknowledged(messages_of(run, wanted), 0, self.acks)
         if len(messages) < len(wanted):
             found = set(messages.entry_ids)
             self._drop(ledger_id, [entry_id for entry_id in wanted if entry_id not in found])
@@ -185,7 +187,7 @@ class KeySharedDispatcher(SharedDispatcher):
         end = min(end, run.first_entry_id + len(run.entries))
         wanted = self.due_entries.within(ledger_id, run.first_entry_id, end)
         self.due_entries.discard(ledger_id, range(first, end))
-        messages = unacknowledged(messages_of(run, wanted), 0, self.cursor)
+        messages = unacknowledged(messages_of(run, wanted), 0, self.acks)
         if messages.payloads:
             self._send(messages)
 

@@ -6,12 +6,13 @@ topic send the run (`MessagesMemo`).
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from magnetar.server.topics.subscriptions.key_shared_rules import NONE_KEY, hash_of
 from magnetar.storage.managed.entry_run import EntryRun
 from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.ids import TxnId
 from pulsar_proto.records.payload import (
     Special,
     count_and_special,
@@ -118,6 +119,13 @@ class OutgoingMessages:
             part.total = sum(part.counts)
             part.ack_sets = self.ack_sets
         return part
+
+    def without(self, entry_ids: Sequence[int]) -> "OutgoingMessages":
+        """Returns all entries but these, and keeps the information about which messages are acknowledged."""
+        if not entry_ids:
+            return self
+        gone = set(entry_ids)
+        return self.part([index for index, each in enumerate(self.entry_ids) if each not in gone])
 
 
 def _key_hash(payload: bytes) -> int:
@@ -250,6 +258,19 @@ def _with_ack_sets(messages: OutgoingMessages, acks: AckView) -> OutgoingMessage
     return OutgoingMessages(
         ledger_id, messages.entry_ids, messages.payloads, sizes, counts, ack_sets, specials=messages.specials
     )
+
+
+def left_out(
+    messages: OutgoingMessages, specials: Mapping[int, Special], is_aborted: Callable[[TxnId], bool]
+) -> list[int]:
+    """Returns the ids of the entries that no consumer gets, in ascending order: markers, which brokers write for
+    brokers, and messages of aborted transactions (AbstractBaseDispatcher.filterEntriesForConsumer)."""
+    return [
+        entry_id
+        for entry_id in messages.entry_ids
+        if (special := specials.get(entry_id)) is not None
+        and (special.is_marker or (special.txn_id is not None and is_aborted(special.txn_id)))
+    ]
 
 
 def bits_set(words: Sequence[int]) -> int:

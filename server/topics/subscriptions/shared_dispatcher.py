@@ -93,10 +93,13 @@ class SharedDispatcher(Dispatcher):
 
     # --- acknowledgements and redelivery -----------------------------------------------------------------------------
 
-    def settle(self, consumer: Consumer, ledger_id: int, entry_id: int, remaining: int) -> None:
+    def settle(
+        self, consumer: Consumer, ledger_id: int, entry_id: int, remaining: int, *, withheld: bool = False
+    ) -> None:
         """Accounts for an acknowledgement that the cursor has applied and that left `remaining` messages of the entry
         unacknowledged. Any consumer may acknowledge an entry, but only the consumer to which the entry was sent holds
-        the entry. The caller calls `settled` after a group of such calls."""
+        the entry. After an acknowledgement in a transaction (`withheld`) the entry keeps its redelivery count, because
+        it may be delivered again. The caller calls `settled` after a group of such calls."""
         owner: Consumer | None = consumer
         assert consumer.pending is not None
         if consumer.pending.get(ledger_id, entry_id) is None:
@@ -111,7 +114,7 @@ class SharedDispatcher(Dispatcher):
             self.unacked_messages -= owner.pending.pop(ledger_id, entry_id) or 0
         elif self.replay:
             self.replay.discard(ledger_id, (entry_id,))
-        if self.redelivery_counts:
+        if self.redelivery_counts and not withheld:
             self.redelivery_counts.forget(ledger_id, entry_id)
 
     def settled(self) -> None:
@@ -148,6 +151,28 @@ class SharedDispatcher(Dispatcher):
             self._unblock_if_drained()
             self.kick()
         return count
+
+    def give_back(self, ledger_id: int, entries: BitMap, *, again: bool) -> None:
+        """Called when a transaction holds these entries no more: sends those of them that the dispatcher has passed
+        over and that no consumer has. With `again` the transaction was aborted, and the entries get a higher redelivery
+        count; entries of which a consumer has another part are taken back, and sent with all that is left of them."""
+        if ledger_id > self.read_position.ledger_id or not len(self._consumers):
+            return
+        held = [(each, each.pending.among(ledger_id, entries)) for each in self._consumers if each.pending is not None]
+        waiting = self.held
+        if waiting is not None and waiting[0] == ledger_id:
+            entries = entries - waiting[1]
+        if ledger_id == self.read_position.ledger_id:
+            entries = entries & BitMap(range(self.read_position.entry_id))
+        for _, parts in held:
+            entries = entries - BitMap(parts)
+        passed = [each for each in entries if not self.cursor.is_acked(ledger_id, each)]
+        self._became_due(ledger_id, passed)
+        if again:
+            self.redelivery_counts.increment(ledger_id, passed)
+            for consumer, parts in held:
+                self.redeliver(consumer, [(ledger_id, entry_id) for entry_id in parts])
+        self.kick()
 
     def fill(self, ledger_id: int, entries: BitMap) -> int:
         # Look at all consumers first: entries that one consumer gives back may be sent to another consumer at once.
@@ -272,13 +297,13 @@ class SharedDispatcher(Dispatcher):
         if not run.entries or run.ledger_id != ledger_id or run.first_entry_id >= end:
             self._drop(ledger_id, range(first, end))
             return
-        messages = unacknowledged(self._messages_of(run), 0, self.cursor)
+        messages = unacknowledged(self._messages_of(run), 0, self.acks)
         found = set(messages.entry_ids)
         looked_at = range(first, min(end, run.first_entry_id + len(run.entries)))
         self._drop(ledger_id, [entry_id for entry_id in looked_at if entry_id not in found])
         still = [i for i, entry_id in enumerate(messages.entry_ids) if self.replay.contains(ledger_id, entry_id)]
         if len(still) < len(messages.payloads):
-            messages = unacknowledged(messages.pick(still), 0, self.cursor)
+            messages = unacknowledged(messages.pick(still), 0, self.acks)
         self._send(messages, again=True)
 
     def _drop(self, ledger_id: int, entry_ids: Sequence[int]) -> None:

@@ -143,7 +143,7 @@ class SingleActiveDispatcher(Dispatcher):
         if run.entries and run.ledger_id == ledger_id and run.first_entry_id < end:
             end = min(end, run.first_entry_id + len(run.entries))
             wanted = self._holes.within(ledger_id, run.first_entry_id, end)
-            messages = unacknowledged(messages_of(run, wanted), 0, self.cursor)
+            messages = unacknowledged(messages_of(run, wanted), 0, self.acks)
             left = messages.entry_ids[self._send(messages) :] if messages.payloads else ()
         if generation == self._generation:
             self._holes.discard(ledger_id, range(first, end))
@@ -172,9 +172,10 @@ class SingleActiveDispatcher(Dispatcher):
         source = self._source
         view = source.compacted() if active.read_compacted else None
         if view is None:
-            self._ledger, self._acks, self._messages_of = source.ledger, source.cursor, source.messages_of
+            self._ledger, self._messages_of = source.ledger, source.messages_of
         else:
-            self._ledger, self._acks, self._messages_of = view, view, view.messages_of
+            self._ledger, self._messages_of = view, view.messages_of
+        self.acks = source.deliverable(source.cursor if view is None else view)
 
     # --- the active consumer -----------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ consumer comes or leaves.
 Does no I/O. Sources: AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer, makeHashRing.
 """
 
+import codecs
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -44,8 +45,9 @@ def choose_active(
 
 
 def _rank(candidate: Candidate) -> tuple[int, bytes]:
-    # Java compares strings by UTF-16 units.
-    return candidate.priority, candidate.name.encode("utf-16-be", "surrogatepass")
+    # Java compares strings by UTF-16 units. `str.encode` would import the codec, at the first consumer and on the event
+    # loop.
+    return candidate.priority, codecs.utf_16_be_encode(candidate.name, "surrogatepass")[0]
 
 
 def _owner_on_ring(names: Sequence[str], topic: str) -> int:

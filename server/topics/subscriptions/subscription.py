@@ -6,31 +6,30 @@ Source: PersistentSubscription.
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Protocol
 
 from pyroaring import BitMap
 
-from magnetar.server.compaction.topic_compaction import TopicCompaction
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.counters import ExpiryCounters, now_ms
-from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription, SubscriptionTopic
+from magnetar.server.topics.subscriptions.acks_in_transactions import ack_in_transaction
+from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
-from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
-from magnetar.server.topics.subscriptions.dispatch_limits import DispatchLimits
 from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource
 from magnetar.server.topics.subscriptions.dispatcher import Dispatcher
 from magnetar.server.topics.subscriptions.dispatcher_factory import new_dispatcher
 from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
-from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages, bits_set
+from magnetar.server.topics.subscriptions.outgoing_messages import AckView, bits_set
+from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
+from magnetar.server.topics.subscriptions.pending_acks.pending_acks import PendingAcksOfTransactions
+from magnetar.server.topics.subscriptions.pending_acks.withheld_acks import WithheldAcks
 from magnetar.server.topics.subscriptions.seek_target import SeekTarget, target_of
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.single_active_dispatcher import SingleActiveDispatcher
+from magnetar.server.topics.subscriptions.subscription_topic import PersistentSubscriptionTopic
 from magnetar.storage.managed.bitmap_ranges import ENTRY_ID_END
 from magnetar.storage.managed.cursor import Cursor
-from magnetar.storage.managed.entry_run import EntryRun
-from magnetar.storage.managed.managed_ledger import ManagedLedger
 from pulsar_proto.errors import ConsumerBusy, ServiceNotReady
 from pulsar_proto.ids import Position, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -44,44 +43,6 @@ index level. Clients put a thousand messages in a batch."""
 
 RECONNECT_SECONDS = 60.0
 """After a seek, the cursor of a reader is kept for this time, so that the reader can reconnect."""
-
-
-class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
-    """The subscriptions of a persistent topic use the topic through this interface."""
-
-    @property
-    def ledger(self) -> ManagedLedger: ...
-
-    @property
-    def delayed(self) -> DelayedDelivery: ...
-
-    @property
-    def dispatch_limits(self) -> DispatchLimits: ...
-
-    @property
-    def compaction(self) -> TopicCompaction | None: ...
-
-    @property
-    def is_terminated(self) -> bool: ...
-
-    def messages_of(self, run: EntryRun) -> OutgoingMessages:
-        """Returns the entries of a run, ready to be sent. A run (a group of consecutive entries) is prepared only once
-        for all subscriptions."""
-
-    async def delete_cursor(self, subscription: "Subscription") -> None:
-        """Deletes the subscription's cursor, then removes the subscription from the topic. Raises ManagedLedgerError
-        when the cursor cannot be deleted; nothing has changed then."""
-
-    def forget(self, subscription: "Subscription") -> None:
-        """Removes a subscription that has ended from the topic."""
-
-    async def first_published_at(self, publish_time_ms: int) -> Position:
-        """Returns the position of the first message that was published at that time or later. Raises ManagedLedgerError
-        when the log cannot be read."""
-
-    async def sought(self, position: Position, publish_time_ms: int | None) -> Position:
-        """Returns where a consumer with `read_compacted` reads on after a seek that moves the cursor to `position`.
-        Raises ManagedLedgerError when the log cannot be read."""
 
 
 class Subscription(BaseSubscription):
@@ -100,6 +61,8 @@ class Subscription(BaseSubscription):
         """The target of the last seek. This position may be before the first message that is still stored."""
         self._deleting = False
         self.expired = ExpiryCounters()
+        self.pending_acks: PendingAcksOfTransactions | None = None
+        """The acknowledgements in transactions; None while no transaction has acknowledged anything here."""
 
     @property
     def active_consumer(self) -> Consumer | None:
@@ -147,7 +110,7 @@ class Subscription(BaseSubscription):
         topic = self.topic
         if topic.compaction is None:
             return None
-        return CompactedView(str(self), topic.ledger, topic.compaction, self.cursor, self._sought)
+        return CompactedView(str(self), topic.readable_log, topic.compaction, self.cursor, self._sought)
 
     def roll_rates(self, elapsed_s: float) -> None:
         super().roll_rates(elapsed_s)
@@ -169,6 +132,8 @@ class Subscription(BaseSubscription):
             if self._seeking is not None:
                 await asyncio.shield(self._seeking)
                 continue
+            if self.pending_acks is not None:
+                await self.pending_acks.ready()  # until then it is unknown which messages are to be withheld
             self._check_admits(consumer)
             rival = self._rival_of(consumer)
             if rival is None:
@@ -226,13 +191,15 @@ class Subscription(BaseSubscription):
         topic = self.topic
         source = DispatchSource(
             str(self),
-            topic.ledger,
+            topic.readable_log,
             self.cursor,
             topic.settings,
             topic.messages_of,
             topic.delayed,
             lambda: topic.dispatch_limits.of(self.name),
             self._compacted_view,
+            topic.is_aborted,
+            self.deliverable,
         )
         dispatcher = self.dispatcher = new_dispatcher(source, consumer, topic.name)
         dispatcher.set_policies(topic.policies)
@@ -258,7 +225,7 @@ class Subscription(BaseSubscription):
         messages of its batch are acknowledged whose bits in the ack set are 0."""
         ledger_id, entry_id = signed64(message_id.ledgerId), signed64(message_id.entryId)
         ack_set: Sequence[int] | None = message_id.ack_set or None
-        if ack_set is not None and bits_set(ack_set) and not self._keeps(ack_set):
+        if ack_set is not None and bits_set(ack_set) and not self.keeps(ack_set):
             # The whole batch must be delivered again, so only the entries before the batch are acknowledged.
             ledger_id, entry_id = self.topic.ledger.previous_position(Position(ledger_id, entry_id))
             ack_set = None
@@ -274,7 +241,7 @@ class Subscription(BaseSubscription):
                 continue  # no ledger has an entry with this id
             if not ack_set:
                 acks.append((message_id.ledgerId, message_id.entryId, None))
-            elif self._keeps(ack_set) or not bits_set(ack_set):
+            elif self.keeps(ack_set) or not bits_set(ack_set):
                 acks.append((message_id.ledgerId, message_id.entryId, ack_set))
                 partial = True
         self.cursor.ack(acks)
@@ -290,7 +257,14 @@ class Subscription(BaseSubscription):
         if self.topic.is_terminated:
             self.tell_end_if_reached()
 
-    def _keeps(self, ack_set: Sequence[int]) -> bool:
+    async def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> None:
+        await ack_in_transaction(self, consumer, command)
+
+    def deliverable(self, acks: AckView) -> AckView:
+        """Returns the acknowledgements together with what transactions withhold from consumers."""
+        return acks if self.pending_acks is None else WithheldAcks(acks, self.pending_acks.rules)
+
+    def keeps(self, ack_set: Sequence[int]) -> bool:
         return self.topic.settings.acknowledgment_at_batch_index_level_enabled and len(ack_set) <= ACK_SET_WORDS_MAX
 
     def _remaining(self, ledger_id: int, entry_id: int) -> int:
@@ -339,6 +313,8 @@ class Subscription(BaseSubscription):
             if but is not None:
                 self.remove_consumer(but)
             with storage_faults_told():
+                if self.topic.pending_ack_logs is not None and self.cursor.durable:
+                    await self._delete_pending_acks(self.topic.pending_ack_logs)
                 await self.topic.delete_cursor(self)
         except Exception:
             if but is not None:
@@ -347,6 +323,14 @@ class Subscription(BaseSubscription):
         finally:
             self._deleting = False
         log.info("%s: deleted", self)
+
+    async def _delete_pending_acks(self, logs: PendingAckLogs) -> None:
+        """Deletes the log of acknowledgements in transactions before the cursor, so that a new subscription of this
+        name never finds the log of this one."""
+        if self.pending_acks is not None:
+            await self.pending_acks.close()
+            self.pending_acks = None
+        await logs.delete(self.topic.name, self.name)
 
     async def seek(self, command: pb.CommandSeek) -> None:
         """Disconnects all consumers, then moves the cursor. Consumers that reconnect meanwhile wait. Raises
@@ -371,12 +355,14 @@ class Subscription(BaseSubscription):
         position, publish_time_ms, ack_set = target
         try:
             self.disconnect_all()
+            if self.pending_acks is not None:
+                await self.pending_acks.forget_the_past()
             with storage_faults_told():
                 sought = position
                 if position is None:
                     position = await self.topic.first_published_at(publish_time_ms)
                     sought = await self.topic.sought(position, publish_time_ms)
-                await self.cursor.reset(position, ack_set if ack_set and self._keeps(ack_set) else None)
+                await self.cursor.reset(position, ack_set if ack_set and self.keeps(ack_set) else None)
             self._sought = sought
             if self.dispatcher is not None:
                 self.dispatcher.rewind()

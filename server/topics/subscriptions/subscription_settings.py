@@ -20,6 +20,14 @@ def properties_of(command: pb.CommandSubscribe) -> dict[str, str]:
     return properties
 
 
+def check_durability(cursor: Cursor, *, durable: bool) -> None:
+    """Raises NotAllowed when the subscription of `cursor` is durable and a client asks for one that is not, or the
+    other way round."""
+    if cursor.durable != durable:
+        kind = "Durable" if cursor.durable else "NonDurable"
+        raise NotAllowed(f"{kind} subscription with the same name already exists.")
+
+
 async def follow(cursor: Cursor, command: pb.CommandSubscribe) -> None:
     """Changes an existing subscription as the command asks. Sets the properties of a subscription that has none, and
     stores whether the subscription's state is to be replicated; this flag is only stored and has no other effect.

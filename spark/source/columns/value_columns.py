@@ -26,6 +26,7 @@ from magnetar.spark.source.columns.protobuf_types import ProtobufCodec
 from magnetar.spark.source.decoding.row_columns import RowColumns
 from pulsar_proto.errors import AuthenticationFault, AuthorizationFault, MetadataFault, PersistenceFault, PulsarError
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.values.avro_decoding import reader_of
 
 VersionLookup = Callable[[bytes], pb.Schema | None]
 """A function that returns the schema of a version, or None when the topic has no such schema. The function raises
@@ -95,7 +96,7 @@ class RecordCodec:
         self._convert = field.from_json if self._is_json else field.from_avro
         self._newest = None if self._is_json else fastavro.parse_schema(orjson.loads(schema.schema_data))
         self._lookup = lookup
-        self._writers: dict[bytes, Any] = {}
+        self._readers: dict[bytes, tuple[Callable[..., Any], Any]] = {}
         self._definitions: dict[bytes, bytes] = {}
         """The Avro definition of each schema version that was looked up. An empty definition means that there is no
         such version or that the broker refused to tell it, so that the version's values are bad."""
@@ -123,7 +124,8 @@ class RecordCodec:
         if self._is_json:
             record = orjson.loads(value)
         else:
-            record = fastavro.schemaless_reader(io.BytesIO(value), self._writer(version), self._newest)
+            read, writer = self._reader(version)
+            record = read(io.BytesIO(value), writer, self._newest)
         if not isinstance(record, dict):
             raise ValueError("not a record")
         return record if self._convert is None else self._convert(record)
@@ -141,12 +143,14 @@ class RecordCodec:
             else:
                 self._definitions[version] = b"" if schema is None else schema.schema_data
 
-    def _writer(self, version: bytes) -> Any:
-        if version not in self._writers:
+    def _reader(self, version: bytes) -> tuple[Callable[..., Any], Any]:
+        """Returns the reader of values of a version, and the version's schema. Raises ValueError when no reader
+        survives such values."""
+        if version not in self._readers:
             definition = self._definitions.get(version)
-            parsed = self._newest if definition is None else fastavro.parse_schema(orjson.loads(definition))
-            self._writers[version] = parsed
-        return self._writers[version]
+            writer = self._newest if definition is None else fastavro.parse_schema(orjson.loads(definition))
+            self._readers[version] = (reader_of(writer), writer)
+        return self._readers[version]
 
     def _one_by_one(self, records: list[dict[str, Any] | None], bad: list[int]) -> tuple[pa.Array, list[int]]:
         for row, record in enumerate(records):

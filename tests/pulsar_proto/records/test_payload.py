@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_proto.errors import MalformedFrame
+from pulsar_proto.ids import TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records import payload
 from tests.pulsar_proto.broker_entry import build_broker_entry_metadata
@@ -54,6 +55,16 @@ def test_payloads_inside_compacted_entries_read_as_described() -> None:
         stored = entry[id_end + 4 :]
         assert len(stored) == item["decoded"]["headersAndPayload_len"]
         check_stored(stored, item["decoded"], 0)
+
+
+@given(st.text(), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), st.binary(max_size=300))
+def test_a_plain_payload_has_the_bytes_that_protobuf_makes_of_its_metadata(
+    name: str, sequence_id: int, published_ms: int, body: bytes
+) -> None:
+    plain = pb.MessageMetadata(
+        producer_name=name, sequence_id=sequence_id, publish_time=published_ms, uncompressed_size=len(body)
+    )
+    assert payload.plain_payloads(name, published_ms)(sequence_id, body) == payload.build_payload(plain, body)
 
 
 def test_checksum_guards_each_byte_after_it() -> None:
@@ -240,15 +251,28 @@ def test_without_a_key_and_a_producer_there_is_none() -> None:
         payload.sticky_key_of(b"\x0e\x01\x00\x00\x00\x00\x00\x00\x00\x09cut")
 
 
-@pytest.mark.parametrize("fields", [{}, {"deliver_at_time": 9}, {"marker_type": 21}, {"num_messages_in_batch": 3}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"deliver_at_time": 9},
+        {"marker_type": 21},
+        {"num_messages_in_batch": 3},
+        {"txnid_least_bits": 7},
+        {"txnid_most_bits": 1},
+        {"txnid_least_bits": 0, "txnid_most_bits": 0},
+    ],
+)
 def test_what_is_special_is_never_taken_for_plain(fields: dict[str, Any]) -> None:
     metadata = pb.MessageMetadata(producer_name="producer", sequence_id=5, publish_time=300, **fields)
     built = payload.build_payload(metadata, b"body")
     count, special = payload.count_and_special(built)
     assert payload.is_single_and_plain(built) is (not fields)
     assert count == fields.get("num_messages_in_batch", 1)
-    wanted = payload.Special(fields.get("deliver_at_time", 0), "marker_type" in fields, None)
-    assert special == (wanted if fields.keys() & {"deliver_at_time", "marker_type"} else None)
+    in_transaction = any(field.startswith("txnid") for field in fields)
+    txn_id = TxnId(fields.get("txnid_most_bits", 0), fields.get("txnid_least_bits", 0)) if in_transaction else None
+    wanted = payload.Special(fields.get("deliver_at_time", 0), "marker_type" in fields, None, txn_id)
+    assert special == (wanted if in_transaction or fields.keys() & {"deliver_at_time", "marker_type"} else None)
 
 
 def test_a_chunk_is_told_with_its_message() -> None:

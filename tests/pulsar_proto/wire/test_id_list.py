@@ -11,7 +11,14 @@ from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.varint import varint
 from pulsar_proto.wire.commands import ID_LIST_BYTES_MAX, parse_command
-from pulsar_proto.wire.id_list import LIST_BYTES_MAX, PORTION_BYTES, PORTION_IDS, cut_id_list, is_long_id_list
+from pulsar_proto.wire.id_list import (
+    LIST_BYTES_MAX,
+    PORTION_BYTES,
+    PORTION_IDS,
+    TXN_ACK_IDS_MAX,
+    cut_id_list,
+    is_long_id_list,
+)
 
 HELD_BY_DEFAULT = 50_000
 """As many as maxUnackedMessagesPerConsumer."""
@@ -42,13 +49,32 @@ def portions(data: bytes) -> Iterator[bytes]:
 
 @given(count=st.integers(1, 3 * PORTION_IDS), words=st.integers(0, 60), request_id=st.none() | st.integers(0, 2**40))
 def test_the_portions_of_an_ack_say_what_it_said(count: int, words: int, request_id: int | None) -> None:
-    values = {} if request_id is None else {"request_id": request_id, "txnid_most_bits": 5}
+    values = {} if request_id is None else {"request_id": request_id}
     parts = [parse_command(each).ack for each in portions(ack(ids(count, words), **values))]
     assert [each for part in parts for each in part.message_id] == ids(count, words)
     assert {(part.consumer_id, part.ack_type) for part in parts} == {(300, pb.CommandAck.Individual)}
     assert [part.HasField("request_id") for part in parts] == [False] * (len(parts) - 1) + [request_id is not None]
-    assert parts[-1].txnid_most_bits == (0 if request_id is None else 5)
     assert all(len(part.message_id) <= PORTION_IDS for part in parts[:-1])
+
+
+@pytest.mark.parametrize("values", [{}, {"request_id": 2**63}], ids=["no request id", "request id"])
+def test_an_ack_of_a_transaction_stays_one_command(values: dict[str, int]) -> None:
+    sent = ack(ids(20_000), txnid_least_bits=2**64 - 1, txnid_most_bits=0, **values)
+    assert list(portions(sent)) == [sent]
+    assert len(parse_command(sent).ack.message_id) == 20_000
+
+
+def test_an_ack_of_a_transaction_with_too_many_ids_is_malformed() -> None:
+    sent = ack(ids(TXN_ACK_IDS_MAX + 1), txnid_least_bits=1, txnid_most_bits=0, request_id=1)
+    with pytest.raises(MalformedFrame, match="in a transaction has more than 30000 message ids"):
+        cut_id_list(sent)
+
+
+def test_an_ack_whose_ids_end_like_the_id_of_a_transaction_is_cut() -> None:
+    tail = pb.MessageIdData(ledgerId=7, entryId=0x0538_0330 << 3)
+    sent = ack([*ids(5_000), tail])
+    assert is_long_id_list(sent)
+    assert len(list(portions(sent))) > 1
 
 
 def test_all_that_a_consumer_may_hold_can_be_asked_for_again() -> None:

@@ -71,6 +71,11 @@ QUERIES = (
 REAL = {"tenant": "public", "namespace": "default", "domain": "persistent", "topic": "t", "cluster": "standalone"}
 
 
+STREAM = "/live"
+ONE_EVENT = "?events=1"
+"""Streams of events do not end while a caller waits for their end, unless it asks for a number of events."""
+
+
 def path_of(path: str, rng: random.Random) -> str:
     """Returns a path of a route. Half of its variable segments get names that exist."""
 
@@ -80,4 +85,4 @@ def path_of(path: str, rng: random.Random) -> str:
             return rng.choice(("persistent", "non-persistent"))
         return REAL[name] if name in REAL and rng.random() < 0.7 else rng.choice(PARTS)
 
-    return re.sub(r"\{(\w+)\}", part, path) + rng.choice(QUERIES)
+    return re.sub(r"\{(\w+)\}", part, path) + (ONE_EVENT if path.endswith(STREAM) else rng.choice(QUERIES))

@@ -29,11 +29,6 @@ WORKER = "Pulsar Function Worker is not enabled, probably functionsWorkerEnabled
         ("/admin/v2/worker/cluster/leader", 409, WORKER),
         ("/admin/v2/worker-stats/metrics", 409, WORKER),
         ("/admin/v3/packages/function/public/default", 503, "Package Management Service is not enabled in the broker."),
-        (
-            "/admin/v3/transactions/coordinators",
-            503,
-            "This Broker is not configured with transactionCoordinatorEnabled=true.",
-        ),
         ("/admin/v2/broker-stats/bookieops", 404, NO_PENDING_OPERATIONS),
         ("/admin/v2/broker-stats/broker-resource-availability/public/default", 409, NO_AVAILABILITY),
         ("/proxy-stats/connections", 404, NO_PROXY),

@@ -134,7 +134,7 @@ async def test_a_topic_of_deleted_keys_compacts_to_nothing() -> None:
     await process.send([Sent("a", b"1"), Sent("a", b"")])
     await process.compact()
     assert await process.read() == []
-    assert await last_kept(process.ledger, process.compaction) == (EARLIEST, -1)
+    assert await last_kept("t", process.compaction, process.ledger.last_confirmed) == (EARLIEST, -1)
     await process.send([Sent("b", b"2")])
     assert await process.read() == [Sent("b", b"2")]
 
@@ -150,7 +150,7 @@ async def test_what_is_compacted_may_be_trimmed_and_is_still_read() -> None:
     assert await process.read() == last_messages(MESSAGES)
     start = Position(process.ledger.first_position.ledger_id, 0)
     assert await process.read(start) == last_messages(MESSAGES)[-len(await process.read(start)) :]
-    found = await last_kept(process.ledger, process.compaction)
+    found = await last_kept("t", process.compaction, process.ledger.last_confirmed)
     assert found is not None
     view, cursor = process.reader()
     assert mark_delete_seen(EARLIEST, cursor, process.ledger.first_position) < found[0]

@@ -7,49 +7,33 @@ from pathlib import Path
 import pytest
 
 from magnetar.server.config.broker_config import BrokerConfig, ConfigError, load_config
-from magnetar.server.config.bundle_settings import BundleSettings
 from magnetar.server.config.connection_settings import ConnectionSettings
 from magnetar.server.config.fault_settings import FaultSettings
 from magnetar.server.config.honoured_keys import KEYS, UNSAFE_TO_IGNORE
-from magnetar.server.config.http_settings import WebSettings
 from magnetar.server.config.key_kinds import PORT_OFF, snake_case
 from magnetar.server.config.known_keys import KNOWN
 from magnetar.server.config.load_settings import LoadSettings
 from magnetar.server.config.metadata_settings import MetadataSettings
-from magnetar.server.config.metrics_settings import MetricsSettings
 from magnetar.server.config.missed_keys import NOT_HERE
 from magnetar.server.config.peer_settings import PeerSettings
 from magnetar.server.config.properties_file import parse_properties
-from magnetar.server.config.security_settings import SecuritySettings, TlsSettings
+from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.config.topic_settings import TopicSettings
-from magnetar.server.config.upkeep_settings import UpkeepSettings
-from magnetar.server.config.websocket_settings import WebSocketSettings
-from magnetar.server.network.advertised_listeners import ListenerSettings
-from magnetar.server.network.bind_addresses import BindSettings
+from magnetar.server.tools.configuration.program_settings import BOTH_BROKERS
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 
 SETTINGS = (
     BrokerConfig,
-    BundleSettings,
-    ConnectionSettings,
+    *BOTH_BROKERS,
     FaultSettings,
-    SecuritySettings,
-    TlsSettings,
-    TopicSettings,
-    UpkeepSettings,
+    LoadSettings,
     MetadataSettings,
+    PeerSettings,
     ManagedLedgerConfig,
     BookieConfig,
     LedgerConfig,
-    ListenerSettings,
-    BindSettings,
-    LoadSettings,
-    MetricsSettings,
-    PeerSettings,
-    WebSettings,
-    WebSocketSettings,
 )
 
 APACHE_STANDALONE = """\
@@ -129,15 +113,15 @@ def test_a_pause_that_nothing_calls_for_is_told_to_be_without_effect(
 
 def test_what_clients_will_miss_is_told_in_lines_of_their_own(conf: Path, caplog: pytest.LogCaptureFixture) -> None:
     conf.write_text(
-        "transactionCoordinatorEnabled=true\nwebSocketServiceEnabled=false\nmessagingProtocols=kafka\n"
+        "enablePackagesManagement=true\nwebSocketServiceEnabled=false\nmessagingProtocols=kafka\n"
         "maxUnackedMessagesPerBroker=0\nmaxTenants=5\nenablePersistentTopics=true\nnumIOThreads=8\n"
         "topicFactoryClassName=com.example.Topics\nschemaRegistryStorageClassName=org.apache.pulsar.Own\n"
     )
     load_config(conf, {"functionsWorkerEnabled": "TRUE"})
     told = [record.getMessage() for record in caplog.records]
     assert told == [
-        f"{conf}:1: transactionCoordinatorEnabled is not honoured in this version: there are no transactions: clients "
-        "that begin one are refused",
+        f"{conf}:1: enablePackagesManagement is not honoured in this version: packages cannot be uploaded: their admin "
+        "calls answer 503",
         f"{conf}:3: messagingProtocols is not honoured in this version: protocol handlers are not loaded: clients of "
         "other protocols cannot connect",
         f"{conf}:5: maxTenants is not honoured in this version: the number of tenants is not limited",

@@ -11,7 +11,9 @@ from magnetar.server.config.peer_settings import PeerSettings
 from magnetar.server.peers.peer_client import PeerClient
 from magnetar.server.peers.peer_credentials import PeerCredentials
 from magnetar.server.peers.peer_producer import NewMessage
+from magnetar.server.peers.peer_snapshots import PeerSnapshotLogs
 from magnetar.server.peers.read_window_rules import LATEST
+from magnetar.server.topics.transactions.snapshot_table import SnapshotKind, SnapshotTable
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -84,3 +86,30 @@ async def test_partitions_are_told_and_read_singly(tmp_path: Path) -> None:
             await client.producer(parted.partition(2)).send(NewMessage(b"2"))
             assert await client.reader(parted.partition(0)).is_at_end()
             assert (await client.reader(parted.partition(2)).read(10)).value == b"2"
+
+
+@pytest.mark.parametrize("partitions", [0, 2])
+async def test_two_brokers_share_a_table_of_snapshots(tmp_path: Path, partitions: int) -> None:
+    name = TopicName.parse("persistent://public/default/__transaction_buffer_snapshot")
+    with serving(tmp_path) as server:
+        if partitions:
+            server.get(f"/admin/v2/persistent/public/default/{name.local_name}/partitions", "PUT", b"%d" % partitions)
+        async with client_of(server) as one, client_of(server) as other:
+            first, second = (
+                SnapshotTable(name, SnapshotKind.WHOLE, PeerSnapshotLogs(client)) for client in (one, other)
+            )
+            assert await first.get("a") is None
+            for round_ in range(3):
+                for number in range(4):
+                    await first.put(f"t{number}", b"%d of round %d" % (number, round_))
+                await first.put(f"t{round_}", None)
+                for table in (first, second):
+                    assert [await table.get(f"t{number}") for number in range(4)] == [
+                        None if number == round_ else b"%d of round %d" % (number, round_) for number in range(4)
+                    ]
+            local = f"{name.local_name}-partition-0" if partitions else name.local_name
+            server.get(f"/admin/v2/persistent/public/default/{local}/unload", "PUT")
+            await second.put("t0", b"after the unload")
+            assert await first.get("t0") == b"after the unload"
+            schemas = server.json(f"/admin/v2/schemas/public/default/{name.local_name}/schema")
+            assert schemas["data"].encode() == SnapshotKind.WHOLE.schema.data

@@ -1,7 +1,8 @@
-"""A standalone server that records which modules it has at the ready line, and which it imports afterwards.
+"""A standalone server that records which modules it imports.
 
-Usage: `python -m tests.server.programs.import_watch FOLDER standalone …`. The files AT_READY, ON_LOOP and ON_THREADS in
-the folder have the name of a module in each line.
+Usage: `python -m tests.server.programs.import_watch FOLDER standalone …`. Three files in the folder have the name of a
+module in each line: AT_READY has what the main thread imported until the ready line, ON_LOOP what it imported after
+that, and ON_THREADS what other threads imported at any time.
 """
 
 import sys
@@ -19,32 +20,43 @@ class Watch:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._of_start = list(sys.modules)
+        self._is_ready = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         is_loop = threading.current_thread() is threading.main_thread()
-        with (self._folder / (ON_LOOP if is_loop else ON_THREADS)).open("a") as report:
-            report.write(f"{name}\n")
+        if is_loop and not self._is_ready:
+            self._of_start.append(name)
+        else:
+            with (self._folder / (ON_LOOP if is_loop else ON_THREADS)).open("a") as report:
+                report.write(f"{name}\n")
         return None
 
+    def ready(self) -> None:
+        """Called at the ready line."""
+        self._is_ready = True
+        (self._folder / AT_READY).write_text("\n".join(self._of_start))
 
-def watch_from_ready(folder: Path) -> None:
+
+def watch(folder: Path) -> None:
+    finder = Watch(folder)
+    sys.meta_path.insert(0, finder)
     from magnetar.server.programs.standalone import Standalone
 
     said = Standalone.ready_line
 
     def ready_line(server: Standalone) -> str:
         line = said(server)
-        (folder / AT_READY).write_text("\n".join(sys.modules))
-        sys.meta_path.insert(0, Watch(folder))
+        finder.ready()
         return line
 
     setattr(Standalone, "ready_line", ready_line)  # noqa: B010
 
 
 if __name__ == "__main__":
+    watch(Path(sys.argv[1]))
     from magnetar.server.commands.main import main
 
-    watch_from_ready(Path(sys.argv[1]))
     sys.exit(main(sys.argv[2:]))

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from magnetar.server.protocol.handlers.command_table import TABLE
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_payload
 from pulsar_proto.wire.commands import send_frame
-from tests.server.admin.any_calls import BODIES
+from tests.server.admin.any_calls import BODIES, ONE_EVENT, STREAM
 from tests.server.fakes import command
 from tests.server.programs.import_watch import AT_READY, ON_LOOP, ON_THREADS
 from tests.server.web.web_scene import SECONDS_MAX
@@ -80,9 +80,9 @@ def imported(report: Path) -> set[str]:
 def test_the_web_port_is_loaded_on_a_thread_before_any_client_comes(tmp_path: Path) -> None:
     with watched(tmp_path, {}):
         wait_until(lambda: ROUTES_MODULE in imported(tmp_path / ON_THREADS), "the import of the routes")
-        at_ready = {name.partition(".")[0] for name in imported(tmp_path / AT_READY)}
-        assert not at_ready & NOT_FOR_THE_START
-        assert "importlib.metadata" not in imported(tmp_path / AT_READY)
+        at_ready = imported(tmp_path / AT_READY)
+        assert not {name.partition(".")[0] for name in at_ready} & NOT_FOR_THE_START
+        assert not at_ready & {"importlib.metadata", "magnetar.server.leaks", "magnetar.storage.leaks"}
 
 
 @pytest.mark.parametrize("settings", [{}, SECURED], ids=["open", "secured"])
@@ -92,8 +92,10 @@ async def test_nothing_is_imported_on_the_loop_after_the_ready_line(tmp_path: Pa
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with aiohttp.ClientSession(headers=headers) as session:
             await captured_calls(session, url)
+            await every_socket(session, url)
             await every_route(session, url)
         await every_command(port)
+        await every_command(port, domain="non-persistent")
 
 
 async def captured_calls(session: aiohttp.ClientSession, url: str) -> None:
@@ -116,18 +118,38 @@ async def every_route(session: aiohttp.ClientSession, url: str) -> None:
             continue
         path = re.sub(r"\{(\w+)\}", lambda part: parts.get(part[1], "1"), route.path)
         for body in (None, BODIES[number % len(BODIES)]):
-            async with session.request(route.method, url + path, data=body) as answer:
+            query = ONE_EVENT if path.endswith(STREAM) else ""
+            async with session.request(route.method, url + path + query, data=body) as answer:
                 await answer.read()
 
 
-async def every_command(port: int) -> None:
-    """Sends each command on a connection that has a producer, a subscription and a message to which it can refer."""
+async def every_socket(session: aiohttp.ClientSession, url: str) -> None:
+    """Publishes a message over a WebSocket, and gets it by a consumer of each kind and by a reader."""
+    sockets = f"{url}/ws/v2/%s/persistent/public/default/sockets%s"
+    ends = [sockets % ("consumer", f"/{kind}?subscriptionType={kind}") for kind in SUBSCRIPTION_TYPES]
+    ends.append(sockets % ("reader", "?messageId=earliest"))
+    async with AsyncExitStack() as open_sockets:
+        receivers = [await open_sockets.enter_async_context(session.ws_connect(end)) for end in ends]
+        async with session.ws_connect(sockets % ("producer", "")) as producer:
+            await producer.send_json({"payload": "eA==", "key": "k"})
+            assert (await producer.receive_json(timeout=SECONDS_MAX))["result"] == "ok"
+        for receiver in receivers:
+            message = await receiver.receive_json(timeout=SECONDS_MAX)
+            assert message["payload"] == "eA=="
+            await receiver.send_json({"messageId": message["messageId"]})
+
+
+async def every_command(port: int, domain: str = "persistent") -> None:
+    """Sends each command on a connection that has a producer, a subscription and a message to which it can refer. The
+    types of the subscriptions take turns."""
+    topic = f"{domain}://public/default/t"
     for number, handler in TABLE.items():
         if number in (pb.BaseCommand.CONNECT, pb.BaseCommand.SEND):
             continue
         client = await Client.connect(port, auth_method_name="token", auth_data=TOKEN.encode())
-        client.say(sensible("PRODUCER", "producer", producer_name=f"p{number}"))
-        client.say(sensible("SUBSCRIBE", "subscribe"))
+        client.say(sensible("PRODUCER", "producer", topic=topic, producer_name=f"p{number}"))
+        kind = number % len(SUBSCRIPTION_TYPES)
+        client.say(sensible("SUBSCRIBE", "subscribe", topic=topic, subscription=f"s{kind}", subType=kind))
         payload = build_payload(pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), b"x")
         client.writer.write(send_frame(pb.CommandSend(producer_id=1, sequence_id=0), payload))
         client.say(sensible("FLOW", "flow"))
@@ -137,12 +159,14 @@ async def every_command(port: int) -> None:
         client.writer.close()
 
 
+SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
+
 KINDS: dict[int, str] = {number: name for name, number in pb.BaseCommand.Type.items()}
 
 VALUES: dict[str, Any] = {
     **dict.fromkeys(("producer_id", "consumer_id", "request_id", "watcher_id", "tc_id"), 1),
     "topic": "public/default/t",
-    "subscription": "s",
+    "subscription": "s1",
     "namespace": "public/default",
     "topics_pattern": "public/.*",
     "subType": 1,

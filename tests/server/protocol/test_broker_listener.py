@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -138,6 +139,30 @@ async def test_a_bound_socket_is_used_as_it_is_and_the_sweep_runs_only_while_som
     listener.sweep()
     assert not listener.is_sweeping
     await listener.close()
+
+
+async def test_a_sweep_of_many_connections_lets_other_work_run_and_reaches_each_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener_module, "TICKS_AT_ONCE", 2)
+    traffic: ClientTraffic = make_traffic()
+    listener = BrokerListener(traffic, TABLE)
+    port = await listener.start("127.0.0.1", 0)
+    clients = [await Client.connect(port) for _ in range(5)]
+    await until(lambda: len(traffic.connections) == len(clients))
+    ticked: list[str] = []
+    for connection in traffic.connections:
+        connection.tick = partial(tick_of, connection.remote_address, ticked)  # type: ignore[method-assign]
+    listener.sweep()
+    assert len(ticked) == 2
+    assert not listener.is_sweeping
+    await until(lambda: listener.is_sweeping)
+    assert sorted(ticked) == sorted(connection.remote_address for connection in traffic.connections)
+    await listener.close()
+
+
+def tick_of(address: str, ticked: list[str], now_s: float) -> None:
+    ticked.append(address)
 
 
 async def test_the_sweep_pings_the_silent_and_survives_a_failure() -> None:

@@ -192,25 +192,26 @@ class TestSend:
         )
         assert made.sequence_ids == [0]
 
-    @pytest.mark.parametrize(
-        ("send", "text"),
-        [
-            (
-                pb.CommandSend(producer_id=1, sequence_id=4, message_id=pb.MessageIdData(ledgerId=1, entryId=1)),
-                "Only shadow topic supports sending messages with messageId",
-            ),
-            (
-                pb.CommandSend(producer_id=1, sequence_id=4, txnid_least_bits=1, txnid_most_bits=0),
-                "Transactions are not enabled.",
-            ),
-        ],
-    )
-    async def test_what_is_not_allowed_in_a_send(self, send: pb.CommandSend, text: str) -> None:
+    async def test_only_shadow_topics_take_sends_with_a_message_id(self) -> None:
         peer, made = await producing()
+        send = pb.CommandSend(producer_id=1, sequence_id=4, message_id=pb.MessageIdData(ledgerId=1, entryId=1))
         peer.feed(send_frame(send, build_payload(metadata(), b"x")))
         answer = (await peer.answer()).send_error
+        text = "Only shadow topic supports sending messages with messageId"
         assert (answer.error, answer.message) == (pb.NotAllowedError, text)
         assert made.groups == []
+
+    async def test_a_group_with_a_message_of_a_transaction_is_published_as_such(self) -> None:
+        peer, made = await producing()
+        transactional: list[int] = []
+        made.publish_in_transactions = lambda sends: transactional.extend(send.sequence_id for send, _ in sends)  # type: ignore[method-assign]
+        plain = pb.CommandSend(producer_id=1, sequence_id=0)
+        in_transaction = pb.CommandSend(producer_id=1, sequence_id=1, txnid_least_bits=1, txnid_most_bits=0)
+        frames = [send_frame(each, build_payload(metadata(), b"x")) for each in (plain, in_transaction)]
+        peer.feed(frames[0])
+        peer.feed(frames[0] + frames[1])
+        assert made.sequence_ids == [0]
+        assert transactional == [0, 1]
 
     async def test_a_body_above_the_limit_is_not_allowed_and_one_at_the_limit_is(self) -> None:
         peer, made = await producing(make_traffic(max_message_size=2000))

@@ -2,66 +2,20 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from magnetar.server.process.byte_budget import SHARES
 from magnetar.server.programs import broker_parts as app
 from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from magnetar.server.protocol.client_traffic import ClientTraffic
-from magnetar.server.protocol.output_budget import SHARES, OutputBudget
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import command
 from tests.server.wire_client import Client, flow, message, send
 
 MIB = 1 << 20
 TOPIC = "persistent://public/default/t"
-
-
-class Held(NamedTuple):
-    unsent_bytes: int
-    since_s: float
-    cut_off: list[float]
-
-    def idle_since(self, now_s: float) -> float:
-        return self.since_s
-
-    def cut_off_for_room(self) -> None:
-        self.cut_off.append(self.since_s)
-
-
-def cut_off(max_bytes: int, *held: tuple[int, float]) -> list[float]:
-    """Counts clients, given as (unsent bytes, idle since), at the time 10. Returns the idle times of those that are cut
-    off, in order."""
-    order: list[float] = []
-    clients = [Held(size, since_s, order) for size, since_s in held]
-    OutputBudget(max_bytes, lambda: clients, lambda: 10.0).count()
-    return order
-
-
-def test_the_longest_idle_go_first_and_no_more_than_must() -> None:
-    held = ((40, 3.0), (40, 1.0), (40, 2.0), (40, 4.0))
-    assert cut_off(160, *held) == []
-    assert cut_off(159, *held) == [1.0]
-    assert cut_off(81, *held) == [1.0, 2.0]
-    assert cut_off(0, *held) == []
-
-
-def test_who_has_just_taken_something_or_has_nothing_waiting_stays() -> None:
-    assert cut_off(10, (40, 10.0), (0, 1.0), (5, 2.0)) == [2.0]
-
-
-def test_it_counts_whenever_a_share_of_it_was_sent() -> None:
-    counts: list[int] = []
-
-    def clients() -> list[Held]:
-        counts.append(1)
-        return []
-
-    budget = OutputBudget(SHARES * 100, clients, lambda: 10.0)
-    for _ in range(25):
-        budget.sent(20)
-    assert len(counts) == 5
 
 
 async def consumer(port: int, name: str, permits: int) -> Client:
@@ -114,12 +68,12 @@ async def test_two_hundred_clients_that_do_not_read_are_bounded_and_one_that_rea
             silent = []
             for number in range(200):
                 silent.append(await consumer(port, f"silent {number}", messages))
-                largest = max(largest, sum(each.unsent_bytes for each in traffic.connections))
+                largest = max(largest, sum(each.held_bytes for each in traffic.connections))
             reader = await consumer(port, "reader", messages)
             reader.writer.transport.resume_reading()  # type: ignore[attr-defined]
             for number in range(messages):
                 assert (await message(reader))[1].startswith(b"%d\0" % number)
-                largest = max(largest, sum(each.unsent_bytes for each in traffic.connections))
+                largest = max(largest, sum(each.held_bytes for each in traffic.connections))
             assert largest <= budget * (SHARES + 1) // SHARES + 16 * MIB, "and what one turn of the loop adds"
             assert reader.writer.get_extra_info("peername")
             assert len(traffic.connections) < 100

@@ -6,7 +6,14 @@ import asyncio
 import pytest
 
 from magnetar.server.config.security_settings import SecuritySettings
-from magnetar.server.protocol.command_permissions import ATTACHED, COMMANDS, HANDSHAKE, NOT_SERVED, guarded
+from magnetar.server.protocol.command_permissions import (
+    ATTACHED,
+    COMMANDS,
+    HANDSHAKE,
+    OWN_TRANSACTION,
+    SUPERUSERS_ONLY,
+    guarded,
+)
 from magnetar.server.protocol.connection_rules import CLIENT_COMMANDS
 from magnetar.server.protocol.handlers.command_table import TABLE, authorized
 from magnetar.server.security.authorizer import Authorizer
@@ -60,7 +67,11 @@ class TestDeclarations:
         names: dict[int, str] = {number: name for name, number in pb.BaseCommand.Type.items()}
         opened = {names[kind]: rule.demand for kind, rule in COMMANDS.items() if isinstance(rule.demand, Open)}
         transactions = {name for name in opened if "TXN" in name or name.startswith("TC_")}
-        assert {name for name, demand in opened.items() if demand is NOT_SERVED} == transactions
+        assert {name for name, demand in opened.items() if demand is SUPERUSERS_ONLY} == {
+            "END_TXN_ON_PARTITION",
+            "END_TXN_ON_SUBSCRIPTION",
+        }
+        assert {name for name, demand in opened.items() if demand in (OWN_TRANSACTION, SUPERUSERS_ONLY)} == transactions
         assert {name for name, demand in opened.items() if demand is HANDSHAKE} == {
             "CONNECT",
             "AUTH_RESPONSE",

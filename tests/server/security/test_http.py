@@ -31,6 +31,7 @@ from magnetar.server.web.needs import (
     topic,
     topic_policy,
 )
+from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
 
 KEY = "k" * 40
 PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
@@ -42,6 +43,8 @@ writes it anew; the diff is for a reviewer, who holds each changed line against 
 
 OPEN_TO_EVERYBODY = {
     "/",
+    "/console/{file}",
+    "/console/{folder}/{file}",
     "/status.html",
     "/metrics",
     "/admin/v2/brokers/ready",
@@ -156,7 +159,7 @@ class Tripwire:
 
 @asynccontextmanager
 async def serving(guard: Security) -> AsyncIterator[tuple[ClientSession, str]]:
-    broker: Any = SimpleNamespace(security=guard, service=Tripwire(), http_calls=HttpCalls())
+    broker: Any = SimpleNamespace(security=guard, service=Tripwire(), http_calls=HttpCalls(), appends=AppendsUnderWay())
     listener = WebListener(broker, lambda: ROUTES)
     port = await listener.start("127.0.0.1", 0)
     try:

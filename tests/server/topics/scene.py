@@ -11,7 +11,7 @@ from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.topics.topic import Topic
-from pulsar_proto.ids import Position, signed64, unsigned64
+from pulsar_proto.ids import Position, TxnId, signed64, unsigned64
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_payload, parse_metadata
@@ -240,14 +240,24 @@ def ack(
     cumulative: bool = False,
     ack_set: Sequence[int] = (),
     request_id: int | None = None,
+    txn_id: TxnId | None = None,
+    batch_size: int | None = None,
 ) -> Any:
     command = pb.CommandAck(
         consumer_id=consumer.consumer_id,
         ack_type=pb.CommandAck.Cumulative if cumulative else pb.CommandAck.Individual,
         message_id=[
-            pb.MessageIdData(ledgerId=each.ledger_id, entryId=each.entry_id, ack_set=ack_set) for each in positions
+            pb.MessageIdData(
+                ledgerId=unsigned64(each.ledger_id),
+                entryId=unsigned64(each.entry_id),
+                ack_set=ack_set,
+                batch_size=batch_size,
+            )
+            for each in positions
         ],
         request_id=request_id,
+        txnid_most_bits=None if txn_id is None else txn_id.most,
+        txnid_least_bits=None if txn_id is None else txn_id.least,
     )
     return consumer.ack(command)
 

@@ -16,6 +16,7 @@ from magnetar.server.topics.broker_service import BrokerService
 from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.topic import Topic
+from magnetar.server.transactions.known_transactions import TransactionSupport
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.ledger.bookie_channel import AddDone
@@ -102,7 +103,10 @@ class Process:
 
 @asynccontextmanager
 async def process(
-    folder: Path, store: MemoryStore, config: ManagedLedgerConfig = SMALL_LEDGERS
+    folder: Path,
+    store: MemoryStore,
+    config: ManagedLedgerConfig = SMALL_LEDGERS,
+    transactions: TransactionSupport | None = None,
 ) -> AsyncIterator[Process]:
     bookie = await Bookie.open(
         BookieConfig(journal_directories=(str(folder / "journal"),), ledger_directories=(str(folder / "ledgers"),)),
@@ -121,7 +125,7 @@ async def process(
         await store.create(paths.policies_path(NAME.namespace), make_parents=True)
     factory = ManagedLedgerFactory(store, bookkeeper, config, clock_ms=lambda: 1_000, tick_seconds=None)
     try:
-        yield Process(BrokerService(factory, store, TopicSettings()), disk)
+        yield Process(BrokerService(factory, store, TopicSettings(), transactions=transactions), disk)
     finally:
         await bookkeeper.close()
         await bookie.close()

@@ -6,7 +6,8 @@ from typing import TypeVar
 
 import pytest
 
-from magnetar.server.web.loop_share import NEW_CALL_EVERY, SAVED_SECONDS_MAX, LoopShare
+from magnetar.server.web.loop_share import NEW_CALL_EVERY, PATIENCE_SECONDS, SAVED_SECONDS_MAX, LoopShare
+from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
 from tests.server.fakes import until
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ async def wrapped(call: Awaitable[T]) -> T:
 
 async def test_the_web_port_takes_no_more_time_than_others_have() -> None:
     clock, seen = Clock(), list[str]()
-    share = LoopShare(clock)
+    share = LoopShare(AppendsUnderWay(), clock)
     others_s = 0.0
 
     async def others() -> None:
@@ -64,7 +65,7 @@ async def time_passes(clock: Clock) -> None:
 
 async def test_steps_wait_in_order_and_urgent_ones_go_first() -> None:
     clock, seen = Clock(), list[str]()
-    share = LoopShare(clock)
+    share = LoopShare(AppendsUnderWay(), clock)
     share.spend(0.02)  # the balance is negative for a while
     passing = asyncio.ensure_future(time_passes(clock))
     calls = [asyncio.ensure_future(wrapped(share.run(walk(clock, name, 0.01, 1, seen)))) for name in "abc"]
@@ -76,7 +77,7 @@ async def test_steps_wait_in_order_and_urgent_ones_go_first() -> None:
 
 async def test_a_long_call_that_has_begun_does_not_wait_behind_all_new_ones() -> None:
     clock, seen = Clock(), list[str]()
-    share = LoopShare(clock)
+    share = LoopShare(AppendsUnderWay(), clock)
     passing = asyncio.ensure_future(time_passes(clock))
     long = asyncio.ensure_future(wrapped(share.run(walk(clock, "long", 0.01, 20, seen))))
     await until(lambda: "long" in seen)
@@ -89,10 +90,10 @@ async def test_a_long_call_that_has_begun_does_not_wait_behind_all_new_ones() ->
 
 async def test_calls_that_go_on_for_ever_keep_no_new_call_out() -> None:
     clock, seen = Clock(), list[str]()
-    share = LoopShare(clock)
+    share = LoopShare(AppendsUnderWay(), clock)
     passing = asyncio.ensure_future(time_passes(clock))
-    endless = [asyncio.ensure_future(wrapped(share.run(walk(clock, "old", 0.01, 1_000_000, seen)))) for _ in range(3)]
-    await until(lambda: seen.count("old") >= 3)
+    endless = [asyncio.ensure_future(wrapped(share.run(walk(clock, old, 0.01, 1_000_000, seen)))) for old in "abc"]
+    await until(lambda: {*seen} == {*"abc"})
     before = len(seen)
     await share.run(walk(clock, "new", 0.01, 1, seen))
     assert seen.index("new") - before <= NEW_CALL_EVERY
@@ -101,7 +102,7 @@ async def test_calls_that_go_on_for_ever_keep_no_new_call_out() -> None:
 
 
 async def test_results_faults_and_cancellation_pass_as_without_it() -> None:
-    share = LoopShare()
+    share = LoopShare(AppendsUnderWay())
     ended: list[str] = []
 
     async def fail() -> None:
@@ -137,7 +138,7 @@ async def test_results_faults_and_cancellation_pass_as_without_it() -> None:
 
 
 async def test_who_is_cancelled_while_waiting_for_a_turn_ends_and_keeps_nobody_from_theirs() -> None:
-    share = LoopShare()
+    share = LoopShare(AppendsUnderWay())
     share.spend(0.05)
     seen: list[str] = []
     waiting = [asyncio.ensure_future(wrapped(share.run(walk(Clock(), name, 0, 1, seen)))) for name in "ab"]
@@ -149,8 +150,58 @@ async def test_who_is_cancelled_while_waiting_for_a_turn_ends_and_keeps_nobody_f
         await waiting[0]
 
 
+async def test_one_step_runs_in_each_turn_of_the_loop() -> None:
+    """However much time the balance has, the sockets are polled between two steps."""
+    share = LoopShare(AppendsUnderWay(), Clock())
+    turns, seen = 0, list[int]()
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def note_turns() -> None:
+        for _ in range(5):
+            seen.append(turns)
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count_turns())
+    await asyncio.gather(*(wrapped(share.run(note_turns())) for _ in range(10)))
+    counting.cancel()
+    assert len(seen) == len({*seen}) == 50
+
+
+async def test_no_step_runs_while_a_message_is_on_its_way() -> None:
+    clock, appends, seen = Clock(), AppendsUnderWay(), list[str]()
+    share = LoopShare(appends, clock)
+    appends.begins()
+    call = asyncio.ensure_future(wrapped(share.run(walk(clock, "call", 0, 1, seen))))
+    urgent = share.run(walk(clock, "urgent", 0, 1, seen), is_urgent=True)
+    assert await urgent == "urgent"
+    assert share.is_ticking
+    assert seen == ["urgent"], "urgent calls, lookups for example, do not wait for messages"
+    appends.ends()
+    assert await call == "call"
+
+
+async def test_a_step_waits_for_messages_only_for_so_long() -> None:
+    """On a busy broker some message is always on its way."""
+    clock, appends, seen = Clock(), AppendsUnderWay(), list[str]()
+    share = LoopShare(appends, clock)
+    appends.begins()
+    call = asyncio.ensure_future(wrapped(share.run(walk(clock, "call", 0, 2, seen))))
+    for step in (1, 2):
+        await until(lambda: share.is_ticking)
+        assert len(seen) == step - 1
+        clock.now_s += PATIENCE_SECONDS
+        await until(lambda: len(seen) == step)  # noqa: B023
+    clock.now_s += PATIENCE_SECONDS
+    assert await call == "call"
+
+
 async def test_nothing_ticks_while_nobody_waits() -> None:
-    share = LoopShare()
+    share = LoopShare(AppendsUnderWay())
     await share.run(walk(Clock(), "x", 0, 3, []))
     assert not share.is_ticking
     share.spend(0.01)

@@ -55,6 +55,8 @@ def apache_places() -> Iterator[tuple[str, Place | None]]:
 
 def place_of(checks: set[str], path: str) -> Place | None:
     if checks & {"validateTopicOwnership", "validateTopicOwnershipAsync"}:
+        if "/transactions/" in path and "{topic}" not in path:
+            return Place.COORDINATOR  # Transactions makes the topic's name of the coordinator's id
         return Place.TOPIC_OR_PARTITIONS if "getAdminClient" in checks else Place.TOPIC
     if "validateLeaderBrokerAsync" in checks:
         return Place.BUNDLE_TO_UNLOAD

@@ -56,6 +56,17 @@ def test_texts_come_out_whole_when_their_bytes_come_one_by_one() -> None:
     assert texts_of(frames, [data[at : at + 1] for at in range(len(data))]) == texts
 
 
+def test_the_bytes_of_a_message_that_is_not_whole_are_counted_until_it_is() -> None:
+    frames = PeerFrames(SIZE_MAX)
+    frames.take(frame(TEXT, b"x" * 300, final=False))
+    assert frames.unfinished_bytes == 300
+    rest = frame(0, b"y" * 200)
+    frames.take(rest[:150])
+    assert frames.unfinished_bytes == 450
+    assert frames.take(rest[150:]) == [b"x" * 300 + b"y" * 200]
+    assert frames.unfinished_bytes == 0
+
+
 @given(st.lists(st.binary(max_size=400), max_size=20))
 def test_no_bytes_make_the_parser_fail_or_keep_more_than_one_message(pieces: list[bytes]) -> None:
     frames = PeerFrames(200)

@@ -2,55 +2,19 @@
 says."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 
 import aiohttp
 
 from magnetar.server.websocket import peer_input
 from tests.server.fakes import until
 from tests.server.websocket.client_frames import frame
-from tests.server.websocket.echo_scene import SECONDS_MAX, Echo, Scene, scene
-
-
-class RawSocket:
-    """A peer that writes frames itself."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self.writer = writer
-
-    async def rest(self) -> bytes:
-        """Returns all that comes until the server closes the connection."""
-        async with asyncio.timeout(SECONDS_MAX):
-            return await self._reader.read()
-
-    async def read(self, size: int) -> bytes:
-        async with asyncio.timeout(SECONDS_MAX):
-            return await self._reader.readexactly(size)
-
-
-@asynccontextmanager
-async def raw_socket(made: Scene, first: bytes = b"") -> AsyncIterator[RawSocket]:
-    """`first` are frames that are sent together with the handshake."""
-    host, _, rest = made.url.removeprefix("http://").partition("/")
-    name, _, port = host.partition(":")
-    reader, writer = await asyncio.open_connection(name, int(port))
-    lines = [f"GET /{rest} HTTP/1.1", f"Host: {host}", "Upgrade: websocket", "Connection: Upgrade"]
-    lines += ["Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "", ""]
-    writer.write("\r\n".join(lines).encode() + first)
-    async with asyncio.timeout(SECONDS_MAX):
-        head = await reader.readuntil(b"\r\n\r\n")
-    assert b" 101 " in head
-    assert b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" in head  # RFC 6455, section 1.3
-    try:
-        yield RawSocket(reader, writer)
-    finally:
-        writer.close()
+from tests.server.websocket.echo_scene import SECONDS_MAX, Echo, scene
+from tests.server.websocket.raw_socket import raw_socket
 
 
 async def test_frames_that_come_with_the_handshake_are_answered() -> None:
-    async with scene() as made, raw_socket(made, frame(1, b"early") + frame(9, b"ping")) as socket:
+    async with scene() as made, raw_socket(made.url, frame(1, b"early") + frame(9, b"ping")) as socket:
         assert await socket.read(6) == b"\x8a\x04ping"
         assert await socket.read(7) == b"\x81\x05early"
 
@@ -70,7 +34,7 @@ async def test_all_texts_of_one_read_come_as_one_group_and_a_long_group_in_porti
     async with scene() as made:
         made.prepare = prepare
         many = peer_input.TEXTS_A_STEP + 5
-        async with raw_socket(made, frame(1, b"x") * many) as socket:
+        async with raw_socket(made.url, frame(1, b"x") * many) as socket:
             assert await socket.read(3 * many) == b"\x81\x01x" * many
         assert sum(groups) == many
         assert max(groups) <= peer_input.TEXTS_A_STEP
@@ -87,7 +51,7 @@ async def test_texts_that_a_session_did_not_take_come_again_when_it_is_released(
 
     async with scene() as made:
         made.prepare = prepare
-        async with raw_socket(made, frame(1, b"a") + frame(1, b"b") + frame(8, b"")) as socket:
+        async with raw_socket(made.url, frame(1, b"a") + frame(1, b"b") + frame(8, b"")) as socket:
             await until(lambda: bool(made.sessions) and "a" in made.sessions[0].events)
             echo = made.sessions[0]
             echo.client.release_reading(echo)
@@ -97,14 +61,14 @@ async def test_texts_that_a_session_did_not_take_come_again_when_it_is_released(
 
 
 async def test_the_peers_close_frame_is_answered_with_its_code_after_the_answers_to_its_texts() -> None:
-    async with scene() as made, raw_socket(made) as socket:
+    async with scene() as made, raw_socket(made.url) as socket:
         socket.writer.write(frame(1, b"last") + frame(8, b"\x0f\xa0bye"))
         assert await socket.rest() == b"\x81\x04last\x88\x02\x0f\xa0"
         await until(lambda: made.sessions[0].events[-1] == "closed")
 
 
 async def test_a_peer_that_breaks_the_protocol_is_told_and_left() -> None:
-    async with scene() as made, raw_socket(made) as socket:
+    async with scene() as made, raw_socket(made.url) as socket:
         socket.writer.write(b"\x81\x02{}" + frame(1, b"x") * 1000)
         told = await socket.rest()
         assert told[:1] == b"\x88"
@@ -115,7 +79,7 @@ async def test_a_peer_that_breaks_the_protocol_is_told_and_left() -> None:
 
 
 async def test_a_socket_that_is_closed_by_the_server_waits_for_the_peers_close_frame() -> None:
-    async with scene() as made, raw_socket(made) as socket:
+    async with scene() as made, raw_socket(made.url) as socket:
         await until(lambda: bool(made.sessions) and "started" in made.sessions[0].events)
         made.sessions[0].client.close("planted", 1001)
         assert await socket.read(4 + len("planted")) == b"\x88\x09" + (1001).to_bytes(2, "big") + b"planted"
@@ -131,8 +95,8 @@ async def test_a_peer_that_sends_much_while_it_is_throttled_is_not_read() -> Non
         echo.client.throttle_reading("one")
         count = 200
         sending = asyncio.ensure_future(send_large(socket, count))
-        await until(lambda: echo.client._input._is_paused)
-        assert echo.client._input._waiting_bytes < 2 * peer_input.WAITING_BYTES_HIGH + 1_000_000
+        await until(lambda: echo.client.input._is_paused)
+        assert echo.client.input._waiting_bytes < 2 * peer_input.WAITING_BYTES_HIGH + 1_000_000
         assert not sending.done()
         echo.client.release_reading("one")
         for _ in range(count):

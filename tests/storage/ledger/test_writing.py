@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_errors import LedgerClosed, NotEnoughBookies
 from pulsar_proto.records.entry_digest import entry_lac
 from pulsar_proto.records.ledger_record import LedgerState
@@ -164,5 +165,44 @@ def test_a_callback_may_append_or_close() -> None:
         handle.append([b"c"], close)
         await until(lambda: closing and closing[0].done())
         assert (await check_closed(scene, handle.ledger_id, [])).last_entry_id == 2
+
+    run(story())
+
+
+def test_groups_are_counted_while_they_are_on_their_way_however_they_end() -> None:
+    """Admin calls wait while the count is not 0: a count that stays above 0 would slow them down for ever."""
+
+    async def story() -> None:
+        scene = Scene(1)
+        client = scene.client("w")
+        calm: list[int] = []
+        client.appends.when_none(lambda: calm.append(client.appends.count))
+
+        handle, writer = await new_ledger(client, (1, 1, 1))
+        writer.append(b"a", b"b")
+        writer.append(b"c")
+        assert client.appends.count == 2
+        await answered(writer)
+        assert (client.appends.count, calm) == (0, [0])
+
+        def fails(append: Append) -> None:
+            raise ZeroDivisionError
+
+        handle.append([b"d"], fails)
+        await until(lambda: client.appends.count == 0)
+
+        writer.append(b"e")
+        await handle.close()
+        writer.append(b"f")
+        await answered(writer)
+        assert [type(error) for _, error in writer.failed] == [LedgerClosed, LedgerClosed]
+        assert client.appends.count == 0
+
+        _, writer = await new_ledger(client, (1, 1, 1))
+        scene.cluster.bookies["b0"].rc_of_add = BookieRc.EIO
+        writer.append(b"g")
+        await answered(writer)
+        assert [type(error) for _, error in writer.failed] == [NotEnoughBookies]
+        assert client.appends.count == 0
 
     run(story())

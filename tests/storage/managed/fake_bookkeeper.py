@@ -20,6 +20,7 @@ from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.store import MetadataStore
 from magnetar.storage.ledger.append_group_rules import Append
+from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import (
     BookieHandleNotAvailable,
@@ -165,6 +166,7 @@ class FakeBookKeeper:
     def __init__(self, world: World, steps: Steps) -> None:
         self.world = world
         self.steps = steps
+        self.appends = AppendsUnderWay()
         self.handles: list[FakeWriteHandle] = []
 
     def as_client(self) -> BookKeeper:

@@ -1,9 +1,11 @@
 """The tail cache: what is found, and that its bound holds."""
 
+import gc
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.storage.managed.tail_cache import ENTRY_OVERHEAD_BYTES, TailCache
+from magnetar.storage.managed.tail_cache import ENTRY_OVERHEAD_BYTES, TailCache, _CachedGroup
 from pulsar_proto.ids import Position
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import append, factory_of, fill, open_one
@@ -55,6 +57,25 @@ def test_reads_start_anywhere_and_go_over_groups_up_to_their_limits() -> None:
     assert found(cache, 1, 12, size=1) == group(1, 12, 1), "always at least one"
     assert found(cache, 1, 15) is None
     assert found(cache, 2, 0) is None
+
+
+def cached_groups() -> int:
+    return sum(type(each) is _CachedGroup for each in gc.get_objects())
+
+
+def test_what_leaves_with_its_ledger_is_freed_without_a_garbage_collection() -> None:
+    cache = TailCache(10_000)
+    gc.disable()
+    try:
+        before = cached_groups()
+        for first in (0, 5):
+            add(cache, 1, first, 5)
+        assert cached_groups() == before + 2
+        cache.drop_ledger(1)
+        cache.evict_before(1)
+        assert cached_groups() == before
+    finally:
+        gc.enable()
 
 
 def test_the_oldest_groups_of_the_process_leave_first() -> None:

@@ -26,12 +26,12 @@ esac
 @pytest.mark.parametrize(
     ("line", "asked", "offered"),
     [
-        ("magnetar admin topics stats ", "7:admin completion words -- topics stats ", "persistent://a/b/x"),
-        ("pulsar-admin topics st", "6:admin completion words -- topics st", "persistent://a/b/x"),
-        ("pulsar-admin topics stats persistent://a/", "7:admin completion words -- topics stats persistent", "//a/b/x"),
-        ("magnetar admin topics skip t -s q", "9:admin completion words -- topics skip t -s q", r"q\ \$\(touch\ x\)"),
-        ("magnetar standalone --", "", ""),
-        ("magnetar adm", "", ""),
+        ("magnetar admin topics stats ", "7:completion words -- admin topics stats ", "persistent://a/b/x"),
+        ("pulsar-admin topics st", "6:completion words -- admin topics st", "persistent://a/b/x"),
+        ("pulsar-admin topics stats persistent://a/", "7:completion words -- admin topics stats persistent", "//a/b/x"),
+        ("magnetar admin topics skip t -s q", "9:completion words -- admin topics skip t -s q", r"q\ \$\(touch\ x\)"),
+        ("magnetar bookie --", "5:completion words -- bookie --", "persistent://a/b/x"),
+        ("magnetar adm", "4:completion words -- adm", "persistent://a/b/x"),
     ],
 )
 def test_bash_asks_for_the_words_that_were_typed(line: str, asked: str, offered: str, tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_bash_asks_for_the_words_that_were_typed(line: str, asked: str, offered:
     stub.chmod(0o755)
     script = (
         f"{SCRIPTS['bash']}\nCOMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}\n"
-        'COMPREPLY=(); _magnetar_admin; echo "${COMPREPLY[0]}"'
+        'COMPREPLY=(); _magnetar; echo "${COMPREPLY[0]}"'
     )
     log = tmp_path / "asked"
     done = subprocess.run(
@@ -56,4 +56,4 @@ def test_bash_asks_for_the_words_that_were_typed(line: str, asked: str, offered:
 
 def test_there_is_a_script_for_each_shell() -> None:
     assert set(SCRIPTS) == {"bash", "zsh", "fish"}
-    assert all("magnetar admin completion words" in script for script in SCRIPTS.values())
+    assert all("magnetar completion words" in script for script in SCRIPTS.values())

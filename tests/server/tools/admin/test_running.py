@@ -118,7 +118,7 @@ def test_contexts_are_set_used_shown_renamed_and_deleted(capsys: pytest.CaptureF
 
 def test_completion_knows_groups_commands_and_options(capsys: pytest.CaptureFixture[str]) -> None:
     def words(*typed: str) -> list[str]:
-        assert main(["admin", "completion", "words", "--", *typed]) == 0
+        assert main(["completion", "words", "--", "admin", *typed]) == 0
         return capsys.readouterr().out.split()
 
     assert words("topi") == ["topicPolicies", "topics"]

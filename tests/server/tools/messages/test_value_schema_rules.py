@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.server.tools.messages.value_schema_rules import decoder_of, encoder_of, parse_definition
+from magnetar.server.tools.messages.value_schema_rules import encoder_of, parse_definition
+from pulsar_proto.values.value_decoding import decoder_of
 
 RECORD: dict[str, Any] = {
     "type": "record",
@@ -106,6 +107,16 @@ def test_simple_values(kind: str, data: bytes, value: Any) -> None:
 def test_lines_that_are_no_value_are_refused(kind: str, line: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         encoder_of(kind, RECORD)(line)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("x", "a string"), (1.5, "a number"), (True, "true or false"), ({}, "an object"), ([], "a list")],
+)
+def test_a_value_that_fits_no_branch_of_a_union_is_called_by_its_kind_in_json(value: object, kind: str) -> None:
+    union = {"type": "record", "name": "R", "fields": [{"name": "n", "type": ["null", "int"]}]}
+    with pytest.raises(ValueError, match=rf"does not fit .* \({kind}\) is none of \['null', 'int'\] on field n"):
+        encoder_of("AVRO", union)(json.dumps({"n": value}).encode())
 
 
 @given(st.binary())

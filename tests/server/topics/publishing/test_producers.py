@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
+from magnetar.server.topics.publishing.producer_access_rules import TOPIC_EPOCH
 from magnetar.server.topics.publishing.publish_fence_rules import HOLD_FIRST_SECONDS
-from magnetar.server.topics.publishing.topic_producers import TOPIC_EPOCH
 from magnetar.storage.managed.managed_ledger_errors import AppendFault, ManagedLedgerFenced
 from pulsar_proto.errors import ProducerBusy, ProducerFenced, QuotaExceeded, ServiceNotReady, TopicTerminated
 from pulsar_proto.ids import Position

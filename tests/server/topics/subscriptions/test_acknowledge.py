@@ -6,8 +6,7 @@ import pytest
 
 from magnetar.storage.managed.managed_ledger_errors import CursorFault
 from pulsar_proto.errors import NotAllowed, PulsarError
-from pulsar_proto.ids import Position
-from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.ids import Position, TxnId
 from tests.server.topics.scene import FakeConnection, Scene, ack, payload, payloads, settle, subscription_of
 
 
@@ -40,7 +39,7 @@ async def test_transactions_are_refused() -> None:
     scene = Scene()
     consumer = await scene.consumer(FakeConnection())
     with pytest.raises(NotAllowed, match="Transactions are not enabled"):
-        consumer.ack(pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, txnid_most_bits=0))
+        await ack(consumer, [Position(10, 0)], request_id=7, txn_id=TxnId(0, 0))
 
 
 async def test_a_cumulative_acknowledgement_ends_within_a_batch() -> None:

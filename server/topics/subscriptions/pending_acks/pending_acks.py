@@ -1,0 +1,369 @@
+"""The acknowledgements of one subscription in transactions: what the rules decide is stored in the log, and takes
+effect when it is stored.
+
+    ack     check for conflicts, hold the messages → append ACK → the consumer has acknowledged them
+    commit  append COMMIT → acknowledge on the cursor what the transaction holds
+    abort   append ABORT → deliver again what the transaction holds
+
+The check and the hold come first, in one step: so the log has no acknowledgement that was refused, and two
+acknowledgements of one message that are under way at the same time cannot both succeed. A crash after a COMMIT may lose
+the cursor's acknowledgements, which are stored later; the replay of the log makes them again.
+
+Source: PendingAckHandleImpl, which appends before it checks.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from enum import Enum
+from functools import partial
+from typing import Protocol
+
+from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.process.turns import Turns, in_slices
+from magnetar.server.topics.subscriptions.pending_acks.end_counters import EndCounters
+from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLog, PendingAckLogs
+from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import Held, PendingAckRules
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
+from pulsar_proto.backoff import backoff
+from pulsar_proto.errors import MalformedRecord, NotAllowed, PulsarError, ServiceNotReady, TransactionNotFound
+from pulsar_proto.ids import EARLIEST, Position, TxnId
+from pulsar_proto.names import TopicName
+from pulsar_proto.records.pending_ack_log import PendingAckOp, PendingAckRecord, PendingPosition
+
+log = logging.getLogger(__name__)
+
+RETRY_FIRST_S = 0.1
+RETRY_LONGEST_S = 60.0
+"""The pauses between two tries to read a log that cannot be read, or to ask about a transaction that nobody knows of
+(PendingAckHandleImpl.initPendingAckStore)."""
+
+READY_WITHIN_S = 20.0
+"""How long a request waits for a log that is being read. Java's client waits 30 seconds for an answer."""
+
+
+RECORD_POSITIONS_MAX = 1_000
+"""How many positions one record holds. An acknowledgement of more messages is stored as several records."""
+
+PORTION_ENTRIES = 1_000
+"""How many entries of an ended transaction are acknowledged or given back before other tasks run."""
+
+
+class PendingAckState(Enum):
+    """The states of Apache's PendingAckHandleState, as the admin API names them."""
+
+    NONE = "None"
+    INITIALIZING = "Initializing"
+    READY = "Ready"
+    ERROR = "Error"
+    CLOSE = "Close"
+
+
+def _seen(future: "asyncio.Future[None]") -> None:
+    """Marks the error of a future as seen, which may be that nobody waits for any more."""
+    if not future.cancelled():
+        future.exception()
+
+
+class SubscriptionOfAcks(Protocol):
+    """The subscription, as far as acknowledgements in transactions change it."""
+
+    @property
+    def cursor(self) -> Cursor: ...
+
+    @property
+    def last_position(self) -> Position:
+        """The position of the topic's last message."""
+
+    def commit_held(self, held: Held) -> None:
+        """Acknowledges on the cursor what a committed transaction has held."""
+
+    def give_back(self, entries: Collection[tuple[int, int]], *, again: bool) -> None:
+        """Delivers entries (ledger, entry) that are held no more, unless a consumer has them. With `again`, their
+        transaction was aborted: then consumers get them again in any case, with a higher redelivery count."""
+
+    def lost_log(self, error: ManagedLedgerError) -> None:
+        """Called when another broker has taken the log over."""
+
+
+class PendingAcksOfTransactions:
+    """What transactions have acknowledged on one subscription. Every method is called on the event loop's thread."""
+
+    def __init__(
+        self,
+        topic: TopicName,
+        subscription: str,
+        owner: SubscriptionOfAcks,
+        logs: PendingAckLogs,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self.rules = PendingAckRules(topic.full, subscription, owner.cursor)
+        self.state = PendingAckState.NONE
+        self.recover_start_ms = 0
+        self.recover_end_ms = 0
+        """When the last reading of the log began and ended; 0 if it did not."""
+        self.counters = EndCounters()
+        self.log: PendingAckLog | None = None
+        self._topic = topic
+        self._subscription = subscription
+        self._owner = owner
+        self._logs = logs
+        self._clock_ms = clock_ms
+        self._failure = ""
+        self._opening: asyncio.Task[None] | None = None
+        self._aborting: asyncio.Task[None] | None = None
+        self._ending: dict[TxnId, asyncio.Task[None]] = {}
+        """The transactions whose end is being stored."""
+
+    def __str__(self) -> str:
+        return f"{self._topic.full} / {self._subscription}: pending acks"
+
+    # --- the log -----------------------------------------------------------------------------------------------------
+
+    def recover(self, config: ManagedLedgerConfig) -> None:
+        """Begins to read the log, which is made if there is none. Requests wait until it was read."""
+        if self.state is PendingAckState.NONE:
+            self.state = PendingAckState.INITIALIZING
+            self._opening = asyncio.get_running_loop().create_task(self._recover(config))
+
+    async def ready(self) -> None:
+        """Waits until the log was read. Raises ServiceNotReady when it cannot be read."""
+        if self._opening is not None and self.state is PendingAckState.INITIALIZING:
+            await asyncio.wait([self._opening], timeout=READY_WITHIN_S)
+        if self.state is not PendingAckState.READY:
+            why = self._failure or self.state.value
+            raise ServiceNotReady(f"The pending acknowledgements of {self._subscription} are not ready: {why}")
+
+    async def _recover(self, config: ManagedLedgerConfig) -> None:
+        failures = 0
+        while self.state is PendingAckState.INITIALIZING:
+            self.recover_start_ms = self._clock_ms()
+            self.rules.clear()
+            try:
+                opened = await self._logs.open(self._topic, self._subscription, config, self._owner.lost_log)
+                await opened.replay(self._replay)
+            except MalformedRecord as error:
+                self._failed(error)
+            except ManagedLedgerError as error:
+                if error.retriable:
+                    failures += 1
+                    self._failure = str(error)
+                    log.warning("%s: not read, will be tried again: %s", self, error)
+                    await asyncio.sleep(backoff(failures, RETRY_FIRST_S, RETRY_LONGEST_S))
+                else:
+                    self._failed(error)
+            except Exception as error:
+                log.exception("%s: not read", self)
+                self._failed(error)
+            else:
+                self.log, self.state, self._failure = opened, PendingAckState.READY, ""
+                self.recover_end_ms = self._clock_ms()
+                log.info("%s: read, %d transactions are open", self, self.rules.transactions)
+                self._aborting = asyncio.get_running_loop().create_task(self._abort_the_dead())
+
+    def _failed(self, error: Exception) -> None:
+        self._failure = str(error)
+        if self.state is PendingAckState.INITIALIZING:
+            self.state = PendingAckState.ERROR
+            log.error("%s: the log cannot be used: %s", self, error)
+
+    def _replay(self, record: PendingAckRecord) -> None:
+        existing = self._existing(record.positions)
+        if record.positions and not existing:
+            return
+        held = self.rules.replay(record._replace(positions=existing))
+        if held is not None:
+            self._owner.commit_held(held)
+
+    def _existing(self, positions: Sequence[PendingPosition]) -> tuple[PendingPosition, ...]:
+        """Returns the positions that the topic has. The others have no effect in any acknowledgement; here they would
+        keep the log from being trimmed."""
+        last = self._owner.last_position
+        return tuple(each for each in positions if each.position <= last)
+
+    async def forget_the_past(self) -> None:
+        """Makes sure that the log, when it is read again, acknowledges nothing that is acknowledged now. Called before
+        the subscription is moved to another position. Raises PulsarError when this cannot be stored."""
+        await self.ready()
+        assert self.log is not None
+        while self._ending:
+            await asyncio.wait(list(self._ending.values()))
+        last = self.log.last
+        if last == EARLIEST:
+            return
+        with storage_faults_told():
+            records = self.rules.records()
+            if records:
+                await self._append(records)
+            await self._owner.cursor.persisted()
+            await self.log.forget_until(last)
+
+    def _append(self, records: Sequence[PendingAckRecord]) -> "asyncio.Future[None]":
+        """Appends records. The result comes when they are durable; it raises ManagedLedgerError when it is unknown
+        whether they are."""
+        assert self.log is not None
+        result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: ManagedLedgerError | None) -> None:
+            if result.cancelled():
+                return
+            if error is None:
+                result.set_result(None)
+            else:
+                result.set_exception(error)
+
+        self.log.append(records, done)
+        result.add_done_callback(_seen)
+        return result
+
+    # --- acknowledgements --------------------------------------------------------------------------------------------
+
+    async def ack(
+        self, txn_id: TxnId, positions: Sequence[PendingPosition], *, cumulative: bool
+    ) -> Sequence[PendingPosition]:
+        """Acknowledges messages in a transaction: individually, or cumulatively up to the only position. Returns when
+        this is durable: the positions without those that the topic does not have.
+
+        Raises TransactionConflict when one of the messages is acknowledged or held already; TransactionNotFound or
+        NotAllowed for a transaction that does not exist or has ended; and another PulsarError when the acknowledgement
+        cannot be stored. Nothing is acknowledged then."""
+        await self.ready()
+        if not self.rules.holds(txn_id) and not await self._is_live(txn_id):
+            raise TransactionNotFound(f"The transaction with this txdID `{txn_id}`not found ")
+        self._check_open(txn_id)
+        positions = self._existing(positions)
+        if positions:
+            # What was begun is not left half done when the client goes away.
+            storing = asyncio.get_running_loop().create_task(
+                self._ack_cumulative(txn_id, positions[0]) if cumulative else self._ack_individual(txn_id, positions)
+            )
+            storing.add_done_callback(_seen)
+            with storage_faults_told():
+                await asyncio.shield(storing)
+        return positions
+
+    async def _is_live(self, txn_id: TxnId) -> bool:
+        live = self._logs.known.is_live(txn_id)
+        return live if isinstance(live, bool) else await live
+
+    def _check_open(self, txn_id: TxnId) -> None:
+        if txn_id in self._ending or self.rules.has_ended(txn_id):
+            raise NotAllowed(f"Transaction [{txn_id}] has been ended. Please use a new transaction to ack messages.")
+
+    async def _ack_individual(self, txn_id: TxnId, positions: Sequence[PendingPosition]) -> None:
+        held: list[PendingPosition] = []
+        try:
+            async for some in in_slices(positions):
+                self._check_open(txn_id)
+                self.rules.check(txn_id, some)
+                self.rules.hold(txn_id, some)
+                held += some
+            async for some in in_slices(held, RECORD_POSITIONS_MAX):
+                self._check_open(txn_id)
+                stored = self._append([PendingAckRecord(PendingAckOp.ACK, txn_id, False, tuple(some))])
+            await stored  # records become durable in order
+        except Exception:
+            self.rules.undo(txn_id, held)
+            self._owner.give_back([(each.ledger_id, each.entry_id) for each in held], again=False)
+            raise
+
+    async def _ack_cumulative(self, txn_id: TxnId, position: PendingPosition) -> None:
+        self._check_open(txn_id)
+        self.rules.check_cumulative(txn_id, position)
+        before = self.rules.cumulative
+        self.rules.hold_cumulative(txn_id, position)
+        try:
+            await self._append(
+                [PendingAckRecord(PendingAckOp.ACK, txn_id, True, (position._replace(batch_size=None),))]
+            )
+        except ManagedLedgerError:
+            self.rules.undo_cumulative(txn_id, position, before)
+            raise
+
+    # --- ends of transactions ----------------------------------------------------------------------------------------
+
+    async def end(self, txn_id: TxnId, commit: bool, low_watermark: int) -> None:
+        """Ends a transaction. Returns when that is durable, at once for a transaction that has acknowledged nothing
+        here. May be called again for the same transaction. All transactions of the coordinator up to `low_watermark`
+        (signed) have ended; what they still hold is given back. Raises PulsarError."""
+        if self.state is PendingAckState.NONE:
+            return
+        await self.ready()
+        self.rules.note_end(txn_id, low_watermark)
+        with storage_faults_told():
+            if txn_id in self._ending or self.rules.holds(txn_id):
+                await asyncio.shield(self._begin_end(txn_id, commit))
+        for orphan in self.rules.orphans(txn_id.most):
+            if orphan not in self._ending:
+                log.info("%s: transaction %s has ended elsewhere, and is aborted", self, orphan)
+                self._begin_end(orphan, False)
+
+    def _begin_end(self, txn_id: TxnId, commit: bool) -> "asyncio.Task[None]":
+        """Returns the task that ends a transaction. A transaction has one such task at a time."""
+        ending = self._ending.get(txn_id)
+        if ending is None:
+            loop = asyncio.get_running_loop()
+            ending = self._ending[txn_id] = loop.create_task(self._end(txn_id, commit))
+            ending.add_done_callback(partial(self._end_done, txn_id, commit, loop.time()))
+        return ending
+
+    async def _end(self, txn_id: TxnId, commit: bool) -> None:
+        op = PendingAckOp.COMMIT if commit else PendingAckOp.ABORT
+        cumulative = self.rules.cumulative
+        has_cumulative = cumulative is not None and cumulative[0] == txn_id
+        has_individual = bool(self.rules.positions_of(txn_id)) or not has_cumulative
+        # Apache's broker, when it reads a COMMIT of one type, acknowledges nothing of the other type.
+        kinds = [is_cumulative for is_cumulative, has in ((False, has_individual), (True, has_cumulative)) if has]
+        await self._append([PendingAckRecord(op, txn_id, is_cumulative) for is_cumulative in kinds])
+        turns = Turns()
+        while self.rules.holds(txn_id):
+            held = self.rules.let_go(txn_id, PORTION_ENTRIES)
+            if commit:
+                self._owner.commit_held(held)
+            else:
+                self._owner.give_back(held.parts, again=True)
+            await turns.breathe()
+        assert self.log is not None
+        self.log.trim(self._owner.cursor)
+
+    def _end_done(self, txn_id: TxnId, commit: bool, began_s: float, ending: "asyncio.Task[None]") -> None:
+        del self._ending[txn_id]
+        error = None if ending.cancelled() else ending.exception()
+        seconds = asyncio.get_running_loop().time() - began_s
+        self.counters.ended(commit, error is None and not ending.cancelled(), seconds)
+        if error is not None:
+            log.warning("%s: the end of transaction %s was not stored: %s", self, txn_id, error)
+
+    async def _abort_the_dead(self) -> None:
+        """Aborts the transactions that the log says are open although their coordinators do not know them any more, so
+        that no END will come for them. Apache's broker may leave such acknowledgements behind."""
+        unsure = self.rules.holders
+        failures = 0
+        while unsure and self.state is PendingAckState.READY:
+            still = []
+            for txn_id in unsure:
+                try:
+                    if self.rules.holds(txn_id) and not await self._is_live(txn_id) and self.rules.holds(txn_id):
+                        log.info("%s: transaction %s is not known any more, and is aborted", self, txn_id)
+                        self.rules.note_end(txn_id)
+                        await asyncio.shield(self._begin_end(txn_id, False))
+                except (PulsarError, ManagedLedgerError) as error:
+                    log.info("%s: transaction %s stays open: %s", self, txn_id, error)
+                    still.append(txn_id)
+            unsure = still
+            failures += 1
+            if unsure:
+                await asyncio.sleep(backoff(failures, RETRY_FIRST_S, RETRY_LONGEST_S))
+
+    async def close(self) -> None:
+        """Closes the log. What is being stored may be stored or not."""
+        self.state = PendingAckState.CLOSE
+        for task in (self._opening, self._aborting):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        await self._logs.close(self._topic, self._subscription)
+        if self._ending:
+            await asyncio.wait(list(self._ending.values()))

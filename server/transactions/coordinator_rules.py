@@ -1,0 +1,190 @@
+"""The transactions of one coordinator, and what may happen to each of them. Does no I/O.
+
+    OPEN ──▶ COMMITTING ──▶ COMMITTED
+      └────▶ ABORTING ────▶ ABORTED
+
+The step out of OPEN is the decision. When its record is durable, the transaction will end that way, whatever fails.
+A transaction in its final state is forgotten at once, and its records are deleted from the log.
+
+A change is asked for in two calls: `check_…` says whether it is allowed now, and `apply` makes it after its record
+became durable. Records become durable in the order in which they were appended, so a record that was allowed when it
+was appended may be one too many when it is durable: `apply` then raises as `check_…` would have, and the caller deletes
+the record. Replay of the log applies the same records in the same order, and so comes to the same state.
+
+Source: MLTransactionMetadataStore, TxnMetaImpl.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from magnetar.server.transactions.log_place import LogPlace
+from pulsar_proto.errors import InvalidTxnStatus, NotAllowed, TooManyRequests, TransactionNotFound
+from pulsar_proto.ids import TxnId, signed64
+from pulsar_proto.records.transaction_log import Record, TxnStatus, counter_of
+
+PARTICIPANTS_MAX = 10_000
+"""How many partitions and subscriptions together a transaction may touch. A request for more is refused. Apache's
+broker has no limit."""
+NAME_CHARACTERS_MAX = 65_536
+"""How long the names of one request may be together."""
+
+_Op = Record.TransactionMetadataOp
+
+
+class Transaction:
+    """One transaction that has not ended. Names are kept in the order in which they came, each once."""
+
+    __slots__ = ("owner", "partitions", "places", "started_ms", "status", "subscriptions", "timeout_ms", "txn_id")
+
+    def __init__(self, txn_id: TxnId, started_ms: int, timeout_ms: int, owner: str | None) -> None:
+        self.txn_id = txn_id
+        self.status = TxnStatus.OPEN
+        self.started_ms = started_ms
+        self.timeout_ms = timeout_ms
+        self.owner = owner
+        """The role that began the transaction; None when everybody may change the transaction."""
+        self.partitions: tuple[str, ...] = ()
+        self.subscriptions: tuple[tuple[str, str], ...] = ()
+        """(topic, subscription)"""
+        self.places: list[LogPlace] = []
+        """Where the transaction's records are, so that they can be deleted at its end."""
+
+    @property
+    def due_ms(self) -> int:
+        """When the transaction is aborted unless it has ended, in milliseconds of the wall clock."""
+        return self.started_ms + self.timeout_ms
+
+    @property
+    def participants(self) -> int:
+        return len(self.partitions) + len(self.subscriptions)
+
+
+ENDS = (TxnStatus.COMMITTED, TxnStatus.ABORTED)
+"""The final states."""
+_ALLOWED = {
+    (TxnStatus.OPEN, TxnStatus.COMMITTING),
+    (TxnStatus.OPEN, TxnStatus.ABORTING),
+    (TxnStatus.COMMITTING, TxnStatus.COMMITTED),
+    (TxnStatus.ABORTING, TxnStatus.ABORTED),
+}
+
+
+class TransactionTable:
+    """The transactions of one coordinator that have not ended."""
+
+    def __init__(self, coordinator_id: int, active_max: int = 0) -> None:
+        """`active_max` limits how many transactions may be alive at the same time; 0 sets no limit."""
+        self.coordinator_id = coordinator_id
+        self.counter = -1
+        """The highest least bits of an id that may have been given out."""
+        self._active_max = active_max
+        self._alive: dict[int, Transaction] = {}
+        """Least bits -> transaction, in ascending order: ids are given out and made durable in their order."""
+
+    def __len__(self) -> int:
+        return len(self._alive)
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(self._alive.values())
+
+    @property
+    def low_watermark(self) -> int:
+        """All transactions up to this count have ended. 0 when none is alive, as in Apache's coordinator
+        (MLTransactionMetadataStore.getLowWaterMark)."""
+        return next(iter(self._alive)) - 1 if self._alive else 0
+
+    def is_given_out(self, least: int) -> bool:
+        return 0 <= least <= self.counter
+
+    def find(self, least: int) -> Transaction | None:
+        """Returns a transaction that has not ended, or None."""
+        return self._alive.get(least)
+
+    def get(self, txn_id: TxnId) -> Transaction:
+        """Returns a transaction that has not ended. Raises TransactionNotFound for one that has ended or never was."""
+        found = self._alive.get(txn_id.least)
+        if found is None:
+            # The misspelt text is Apache's (CoordinatorException.TransactionNotFoundException).
+            raise TransactionNotFound(f"The transaction with this txdID `{txn_id}`not found ")
+        return found
+
+    # --- what is allowed now -----------------------------------------------------------------------------------------
+
+    def next_id(self) -> TxnId:
+        """Counts, and returns the id of a transaction that is to begin. Raises TooManyRequests at the limit."""
+        if 0 < self._active_max <= len(self._alive):
+            raise TooManyRequests(
+                f"Transaction coordinator {self.coordinator_id} has {len(self._alive)} active transactions, and "
+                f"maxActiveTransactionsPerCoordinator is {self._active_max}"
+            )
+        self.counter += 1
+        return TxnId(self.coordinator_id, self.counter)
+
+    def check_participants(self, txn_id: TxnId, names: Iterable[str], count: int) -> Transaction:
+        """Returns the transaction to which participants may be added. Raises TransactionNotFound, InvalidTxnStatus when
+        the transaction is not open, and NotAllowed for too many names or too long ones."""
+        transaction = self.get(txn_id)
+        if transaction.status is not TxnStatus.OPEN:
+            raise _wrong_status(txn_id, TxnStatus.OPEN, transaction.status)
+        if transaction.participants + count > PARTICIPANTS_MAX:
+            raise NotAllowed(f"Transaction {txn_id} has more than {PARTICIPANTS_MAX} partitions and subscriptions")
+        if sum(map(len, names)) > NAME_CHARACTERS_MAX:
+            raise NotAllowed(f"The names of one request for a transaction exceed {NAME_CHARACTERS_MAX} characters")
+        return transaction
+
+    def check_end(self, txn_id: TxnId, *, commit: bool) -> Transaction:
+        """Returns the transaction that is to end, which may be on its way to that end already. Raises
+        TransactionNotFound, and InvalidTxnStatus when the other end was decided."""
+        transaction = self.get(txn_id)
+        decision = TxnStatus.COMMITTING if commit else TxnStatus.ABORTING
+        if transaction.status not in (TxnStatus.OPEN, decision):
+            raise _wrong_status(txn_id, TxnStatus.OPEN, transaction.status)
+        return transaction
+
+    # --- records that became durable ---------------------------------------------------------------------------------
+
+    def apply(self, record: Record, place: LogPlace) -> Sequence[LogPlace]:
+        """Makes the change of a durable record, and returns the places of the records that can be deleted now: all
+        records of a transaction that has ended, or this one if it is about no transaction that is alive. Raises
+        InvalidTxnStatus, which changes nothing, when the record does not fit the transaction's status; the caller then
+        deletes the record."""
+        least = record.txnid_least_bits
+        self.counter = max(self.counter, counter_of(record), least)
+        transaction = self._alive.get(least)
+        if record.metadata_op == _Op.NEW and transaction is None:
+            transaction = self._alive[least] = _begun(self.coordinator_id, record)
+        elif transaction is None or record.metadata_op == _Op.NEW:
+            return (place,)
+        elif record.metadata_op == _Op.UPDATE:
+            _change_status(transaction, TxnStatus(record.new_status))
+        else:
+            _add_participants(transaction, record)
+        transaction.places.append(place)
+        if transaction.status not in ENDS:
+            return ()
+        del self._alive[least]
+        return transaction.places
+
+
+def _begun(coordinator_id: int, record: Record) -> Transaction:
+    txn_id = TxnId(coordinator_id, record.txnid_least_bits)
+    owner = record.owner if record.HasField("owner") else None
+    return Transaction(txn_id, record.start_time, signed64(record.timeout_ms), owner)
+
+
+def _add_participants(transaction: Transaction, record: Record) -> None:
+    if transaction.status is not TxnStatus.OPEN:
+        raise _wrong_status(transaction.txn_id, TxnStatus.OPEN, transaction.status)
+    pairs = ((each.topic, each.subscription) for each in record.subscriptions)
+    transaction.partitions = tuple(dict.fromkeys((*transaction.partitions, *record.partitions)))
+    transaction.subscriptions = tuple(dict.fromkeys((*transaction.subscriptions, *pairs)))
+
+
+def _change_status(transaction: Transaction, new: TxnStatus) -> None:
+    if new is not transaction.status and (transaction.status, new) not in _ALLOWED:
+        raise _wrong_status(transaction.txn_id, new, transaction.status)
+    transaction.status = new
+
+
+def _wrong_status(txn_id: TxnId, expected: TxnStatus, status: TxnStatus) -> InvalidTxnStatus:
+    """Returns the error with Apache's text (CoordinatorException.InvalidTxnStatusException)."""
+    return InvalidTxnStatus(f"Expect Txn `{txn_id}` to be in {expected.name} status but it is in {status.name} status")

@@ -1,0 +1,76 @@
+"""Tells the topics and subscriptions of a transaction that it has ended, a bounded number of them at the same time.
+
+Source: TransactionBufferHandlerImpl.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from magnetar.server.config.transaction_settings import TransactionSettings
+from pulsar_proto.errors import ServiceNotReady
+from pulsar_proto.ids import TxnId
+from pulsar_proto.latency_summary import LatencySummary
+
+CALLS_AT_ONCE_MIN = 100
+"""The least number of calls at the same time, whatever the configuration says (TransactionBufferHandlerImpl)."""
+
+
+class Participants(Protocol):
+    """Reaches the topics and subscriptions of all brokers. Each call may be repeated, and raises any exception when it
+    has failed or its outcome is unknown. A topic or subscription that does not exist is no failure."""
+
+    async def end_on_partition(self, topic: str, txn_id: TxnId, commit: bool, low_watermark: int) -> None: ...
+
+    async def end_on_subscription(
+        self, topic: str, subscription: str, txn_id: TxnId, commit: bool, low_watermark: int
+    ) -> None: ...
+
+
+class EndCalls:
+    """The calls of all coordinators of this broker. Every method is called on the event loop's thread."""
+
+    def __init__(self, participants: Participants, settings: TransactionSettings) -> None:
+        self._participants = participants
+        self._seconds = settings.transaction_buffer_client_operation_timeout_in_mills / 1000
+        self._permits = asyncio.Semaphore(
+            max(settings.transaction_buffer_client_max_concurrent_requests, CALLS_AT_ONCE_MIN)
+        )
+        self.pending = 0
+        """How many calls are under way or wait for their turn."""
+        self.failed = {True: 0, False: 0}
+        """How many calls have failed, by whether they were to commit."""
+        self.latencies = {True: LatencySummary(), False: LatencySummary()}
+        """How long the other calls took, by the same."""
+
+    async def on_partition(self, topic: str, txn_id: TxnId, commit: bool, low_watermark: int) -> None:
+        """Ends the transaction on a topic. Raises what the participant raises, and ServiceNotReady after
+        transactionBufferClientOperationTimeoutInMills."""
+        await self._call(commit, lambda: self._participants.end_on_partition(topic, txn_id, commit, low_watermark))
+
+    async def on_subscription(
+        self, topic: str, subscription: str, txn_id: TxnId, commit: bool, low_watermark: int
+    ) -> None:
+        """Ends the transaction on a subscription. Raises as `on_partition` does."""
+        await self._call(
+            commit,
+            lambda: self._participants.end_on_subscription(topic, subscription, txn_id, commit, low_watermark),
+        )
+
+    async def _call(self, commit: bool, call: Callable[[], Awaitable[None]]) -> None:
+        self.pending += 1
+        try:
+            async with self._permits:
+                began_s = time.monotonic()
+                async with asyncio.timeout(self._seconds):
+                    await call()
+                self.latencies[commit].add(time.monotonic() - began_s)
+        except TimeoutError:
+            self.failed[commit] += 1
+            raise ServiceNotReady(f"no answer within {self._seconds:g} s") from None
+        except Exception:
+            self.failed[commit] += 1
+            raise
+        finally:
+            self.pending -= 1

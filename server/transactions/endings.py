@@ -1,0 +1,182 @@
+"""Ends the transactions of one coordinator: stores the decision, tells every topic and subscription, stores the end.
+
+An ending goes on until every participant has answered, however often that takes. Between two attempts it waits without
+a task, longer each time, so that endings whose participants are away keep no other ending from its turn. Participants
+that have answered are not asked again by the next attempt. Source: TransactionMetadataStoreService.endTransaction.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, Protocol
+
+from magnetar.server.process.turns import for_each
+from magnetar.server.transactions.coordinator_rules import Transaction
+from magnetar.server.transactions.end_calls import EndCalls
+from pulsar_proto.errors import InvalidTxnStatus, TransactionCoordinatorNotFound
+from pulsar_proto.ids import TxnId
+from pulsar_proto.records.transaction_log import TxnStatus
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS_AT_ONCE = 1_000
+"""How many transactions of a coordinator are being ended at the same time. Further ones wait for their turn."""
+CALLS_OF_ONE_MAX = 64
+"""How many participants of one transaction are told at the same time."""
+RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 1.0, 30.0
+"""How long an ending waits before its next attempt: at first as long as in Apache's broker, and twice as long after
+each further failure."""
+
+
+class StatusWriter(Protocol):
+    """What endings need of the coordinator."""
+
+    @property
+    def low_watermark(self) -> int: ...
+
+    async def change_status(self, transaction: Transaction, new: TxnStatus) -> None:
+        """Stores a change of a transaction's status, and makes it. Raises PulsarError."""
+
+
+class Ending:
+    """The end of one transaction, from the request to the last answer."""
+
+    __slots__ = ("attempts", "commit", "done", "partitions", "subscriptions", "transaction")
+
+    def __init__(self, transaction: Transaction, commit: bool) -> None:
+        self.transaction = transaction
+        self.commit = commit
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Is done when the transaction has ended."""
+        self.attempts = 0
+        self.partitions: list[str] | None = None
+        """The partitions that have not answered yet; None before the decision is stored."""
+        self.subscriptions: list[tuple[str, str]] = []
+        """The subscriptions that have not answered yet."""
+
+
+class Endings:
+    """The endings of one coordinator. Every method is called on the event loop's thread."""
+
+    def __init__(self, writer: StatusWriter, calls: EndCalls) -> None:
+        self._writer = writer
+        self._calls = calls
+        self._by_id: dict[TxnId, Ending] = {}
+        self._waiting: deque[Ending] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: dict[Ending, asyncio.TimerHandle] = {}
+        self._is_closed = False
+
+    def begin(self, transaction: Transaction, *, commit: bool) -> "asyncio.Future[None]":
+        """Begins to end a transaction, or joins the ending that is under way. Returns a future that many callers may
+        wait for (`asyncio.shield`); its error is TransactionCoordinatorNotFound when the coordinator closes first.
+        Raises InvalidTxnStatus when the transaction is being ended in the other way."""
+        ending = self._by_id.get(transaction.txn_id)
+        if ending is None:
+            ending = self._by_id[transaction.txn_id] = Ending(transaction, commit)
+            ending.done.add_done_callback(_seen)
+            self._waiting.append(ending)
+            self._start()
+        elif ending.commit is not commit:
+            way = "committed" if ending.commit else "aborted"
+            raise InvalidTxnStatus(f"Expect Txn `{transaction.txn_id}` to be in OPEN status but it is being {way}")
+        return ending.done
+
+    def is_ending(self, txn_id: TxnId) -> bool:
+        return txn_id in self._by_id
+
+    def close(self, reason: str) -> None:
+        """Breaks all endings off. The coordinator that opens the log next finishes them."""
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        for ending in self._by_id.values():
+            if not ending.done.done():
+                ending.done.set_exception(TransactionCoordinatorNotFound(reason))
+        self._by_id.clear()
+        self._waiting.clear()
+        self._timers.clear()
+
+    def _start(self) -> None:
+        while self._waiting and len(self._tasks) < ATTEMPTS_AT_ONCE:
+            task = asyncio.get_running_loop().create_task(self._attempt(self._waiting.popleft()))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("an ending of a transaction failed", exc_info=task.exception())
+        if not self._is_closed:
+            self._start()
+
+    async def _attempt(self, ending: Ending) -> None:
+        transaction = ending.transaction
+        decision = TxnStatus.COMMITTING if ending.commit else TxnStatus.ABORTING
+        try:
+            if ending.partitions is None:
+                await self._writer.change_status(transaction, decision)
+                ending.partitions = list(transaction.partitions)
+                ending.subscriptions = list(transaction.subscriptions)
+            await self._tell_participants(ending, ending.partitions)
+            await self._writer.change_status(transaction, TxnStatus.COMMITTED if ending.commit else TxnStatus.ABORTED)
+        except Exception as error:
+            if self._is_closed:
+                return
+            self._again(ending, error)
+            return
+        self._by_id.pop(transaction.txn_id, None)
+        if not ending.done.done():
+            ending.done.set_result(None)
+
+    async def _tell_participants(self, ending: Ending, partitions: list[str]) -> None:
+        """Tells the participants that have not answered yet. Raises the first error, after all were asked."""
+        calls = list(self._calls_of(ending, partitions))
+        await for_each(calls, lambda call: call(), at_once=min(len(calls), CALLS_OF_ONE_MAX))
+
+    def _calls_of(self, ending: Ending, partitions: list[str]) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
+        for subscription in ending.subscriptions:
+            yield partial(self._on_subscription, ending, subscription)
+        for partition in partitions:
+            yield partial(self._on_partition, ending, partitions, partition)
+
+    async def _on_partition(self, ending: Ending, left: list[str], topic: str) -> None:
+        await self._calls.on_partition(topic, ending.transaction.txn_id, ending.commit, self._writer.low_watermark)
+        left.remove(topic)
+
+    async def _on_subscription(self, ending: Ending, subscription: tuple[str, str]) -> None:
+        await self._calls.on_subscription(
+            *subscription, ending.transaction.txn_id, ending.commit, self._writer.low_watermark
+        )
+        ending.subscriptions.remove(subscription)
+
+    def _again(self, ending: Ending, error: Exception) -> None:
+        """Has the next attempt made later."""
+        seconds = min(RETRY_SECONDS_MIN * 2**ending.attempts, RETRY_SECONDS_MAX)
+        ending.attempts += 1
+        log.warning(
+            "transaction %s: not %s yet, %d topics and %d subscriptions are to be told; tried again in %g s: %s",
+            ending.transaction.txn_id,
+            "committed" if ending.commit else "aborted",
+            len(ending.partitions or ()),
+            len(ending.subscriptions),
+            seconds,
+            error,
+        )
+
+        def retry() -> None:
+            del self._timers[ending]
+            self._waiting.append(ending)
+            self._start()
+
+        self._timers[ending] = asyncio.get_running_loop().call_later(seconds, retry)
+
+
+def _seen(done: "asyncio.Future[None]") -> None:
+    """Marks the error of an ending as seen, because possibly nobody waits for it."""
+    if not done.cancelled():
+        done.exception()

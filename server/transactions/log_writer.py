@@ -1,0 +1,89 @@
+"""Appends the records of a log of transactions to its managed ledger, each as an entry of its own or several as one.
+
+Records of one turn of the event loop are appended together. With batching, records wait a little longer for more of
+them, and become one entry. The records become durable in the order in which they came, and their `done` is called in
+that order. Source: TxnLogBufferedWriter.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from magnetar.server.transactions.log_place import LogPlace, places_in
+from magnetar.storage.managed.append_queue import AddResult
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
+from pulsar_proto.records.batched_log import batch_entry
+
+RecordDone = Callable[[LogPlace | ManagedLedgerError], None]
+"""A callback that gets the record's place when the record is durable, or the error. After an error it is unknown
+whether the record is in the log. The callback must not raise."""
+
+
+class Batching(NamedTuple):
+    """When the records that wait are put into one entry: as soon as one of the limits is reached."""
+
+    records_max: int
+    bytes_max: int
+    delay_ms: int
+
+
+class LogWriter:
+    """Appends records to one managed ledger. Every method is called on the event loop's thread."""
+
+    def __init__(self, ledger: ManagedLedger, batching: Batching | None) -> None:
+        """`batching` is None for entries of one record."""
+        self._ledger = ledger
+        self._batching = batching
+        self._records: list[bytes] = []
+        self._done: list[RecordDone] = []
+        self._bytes = 0
+        self._timer: asyncio.Handle | None = None
+
+    def append(self, record: bytes, done: RecordDone) -> None:
+        """Appends a serialized record. `done` is called once, never from inside this call."""
+        batching = self._batching
+        if batching is not None and len(record) >= batching.bytes_max:
+            self.flush()
+            self._ledger.add_entries([record], lambda result: _tell(result, [done], is_batch=False))
+            return
+        if batching is not None and self._bytes + len(record) > batching.bytes_max:
+            self.flush()
+        self._records.append(record)
+        self._done.append(done)
+        self._bytes += len(record)
+        if batching is not None and len(self._records) >= batching.records_max:
+            self.flush()
+        elif self._timer is None:
+            loop = asyncio.get_running_loop()
+            delay_ms = 0 if batching is None else batching.delay_ms
+            self._timer = loop.call_later(delay_ms / 1000, self.flush) if delay_ms else loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Appends the records that wait."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._records:
+            return
+        records, done = self._records, self._done
+        self._records, self._done, self._bytes = [], [], 0
+        is_batch = self._batching is not None
+        payloads = [batch_entry(records)] if is_batch else records
+        self._ledger.add_entries(payloads, lambda result: _tell(result, done, is_batch=is_batch))
+
+
+def _tell(result: AddResult, done: list[RecordDone], *, is_batch: bool) -> None:
+    """Tells the callbacks of one group their outcomes."""
+    records = len(done) if is_batch else 1
+    places = [
+        place
+        for ledger_id, first, count in result.runs
+        for entry_id in range(first, first + count)
+        for place in places_in(ledger_id, entry_id, records)
+    ]
+    for callback, place in zip(done, places, strict=False):
+        callback(place)
+    for callback in done[len(places) :]:
+        assert result.error is not None, "entries that are not confirmed have an error"
+        callback(result.error)

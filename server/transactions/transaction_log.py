@@ -1,0 +1,145 @@
+"""The log of one transaction coordinator: a managed ledger, and a cursor that keeps the records of transactions that
+have not ended.
+
+The records of a transaction that has ended are acknowledged on the cursor, so that ledgers of which nothing is needed
+are deleted. The coordinator's count is in every record, and among the properties of the managed ledger, because the
+ledger with the last record may be deleted.
+
+Source: MLTransactionLogImpl, MLTransactionSequenceIdGenerator.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+
+from magnetar.server.config.transaction_settings import TransactionSettings
+from magnetar.server.process.turns import Turns
+from magnetar.server.transactions.log_place import LogPlace, acks_of, is_left, places_in
+from magnetar.server.transactions.log_writer import Batching, LogWriter, RecordDone
+from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.entry_run import EntryRun
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
+from pulsar_proto.errors import MalformedRecord
+from pulsar_proto.ids import EARLIEST, Position
+from pulsar_proto.names import TopicName
+from pulsar_proto.records.transaction_log import Record, counter_of, parse_entry
+from pulsar_proto.system_topics import TRANSACTION_LOG_PREFIX
+
+log = logging.getLogger(__name__)
+
+CURSOR = "transaction.subscription"
+"""The name of the cursor (MLTransactionLogImpl.TRANSACTION_SUBSCRIPTION_NAME)."""
+COUNTER_PROPERTY = "max_local_txn_id"
+"""The property with the coordinator's count (MLTransactionSequenceIdGenerator.MAX_LOCAL_TXN_ID)."""
+READ_ENTRIES = 1_000
+READ_BYTES = 4 << 20
+"""How much one read of a replay takes."""
+
+
+def log_topic(coordinator_id: int) -> TopicName:
+    """Returns the name of a coordinator's log as that of a topic, which is how the administration shows it."""
+    return TopicName.parse(f"persistent://pulsar/system/{TRANSACTION_LOG_PREFIX}{coordinator_id}")
+
+
+class TransactionLog:
+    """The log of one coordinator. `TransactionLog.open` makes the object. Every method is called on the event loop's
+    thread."""
+
+    def __init__(
+        self, topic: TopicName, factory: ManagedLedgerFactory, ledger: ManagedLedger, cursor: Cursor, writer: LogWriter
+    ) -> None:
+        self.topic = topic
+        self.ledger = ledger
+        self.appended = 0
+        """How many records were appended since the log was opened."""
+        self._factory = factory
+        self._cursor = cursor
+        self._writer = writer
+
+    @classmethod
+    async def open(
+        cls, coordinator_id: int, factory: ManagedLedgerFactory, settings: TransactionSettings
+    ) -> "TransactionLog":
+        """Opens the log, and makes it if there is none. From now on no other broker can append to it. Raises
+        ManagedLedgerError."""
+        topic = log_topic(coordinator_id)
+        ledger = await factory.open(topic.managed_ledger_name)
+        cursor = await ledger.open_cursor(CURSOR, EARLIEST)
+        return cls(topic, factory, ledger, cursor, LogWriter(ledger, batching_of(settings)))
+
+    async def replay(self) -> AsyncIterator[tuple[Record, LogPlace]]:
+        """Yields the records that were not deleted, in their order, in portions. Raises ManagedLedgerError when an
+        entry cannot be read, and MalformedRecord."""
+        turns = Turns()
+        position = self._cursor.next_unacked(self._cursor.mark_delete)
+        while run := await self.ledger.read(position, READ_ENTRIES, READ_BYTES):
+            for entry_id in range(run.first_entry_id, run.end_entry_id):
+                if not self._cursor.is_acked(run.ledger_id, entry_id):
+                    for record, place in _records_of(run, entry_id, self._cursor):
+                        yield record, place
+                await turns.breathe()
+            position = self._cursor.next_unacked(Position(run.ledger_id, run.end_entry_id))
+
+    async def last_counter(self) -> int:
+        """Returns the coordinator's last count, or -1 for a new log. Raises ManagedLedgerError when the last entry
+        cannot be read, and MalformedRecord for an entry or a property that makes no sense."""
+        text = self.ledger.properties.get(COUNTER_PROPERTY, "-1")
+        try:
+            counter = int(text)
+        except ValueError:
+            raise MalformedRecord(f"{self.topic}: the property {COUNTER_PROPERTY} is {text!r}") from None
+        last = self.ledger.last_confirmed
+        if last < self.ledger.first_position:
+            return counter
+        run = await self.ledger.read(last, 1, READ_BYTES)
+        for record in parse_entry(run.entries[0][run.payload_offset :])[0] if run else ():
+            counter = max(counter, counter_of(record))
+        return counter
+
+    def keep_counter(self, counter: Callable[[], int]) -> None:
+        """Stores the coordinator's count with every later change of the ledger list."""
+
+        def properties() -> Mapping[str, str]:
+            return {COUNTER_PROPERTY: str(counter())}
+
+        self.ledger.keep_latest(properties)
+
+    def append(self, record: Record, done: RecordDone) -> None:
+        """Appends a record; see `LogWriter.append`."""
+        self.appended += 1
+        self._writer.append(record.SerializeToString(), done)
+
+    def delete(self, places: Iterable[LogPlace]) -> None:
+        """Deletes records. The deletion becomes durable later; until then a replay finds the records again."""
+        self._cursor.ack(acks_of(places))
+
+    def on_lost(self, callback: Callable[[ManagedLedgerError], None]) -> None:
+        """Calls `callback` once when another broker has opened the log. Nothing can be appended any more."""
+        self.ledger.on_fenced(callback)
+
+    async def close(self) -> None:
+        """Stores what the cursor has not stored yet, and closes the log. Raises ManagedLedgerError."""
+        self._writer.flush()
+        await self._factory.close_ledger(self.topic.managed_ledger_name)
+
+
+def batching_of(settings: TransactionSettings) -> Batching | None:
+    """Returns how a coordinator puts records together, or None when each record is an entry."""
+    if not settings.transaction_log_batched_write_enabled:
+        return None
+    return Batching(
+        settings.transaction_log_batched_write_max_records,
+        settings.transaction_log_batched_write_max_size,
+        settings.transaction_log_batched_write_max_delay_in_millis,
+    )
+
+
+def _records_of(run: EntryRun, entry_id: int, cursor: Cursor) -> list[tuple[Record, LogPlace]]:
+    """Returns the records of an entry that were not deleted."""
+    entry = run.entries[entry_id - run.first_entry_id]
+    records, _ = parse_entry(entry[run.payload_offset :])
+    places = places_in(run.ledger_id, entry_id, len(records))
+    left = cursor.ack_set_of(run.ledger_id, entry_id)
+    found = zip(records, places, strict=True)
+    return [each for each in found if left is None or is_left(left, each[1])]

@@ -1,0 +1,74 @@
+"""Entries of pending-ack logs, against those that Apache's broker wrote."""
+
+import pytest
+
+from pulsar_proto.errors import MalformedRecord
+from pulsar_proto.ids import TxnId
+from pulsar_proto.pb import pending_ack_pb2 as pb
+from pulsar_proto.records.batched_log import PREFIX
+from pulsar_proto.records.pending_ack_log import (
+    PendingAckOp,
+    PendingAckRecord,
+    PendingPosition,
+    batched_pending_ack_entry,
+    parse_pending_ack_entry,
+    pending_ack_entry,
+)
+from tests.pulsar_proto.vectors import Item, as_described, load, unhex
+
+LOGS = load("pending_ack_logs.json")
+ENTRIES = [(log["of"], entry) for log in LOGS for entry in log["entries"]]
+
+
+def described(records: list[PendingAckRecord]) -> list[Item]:
+    """Returns what protoc decodes of the records' own encoding."""
+    return [as_described(pb.PendingAckMetadataEntry.FromString(pending_ack_entry(each))) for each in records]
+
+
+@pytest.mark.parametrize(
+    ("of", "entry"), ENTRIES, ids=lambda each: each.rpartition("/")[2] if isinstance(each, str) else ""
+)
+def test_an_entry_reads_and_is_written_as_apache_wrote_it(of: str, entry: Item) -> None:
+    stored = unhex(entry["hex"])
+    records = parse_pending_ack_entry(stored)
+    logs = entry["record"].get("pending_ack_logs")
+    if logs is None:
+        assert described(records) == [entry["record"]]
+        assert pending_ack_entry(records[0]) == stored
+    else:
+        assert described(records) == logs
+        assert batched_pending_ack_entry(records) == stored
+
+
+def test_an_acknowledgement_of_part_of_a_batch_keeps_its_ack_set_and_size() -> None:
+    log = next(each for each in LOGS if "bidx" in each["of"])
+    (record,) = parse_pending_ack_entry(unhex(log["entries"][0]["hex"]))
+    assert record == PendingAckRecord(PendingAckOp.ACK, TxnId(0, 16), False, (PendingPosition(37, 0, (6,), 3),))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"",
+        b"\x08",
+        b"\x08\x09",
+        bytes.fromhex("10001807"),
+        bytes.fromhex("080110011807"),
+        bytes.fromhex("0801100118072a04080c10022a04080c1003"),
+        PREFIX + b"\x0a\x02\x08",
+        PREFIX[:3],
+    ],
+    ids=[
+        "empty",
+        "cut",
+        "unknown operation",
+        "no operation",
+        "cumulative: none",
+        "cumulative: two",
+        "cut batch",
+        "prefix",
+    ],
+)
+def test_a_damaged_entry_is_refused(entry: bytes) -> None:
+    with pytest.raises(MalformedRecord):
+        parse_pending_ack_entry(entry)

@@ -1,0 +1,87 @@
+"""Old objects are spared by full collections until the memory of the server has grown."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import AsyncIterator
+
+import pytest
+
+from magnetar.server.process import garbage_collection
+from magnetar.server.process.garbage_collection import FULL, OldObjects, resident_bytes
+from tests.server.fakes import until
+
+GIB = 1 << 30
+
+
+class Part:
+    """An object that refers to itself, so that only a collection can free it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+class Server:
+    """A quiet process whose memory the test sets."""
+
+    memory_bytes = GIB
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
+    """Yields a process that collects only when the test asks for it, or when its memory has grown."""
+    monkeypatch.setattr(garbage_collection, "LOOK_SECONDS", 0.001)
+    found, is_enabled = Server(), gc.isenabled()
+    gc.disable()
+    try:
+        with OldObjects(asyncio.get_running_loop(), lambda: found.memory_bytes, lambda: 0.0):
+            yield found
+        assert not [each for each in gc.callbacks if isinstance(getattr(each, "__self__", None), OldObjects)]
+    finally:
+        gc.unfreeze()
+        if is_enabled:
+            gc.enable()
+
+
+def old_part() -> "weakref.ref[Part]":
+    """Returns a part that nothing refers to any more, but that a full collection has seen in use."""
+    part = Part()
+    gc.collect()
+    return weakref.ref(part)
+
+
+def test_an_old_object_dies_when_nothing_refers_to_it(server: Server) -> None:
+    part = Part()
+    del part.itself
+    gc.collect()
+    dead = weakref.ref(part)
+    del part
+    assert dead() is None
+
+
+def test_full_collections_look_only_at_what_is_new(server: Server) -> None:
+    old, new = old_part(), weakref.ref(Part())
+    gc.collect()
+    assert old() is not None
+    assert new() is None
+
+
+async def test_old_garbage_is_freed_when_the_memory_has_grown(server: Server) -> None:
+    old = old_part()
+    gc.collect()
+    assert old() is not None
+    server.memory_bytes = 2 * GIB
+    await until(lambda: old() is None)
+    spared = old_part()
+    gc.collect()
+    assert spared() is not None, "old objects are spared again"
+
+
+def test_a_young_collection_spares_no_object(server: Server) -> None:
+    frozen = gc.get_freeze_count()
+    gc.collect(FULL - 1)
+    assert gc.get_freeze_count() == frozen
+
+
+def test_the_memory_of_this_process_is_known() -> None:
+    assert 1 << 20 < resident_bytes() < 1 << 40
