@@ -52,8 +52,11 @@ SCALE = "scale"
 SCRAPE = "scrape"
 CONNECTIONS = "connections"
 STARTS = "starts"
+PAGE = (LIFECYCLE, BATCHES, TAIL, CATCH_UP, LATENCY, FEATURES, MANY_TOPICS)
+"""The scenarios of docs/PERFORMANCE.md: one server on one machine, and all that Apache can be measured by beside it."""
 ASKED_FOR = (BESIDE, SCALE, SCRAPE)
 """Scenarios that run only when they are asked for by name, because they take many minutes."""
+WIDE = "raw publish, batches of 1,000 x 100 B"
 EACH = "1,000 topics, 100 B unbatched in turn"
 TEN_TIMES = "10,000 topics, 100 B unbatched in turn"
 CROWD = "10,000 connections, a consumer of a topic each"
@@ -89,6 +92,8 @@ ROWS = (
     Row("first_rest_call_settled", STARTS, "first REST call, two seconds later", "ms", 20, None),
     Row("batch_rate", BATCHES, "raw publish, batches of 120", "k msg/s", 350, 227, more_is_better=True),
     Row("batch_cpu", BATCHES, "raw publish, batches of 120", "CPU s/million", 3.5, 7.3),
+    Row("wide_batch_rate", BATCHES, WIDE, "k msg/s", None, 3100, more_is_better=True, goal_ratio=1.6),
+    Row("wide_batch_cpu", BATCHES, WIDE, "CPU s/million", None, 0.5, goal_ratio=2.0),
     Row("tail_rate", TAIL, "tail consume unbatched, official client", "k msg/s", 18, 14.9, more_is_better=True),
     Row("tail_cpu", TAIL, "tail consume unbatched, official client", "CPU s/million", 30, 42),
     Row("catchup_batch_rate", CATCH_UP, "catch-up after a restart, batched", "k msg/s", 120, 50, more_is_better=True),
@@ -110,7 +115,7 @@ ROWS = (
         for quantile, shown, goal in (("p99", "p99", 4), ("p999", "p99.9", 10))
     ),
     Row("beside_stall", BESIDE, "longest callback meanwhile, 0 below 10 ms", "CPU ms", 10, None),
-    Row("beside_collection", BESIDE, "a full garbage collection meanwhile", "ms", 10, None),
+    Row("beside_collections", BESIDE, "full garbage collections meanwhile", "ms", 10, None),
     Row("admin_quiet_p99", ADMIN, "publish latency at 1,000/s before the admin calls, p99", "ms", None, None),
     Row("admin_loaded_p50", ADMIN, "publish latency with 1,000 admin calls in flight, p50", "ms", None, None),
     Row("admin_loaded_p99", ADMIN, "publish latency with 1,000 admin calls in flight, p99", "ms", None, None),

@@ -12,7 +12,20 @@ from bench.cluster import cluster
 from bench.connections import connections
 from bench.driver import Outcome
 from bench.features import features
-from bench.loads import BATCH, NAMESPACE, cost, latency_at, load, median_of, new_server, publish, rate, subscribe
+from bench.loads import (
+    BATCH,
+    NAMESPACE,
+    WIDE_BATCH,
+    WIDE_BATCH_BYTES,
+    cost,
+    latency_at,
+    load,
+    median_of,
+    new_server,
+    publish,
+    rate,
+    subscribe,
+)
 from bench.process_stats import cpu_seconds, memory_mb
 from bench.rows import (
     ADMIN,
@@ -109,7 +122,17 @@ def batches(product: Product, sizes: Sizes) -> Figures:
         subscribe(server, "batches", "bench")
         publish(server, "batches", sizes.batched // 2, BATCH)
         runs = [publish(server, "batches", sizes.batched, BATCH) for _ in range(sizes.runs)]
-    return {"batch_rate": median_of(runs, rate), "batch_cpu": median_of(runs, cost)}
+        wide = [publish_wide(server, sizes) for _ in range(1 + sizes.runs)][1:]  # the first run warms up
+    return {
+        "batch_rate": median_of(runs, rate),
+        "batch_cpu": median_of(runs, cost),
+        "wide_batch_rate": median_of(wide, rate),
+        "wide_batch_cpu": median_of(wide, cost),
+    }
+
+
+def publish_wide(server: Server, sizes: Sizes) -> Outcome:
+    return publish(server, "batches", sizes.wide_batched, WIDE_BATCH, WIDE_BATCH_BYTES)
 
 
 def tail(product: Product, sizes: Sizes) -> Figures:

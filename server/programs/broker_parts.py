@@ -53,6 +53,7 @@ from pulsar_proto.names import topic_of_managed_ledger
 if TYPE_CHECKING:
     from magnetar.server.faults.injection import FaultInjection
     from magnetar.server.security.security import Security
+    from magnetar.server.telemetry.export import Telemetry
     from magnetar.server.web.calls import Route
     from magnetar.server.web.upgrades import Upgrades
 
@@ -199,11 +200,12 @@ async def listen(
         web.begin_to_load()
 
 
-def export_metrics(broker: Broker, closing: AsyncExitStack) -> None:
-    """Exports the metrics by OpenTelemetry if the environment switches that on, as it does for Apache's broker. Raises
-    ConfigError when the packages are not installed, or the environment asks for what they do not have."""
+def load_telemetry() -> "type[Telemetry] | None":
+    """Returns what exports the metrics by OpenTelemetry, or None unless the environment switches that on, as it does
+    for Apache's broker. Programs call this function before their ports open. Raises ConfigError when the packages are
+    not installed."""
     if os.environ.get("OTEL_SDK_DISABLED", "true").strip().lower() != "false":
-        return
+        return None
     try:
         from magnetar.server.telemetry.export import Telemetry
     except ModuleNotFoundError as error:
@@ -211,8 +213,14 @@ def export_metrics(broker: Broker, closing: AsyncExitStack) -> None:
             f"OTEL_SDK_DISABLED=false, but there is no module {error.name}; install it with: pip install "
             "'magnetar[otel]'"
         ) from error
-    telemetry = Telemetry(broker, os.environ)
-    closing.push_async_callback(telemetry.close)
+    return Telemetry
+
+
+def export_metrics(telemetry: "type[Telemetry] | None", broker: Broker, closing: AsyncExitStack) -> None:
+    """Begins the export of the metrics if it is switched on. Raises ConfigError when the environment asks for what the
+    packages do not have."""
+    if telemetry is not None:
+        closing.push_async_callback(telemetry(broker, os.environ).close)
 
 
 def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broker], Upgrades] | None":

@@ -143,6 +143,7 @@ class Standalone:
 
         store, self.bookie = await open_storage(config, self._options.data_dir, listeners.internal, self._closing)
         injection = inject_faults(config, self.bookie, self._closing)
+        telemetry = broker_parts.load_telemetry()
         self._readiness = WriteReadiness((store, self.bookie))
         store.on_fault = self._look_for_fault
         self.bookie.on_mode_change(lambda mode: self._look_for_fault())
@@ -163,7 +164,7 @@ class Standalone:
         await broker_parts.run_transactions(broker, self._closing)
         routes = partial(self._load_routes, broker, config, store)
         await broker_parts.listen(broker, ports, config, self._closing, routes)
-        broker_parts.export_metrics(broker, self._closing)
+        broker_parts.export_metrics(telemetry, broker, self._closing)
         self.urls = ports.urls
         keep_from_others(self._options.data_dir)
         freeze_start()
