@@ -10,7 +10,7 @@ from magnetar.storage.managed.managed_ledger_errors import AppendFault
 from pulsar_proto.errors import PersistenceFault, ServiceNotReady
 from pulsar_proto.ids import Position, TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.records.payload import metadata_and_body, txn_of, verify_checksum
+from pulsar_proto.records.payload import metadata_and_body, parse_metadata, txn_of, verify_checksum
 from pulsar_proto.records.transaction_marker import marker_of
 from tests.server.topics.scene import FakeConnection, in_virtual_time, pass_time, publish, settle
 from tests.server.topics.transactions.scene import TxnScene, refusals, send, send_of
