@@ -1,6 +1,7 @@
 // Apache's Go client against a server: one line `name=ok` or `name=what went wrong` for each check.
 //
 //	program checks BROKER_URL WEB_URL [NAME...]        the checks that need nothing but a server
+//	program transactions BROKER_URL                     those of transactions, which the server must have switched on
 //	program secure BROKER_URL BROKER_URL_TLS WEB_URL_TLS FOLDER
 //	program follow BROKER_URL                answers lines of stdin, for a server that is killed meanwhile
 package main
@@ -256,6 +257,9 @@ func main() {
 		runAll(checks, func() *scene {
 			return &scene{must(pulsar.NewClient(options(broker))), broker, web, run}
 		})
+	case "transactions":
+		broker := os.Args[2]
+		runAll(transactions, func() *scene { return &scene{transactional(broker), broker, "", run} })
 	case "secure":
 		checkSecurity(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
 	case "follow":

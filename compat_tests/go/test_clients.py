@@ -64,6 +64,12 @@ def test_everything_that_the_go_client_has(program: Path, server: Server) -> Non
     assert_all_right(run(program, "checks", server.broker_url, server.web_url), names_in(*files))
 
 
+def test_transactions_of_the_go_client(program: Path, make_server: ServerFactory) -> None:
+    server = make_server(settings={"transactionCoordinatorEnabled": "true"})
+    server.start()
+    assert_all_right(run(program, "transactions", server.broker_url), names_in("transactions.go"))
+
+
 def test_the_go_client_says_who_it_is(program: Path, tmp_path: Path) -> None:
     with running_site(tmp_path) as site:
         for role in ("alice", "bob", "dave"):

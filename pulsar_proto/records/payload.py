@@ -224,6 +224,15 @@ def txn_of(metadata: pb.MessageMetadata) -> TxnId | None:
     return None
 
 
+def with_txn_id(payload: bytes, txn_id: TxnId) -> bytes:
+    """Returns a client's payload with a transaction's id at the end of its metadata, where there must be none yet.
+    Raises MalformedFrame."""
+    start, end = _metadata_span(payload, 0)
+    ids = b"\xb0\x01%b\xb8\x01%b" % (varint(txn_id.least), varint(txn_id.most))
+    sized = _SIZE.pack(end - start + len(ids)) + payload[start:end] + ids
+    return _checked_payload(sized, payload[end:]) if payload[:2] == b"\x0e\x01" else sized + payload[end:]
+
+
 def publish_time_of(payload: bytes, offset: int = 0) -> int:
     """Returns the publish time in milliseconds since the epoch, by the producer's clock. Raises MalformedFrame."""
     return _metadata(payload, offset).publish_time

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from magnetar.server.topics.publishing.dedup_rules import DedupVerdict
 from magnetar.server.topics.publishing.deduplication import CANNOT_TELL, Deduplication, chunk_counts
 from magnetar.server.topics.publishing.producer import Producer, PublishGroup, Sends
-from magnetar.server.topics.publishing.transaction_sends import refusal_of, txn_of
+from magnetar.server.topics.publishing.transaction_sends import admission, txn_of
 from magnetar.storage.managed.append_queue import AddResult
 from pulsar_proto.errors import PersistenceFault, PulsarError
 from pulsar_proto.ids import Position, TxnId, signed64
@@ -131,12 +131,12 @@ class CheckedPublisher:
                 refusal = checks.refusal(payload)
             txn_id = txn_of(send)
             if refusal is None and txn_id is not None:
-                admission = refusal_of(payload, txn_id, self.registry.transactions)
-                if admission is not None and not isinstance(admission, PulsarError):
+                payload, admitted = admission(payload, txn_id, self.registry.transactions)
+                if admitted is not None and not isinstance(admitted, PulsarError):
                     self._append(run)
                     self._hold(sends[index:])
-                    return admission
-                refusal = admission
+                    return admitted
+                refusal = admitted
             highest = NOTHING_THAT_COUNTS
             verdict = DedupVerdict.NEW
             if refusal is None and dedup is not None:

@@ -21,17 +21,22 @@ def txn_of(send: pb.CommandSend) -> TxnId | None:
     return None
 
 
-def refusal_of(
+def admission(
     payload: bytes, txn_id: TxnId, transactions: TransactionBuffer | None
-) -> PulsarError | Awaitable[None] | None:
-    """Returns what `TransactionBuffer.admission` returns. A SEND whose metadata names another transaction, or none, is
-    refused: the broker goes by the SEND while the message waits, but by the metadata when the message is read."""
+) -> tuple[bytes, PulsarError | Awaitable[None] | None]:
+    """Returns the payload that is to be stored, and what `TransactionBuffer.admission` returns.
+
+    The broker goes by the SEND while the message waits, but by the metadata when the message is read. So a SEND whose
+    metadata names another transaction is refused, and metadata that names none gets the id: Go's client leaves it out.
+    At Apache's broker such messages are shown even if their transaction is aborted."""
     if transactions is None:
-        return NotAllowed(NOT_ENABLED)
+        return payload, NotAllowed(NOT_ENABLED)
     try:
         stored_as = payloads.txn_of(payloads.parse_metadata(payload))
+        if stored_as is None:
+            payload, stored_as = payloads.with_txn_id(payload, txn_id), txn_id
     except MalformedFrame as error:
-        return NotAllowed(f"The metadata of a message of transaction {txn_id} cannot be understood: {error}")
+        return payload, NotAllowed(f"The metadata of a message of transaction {txn_id} cannot be understood: {error}")
     if stored_as != txn_id:
-        return NotAllowed(f"The metadata of a message of transaction {txn_id} names transaction {stored_as}")
-    return transactions.admission(txn_id)
+        return payload, NotAllowed(f"The metadata of a message of transaction {txn_id} names transaction {stored_as}")
+    return payload, transactions.admission(txn_id)

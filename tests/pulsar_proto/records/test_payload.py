@@ -57,6 +57,17 @@ def test_payloads_inside_compacted_entries_read_as_described() -> None:
         check_stored(stored, item["decoded"], 0)
 
 
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.booleans())
+def test_a_payload_gets_the_id_of_a_transaction(most: int, least: int, checksum: bool) -> None:
+    made = payload.build_payload(metadata(num_messages_in_batch=3), b"body", checksum=checksum)
+    stored = payload.with_txn_id(made, TxnId(most, least))
+    expected = metadata(num_messages_in_batch=3, txnid_most_bits=most, txnid_least_bits=least)
+    assert payload.parse_metadata(stored) == expected
+    assert payload.body(stored) == b"body"
+    assert payload.verify_checksum(stored)
+    assert (stored[:2] == b"\x0e\x01") == checksum
+
+
 @given(st.text(), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), st.binary(max_size=300))
 def test_a_plain_payload_has_the_bytes_that_protobuf_makes_of_its_metadata(
     name: str, sequence_id: int, published_ms: int, body: bytes

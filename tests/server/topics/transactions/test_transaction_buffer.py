@@ -10,7 +10,7 @@ from magnetar.storage.managed.managed_ledger_errors import AppendFault
 from pulsar_proto.errors import PersistenceFault, ServiceNotReady
 from pulsar_proto.ids import Position, TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.records.payload import parse_metadata
+from pulsar_proto.records.payload import metadata_and_body, parse_metadata, txn_of, verify_checksum
 from pulsar_proto.records.transaction_marker import marker_of
 from tests.server.topics.scene import FakeConnection, in_virtual_time, pass_time, publish, settle
 from tests.server.topics.transactions.scene import TxnScene, refusals, send, send_of
@@ -191,12 +191,34 @@ async def test_a_send_whose_metadata_names_another_transaction_is_refused() -> N
     producer = await scene.producer(cnx)
     command, _ = send_of(producer, b"a", txn_id)
     producer.publish_in_transactions([(command, send_of(producer, b"a", TxnId(0, 2))[1])])
-    producer.publish_in_transactions([(command, send_of(producer, b"a")[1])])
     await settle()
     assert [text for _, text in refusals(cnx)] == [
         "The metadata of a message of transaction (0,1) names transaction (0,2)",
-        "The metadata of a message of transaction (0,1) names transaction None",
     ]
+
+
+async def test_a_send_whose_metadata_names_no_transaction_is_stored_with_the_id_of_its_transaction() -> None:
+    scene = await TxnScene().start()
+    txn_id = scene.known.begin(1)
+    cnx = FakeConnection()
+    producer = await scene.producer(cnx)
+    command, _ = send_of(producer, b"hidden", txn_id)
+    producer.publish_in_transactions([(command, send_of(producer, b"hidden")[1])])
+    await settle()
+    assert refusals(cnx) == []
+    position = cnx.receipts[0][1]
+    run = scene.ledger.cached(position, 1, 1)
+    assert run is not None
+    stored = run.entries[0][run.payload_offset :]
+    assert verify_checksum(stored)
+    metadata, text = metadata_and_body(stored)
+    assert txn_of(metadata) == txn_id
+    assert text == b"hidden"
+    await scene.buffer.end(txn_id, False, 0)
+    reading = FakeConnection()
+    (await scene.consumer(reading)).flow(10)
+    await settle()
+    assert reading.messages == []
 
 
 async def test_a_topic_without_transactions_refuses_their_messages() -> None:
