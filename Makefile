@@ -14,19 +14,19 @@ LONG := $(wildcard compat_tests/cluster/test_long_*.py)
 BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check lint types unit test compat bench proto clean sim sim-mutants damage mutants soak chaos spark spark-rounds clients cluster mixed kazoo scale
+.PHONY: help install run check lint types unit test compat bench proto clean sim sim-mutants damage mutants soak chaos spark spark-rounds clients cluster mixed kazoo scale pictures
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
 
 $(RUNNABLE): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	MAGNETAR_COMPILED=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
 $(STAMP): $(RUNNABLE)
 	@echo "installing what tests and measurements need, Spark among it: over 1 GB, a few minutes the first time"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	MAGNETAR_COMPILED=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
 install: $(STAMP)  ## make .venv with everything needed to run, test and measure
@@ -64,6 +64,9 @@ cluster: $(STAMP)  ## the tests of compat_tests/python on clusters of three brok
 
 mixed: $(STAMP)  ## clusters of Apache's brokers and ours side by side; needs Java, minutes for each test
 	$(BIN)/pytest -q $(MIXED) $(ARGS)
+
+pictures: $(STAMP)  ## make the pictures of docs/CONSOLE.md anew; needs Chromium
+	MAGNETAR_PICTURES=docs/console $(BIN)/pytest -q compat_tests/console/test_commands.py
 
 clients: $(STAMP)  ## the clients of other languages (Go, Node, Rust, older Java) and shells (zsh, fish); needs their tools, minutes to compile at first
 	$(BIN)/pytest -q $(CLIENTS) $(ARGS)

@@ -82,3 +82,28 @@ def open_shop(server: Server, client: pulsar.Client) -> Shop:
 def holes_of(admin: Admin, shop: Shop) -> int:
     stats = admin.get(shop.rest("stats"))
     return int(stats["subscriptions"]["billing"]["nonContiguousDeletedMessagesRanges"])
+
+
+def all_pages(shop: Shop) -> dict[str, tuple[str, str]]:
+    """Returns by name the address of every page, with a script that says whether what the page loads is there."""
+
+    def there(selector: str) -> str:
+        return f"document.querySelector('{selector}')"
+
+    return {
+        "overview": (shop.url(), there("[data-table=namespaces] tbody")),
+        "tenants": (shop.url("tenants"), there("[data-table=tenants] tbody")),
+        "tenant": (shop.url("tenants", shop.tenant), there("[data-table=namespaces] tbody")),
+        "namespace": (shop.url("namespaces", shop.tenant, "shop"), there("[data-table=topics] tbody")),
+        "topic": (shop.topic_url(), there("[data-table=subscriptions] tbody")),
+        "messages": (shop.topic_url("messages"), there("[data-message]")),
+        "story": (shop.topic_url("messages", shown_id(shop.ids[3])), there("[data-subscription]")),
+        "ledgers": (shop.topic_url("ledgers"), there("[data-ledger]")),
+        "schemas": (shop.topic_url("schemas"), there("[data-part=schema]")),
+        "policies": (shop.topic_url("policies"), there("[data-table=policies] tbody")),
+        "produce": (shop.topic_url("produce"), there("[data-preview=produce]")),
+        "subscription": (shop.topic_url("subscriptions", "billing"), there("[data-map=holes]")),
+        "keys": (shop.topic_url("subscriptions", "shipping"), there("[data-map=keys]")),
+        "brokers": (shop.url("brokers"), there("[data-table=bundles] tbody")),
+        "bookies": (shop.url("bookies"), there("[data-table=bookies] tbody")),
+    }

@@ -1,6 +1,7 @@
 """Where each policy of a topic comes from, after policies were set on all levels."""
 
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import pulsar
@@ -37,12 +38,15 @@ def test_each_policy_names_the_level_that_set_it(server: Server, client: pulsar.
     assert found["retention"]["value"]["retentionTimeInMinutes"] == 5
     assert found["dispatchRate"]["source"] == "broker"
     assert {each["source"] for name, each in found.items() if name.startswith("backlogQuota")} == {"broker"}
+    assert found["subscriptionTypesEnabled"]["source"] == "broker"
     producer.close()
 
 
-def test_the_named_call_sets_the_policy(server: Server, client: pulsar.Client, namespace: str) -> None:
-    topic, admin = f"persistent://{namespace}/t", Admin(server)
-    client.create_producer(topic).close()
+@pytest.mark.parametrize("local_name", ["t", "a b", "50%25#?"])
+def test_the_named_call_sets_the_policy(server: Server, client: pulsar.Client, namespace: str, local_name: str) -> None:
+    admin = Admin(server)
+    client.create_producer(f"persistent://{namespace}/{local_name}").close()
+    topic = f"persistent://{namespace}/{quote(local_name, safe='')}"
     row = rows(server, topic)["messageTTL"]
     assert row["query"] == "messageTTL"
     admin.post(f"{row['path'].removeprefix('/admin/v2/')}?messageTTL=90")

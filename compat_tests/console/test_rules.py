@@ -1,12 +1,13 @@
-"""What the console decides, in the browser and apart from any page: positions, previews, searches, differences, names."""
+"""What the console decides, apart from its pages: positions, previews, searches, differences, names."""
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from compat_tests.chromium import Page
+from compat_tests.chromium import Chromium
 from compat_tests.harness import Server
 
 Rule = Callable[[str, str], Any]
@@ -31,10 +32,11 @@ const backlog = rules.backlogOf(line, {json.dumps(STATS)}.cursors.s);
 """
 
 
-@pytest.fixture
-def rule(page: Page, server: Server) -> Rule:
+@pytest.fixture(scope="module")
+def rule(chromium: Chromium, shared_server: Server) -> Rule:
     """Returns a function that runs a script with the module of that name as `rules`, and returns what it returns."""
-    page.open(f"{server.web_url}/#/bookies")
+    page = chromium.new_page()
+    page.open(f"{shared_server.web_url}/#/bookies")
 
     def run(name: str, script: str) -> Any:
         return page.value(f"import('./console/parts/{name}.js').then((rules) => {{ {script} }})")
@@ -69,7 +71,7 @@ def test_the_cells_of_a_map_hold_each_entry_once(rule: Rule, cells_max: int) -> 
     bounds = [(cell["first"], cell["last"]) for cell in map_of["cells"]]
     assert bounds[0][0] == 4
     assert bounds[-1][1] == 22
-    assert all(left[1] == right[0] for left, right in zip(bounds, bounds[1:], strict=False))
+    assert all(left[1] == right[0] for left, right in pairwise(bounds))
 
 
 def test_a_map_ends_where_the_server_s_list_of_ranges_ends(rule: Rule) -> None:

@@ -24,7 +24,8 @@ public class Transactions {
     static Message<byte[]> last;
 
     public static void main(String[] args) throws Exception {
-        client = PulsarClient.builder().serviceUrl(args[0]).enableTransaction(true).build();
+        client = PulsarClient.builder().serviceUrl(args[0]).enableTransaction(true)
+                .operationTimeout(2, TimeUnit.MINUTES).maxBackoffInterval(1, TimeUnit.SECONDS).build();
         say("ready");
         for (String line; (line = readLine()) != null;) {
             try {

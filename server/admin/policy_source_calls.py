@@ -44,7 +44,7 @@ async def sources(call: Call) -> Answer:
     policies = call.broker.service.policies
     own = policies.topics.merged(name)
     record = await policies.namespaces.get(name.namespace) or {}
-    base = f"/admin/v2/{name.domain}/{name.tenant}/{name.namespace.partition('/')[2]}/{call.parts['topic']}"
+    base = call.target.partition("?")[0].removesuffix("/policySources")  # as the caller wrote it, percent-encoded
     held, of_broker = policies.of(name), policies.of_broker
     rows: list[dict[str, Any]] = []
     for row in TOPIC_ROWS:
@@ -80,7 +80,7 @@ def _told(policy: str, value: Any, levels: Mapping[str, Any], has_default: bool,
 
 def _of_topic(row: TopicRow, own: Mapping[str, Any]) -> Any:
     if row.keys is None:
-        return own.get(row.key)
+        return own.get(row.key) or None if row.absent == [] else own.get(row.key)
     values = {member: own[key] for member, key in row.keys.items() if own.get(key) is not None}
     return values or None
 

@@ -209,8 +209,10 @@ class TransactionBuffer:
         """Whether no marker need be stored. As in Apache's broker, a commit is always marked."""
         if marker.txn_id in self.transactions.open:
             return False
+        if self._ledger.terminated is not None:
+            return True
         if marker.commits:
-            return self._ledger.terminated is not None
+            return False
         return self.state is BufferState.NO_SNAPSHOT or self.transactions.is_aborted(marker.txn_id)
 
     def _marked(self, marker: TransactionMarker, result: AddResult) -> None:

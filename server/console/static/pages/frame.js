@@ -23,7 +23,7 @@ const PLACES = [
 ];
 
 // Returns {page, title, crumbs, content} for an address. An address that no page has leads to a page that says so.
-export function pageOf({ segments, query, hash }) {
+function pageOf({ segments, query, hash }) {
   const [first, ...rest] = segments;
   if (first === undefined) return { page: "overview", title: "Overview", content: html`<${Overview} />` };
   if (first === "tenants" && rest.length === 0)

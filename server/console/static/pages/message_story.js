@@ -21,7 +21,7 @@ export function MessageStory({ topic, id }) {
   const story = useCall(storyPath, { every: FRESH_MS });
   return html`<div class="panels">
     <${Panel} title=${`Message ${id}`} wide=${true} name="message">
-      <${Loaded} from=${message} topic=${topic}>${(value) => html`<${MessageList} topic=${topic}
+      <${Loaded} from=${message} topic=${topic}>${(value) => html`<${MessageList} topic=${topic} isOpenFirst=${true}
         messages=${value.messages.filter((each) => isIt(each, place))} empty="There is no such message in the topic now." />`}</${Loaded}>
       <${HowTo} calls=${[`GET ${messagePath}`]}
         commands=${[`magnetar admin topics get-message-by-id ${topicWord(topic)} -l ${place.ledger} -e ${place.entry}`]} />
@@ -37,13 +37,13 @@ export function MessageStory({ topic, id }) {
             )}
           </ul>
           ${value.notRecorded && html`<p class="hint">${value.notRecorded}</p>`}`}</${Loaded}>
-      <${HowTo} calls=${[`GET ${storyPath}`]} commands=${[`magnetar why ${topicWord(topic)}`]} />
+      <${HowTo} calls=${[`GET ${storyPath}`]} commands=${[`magnetar story ${topicWord(topic)} ${id}`]} />
     </${Panel}>
     <${Panel} title="Where it lies" name="where">
       <${Loaded} from=${story} topic=${topic}>${({ where }) =>
         html`<${Facts}
           rows=${[
-            ["Ledger", html`<a href=${topicLink(topic, "ledgers")}>${where.ledger}</a>, ${where.ledgerState}`],
+            ["Ledger", html`<a href=${topicLink(topic, "ledgers")}>${where.ledger}</a>, ${String(where.ledgerState).toLowerCase()}`],
             ["Entry", format.count(where.entry)],
             ["Size", format.bytes(where.size)],
             ["Bookies that hold it", (where.writeSet ?? []).join(", ")],

@@ -7,15 +7,16 @@ import { topicLink } from "../parts/routes.js";
 
 const SHORT_CHARACTERS = 160;
 
-export function MessageList({ topic, messages, empty = "No message is here." }) {
+// `isOpenFirst` shows each message with all of its details.
+export function MessageList({ topic, messages, empty = "No message is here.", isOpenFirst = false }) {
   if (messages.length === 0) return html`<p class="empty">${empty}</p>`;
   return html`<div data-messages=${messages.length}>
-    ${messages.map((each) => html`<${Message} key=${each.id} topic=${topic} message=${each} />`)}
+    ${messages.map((each) => html`<${Message} key=${each.id} topic=${topic} message=${each} isOpenFirst=${isOpenFirst} />`)}
   </div>`;
 }
 
-export function Message({ topic, message }) {
-  const [isOpen, setIsOpen] = useState(false);
+export function Message({ topic, message, isOpenFirst }) {
+  const [isOpen, setIsOpen] = useState(isOpenFirst);
   return html`<article class="message" data-message=${message.id}>
     <div class="message-head">
       <button

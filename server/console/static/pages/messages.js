@@ -81,8 +81,14 @@ export function Messages({ topic, query }) {
     ${shown.next !== null && !isTail && html`<${ActionButton} isBusy=${isBusy}
       onAct=${() => load(shown.next, true)}>Go on from ${shown.next}</${ActionButton}>`}
     <${HowTo} calls=${[`GET ${asked}`]}
-      commands=${[`magnetar read ${topicWord(topic)} --start ${format.shellWord(wish.from)} -n ${wish.count}`]} />
+      commands=${[readCommand(topic, wish)]} />
   </${Panel}></div>`;
+}
+
+// `magnetar read` has no place for the last messages; that of the call's default is followed instead.
+function readCommand(topic, { from, count }) {
+  const place = from === "latest" ? "-f" : `--from ${format.shellWord(from)} -n ${count}`;
+  return `magnetar read ${topicWord(topic)} ${place}`;
 }
 
 // Adds an answer to what is shown; `old` is null for a new search. The same message never stands there twice.

@@ -90,7 +90,7 @@ function Attention({ sentences }) {
             ${sentences.map((each) => html`<li key=${each}><${Badge} tone="warn">look</${Badge}><span>${each}</span></li>`)}
           </ul>`
     }
-    <${HowTo} calls=${[`GET ${LIVE}`]} commands=${["magnetar why TOPIC", "magnetar check backlog TOPIC SUBSCRIPTION"]} />
+    <${HowTo} calls=${[`GET ${LIVE}`]} commands=${["magnetar why TOPIC", "magnetar check subscription TOPIC SUBSCRIPTION"]} />
   </${Panel}>`;
 }
 

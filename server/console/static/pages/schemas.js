@@ -15,15 +15,13 @@ export function Schemas({ topic }) {
     calls=${[`GET ${path}`]}
     commands=${[`magnetar admin schemas get --all-version ${topicWord(topic)}`]}
   />`;
-  if (schemas.error?.status === 404)
-    return html`<p class="empty">The topic has no schema: its messages are bytes.</p>
-      ${howTo}`;
+  const nothing = html`<div class="panels"><${Panel} title="Schemas" wide=${true}>
+    <p class="empty">The topic has no schema: its messages are bytes.</p>${howTo}
+  </${Panel}></div>`;
+  if (schemas.error?.status === 404) return nothing;
   return html`<${Loaded} from=${schemas}>${(value) => {
     const versions = [...(value.getSchemaResponses ?? [])].sort((left, right) => right.version - left.version);
-    return versions.length === 0
-      ? html`<p class="empty">The topic has no schema: its messages are bytes.</p>
-          ${howTo}`
-      : html`<${Versions} versions=${versions} howTo=${howTo} />`;
+    return versions.length === 0 ? nothing : html`<${Versions} versions=${versions} howTo=${howTo} />`;
   }}</${Loaded}>`;
 }
 

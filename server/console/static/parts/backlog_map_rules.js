@@ -5,7 +5,7 @@ export const STATES = ["hole", "read", "unread", "acked"];
 
 // "[(2:3..2:6],(2:8..2:9]]" -> [{from: {ledger, entry}, to: {ledger, entry}}]; a range leaves its first position out
 // and has its last one, as Java's Range.openClosed prints it.
-export function parseRanges(text) {
+function parseRanges(text) {
   return [...text.matchAll(/\((-?\d+):(-?\d+)\.\.(-?\d+):(-?\d+)\]/g)].map((found) => {
     const [fromLedger, fromEntry, toLedger, toEntry] = found.slice(1).map(Number);
     return { from: { ledger: fromLedger, entry: fromEntry }, to: { ledger: toLedger, entry: toEntry } };

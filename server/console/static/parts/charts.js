@@ -3,11 +3,11 @@
 
 import { html, useEffect, useMemo, useRef } from "./library.js";
 
-export const POINTS_MAX = 300;
+const POINTS_MAX = 300;
 const HEIGHT_PIXELS = 150;
 
 // The newest points of several lines: add(timeMs, [values]) and table(), which is what uPlot draws.
-export class Series {
+class Series {
   #rows = [];
   #listeners = new Set();
 

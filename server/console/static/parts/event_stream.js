@@ -42,7 +42,7 @@ function eventOf(block) {
 
 // Opens the stream at `path` and calls `receive(event, value)` with the JSON of each event, and `fail(error)` when the
 // stream cannot be had. Returns a function that ends it.
-export function openStream(path, receive, fail) {
+function openStream(path, receive, fail) {
   const stop = new AbortController();
   let pause = RETRY_MS_MIN;
   const run = async () => {

@@ -1,12 +1,12 @@
 // Hooks that keep the answer of a call fresh while a page shows it. Nothing is asked while the tab is hidden, and a
 // page that is left cancels what it asked.
 
-import { useCallback, useEffect, useRef, useState } from "./library.js";
+import { useCallback, useEffect, useState } from "./library.js";
 import { authorization } from "./login_session.js";
-import { call } from "./rest_calls.js";
+import { call, serverReturns } from "./rest_calls.js";
 import { useStore } from "./store.js";
 
-export const FRESH_MS = 5_000;
+export const FRESH_MS = 10_000;
 const HIDDEN_LOOK_MS = 1_000;
 
 // Returns {value, error, refresh}: the newest answer of the call (kept while the next one is under way, and while the
@@ -15,6 +15,7 @@ export function useCall(path, { every = 0 } = {}) {
   const [state, setState] = useState({ path: null, value: undefined, error: null });
   const [wish, setWish] = useState(0);
   const login = useStore(authorization);
+  const returns = useStore(serverReturns);
   const refresh = useCallback(() => setWish((count) => count + 1), []);
   useEffect(() => {
     if (path === null) return undefined;
@@ -25,7 +26,7 @@ export function useCall(path, { every = 0 } = {}) {
           signal.aborted || setState((old) => ({ path, value: old.path === path ? old.value : undefined, error })),
       ),
     );
-  }, [path, every, login, wish]);
+  }, [path, every, login, returns, wish]);
   const isOfThisPath = state.path === path;
   return { value: isOfThisPath ? state.value : undefined, error: isOfThisPath ? state.error : null, refresh };
 }
@@ -48,11 +49,4 @@ export function repeated(every, step) {
     stop.abort();
     clearTimeout(timer);
   };
-}
-
-// Returns a function that is the same for the whole life of its component and always calls the newest `action`.
-export function useLatest(action) {
-  const held = useRef(action);
-  held.current = action;
-  return useCallback((...values) => held.current(...values), []);
 }

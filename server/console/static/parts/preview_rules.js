@@ -18,7 +18,7 @@ export function firstUnacked(backlog, most) {
 }
 
 // Returns how many entries of [first, last) are not acknowledged.
-export function unackedBetween(backlog, first, last) {
+function unackedBetween(backlog, first, last) {
   const from = Math.max(first, backlog.begin);
   const to = Math.min(last, backlog.end);
   if (to <= from) return 0;

@@ -6,6 +6,9 @@ import { Store } from "./store.js";
 // Whether the server answers: false from a call that reached nobody until a call that is answered again.
 export const isServerThere = new Store(true);
 
+// How often the server came back. A page asks for everything anew then, instead of waiting for its next turn.
+export const serverReturns = new Store(0);
+
 const TIMEOUT_MS = 30_000;
 
 // How the reason of a 401 begins when the server knows the caller, who lacks a permission (server/web/authorization.py).
@@ -13,7 +16,7 @@ const TIMEOUT_MS = 30_000;
 const NOT_PERMITTED = ["Unauthorized to", "Don't have permission", "This operation requires"];
 
 // A call that failed. `status` is 0 when no answer came; `isDenied` says that the user lacks a permission.
-export class CallFailed extends Error {
+class CallFailed extends Error {
   constructor(status, reason, isDenied = false) {
     super(reason);
     this.status = status;
@@ -49,8 +52,9 @@ export async function request(path, { method = "GET", body, signal, headers = {}
       signal,
       redirect: "manual",
       cache: "no-store",
-      credentials: "omit",
+      credentials: "same-origin",
     });
+    if (!isServerThere.value) serverReturns.value += 1;
     isServerThere.value = true;
     return response;
   } catch (error) {
@@ -64,13 +68,28 @@ export async function request(path, { method = "GET", body, signal, headers = {}
 // Makes a call and returns what its answer holds: a value for JSON, a text for anything else, undefined for an empty
 // body. Raises CallFailed for every answer that is not a success.
 export async function call(path, options = {}) {
-  const timeout = AbortSignal.timeout(TIMEOUT_MS);
-  const signal = options.signal ? AbortSignal.any([options.signal, timeout]) : timeout;
-  const response = await request(path, { ...options, signal });
-  await checkAnswer(response);
-  const text = await response.text();
-  if (text === "") return undefined;
-  return parsed(text);
+  const text = await withDeadline(options.signal, async (signal) => {
+    const response = await request(path, { ...options, signal });
+    await checkAnswer(response);
+    return response.text();
+  });
+  return text === "" ? undefined : parsed(text);
+}
+
+// Returns what `work(signal)` brings. The signal is aborted with `parent`, and after TIMEOUT_MS. Nothing stays behind at
+// the parent, which a page that polls for days has for all of its calls.
+async function withDeadline(parent, work) {
+  const own = new AbortController();
+  const stop = () => own.abort(parent.reason);
+  const timer = setTimeout(() => own.abort(new DOMException("The deadline passed", "TimeoutError")), TIMEOUT_MS);
+  parent?.addEventListener("abort", stop);
+  if (parent?.aborted) stop();
+  try {
+    return await work(own.signal);
+  } finally {
+    clearTimeout(timer);
+    parent?.removeEventListener("abort", stop);
+  }
 }
 
 // Java's broker sends plain words with the type of JSON, and so does this one; they are returned as they are.
