@@ -243,13 +243,7 @@ class TransactionCoordinator:
         started_s = time.monotonic()
         self.table.counter = await self.log.last_counter()
         self.log.keep_counter(lambda: self.table.counter)
-        records = 0
-        async for record, place in self.log.replay():
-            records += 1
-            try:
-                self._apply(record, place)
-            except InvalidTxnStatus as error:
-                log.info("%s: deleted the record at %s:%s: %s", self, place.ledger_id, place.entry_id, error)
+        records = await self.log.replay(self._replay_record)
         self.recovered_ms = self._clock_ms()
         log.info(
             "%s: replayed %d records in %.3f s: %d transactions are alive, the next one is (%d,%d)",
@@ -260,6 +254,12 @@ class TransactionCoordinator:
             self.coordinator_id,
             self.table.counter + 1,
         )
+
+    def _replay_record(self, record: Record, place: LogPlace) -> None:
+        try:
+            self._apply(record, place)
+        except InvalidTxnStatus as error:
+            log.info("%s: deleted the record at %s:%s: %s", self, place.ledger_id, place.entry_id, error)
 
     async def _resume(self) -> None:
         now_ms = self._clock_ms()

@@ -27,7 +27,7 @@ broker has no limit."""
 NAME_CHARACTERS_MAX = 65_536
 """How long the names of one request may be together."""
 
-_Op = Record.TransactionMetadataOp
+_NEW, _UPDATE = Record.NEW, Record.UPDATE
 
 
 class Transaction:
@@ -147,14 +147,14 @@ class TransactionTable:
         records of a transaction that has ended, or this one if it is about no transaction that is alive. Raises
         InvalidTxnStatus, which changes nothing, when the record does not fit the transaction's status; the caller then
         deletes the record."""
-        least = record.txnid_least_bits
+        least, operation = record.txnid_least_bits, record.metadata_op
         self.counter = max(self.counter, counter_of(record), least)
         transaction = self._alive.get(least)
-        if record.metadata_op == _Op.NEW and transaction is None:
+        if operation == _NEW and transaction is None:
             transaction = self._alive[least] = _begun(self.coordinator_id, record)
-        elif transaction is None or record.metadata_op == _Op.NEW:
+        elif transaction is None or operation == _NEW:
             return (place,)
-        elif record.metadata_op == _Op.UPDATE:
+        elif operation == _UPDATE:
             _change_status(transaction, TxnStatus(record.new_status))
         else:
             _add_participants(transaction, record)
@@ -174,9 +174,11 @@ def _begun(coordinator_id: int, record: Record) -> Transaction:
 def _add_participants(transaction: Transaction, record: Record) -> None:
     if transaction.status is not TxnStatus.OPEN:
         raise _wrong_status(transaction.txn_id, TxnStatus.OPEN, transaction.status)
-    pairs = ((each.topic, each.subscription) for each in record.subscriptions)
-    transaction.partitions = tuple(dict.fromkeys((*transaction.partitions, *record.partitions)))
-    transaction.subscriptions = tuple(dict.fromkeys((*transaction.subscriptions, *pairs)))
+    if record.partitions:
+        transaction.partitions = tuple(dict.fromkeys((*transaction.partitions, *record.partitions)))
+    if record.subscriptions:
+        pairs = ((each.topic, each.subscription) for each in record.subscriptions)
+        transaction.subscriptions = tuple(dict.fromkeys((*transaction.subscriptions, *pairs)))
 
 
 def _change_status(transaction: Transaction, new: TxnStatus) -> None:

@@ -9,7 +9,7 @@ Source: MLTransactionLogImpl, MLTransactionSequenceIdGenerator.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.process.turns import Turns
@@ -35,6 +35,8 @@ COUNTER_PROPERTY = "max_local_txn_id"
 READ_ENTRIES = 1_000
 READ_BYTES = 4 << 20
 """How much one read of a replay takes."""
+ENTRIES_AT_ONCE = 50
+"""How many entries are replayed before it is looked at whether other tasks have to run."""
 
 
 def log_topic(coordinator_id: int) -> TopicName:
@@ -68,18 +70,33 @@ class TransactionLog:
         cursor = await ledger.open_cursor(CURSOR, EARLIEST)
         return cls(topic, factory, ledger, cursor, LogWriter(ledger, batching_of(settings)))
 
-    async def replay(self) -> AsyncIterator[tuple[Record, LogPlace]]:
-        """Yields the records that were not deleted, in their order, in portions. Raises ManagedLedgerError when an
-        entry cannot be read, and MalformedRecord."""
-        turns = Turns()
+    async def replay(self, apply: Callable[[Record, LogPlace], None]) -> int:
+        """Calls `apply` with each record that was not deleted, in their order, in portions, and returns how many there
+        were. Raises ManagedLedgerError when an entry cannot be read, and MalformedRecord."""
+        turns, count = Turns(), 0
         position = self._cursor.next_unacked(self._cursor.mark_delete)
         while run := await self.ledger.read(position, READ_ENTRIES, READ_BYTES):
-            for entry_id in range(run.first_entry_id, run.end_entry_id):
-                if not self._cursor.is_acked(run.ledger_id, entry_id):
-                    for record, place in _records_of(run, entry_id, self._cursor):
-                        yield record, place
-                await turns.breathe()
+            for first, entries in self._cursor.unacked_runs(run.ledger_id, run.first_entry_id, len(run)):
+                for start in range(first, first + entries, ENTRIES_AT_ONCE):
+                    for entry_id in range(start, min(start + ENTRIES_AT_ONCE, first + entries)):
+                        count += self._apply_entry(run, entry_id, apply)
+                    await turns.breathe()
             position = self._cursor.next_unacked(Position(run.ledger_id, run.end_entry_id))
+        return count
+
+    def _apply_entry(self, run: EntryRun, entry_id: int, apply: Callable[[Record, LogPlace], None]) -> int:
+        """Applies the records of an entry that were not deleted, and returns how many there were."""
+        records, is_batch = parse_entry(run.entries[entry_id - run.first_entry_id][run.payload_offset :])
+        if not is_batch:
+            apply(records[0], LogPlace(run.ledger_id, entry_id))
+            return 1
+        left = self._cursor.ack_set_of(run.ledger_id, entry_id)
+        count = 0
+        for record, place in zip(records, places_in(run.ledger_id, entry_id, len(records)), strict=True):
+            if left is None or is_left(left, place):
+                apply(record, place)
+                count += 1
+        return count
 
     async def last_counter(self) -> int:
         """Returns the coordinator's last count, or -1 for a new log. Raises ManagedLedgerError when the last entry
@@ -133,13 +150,3 @@ def batching_of(settings: TransactionSettings) -> Batching | None:
         settings.transaction_log_batched_write_max_size,
         settings.transaction_log_batched_write_max_delay_in_millis,
     )
-
-
-def _records_of(run: EntryRun, entry_id: int, cursor: Cursor) -> list[tuple[Record, LogPlace]]:
-    """Returns the records of an entry that were not deleted."""
-    entry = run.entries[entry_id - run.first_entry_id]
-    records, _ = parse_entry(entry[run.payload_offset :])
-    places = places_in(run.ledger_id, entry_id, len(records))
-    left = cursor.ack_set_of(run.ledger_id, entry_id)
-    found = zip(records, places, strict=True)
-    return [each for each in found if left is None or is_left(left, each[1])]

@@ -100,6 +100,7 @@ READ_ONLY = {
     "ONE_MACHINE.md": "starts a cluster on the ports of users",
     "SECURITY.md": "starts servers with certificates on the ports of users",
     "SERVICE.md": "installs a service on the machine",
+    "TRANSACTIONS.md": "starts a server on the ports of users",
     "ZOOKEEPER.md": "starts servers on the ports of users",
 }
 
