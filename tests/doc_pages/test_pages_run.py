@@ -101,7 +101,7 @@ READ_ONLY = {
     "PERFORMANCE.md": "installs everything, and measures for twenty minutes",
     "SECURITY.md": "starts servers with certificates on the ports of users",
     "SERVICE.md": "installs a service on the machine",
-    "TRANSACTIONS.md": "needs an open transaction; tests/server/admin/test_transactions.py makes these calls",
+    "TRANSACTIONS.md": "starts a server on the ports of users",
     "ZOOKEEPER.md": "starts servers on the ports of users",
 }
 
