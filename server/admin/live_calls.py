@@ -31,6 +31,7 @@ from magnetar.server.web.places import Place
 
 if TYPE_CHECKING:
     from magnetar.server.broker.broker import Broker
+    from magnetar.server.broker.live_totals import Totals
     from magnetar.server.topics.base_topic import BaseTopic
 
 Json = dict[str, Any]
@@ -58,61 +59,65 @@ async def of_topic(call: Call) -> Answer:
     return _stream(call, _topic_events(await loaded_of_any_domain(call)))
 
 
-def _stream(call: Call, events: AsyncGenerator[tuple[str, Json], None]) -> Streamed:
+def _stream(call: Call, data: AsyncGenerator[bytes, None]) -> Streamed:
     count = bodies.integer(call.query.get("events", str(EVENTS_MAX)), what="events")
     if not 1 <= count <= EVENTS_MAX:
         raise Refusal(400, f"events must be from 1 to {EVENTS_MAX}, not {count}")
     if call.broker.live_totals.streams >= STREAMS_MAX:
         raise Refusal(503, f"There are {STREAMS_MAX} live streams, no more are served: try again")
-    return Streamed(_framed(call.broker, events, count), "text/event-stream")
+    return Streamed(_events(call.broker, data, count), "text/event-stream")
 
 
-async def _framed(
-    broker: "Broker", events: AsyncGenerator[tuple[str, Json], None], count: int
-) -> AsyncGenerator[bytes, None]:
+async def _events(broker: "Broker", data: AsyncGenerator[bytes, None], count: int) -> AsyncGenerator[bytes, None]:
     broker.live_totals.streams += 1
     try:
-        async for name, data in events:
-            yield b"event: %b\ndata: %b\n\n" % (name.encode(), orjson.dumps(data))
+        async for event in data:
+            yield event
             count -= 1
             if not count:
                 return
             await asyncio.sleep(EVENT_SECONDS)
     finally:
         broker.live_totals.streams -= 1
-        await events.aclose()
+        await data.aclose()
 
 
-async def _broker_events(broker: "Broker") -> AsyncGenerator[tuple[str, Json], None]:
+def _event(name: bytes, data: Json) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name, orjson.dumps(data))
+
+
+async def _broker_events(broker: "Broker") -> AsyncGenerator[bytes, None]:
+    totals = broker.live_totals
     while True:
-        before, now = await broker.live_totals.growth()
-        elapsed_s = now.at_s - before.at_s
-        names = ("messages_in", "bytes_in", "messages_out", "bytes_out")
-        rates = {each: _rate(getattr(now, each) - getattr(before, each), elapsed_s) for each in names}
-        latency = broker.service.managed_ledgers.write_latency
-        p50, p99 = latency.quantiles([0.5, 0.99], time.monotonic())
-        yield (
-            "broker",
-            {
-                "time": now_ms(),
-                "msgRateIn": rates["messages_in"],
-                "msgThroughputIn": rates["bytes_in"],
-                "msgRateOut": rates["messages_out"],
-                "msgThroughputOut": rates["bytes_out"],
-                "storageBytes": now.stored_bytes,
-                "topics": now.topics,
-                "producers": now.producers,
-                "subscriptions": now.subscriptions,
-                "consumers": now.consumers,
-                "connections": broker.clients.active,
-                "memoryBytes": await _resident_bytes(),
-                "publishLatencyMs": {"p50": p50 * 1_000, "p99": p99 * 1_000} if latency.count else None,
-                "attention": _attention(broker),
-            },
-        )
+        before, now = await totals.growth()
+        if totals.told is None or totals.told[0] is not now:
+            totals.told = now, _event(b"broker", await _broker_data(broker, before, now))
+        yield totals.told[1]
 
 
-async def _topic_events(held: "BaseTopic") -> AsyncGenerator[tuple[str, Json], None]:
+async def _broker_data(broker: "Broker", before: "Totals", now: "Totals") -> Json:
+    elapsed_s = now.at_s - before.at_s
+    latency = broker.service.managed_ledgers.write_latency
+    p50, p99 = latency.quantiles([0.5, 0.99], time.monotonic())
+    return {
+        "time": now_ms(),
+        "msgRateIn": _rate(now.messages_in - before.messages_in, elapsed_s),
+        "msgThroughputIn": _rate(now.bytes_in - before.bytes_in, elapsed_s),
+        "msgRateOut": _rate(now.messages_out - before.messages_out, elapsed_s),
+        "msgThroughputOut": _rate(now.bytes_out - before.bytes_out, elapsed_s),
+        "storageBytes": now.stored_bytes,
+        "topics": now.topics,
+        "producers": now.producers,
+        "subscriptions": now.subscriptions,
+        "consumers": now.consumers,
+        "connections": broker.clients.active,
+        "memoryBytes": await _resident_bytes(),
+        "publishLatencyMs": {"p50": p50 * 1_000, "p99": p99 * 1_000} if latency.count else None,
+        "attention": _attention(broker),
+    }
+
+
+async def _topic_events(held: "BaseTopic") -> AsyncGenerator[bytes, None]:
     before_s, before = time.monotonic(), _counts(held)
     while held.is_open:
         now_s, now = time.monotonic(), _counts(held)
@@ -121,8 +126,8 @@ async def _topic_events(held: "BaseTopic") -> AsyncGenerator[tuple[str, Json], N
         for name, subscription in list(held.subscriptions.items())[:SUBSCRIPTIONS_MAX]:
             sent = now.get(name, 0) - before.get(name, now.get(name, 0))
             subscriptions[name] = {"msgRateOut": _rate(sent, elapsed_s), **_waiting(subscription)}
-        yield (
-            "topic",
+        yield _event(
+            b"topic",
             {
                 "time": now_ms(),
                 "topic": held.name.full,

@@ -41,6 +41,8 @@ class LiveTotals:
         self._period_s = PERIOD_SECONDS
         self.streams = 0
         """How many callers watch the broker or one of its topics now."""
+        self.told: tuple[Totals, bytes] | None = None
+        """The event about the newest sums, which is made once for all callers."""
 
     async def growth(self) -> tuple[Totals, Totals]:
         """Returns the sums before and now; they are at least PERIOD_SECONDS apart. Before the first sums there is

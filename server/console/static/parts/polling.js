@@ -6,7 +6,7 @@ import { authorization } from "./login_session.js";
 import { call, serverReturns } from "./rest_calls.js";
 import { useStore } from "./store.js";
 
-export const FRESH_MS = 5_000;
+export const FRESH_MS = 10_000;
 const HIDDEN_LOOK_MS = 1_000;
 
 // Returns {value, error, refresh}: the newest answer of the call (kept while the next one is under way, and while the
