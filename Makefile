@@ -21,12 +21,12 @@ help:  ## list the targets
 
 $(RUNNABLE): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	MAGNETAR_COMPILED=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
 $(STAMP): $(RUNNABLE)
 	@echo "installing what tests and measurements need, Spark among it: over 1 GB, a few minutes the first time"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	MAGNETAR_COMPILED=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
 install: $(STAMP)  ## make .venv with everything needed to run, test and measure

@@ -6,13 +6,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from bench.compiled import compiled_magnetar
 from bench.machine import describe
+from bench.page import Run, page
 from bench.profile import LOADS, profile
 from bench.report import table, write_json
-from bench.rows import SIGKILL, Row, chosen_rows
+from bench.rows import PAGE, SIGKILL, Row, chosen_rows
 from bench.scenarios import SCENARIOS
 from bench.sigkill import run_rounds
 from bench.sizes import QUICK, Sizes, up_to
@@ -58,6 +61,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help=f"SIGKILL rounds (default {ROUNDS}, quick {QUICK_ROUNDS})")
     parser.add_argument("--seed", type=int, help="of the SIGKILL rounds' choices")
     parser.add_argument("--topics", type=int, metavar="N", help="the largest number of topics of the scenario `scale`")
+    parser.add_argument(
+        "--page",
+        type=Path,
+        metavar="FILE",
+        help=f"write the figures there as a page; measures {', '.join(PAGE)} unless --only names others",
+    )
+    parser.add_argument(
+        "--compiled", action="store_true", help="measure a wheel with compiled modules instead of the sources"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     parser.add_argument("--profile", choices=list(LOADS), help="print the server's ten hottest functions instead")
     return parser
@@ -70,7 +82,7 @@ def main() -> int:
         print(profile(arguments.profile))
         return 0
     try:
-        rows = chosen_rows(arguments.only)
+        rows = chosen_rows(arguments.only or (",".join(PAGE) if arguments.page else None))
     except ValueError as error:
         parser.error(str(error))
     sizes = QUICK if arguments.quick else Sizes()
@@ -81,13 +93,17 @@ def main() -> int:
     compile_modules()
     machine = describe()
     say(machine)
-    ours = measure(Magnetar(), rows, sizes)
+    with compiled_magnetar() if arguments.compiled else nullcontext(Magnetar()) as magnetar:
+        ours = measure(magnetar, rows, sizes)
     if any(row.scenario == SIGKILL for row in rows):
         rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
         ours |= run_rounds(rounds, arguments.seed, say)
     theirs = measure(ApachePulsar(arguments.peer, PEER_HEAP_MB), rows, sizes) if arguments.peer else None
     print(machine)
     print(table(rows, ours, theirs))
+    if arguments.page:
+        run = Run(machine, sizes, arguments.compiled, theirs is not None)
+        arguments.page.write_text(page(rows, ours, theirs, run))
     if arguments.json:
         write_json(arguments.json, rows, ours, theirs)
     return 0

@@ -30,6 +30,7 @@ from compat_tests.products import Product
 PER_SECOND = 1000
 STALL_LIMIT_MS = 10
 ADMIN_CALLS = 100
+STORED_PER_SECOND = 5000
 KEYS = 1000
 TIMEOUT_SECONDS = 120
 COMPACTION_POLL_SECONDS = 0.05
@@ -42,21 +43,22 @@ Work = Callable[[Server, Sizes], AbstractContextManager[None]]
 
 def beside(product: Product, sizes: Sizes) -> Figures:
     """Measures all kinds of work on one server, one after the other, and the bookie's upkeep on a second one."""
-    figures: Figures = {}
+    parts: list[Figures] = []
     with _watched_server(product, {}) as server:
         subscribe(server, "latency", "bench")
         publish(server, "latency", sizes.unbatched // 3)
-        figures |= _latencies(server, sizes, "quiet", _nothing)
+        parts.append(_latencies(server, sizes, "quiet", _nothing))
         for name, work in _WORKS.items():
             if name != "metrics" or not product.is_peer:  # Apache takes a quarter of an hour to make so many topics.
-                figures |= _latencies(server, sizes, name, work)
-        figures |= _pauses(product, server)
+                parts.append(_latencies(server, sizes, name, work))
+        parts.append(_longest_stall(server))
     with _watched_server(product, UPKEEP) as server:
         subscribe(server, "latency", "bench")
         publish(server, "latency", sizes.unbatched // 3)
-        figures |= _latencies(server, sizes, "upkeep", _storing_and_deleting)
-        for key, value in _pauses(product, server).items():
-            figures[key] = max(figures[key], value)
+        parts += (_latencies(server, sizes, "upkeep", _storing_and_deleting), _longest_stall(server))
+    figures: Figures = {}
+    for part in parts:
+        figures |= {key: max(value, figures.get(key, 0.0)) for key, value in part.items()}
     return figures
 
 
@@ -75,28 +77,31 @@ def _watched_server(product: Product, settings: Mapping[str, str]) -> Iterator[S
 
 
 def _latencies(server: Server, sizes: Sizes, name: str, work: Work) -> Figures:
+    """Returns the latencies beside one kind of work, and how long full garbage collections took meanwhile."""
     with work(server, sizes):
+        before = _collection_seconds(server)
         outcome = latency_at(server, PER_SECOND, sizes)
+        collected_ms = (_collection_seconds(server) - before) * 1000
     print(f"  {name}: p50 {outcome.p50_ms:.2f} ms, longest {outcome.max_ms:.1f} ms", file=sys.stderr, flush=True)
-    return {f"beside_{name}_p99": outcome.p99_ms, f"beside_{name}_p999": outcome.p999_ms}
+    figures = {f"beside_{name}_p99": outcome.p99_ms, f"beside_{name}_p999": outcome.p999_ms}
+    return figures if server.product.is_peer else {**figures, "beside_collections": collected_ms}
 
 
-def _pauses(product: Product, server: Server) -> Figures:
-    """Returns the longest callback that held the event loop, and the mean length of a full garbage collection; nothing
-    for a peer, whose server has neither."""
-    if product.is_peer:
+def _collection_seconds(server: Server) -> float:
+    """Returns how long all full garbage collections of our server have taken."""
+    if server.product.is_peer:
+        return 0.0
+    return float(dict(FULL_COLLECTIONS.findall(_call("GET", f"{server.web_url}/metrics/")))[b"sum"])
+
+
+def _longest_stall(server: Server) -> Figures:
+    """Returns the longest callback that held the event loop of our server; nothing for a peer."""
+    if server.product.is_peer:
         return {}
     stalls = HELD.findall(server.log_path.read_text())
     for milliseconds, place in stalls:
         print(f"  {milliseconds} ms in {place}", file=sys.stderr, flush=True)
-    with urllib.request.urlopen(f"{server.web_url}/metrics/", timeout=TIMEOUT_SECONDS) as answer:
-        found = dict(FULL_COLLECTIONS.findall(answer.read()))
-    count, seconds = float(found[b"count"]), float(found[b"sum"])
-    print(f"  {count:.0f} full garbage collections took {seconds * 1000:.0f} ms", file=sys.stderr, flush=True)
-    return {
-        "beside_stall": max((float(milliseconds) for milliseconds, _ in stalls), default=0.0),
-        "beside_collection": seconds / count * 1000 if count else 0.0,
-    }
+    return {"beside_stall": max((float(milliseconds) for milliseconds, _ in stalls), default=0.0)}
 
 
 # --- the kinds of work -----------------------------------------------------------------------------------------------
@@ -185,10 +190,11 @@ def _calling(server: Server, sizes: Sizes) -> Iterator[None]:
 
 @contextmanager
 def _storing_and_deleting(server: Server, sizes: Sizes) -> Iterator[None]:
-    """A topic after the other is filled and deleted."""
+    """A topic after the other is filled, with STORED_PER_SECOND messages of 1 KB, and deleted."""
 
     def fill(number: int) -> None:
-        publish(server, f"gone-{number}", sizes.unbatched // 3)
+        what = ["--messages", str(STORED_PER_SECOND), "--rate", str(STORED_PER_SECOND)]
+        load("bench.driver", "latency", server, "--topic", f"{NAMESPACE}/gone-{number}", *what)
         _call("DELETE", f"{server.web_url}{TENANT_PATH}/gone-{number}?force=true")
 
     with _repeated(fill):

@@ -23,6 +23,8 @@ RAW_DRIVERS = ("bench.driver", "bench.many_topics")
 """The drivers that connect to the broker's port by themselves, without a client."""
 BATCH = 120
 """How many messages a batch has, where a load publishes batches."""
+WIDE_BATCH, WIDE_BATCH_BYTES = 1000, 100
+"""How many messages of how many bytes a large batch of small messages has."""
 BATCH_WINDOW = 200
 """How many batches may be unanswered at once."""
 
@@ -49,8 +51,10 @@ def load(module: str, mode: str, server: Server, *arguments: str) -> Outcome:
     return Outcome(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def publish(server: Server, topic: str, messages: int, batch: int = 1) -> Outcome:
+def publish(server: Server, topic: str, messages: int, batch: int = 1, size: int = 1024) -> Outcome:
+    """Publishes messages of `size` bytes, `batch` of them at once, as fast as the server answers."""
     arguments = ["--topic", f"{NAMESPACE}/{topic}", "--messages", str(messages), "--batch", str(batch)]
+    arguments += ["--size", str(size)]
     if batch > 1:
         arguments += ["--window", str(BATCH_WINDOW)]
     return load("bench.driver", "publish", server, *arguments)

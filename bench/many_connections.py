@@ -11,13 +11,13 @@ import argparse
 import errno
 import heapq
 import json
-import resource
 import selectors
 import socket
 import sys
 import time
 from dataclasses import asdict, dataclass
 
+from bench.driver import take_descriptors
 from bench.frames import CONSUMER_ID, DriverError, Scanner
 from compat_tests import wire
 
@@ -181,8 +181,7 @@ def main() -> int:
     parser.add_argument("--topic", required=True, help="the beginning of the topics' names")
     parser.add_argument("--connections", type=int, default=10_000)
     arguments = parser.parse_args()
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    take_descriptors()
     topics = [f"{arguments.topic}-{number}" for number in range(arguments.connections)]
     try:
         Crowd(arguments.port, topics).run()

@@ -12,11 +12,12 @@ import selectors
 import sys
 import time
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import zip_longest
 
-from bench.driver import SEND_BYTES_MAX, STALL_SECONDS, Connection, Outcome, Stopwatch
+from bench.driver import SEND_BYTES_MAX, STALL_SECONDS, Connection, Outcome, Stopwatch, take_descriptors
 from bench.frames import (
     FIRST_SEQUENCE,
     MESSAGE_TYPE,
@@ -154,14 +155,35 @@ def open_all(
     kind: int,
     answer: int,
     fields_of: Callable[[int, str], list[wire.Field]],
-) -> None:
-    """Sends a command of this kind for each topic, some at once, and waits for the answers."""
+) -> Iterator[None]:
+    """Sends a command of this kind for each topic, some at once, and waits for the answers. Yields after each part, so
+    that the other connections can have their turns, in which they answer PINGs."""
     for first in range(0, len(topics), OPEN_AT_ONCE):
         part = topics[first : first + OPEN_AT_ONCE]
         for number, topic in enumerate(part, first + 1):
             client.send(kind, fields_of(number, topic))
         for _ in part:
             client.expect(answer)
+        yield
+
+
+def open_producers(lane: Lane) -> Iterator[None]:
+    client = lane.connection.client
+    yield from open_all(client, lane.topics, wire.LOOKUP, wire.LOOKUP_RESPONSE, lookup_of)
+    yield from open_all(client, lane.topics, wire.PRODUCER, wire.PRODUCER_SUCCESS, producer_of)
+
+
+def open_consumers(lane: Lane, reader: TailReaders) -> Iterator[None]:
+    client = reader.connection.client
+    yield from open_all(client, lane.topics, wire.SUBSCRIBE, wire.SUCCESS, consumer_of)
+    for number in range(1, len(lane.topics) + 1):
+        client.send(wire.FLOW, [(1, number), (2, PERMITS)])
+
+
+def in_turns(works: Iterable[Iterator[None]]) -> None:
+    """Does the parts of all works in turns."""
+    for _ in zip_longest(*works):
+        continue
 
 
 def lookup_of(number: int, topic: str) -> list[wire.Field]:
@@ -214,14 +236,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
     parts = [names[index :: arguments.connections] for index in range(arguments.connections)]
     lanes = [Lane(arguments.port, part, arguments.size) for part in parts]
     readers = [TailReaders(arguments.port, lane) for lane in lanes] if arguments.mode == "tail" else []
-    for lane in lanes:
-        open_all(lane.connection.client, lane.topics, wire.LOOKUP, wire.LOOKUP_RESPONSE, lookup_of)
-        open_all(lane.connection.client, lane.topics, wire.PRODUCER, wire.PRODUCER_SUCCESS, producer_of)
-    for lane, reader in zip(lanes, readers, strict=False):
-        client = reader.connection.client
-        open_all(client, lane.topics, wire.SUBSCRIBE, wire.SUCCESS, consumer_of)
-        for number in range(1, len(lane.topics) + 1):
-            client.send(wire.FLOW, [(1, number), (2, PERMITS)])
+    in_turns(map(open_producers, lanes))
+    in_turns(map(open_consumers, lanes, readers))
     window = max(1, arguments.window // len(lanes))
     return drive(lanes, readers, arguments.messages, window, arguments.server_pid)
 
@@ -237,6 +253,7 @@ def main() -> int:
     parser.add_argument("--messages", type=int, required=True)
     parser.add_argument("--size", type=int, default=100, help="bytes of a message")
     parser.add_argument("--window", type=int, default=2000, help="frames without a receipt, over all connections")
+    take_descriptors()
     try:
         outcome = run(parser.parse_args())
     except (DriverError, wire.ClosedError, OSError) as error:

@@ -34,13 +34,12 @@ def layout(line: Sequence[str], widths: Sequence[int]) -> str:
 def cells(row: Row, ours: Figures, theirs: Figures | None) -> tuple[str, ...]:
     mine = ours.get(row.key)
     peer = row.apache if theirs is None else theirs.get(row.key)
-    sign = "≥" if row.more_is_better else "≤"
     judged = mine is not None and (row.goal is not None or (row.goal_ratio is not None and peer is not None))
     verdict = "" if mine is None or not judged else "ok" if row.reached(mine, peer) else "MISSED"
     return (
         row.title,
         row.unit,
-        goal_of(row, sign),
+        goal_of(row),
         verdict,
         "" if mine is None else number(mine),
         "" if peer is None else number(peer) + ("*" if theirs is None else ""),
@@ -48,8 +47,10 @@ def cells(row: Row, ours: Figures, theirs: Figures | None) -> tuple[str, ...]:
     )
 
 
-def goal_of(row: Row, sign: str) -> str:
+def goal_of(row: Row) -> str:
+    """Returns the goal as text; empty when the row has none."""
     if row.goal is not None:
+        sign = "≥" if row.more_is_better else "≤"
         return f"{sign} {number(row.goal)}"
     return "" if row.goal_ratio is None else f"≥ {row.goal_ratio:g} × Apache"
 

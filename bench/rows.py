@@ -47,13 +47,18 @@ MANY_TOPICS = "many_topics"
 WEBSOCKETS = "websockets"
 CLUSTER = "cluster"
 MORE_BROKERS = "brokers"
+MORE_TOPICS = "more_topics"
 SCALE = "scale"
 SCRAPE = "scrape"
 CONNECTIONS = "connections"
 STARTS = "starts"
+PAGE = (LIFECYCLE, BATCHES, TAIL, CATCH_UP, LATENCY, FEATURES, MANY_TOPICS)
+"""The scenarios of docs/PERFORMANCE.md: one server on one machine, and all that Apache can be measured by beside it."""
 ASKED_FOR = (BESIDE, SCALE, SCRAPE)
 """Scenarios that run only when they are asked for by name, because they take many minutes."""
+WIDE = "raw publish, batches of 1,000 x 100 B"
 EACH = "1,000 topics, 100 B unbatched in turn"
+TEN_TIMES = "10,000 topics, 100 B unbatched in turn"
 CROWD = "10,000 connections, a consumer of a topic each"
 OVER = "Spark batch read over the published connector's,"
 MANY = "publish through a broker, 3 bookies E3/Qw3/Qa2"
@@ -87,6 +92,8 @@ ROWS = (
     Row("first_rest_call_settled", STARTS, "first REST call, two seconds later", "ms", 20, None),
     Row("batch_rate", BATCHES, "raw publish, batches of 120", "k msg/s", 350, 227, more_is_better=True),
     Row("batch_cpu", BATCHES, "raw publish, batches of 120", "CPU s/million", 3.5, 7.3),
+    Row("wide_batch_rate", BATCHES, WIDE, "k msg/s", None, 3100, more_is_better=True, goal_ratio=1.6),
+    Row("wide_batch_cpu", BATCHES, WIDE, "CPU s/million", None, 0.5, goal_ratio=2.0),
     Row("tail_rate", TAIL, "tail consume unbatched, official client", "k msg/s", 18, 14.9, more_is_better=True),
     Row("tail_cpu", TAIL, "tail consume unbatched, official client", "CPU s/million", 30, 42),
     Row("catchup_batch_rate", CATCH_UP, "catch-up after a restart, batched", "k msg/s", 120, 50, more_is_better=True),
@@ -108,7 +115,7 @@ ROWS = (
         for quantile, shown, goal in (("p99", "p99", 4), ("p999", "p99.9", 10))
     ),
     Row("beside_stall", BESIDE, "longest callback meanwhile, 0 below 10 ms", "CPU ms", 10, None),
-    Row("beside_collection", BESIDE, "a full garbage collection meanwhile", "ms", 10, None),
+    Row("beside_collections", BESIDE, "full garbage collections meanwhile", "ms", 10, None),
     Row("admin_quiet_p99", ADMIN, "publish latency at 1,000/s before the admin calls, p99", "ms", None, None),
     Row("admin_loaded_p50", ADMIN, "publish latency with 1,000 admin calls in flight, p50", "ms", None, None),
     Row("admin_loaded_p99", ADMIN, "publish latency with 1,000 admin calls in flight, p99", "ms", None, None),
@@ -153,6 +160,10 @@ ROWS = (
     Row("many_cpu", MANY_TOPICS, f"{EACH}, 4 connections", "CPU s/million", 22, 89.9, goal_ratio=2.0),
     Row("many_tail_rate", MANY_TOPICS, "the same, a Shared tail of each", "k msg/s", None, None, True, goal_ratio=2.0),
     Row("many_tail_cpu", MANY_TOPICS, "the same, a Shared tail of each", "CPU s/million", None, None, goal_ratio=2.0),
+    Row("many_wide_rate", MORE_TOPICS, f"{TEN_TIMES}, 4 connections", "k msg/s", None, None, True, goal_ratio=2.0),
+    Row("many_wide_cpu", MORE_TOPICS, f"{TEN_TIMES}, 4 connections", "CPU s/million", None, None, goal_ratio=2.0),
+    Row("many_lanes_rate", MORE_TOPICS, f"{EACH}, 1,000 connections", "k msg/s", None, None, True, goal_ratio=2.0),
+    Row("many_lanes_cpu", MORE_TOPICS, f"{EACH}, 1,000 connections", "CPU s/million", None, None, goal_ratio=2.0),
     Row("connections_seconds", CONNECTIONS, f"{CROWD}, until all are subscribed", "s", None, None),
     Row("connections_cpu", CONNECTIONS, "the same, CPU of each", "ms", None, None),
     Row("connection_memory", CONNECTIONS, "a connection with its topic, subscription and consumer", "KB", 25, None),
@@ -263,6 +274,8 @@ ROWS = (
     Row("scale_zookeeper_start_cpu", SCALE, "the same", "CPU s", None, None),
     Row("scale_zookeeper_peak", SCALE, "metadata, largest memory of the start (RSS)", "MB", None, None),
     Row("scale_errors", SCALE, "errors and held event loops in all logs", "lines", 0, None),
+    Row("loaded_topics_memory", SCRAPE, "a broker with 100,000 loaded topics (PSS)", "MB", 1000, None),
+    Row("loaded_topic_memory", SCRAPE, "a loaded topic", "KB", 10, None),
     Row("scrape_topic_memory", SCRAPE, "a loaded topic with a subscription", "KB", None, None),
     Row("scrape_seconds", SCRAPE, "the page of /metrics of all topics", "s", 30, None),
     Row("scrape_cpu", SCRAPE, "the same", "CPU s", None, None),

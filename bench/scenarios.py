@@ -12,7 +12,20 @@ from bench.cluster import cluster
 from bench.connections import connections
 from bench.driver import Outcome
 from bench.features import features
-from bench.loads import BATCH, NAMESPACE, cost, latency_at, load, median_of, new_server, publish, rate, subscribe
+from bench.loads import (
+    BATCH,
+    NAMESPACE,
+    WIDE_BATCH,
+    WIDE_BATCH_BYTES,
+    cost,
+    latency_at,
+    load,
+    median_of,
+    new_server,
+    publish,
+    rate,
+    subscribe,
+)
 from bench.process_stats import cpu_seconds, memory_mb
 from bench.rows import (
     ADMIN,
@@ -27,6 +40,7 @@ from bench.rows import (
     LIFECYCLE,
     MANY_TOPICS,
     MORE_BROKERS,
+    MORE_TOPICS,
     SCALE,
     SCRAPE,
     SPARK,
@@ -108,7 +122,17 @@ def batches(product: Product, sizes: Sizes) -> Figures:
         subscribe(server, "batches", "bench")
         publish(server, "batches", sizes.batched // 2, BATCH)
         runs = [publish(server, "batches", sizes.batched, BATCH) for _ in range(sizes.runs)]
-    return {"batch_rate": median_of(runs, rate), "batch_cpu": median_of(runs, cost)}
+        wide = [publish_wide(server, sizes) for _ in range(1 + sizes.runs)][1:]  # the first run warms up
+    return {
+        "batch_rate": median_of(runs, rate),
+        "batch_cpu": median_of(runs, cost),
+        "wide_batch_rate": median_of(wide, rate),
+        "wide_batch_cpu": median_of(wide, cost),
+    }
+
+
+def publish_wide(server: Server, sizes: Sizes) -> Outcome:
+    return publish(server, "batches", sizes.wide_batched, WIDE_BATCH, WIDE_BATCH_BYTES)
 
 
 def tail(product: Product, sizes: Sizes) -> Figures:
@@ -160,6 +184,21 @@ def many_topics(product: Product, sizes: Sizes) -> Figures:
     return figures
 
 
+def more_topics(product: Product, sizes: Sizes) -> Figures:
+    """Measures the same load over ten times as many topics, and with a connection for each topic."""
+    figures: Figures = {}
+    messages = ["--messages", str(sizes.many_messages)]
+    wide = ["--topics", str(10 * sizes.topics)]
+    lanes = ["--topics", str(sizes.topics), "--connections", str(sizes.topics)]
+    for name, options in (("wide", wide), ("lanes", lanes)):
+        with new_server(product) as server:
+            server.start()
+            runs = [load_many(server, "publish", [*options, *messages]) for _ in range(1 + sizes.runs)][1:]
+            figures[f"many_{name}_rate"] = median_of(runs, rate)
+            figures[f"many_{name}_cpu"] = median_of(runs, cost)
+    return figures
+
+
 def load_many(server: Server, mode: str, options: list[str]) -> Outcome:
     return load("bench.many_topics", mode, server, "--topic", f"{NAMESPACE}/many", *options)
 
@@ -204,6 +243,7 @@ SCENARIOS: dict[str, Scenario] = {
     SPARK: spark,
     FEATURES: features,
     MANY_TOPICS: many_topics,
+    MORE_TOPICS: more_topics,
     CONNECTIONS: connections,
     WEBSOCKETS: websockets,
     CLUSTER: cluster,

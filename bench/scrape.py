@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,20 +31,28 @@ SETTINGS = {"brokerDeleteInactiveTopicsEnabled": "false", "metricsServletTimeout
 HELD = re.compile(rf"{LOOP_HELD} for (\d+) ms of CPU: (.*)")
 FULL_COLLECTIONS = re.compile(rb'jvm_gc_collection_seconds_(count|sum)\{[^}]*gc="generation 2"\} (\S+)')
 ADMIN = "/admin/v2/persistent/public/default"
+TOPIC = "orders-{:06d}"
+SUBSCRIPTION = f"{TOPIC}/subscription/billing"
 
 
 def scrape(product: Product, sizes: Sizes) -> Figures:
-    """Loads the topics, each with one subscription, then reads the page SCRAPES times."""
+    """Loads the topics, then makes a subscription of each, then reads the page SCRAPES times."""
     assert not product.is_peer, "this scenario has no peer"
     folder = Path(tempfile.mkdtemp(prefix="bench-scrape-"))
     server = Server(folder, product=product, settings=SETTINGS, environment={CPU_LIMIT_VARIABLE: str(STALL_LIMIT_MS)})
     try:
         server.start()
+        topics = sizes.scraped_topics
         idle_mb = memory_mb(server.pid)
-        asyncio.run(load_topics(server, range(sizes.scraped_topics)))
+        asyncio.run(_put(server, TOPIC, range(topics)))
+        loaded_mb = memory_mb(server.pid)
+        print(f"  {loaded_mb:.0f} MB with {topics:,} loaded topics", file=sys.stderr, flush=True)
+        asyncio.run(_put(server, SUBSCRIPTION, range(topics)))
         return {
-            "scrape_topic_memory": (memory_mb(server.pid) - idle_mb) * 1000 / sizes.scraped_topics,
-            **asyncio.run(_scrapes(server, sizes.scraped_topics)),
+            "loaded_topics_memory": loaded_mb,
+            "loaded_topic_memory": (loaded_mb - idle_mb) * 1000 / topics,
+            "scrape_topic_memory": (memory_mb(server.pid) - idle_mb) * 1000 / topics,
+            **asyncio.run(_scrapes(server, topics)),
         }
     finally:
         server.kill()  # An orderly stop of so many topics takes long, and is not measured here.
@@ -53,20 +60,24 @@ def scrape(product: Product, sizes: Sizes) -> Figures:
 
 
 async def load_topics(server: Server, numbers: range) -> None:
-    """Makes topics through REST, which also loads them. Raises ClientError."""
+    """Makes topics with a subscription each through REST, which also loads them. Raises ClientError."""
+    await _put(server, TOPIC, numbers)
+    await _put(server, SUBSCRIPTION, numbers)
+
+
+async def _put(server: Server, path: str, numbers: range) -> None:
+    """Makes a topic, or a subscription of one, for each number through REST. Raises ClientError."""
     began, waiting = time.monotonic(), iter(numbers)
 
-    async def make(session: aiohttp.ClientSession, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            topic = f"{server.web_url}{ADMIN}/orders-{number:06d}"
-            for url in (topic, f"{topic}/subscription/billing"):
-                async with session.put(url, raise_for_status=True):
-                    pass
+    async def make(session: aiohttp.ClientSession) -> None:
+        for number in waiting:
+            async with session.put(f"{server.web_url}{ADMIN}/{path.format(number)}", raise_for_status=True):
+                pass
             if number % 10_000 == 0:
-                print(f"  {number:,} topics after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+                print(f"  {path.format(number)} after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
     async with aiohttp.ClientSession() as session:
-        await asyncio.gather(*(make(session, waiting) for _ in range(CONNECTIONS)))
+        await asyncio.gather(*(make(session) for _ in range(CONNECTIONS)))
 
 
 async def _scrapes(server: Server, topics: int) -> Figures:

@@ -12,6 +12,7 @@ class Sizes:
 
     unbatched: int = 300_000
     batched: int = 1_200_000
+    wide_batched: int = 10_000_000
     runs: int = 3
     stored: int = 1_000_000
     tail: int = 100_000
@@ -45,6 +46,7 @@ class Sizes:
 QUICK = Sizes(
     unbatched=100_000,
     batched=360_000,
+    wide_batched=2_000_000,
     runs=1,
     stored=200_000,
     tail=30_000,

@@ -32,7 +32,8 @@ from magnetar.storage.ledger.ledger_errors import (
     NotEnoughBookies,
     UnauthorizedAccess,
 )
-from magnetar.storage.ledger.ledger_handle import ReadHandle, WriteHandle
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.ledger.read_handle import ReadHandle
 from magnetar.storage.ledger.tailing import TailHandle
 from magnetar.storage.ledger.wire_config import WireConfig
 from pulsar_proto.records.entry_digest import DigestType

@@ -26,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def java(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
     need_java()
-    made = JavaClient("Transactions.java", server, tmp_path_factory.mktemp("java"))
+    made = JavaClient("Transactions.java", server.broker_url, tmp_path_factory.mktemp("java"))
     assert made.answer() == "ready"
     yield made
     made.close()

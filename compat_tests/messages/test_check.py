@@ -1,6 +1,7 @@
 """`magnetar check` against real servers: exit codes 0, 1, 2 and 3, and what is measured."""
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ def test_connection(server: Server) -> None:
     code, tree = check(server, "connection")
     assert (code, tree["subject"]) == (0, server.broker_url)
     assert 0 < values(tree)["connect"] < 5
+    assert re.search(r"Server \d", tree["text"]), "the name and the number of the version are two words"
     assert check(server, "connection", "--warn", "0ms")[0] == 1
     assert check(server, "connection", "--critical", "0ms")[0] == 2
 

@@ -94,9 +94,11 @@ class ReceiptEncoder:
         The loop keeps the current blocks in local variables, which saves the look-ups of `encode` for each receipt.
         """
         parts: list[bytes] = []
-        sequence_block = entry_block = _NO_BLOCK
-        sequence_table = entry_table = LAST_BYTE
-        prefix = middle = entry_rest = b""
+        if ledger_id != self._ledger_id:
+            self._sequence_block = _NO_BLOCK  # so that the first receipt prepares the parts for this ledger
+        sequence_block, entry_block = self._sequence_block, self._entry_block
+        sequence_table, entry_table = self._sequence_table, self._entry_table
+        prefix, middle, entry_rest = self._prefix, self._middle, self._entry_rest
         entry_id = first_entry_id
         for sequence_id, highest in receipts:
             if highest is not None:

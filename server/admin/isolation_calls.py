@@ -15,11 +15,10 @@ from magnetar.metadata import paths
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.admin import bodies, json_records
 from magnetar.server.admin.isolation_change_rules import UNLOAD_SCOPES, matches, moved_by_isolation
-from magnetar.server.admin.over_bundles import unload_everywhere
+from magnetar.server.admin.isolation_unloads import unload_moved
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER
 from magnetar.server.web.places import Place
-from pulsar_proto.errors import PulsarError
 
 log = logging.getLogger(__name__)
 
@@ -56,19 +55,9 @@ async def put(call: Call) -> Answer:
     if call.broker.ownership.is_sole:
         log.warning("isolation policy %s is without effect: one broker serves all namespaces", name)
     elif call.parts["cluster"] == call.broker.cluster:
-        await _unload_moved(call, before, policy)
+        moved = [each async for each in namespaces_of(_store(call)) if moved_by_isolation(each, before, policy)]
+        await unload_moved(call.broker, moved)
     return NO_CONTENT
-
-
-async def _unload_moved(call: Call, before: dict[str, Any], policy: dict[str, Any]) -> None:
-    """Unloads the namespaces that the change of a policy may move to other brokers. A namespace that cannot be unloaded
-    now is logged; its bundles stay where they are until they are unloaded for another reason."""
-    async for namespace in namespaces_of(_store(call)):
-        if moved_by_isolation(namespace, before, policy):
-            try:
-                await unload_everywhere(call.broker, namespace)
-            except (Refusal, PulsarError) as error:
-                log.warning("%s: not unloaded after its isolation policy changed: %s", namespace, error)
 
 
 async def delete(call: Call) -> Answer:

@@ -4,6 +4,7 @@ The answer for a partitioned topic holds the answers of its partitions, each giv
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 from magnetar.server.admin.call_paths import TOPIC, topic_of
@@ -23,6 +24,10 @@ from pulsar_proto.errors import PulsarError, SubscriptionNotFound, TopicNotFound
 
 LOAD_SECONDS = 5.0
 """How long an answer waits for a topic that is not loaded. Then it says that the topic is still loading."""
+
+
+SUBSCRIPTIONS_SHOWN = 20
+"""How many subscriptions are named when the one that was asked for is not there."""
 
 
 async def why(call: Call) -> Answer:
@@ -67,7 +72,7 @@ async def _of_topic(call: Call) -> Answer:
         return _absent(call, str(error))
     subscription = call.query.get("subscription")
     if subscription is not None and subscription not in held.subscriptions:
-        raise SubscriptionNotFound(f"Subscription {subscription} not found")
+        raise SubscriptionNotFound(_not_found(subscription, held.subscriptions))
     return await answers.why(
         held,
         broker.broker_id,
@@ -75,6 +80,14 @@ async def _of_topic(call: Call) -> Answer:
         hindrance=broker.readiness.hindrance or "" if isinstance(held, Topic) else "",
         subscription=subscription,
     )
+
+
+def _not_found(subscription: str, others: Collection[str]) -> str:
+    """Returns the refusal for a subscription that the topic does not have. The refusal names those that it has, because
+    most such names are misspelt."""
+    shown = ", ".join(sorted(others)[:SUBSCRIPTIONS_SHOWN]) or "none"
+    more = len(others) - SUBSCRIPTIONS_SHOWN
+    return f"Subscription {subscription} not found; the topic has: {shown}{f' and {more} more' if more > 0 else ''}"
 
 
 def _absent(call: Call, failure: str = "") -> Answer:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from magnetar.server.compaction.compacted_entries import decode_entry, position_of
 from magnetar.storage.ledger.ledger_client import BookKeeper
-from magnetar.storage.ledger.ledger_handle import ReadHandle
+from magnetar.storage.ledger.read_handle import ReadHandle
 from pulsar_proto.errors import MalformedFrame, MalformedRecord
 from pulsar_proto.ids import Position
 from pulsar_proto.records.payload import publish_time_of

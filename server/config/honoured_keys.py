@@ -59,9 +59,11 @@ CONNECTIONS = (
     whole("brokerMaxConnections", 0, MAX_INT),
     whole("brokerMaxConnectionsPerIp", 0, MAX_INT),
     switch("enableBrokerTopicListWatcher"),
-    switch("faultInjectionEnabled"),
     whole("subscriptionPatternMaxLength", 0, 65_536, "characters"),
 )
+
+FAULTS = (switch("faultInjectionEnabled"),)
+"""Only a standalone server takes faults."""
 
 HTTP = (
     whole("maxHttpServerConnections", 1, MAX_INT),
@@ -308,6 +310,7 @@ KEYS: dict[str, Key] = {
         LOAD,
         TRANSACTIONS,
         (STANDALONE_LOAD_MANAGER,),
+        FAULTS,
     )
     for key in section
 }

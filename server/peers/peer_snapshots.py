@@ -14,6 +14,7 @@ from magnetar.server.peers.peer_errors import PeerError
 from magnetar.server.peers.peer_producer import NewMessage, PeerProducer
 from magnetar.server.schema.schema_types import Schema
 from pulsar_proto.errors import ServiceNotReady
+from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.routing_hash import java_string_hash
@@ -87,7 +88,7 @@ class PeerSnapshotLog:
         if key:
             self._read.append((key, message.value))
 
-    async def append(self, key: str, value: bytes | None) -> None:
+    async def append(self, key: str, value: bytes | None) -> Position:
         # Java's producers choose the partition by the key, too, so all messages of a key are in one partition.
         place = self._places[java_string_hash(key) % len(self._places)]
         producer = self._producers.get(place)
@@ -96,11 +97,12 @@ class PeerSnapshotLog:
         self._begin_use()
         try:
             await producer.attached(WRITE_SECONDS)
-            await producer.send(NewMessage(value, key), WRITE_SECONDS)
+            place_of_message = await producer.send(NewMessage(value, key), WRITE_SECONDS)
         except PeerError as error:
             raise _unreachable(self._name, error) from error
         finally:
             self._end_use()
+        return Position(place_of_message.ledger_id, place_of_message.entry_id)
 
     def _begin_use(self) -> None:
         self._uses += 1

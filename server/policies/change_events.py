@@ -36,7 +36,7 @@ class EventLog(Protocol):
         """Yields (position for log lines, payload) from the oldest message to the newest message. Raises PulsarError
         when the topic cannot be read."""
 
-    async def append(self, payload: bytes) -> None:
+    async def append(self, payload: bytes) -> object:
         """Appends a message, and returns once the message is stored. Raises PulsarError when the message cannot be
         stored."""
 

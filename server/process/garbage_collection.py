@@ -13,6 +13,7 @@ import gc
 import logging
 import os
 import resource
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -125,3 +126,18 @@ def resident_bytes() -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@contextmanager
+def no_collections(seconds_max: float) -> Iterator[None]:
+    """Switches the garbage collector off for the caller's block, on any thread. When the block takes longer than
+    `seconds_max`, the collector is switched on before its end, so that a block that hangs does not fill the memory."""
+    end = threading.Timer(seconds_max, gc.enable)
+    end.daemon = True
+    gc.disable()
+    end.start()
+    try:
+        yield
+    finally:
+        end.cancel()
+        gc.enable()

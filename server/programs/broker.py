@@ -121,6 +121,7 @@ class BrokerApp:
         self._closing.callback(ports.close)
         listeners = AdvertisedListeners(ports.urls, named)
         sys.setswitchinterval(THREAD_SWITCH_SECONDS)
+        telemetry = broker_parts.load_telemetry()
 
         local = await self._open_store(settings.local_store)
         tell_supervisor(local)
@@ -149,7 +150,7 @@ class BrokerApp:
         await broker_parts.run_transactions(self.broker, self._closing)
         await broker_parts.listen(self.broker, ports, config, self._closing)
         self._closing.push_async_callback(member.leave)
-        broker_parts.export_metrics(self.broker, self._closing)
+        broker_parts.export_metrics(telemetry, self.broker, self._closing)
         await member.join(self.broker)
         self.urls = ports.urls
         freeze_start()

@@ -53,6 +53,7 @@ from pulsar_proto.names import topic_of_managed_ledger
 if TYPE_CHECKING:
     from magnetar.server.faults.injection import FaultInjection
     from magnetar.server.security.security import Security
+    from magnetar.server.telemetry.export import Telemetry
     from magnetar.server.web.calls import Route
     from magnetar.server.web.upgrades import Upgrades
 
@@ -162,14 +163,29 @@ def watch_permissions(broker: Broker) -> None:
     broker.service.namespace_listeners.append(recheck.namespace_changed)
 
 
-async def listen(broker: Broker, ports: ReservedPorts, config: ServerConfig, closing: AsyncExitStack) -> None:
+def admin_routes() -> "tuple[Route, ...]":
+    """Returns the routes of the web port. The listener calls this function on a thread, because the import of the
+    routes takes as long as the start."""
+    from magnetar.server.admin.routes import ROUTES
+
+    return ROUTES
+
+
+async def listen(
+    broker: Broker,
+    ports: ReservedPorts,
+    config: ServerConfig,
+    closing: AsyncExitStack,
+    load_routes: "Callable[[], tuple[Route, ...]]" = admin_routes,
+) -> None:
     """Applies the configuration that administrators have changed at run time, listens on all ports, and begins to
-    import what the web port needs. Raises MetadataError or PulsarError when the metadata store fails, and
-    AlreadyInUseError, which names the port, when another server began to listen on a port after it was reserved."""
+    import what the web port needs, which `load_routes` does for its calls. Raises MetadataError or PulsarError when the
+    metadata store fails, and AlreadyInUseError, which names the port, when another server began to listen on a port
+    after it was reserved."""
     await broker.configuration.start()
     closing.callback(broker.configuration.close)
     settings = config.fill(WebSettings)
-    web = WebListener(broker, admin_routes, settings, websockets(config.fill(WebSocketSettings), settings))
+    web = WebListener(broker, load_routes, settings, websockets(config.fill(WebSocketSettings), settings))
     clients = BrokerListener(ClientTraffic(broker), commands_of(broker.security))
     for listener, listening in ((web, ports.web), (clients, ports.broker)):
         closing.push_async_callback(listener.close)
@@ -184,11 +200,12 @@ async def listen(broker: Broker, ports: ReservedPorts, config: ServerConfig, clo
         web.begin_to_load()
 
 
-def export_metrics(broker: Broker, closing: AsyncExitStack) -> None:
-    """Exports the metrics by OpenTelemetry if the environment switches that on, as it does for Apache's broker. Raises
-    ConfigError when the packages are not installed, or the environment asks for what they do not have."""
+def load_telemetry() -> "type[Telemetry] | None":
+    """Returns what exports the metrics by OpenTelemetry, or None unless the environment switches that on, as it does
+    for Apache's broker. Programs call this function before their ports open. Raises ConfigError when the packages are
+    not installed."""
     if os.environ.get("OTEL_SDK_DISABLED", "true").strip().lower() != "false":
-        return
+        return None
     try:
         from magnetar.server.telemetry.export import Telemetry
     except ModuleNotFoundError as error:
@@ -196,16 +213,14 @@ def export_metrics(broker: Broker, closing: AsyncExitStack) -> None:
             f"OTEL_SDK_DISABLED=false, but there is no module {error.name}; install it with: pip install "
             "'magnetar[otel]'"
         ) from error
-    telemetry = Telemetry(broker, os.environ)
-    closing.push_async_callback(telemetry.close)
+    return Telemetry
 
 
-def admin_routes() -> "tuple[Route, ...]":
-    """Returns the routes of the web port. The listener calls this function on a thread, because the import of the
-    routes takes as long as the start."""
-    from magnetar.server.admin.routes import ROUTES
-
-    return ROUTES
+def export_metrics(telemetry: "type[Telemetry] | None", broker: Broker, closing: AsyncExitStack) -> None:
+    """Begins the export of the metrics if it is switched on. Raises ConfigError when the environment asks for what the
+    packages do not have."""
+    if telemetry is not None:
+        closing.push_async_callback(telemetry(broker, os.environ).close)
 
 
 def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broker], Upgrades] | None":

@@ -21,11 +21,10 @@ from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.unique_ids import LedgerIdGenerator
 from magnetar.server.backup.source import BackupSource
+from magnetar.server.broker.broker import Broker
 from magnetar.server.broker.write_readiness import WriteReadiness
 from magnetar.server.config.broker_config import ServerConfig, load_config
 from magnetar.server.config.fault_settings import FaultSettings
-from magnetar.server.leaks.leak_steps import OWN_STORE
-from magnetar.server.leaks.live_leaks import LiveLeaks
 from magnetar.server.namespaces.broker_addresses import addresses_of
 from magnetar.server.namespaces.ownership import SoleOwner
 from magnetar.server.network.advertised_listeners import AdvertisedListeners, ListenerSettings
@@ -43,18 +42,16 @@ from magnetar.server.programs.storage_start import BOOKIE_ID, open_storage
 from magnetar.server.topics.broker_service import BrokerService
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_errors import BookieStartError
-from magnetar.storage.leaks.entry_reader import EntryReader
-from magnetar.storage.leaks.finder import Site
 from magnetar.storage.ledger.bookie_channel import BookieChannel
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.fragment_rules import Members
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError, NotEnoughBookies
-from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
 from magnetar.storage.ledger.placement_rules import AnyBookies
 
 if TYPE_CHECKING:
     from magnetar.server.faults.injection import FaultInjection
+    from magnetar.server.web.calls import Route
 
 log = logging.getLogger(__name__)
 
@@ -146,6 +143,7 @@ class Standalone:
 
         store, self.bookie = await open_storage(config, self._options.data_dir, listeners.internal, self._closing)
         injection = inject_faults(config, self.bookie, self._closing)
+        telemetry = broker_parts.load_telemetry()
         self._readiness = WriteReadiness((store, self.bookie))
         store.on_fault = self._look_for_fault
         self.bookie.on_mode_change(lambda mode: self._look_for_fault())
@@ -163,10 +161,10 @@ class Standalone:
         broker.readiness = self._readiness
         broker.faults = injection
         broker.backup = BackupSource(store, self.bookie, broker.cluster).stream
-        broker.leaks = self._leaks(config, store)
         await broker_parts.run_transactions(broker, self._closing)
-        await broker_parts.listen(broker, ports, config, self._closing)
-        broker_parts.export_metrics(broker, self._closing)
+        routes = partial(self._load_routes, broker, config, store)
+        await broker_parts.listen(broker, ports, config, self._closing, routes)
+        broker_parts.export_metrics(telemetry, broker, self._closing)
         self.urls = ports.urls
         keep_from_others(self._options.data_dir)
         freeze_start()
@@ -183,25 +181,14 @@ class Standalone:
         if self._readiness.hindrance is not None:
             log.warning("only reads are served until there is room: %s", self._readiness.hindrance)
 
-    def _leaks(self, config: ServerConfig, store: MetadataStore) -> LiveLeaks:
-        driver = LedgerMetadataDriver(store, LedgerIdGenerator(store).next_id)
-        timeout_sec = config.fill(LedgerConfig).add_entry_timeout_sec
-        reader = EntryReader(self.bookkeeper, driver, {BOOKIE_ID: self.bookie}.__getitem__, timeout_sec)
-        reaper = self.service.reaper
+    def _load_routes(self, broker: Broker, config: ServerConfig, store: MetadataStore) -> "tuple[Route, ...]":
+        """Returns the routes of the web port. Called on a thread, where what only these calls need is imported."""
+        from magnetar.server.programs.standalone_leaks import make_leaks
 
-        def unsettled() -> frozenset[str]:
-            topics = self.service.topics.items()
-            compacting = [name for name, topic in topics if topic.compaction and topic.compaction.is_running]
-            return frozenset((*compacting, *self.service.closing_topics))
-
-        return LiveLeaks(
-            Site({OWN_STORE: store}, [store], store, reader),
-            self._options.data_dir / LEAKS_FOLDER,
-            broker_parts.wall_clock_ms,
-            settled=reaper.idle,
-            is_doomed=reaper.is_waiting,
-            unsettled=unsettled,
-        )
+        folder = self._options.data_dir / LEAKS_FOLDER
+        settings = config.fill(LedgerConfig)
+        broker.leaks = make_leaks(folder, store, self.bookie, self.bookkeeper, settings, self.service)
+        return broker_parts.admin_routes()
 
     def _look_for_fault(self) -> None:
         if self._readiness.fault is not None:

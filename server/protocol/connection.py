@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.server.network.gone_transport import GONE
+from magnetar.server.process.detaching import detach_all
 from magnetar.server.protocol.connection_rules import (
     FIRST_VERSION_WITH_CLOSE_COMMANDS,
     ConnectionState,
@@ -340,12 +341,7 @@ class Connection(asyncio.BufferedProtocol):
         producers, self.producers = self.producers, {}
         consumers, self.consumers = self.consumers, {}
         every: list[Producer | Consumer] = [*producers.values(), *consumers.values()]
-        for attached in every:
-            try:
-                attached.close()
-            except Exception:
-                # A fault of one topic must not keep this connection attached to the other topics.
-                log.exception("%s: %s could not be detached", self.remote_address, attached)
+        detach_all([each.close for each in every], self.remote_address, self.broker.spawn)
         watchers, self.topic_watchers = self.topic_watchers, {}
         for watcher in watchers.values():
             self.broker.watchers.remove(watcher)

@@ -5,7 +5,6 @@ Source: OpenTelemetryService, PulsarBrokerOpenTelemetry.
 """
 
 import asyncio
-import gc
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from opentelemetry.sdk.metrics.view import View
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
 from magnetar import __version__
+from magnetar.server.process.garbage_collection import no_collections
 from magnetar.server.telemetry.daemon_thread import on_daemon_thread
 from magnetar.server.telemetry.exporters import Exporters
 from magnetar.server.telemetry.gathering import Points, gather
@@ -42,6 +42,9 @@ of beginning."""
 
 EXPORT_MS = 30_000.0
 """How long the SDK may take to collect the points of an export."""
+
+UNCOLLECTED_SECONDS_MAX = 5.0
+"""How long the garbage collector is switched off for an export at most."""
 
 LAST_EXPORT_SECONDS = 0.5
 """How long the last export may take when the broker ends, and then the end of the exporters."""
@@ -114,15 +117,13 @@ class Telemetry:
             await on_daemon_thread(self._flush)
 
     def _flush(self) -> None:
-        """Has the SDK collect and export the snapshot. Python's garbage collector is switched off meanwhile: the SDK
-        makes several objects for each point, which would bring about full garbage collections, and each of them stops
-        the event loop for hundreds of milliseconds. The objects of an export have no cycles and go without it."""
-        gc.disable()
-        try:
+        """Has the SDK collect and export the snapshot. Python's garbage collector is switched off meanwhile, unless the
+        receiver hangs: the SDK makes several objects for each point, which would bring about full garbage collections,
+        and each of them stops the event loop for hundreds of milliseconds. The objects of an export have no cycles and
+        go without it."""
+        with no_collections(UNCOLLECTED_SECONDS_MAX):
             for reader in self._exporters.periodic:
                 reader.force_flush(EXPORT_MS)
-        finally:
-            gc.enable()
 
     def _observe(self, number: int, table: int, column: int, _: CallbackOptions) -> Iterable[Observation]:
         """Yields the points of one instrument. The SDK asks every instrument once in each collection, and does one

@@ -85,9 +85,10 @@ async def expire_older(subscription: Subscription, seconds: float, now_ms: int) 
 
 
 async def _expire(subscription: Subscription, position: Position, kept: EntriesByLedger) -> int:
-    cursor = subscription.cursor
+    cursor, topic = subscription.cursor, subscription.topic
     before = cursor.backlog
-    acknowledge_upto(subscription.topic.ledger, cursor, position, kept)
+    # The messages of an open transaction are not lost: they count only from the moment when they are committed.
+    acknowledge_upto(topic.ledger, cursor, min(position, topic.readable_log.last_confirmed), kept)
     expired = max(0, before - cursor.backlog)
     if expired:
         subscription.backlog_shrank()

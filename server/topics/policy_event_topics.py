@@ -61,9 +61,9 @@ class TopicEventLog:
                 yield f"{run.ledger_id}:{number}", entry[run.payload_offset :]
             at = ledger.next_position(Position(run.ledger_id, run.first_entry_id + len(run.entries) - 1))
 
-    async def append(self, payload: bytes) -> None:
-        """Appends a message, and returns once the message is stored. Raises PulsarError when the message cannot be
-        stored."""
+    async def append(self, payload: bytes) -> Position:
+        """Appends a message, and returns its position once the message is stored. Raises PulsarError when the message
+        cannot be stored."""
         stored: asyncio.Future[AddResult] = asyncio.get_running_loop().create_future()
 
         def done(result: AddResult) -> None:
@@ -75,6 +75,8 @@ class TopicEventLog:
         if result.error is not None:
             with storage_faults_told():
                 raise result.error
+        ledger_id, entry_id, _ = result.runs[0]
+        return Position(ledger_id, entry_id)
 
 
 class PolicyEventTopics:

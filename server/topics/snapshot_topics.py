@@ -8,6 +8,7 @@ from magnetar.server.schema.schema_types import Schema
 from magnetar.server.schema.strategies import CompatibilityStrategy
 from magnetar.server.topics.policy_event_topics import GetTopic, TopicEventLog
 from pulsar_proto.errors import MalformedFrame, MetadataFault
+from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.compression import decompress
@@ -78,7 +79,7 @@ class LocalSnapshotLog:
                 yield record
         self._is_read = True
 
-    async def append(self, key: str, value: bytes | None) -> None:
+    async def append(self, key: str, value: bytes | None) -> Position:
         topic = await self._get_topic(self._name, create=True)
         if self._schema_version is None:
             version = await self._schemas.put(
@@ -97,7 +98,7 @@ class LocalSnapshotLog:
         if value is None:
             metadata.null_value = True
         self._sequence_id += 1
-        await TopicEventLog(topic).append(build_payload(metadata, value or b""))
+        return await TopicEventLog(topic).append(build_payload(metadata, value or b""))
 
 
 def _record_of(payload: bytes) -> tuple[str, bytes | None] | None:

@@ -352,7 +352,10 @@ class Topic(BaseTopic):
 
     async def terminate(self) -> Position:
         """Terminates the topic. Returns the position of the last message; the position names a ledger even if the topic
-        never had a message. Raises PulsarError when the end of the topic cannot be stored."""
+        never had a message. Raises NotAllowed while transactions are open, because their ends could not be marked, and
+        another PulsarError when the end of the topic cannot be stored."""
+        if self.transactions is not None and (oldest := self.transactions.transactions.oldest()) is not None:
+            raise NotAllowed(f"Transaction {oldest} is open in {self.name.full}: a topic ends after its transactions")
         with storage_faults_told():
             if self.ledger.terminated is None and self.ledger.last_confirmed.ledger_id < 0:
                 await self.ledger.open_ledger()

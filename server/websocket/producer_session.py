@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from magnetar.server.process.detaching import detach_all
 from magnetar.server.security.operations import TopicOperation
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.websocket.answer_queue import Answer, AnswerQueue
@@ -171,7 +172,9 @@ class ProducerSession:
         for batch in self._batches.values():
             batch.timer.cancel()
         self._batches.clear()
-        self._close_producers()
+        producers, self._producers = self._producers, []
+        detaches = [producer.close for producer in producers]
+        detach_all(detaches, self._client.remote_address, self._client.broker.spawn)
         self._topics.close()
         self._queue = AnswerQueue(self._client.say_all)
         self._count_in_flight()

@@ -13,6 +13,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
+from magnetar.server.process.detaching import detach_all
 from magnetar.server.security.operations import TopicOperation
 from magnetar.server.websocket.chunk_assembly import ChunkAssembly
 from magnetar.server.websocket.consumer_command_rules import ConsumerCommand, parse_consumer_command
@@ -159,8 +160,8 @@ class ReceivingSession(ABC):
     def closed(self) -> None:
         self._is_closed = True
         self._inlet.close_inlet()
-        for source in self._sources.values():
-            source.detach()
+        detaches = [source.detach for source in self._sources.values()]
+        detach_all(detaches, self._client.remote_address, self._client.broker.spawn)
         self._topics.close()
 
     # --- topics ------------------------------------------------------------------------------------------------------

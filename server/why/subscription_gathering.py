@@ -19,11 +19,13 @@ from magnetar.server.topics.subscriptions.redelivery import ReplayQueue
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.single_active_dispatcher import SingleActiveDispatcher
 from magnetar.server.topics.subscriptions.subscription import Subscription
+from magnetar.server.topics.topic import Topic
 from magnetar.server.why.subscription_snapshot import (
     BacklogSnapshot,
     ConsumerSnapshot,
     KeyWait,
     OldestEntry,
+    OpenTransactionSnapshot,
     ReadSnapshot,
     RefusedSnapshot,
     SubscriptionSnapshot,
@@ -83,6 +85,7 @@ def _persistent(topic: BaseTopic, subscription: Subscription, now_ms: int) -> Su
         failure="" if dispatcher is None else dispatcher.failure,
         retry_seconds=None if dispatcher is None else dispatcher.retry_seconds,
         read=None if read is None else ReadSnapshot(read.position, loop_s - read.began_s),
+        transaction=_open_transaction(topic),
         throttles=() if dispatcher is None else tuple(_throttle(each, loop_s) for each in dispatcher.throttles),
         unacked=subscription.unacked_messages,
         unacked_max=0 if shared is None else shared.unacked_max,
@@ -119,6 +122,18 @@ def _consumer(consumer: Consumer, *, is_active: bool) -> ConsumerSnapshot:
         is_active,
         cnx.is_writable,
     )
+
+
+def _open_transaction(topic: BaseTopic) -> OpenTransactionSnapshot | None:
+    if not isinstance(topic, Topic) or topic.transactions is None:
+        return None
+    transactions, ledger = topic.transactions.transactions, topic.ledger
+    oldest = transactions.oldest()
+    if oldest is None:
+        return None
+    held_back = ledger.entries_between(transactions.max_read_position, ledger.last_confirmed)
+    first, since_ms = transactions.open[oldest]
+    return OpenTransactionSnapshot(str(oldest), first, since_ms, len(transactions.open) - 1, held_back)
 
 
 def _throttle(throttle: Throttle, now_s: float) -> ThrottleSnapshot:

@@ -25,6 +25,7 @@ def reasons_of(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
     yield from _whole_subscription(subscription)
     yield from consumer_reasons(subscription)
     yield from _log(subscription)
+    yield from _transaction(subscription)
     yield from _limits(subscription)
     yield from key_reasons(subscription)
     yield from _some_messages(subscription)
@@ -105,6 +106,27 @@ def _log(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
             f"{subscription.oldest.failure}.",
             {"position": str(backlog.first_unacked), "error": subscription.oldest.failure},
         )
+
+
+def _transaction(subscription: SubscriptionSnapshot) -> Iterator[Reason]:
+    open_ = subscription.transaction
+    if open_ is None:
+        return
+    others = f" {counted(open_.others, 'other transaction')} stand behind it." if open_.others else ""
+    yield Reason(
+        "TRANSACTION_OPEN",
+        Holds.EVERYTHING if subscription.backlog.read_position >= open_.first else Holds.SOME,
+        f"Transaction {open_.txn_id} has been open for {duration((subscription.now_ms - open_.since_ms) / 1000)} and "
+        f"holds {entries(open_.held_back)} back, from its first message {open_.first} on.{others} Its coordinator "
+        "tells whose it is and when it times out.",
+        {
+            "transaction": open_.txn_id,
+            "position": str(open_.first),
+            "sinceMs": open_.since_ms,
+            "otherTransactions": open_.others,
+            "entries": open_.held_back,
+        },
+    )
 
 
 def _limits(subscription: SubscriptionSnapshot) -> Iterator[Reason]:

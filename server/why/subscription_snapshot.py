@@ -116,6 +116,21 @@ class ReadSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenTransactionSnapshot:
+    """The oldest of the topic's open transactions."""
+
+    txn_id: str
+    first: Position
+    """Its first message in the topic. Nothing from there on is delivered."""
+    since_ms: int
+    """When that message was stored, or was found when the topic was loaded."""
+    others: int
+    """How many other transactions are open in the topic."""
+    held_back: int
+    """How many entries stand at or behind its first message."""
+
+
+@dataclass(frozen=True, slots=True)
 class RefusedSnapshot:
     """A client that was not admitted."""
 
@@ -153,6 +168,7 @@ class SubscriptionSnapshot:
     retry_seconds: float | None = None
     """In how many seconds a read that failed is tried again."""
     read: ReadSnapshot | None = None
+    transaction: OpenTransactionSnapshot | None = None
     throttles: tuple[ThrottleSnapshot, ...] = ()
     unacked: int = 0
     unacked_max: int = 0

@@ -18,8 +18,8 @@ from magnetar.storage.leaks.reference_rules import (
 from magnetar.storage.ledger.channel_lookup import ChannelOf
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchEntry
-from magnetar.storage.ledger.ledger_handle import ReadHandle
 from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
+from magnetar.storage.ledger.read_handle import ReadHandle
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.records.ledger_record import LedgerMetadata
 

@@ -17,6 +17,10 @@ from pulsar_proto.names import topic_of_managed_ledger
 TRANSACTIONS = "__transaction"
 """Part of the names of topics that belong to another topic, which alone has a bundle."""
 
+CREATION_MS = 600_000
+"""An open ledger that is younger than this is no orphan, even if the operator wants no grace period. A broker creates a
+ledger before it writes the record that names the ledger, and in between it may wait for the metadata store."""
+
 
 class Verdict(StrEnum):
     USED = "used"
@@ -134,7 +138,7 @@ def judge(ledger: LedgerFacts, picture: Picture, caution: Caution) -> Judgement:
         labels = f"its record names {ledger.labels}" if ledger.labels else "its record has no custom metadata"
         return Judgement(Verdict.UNKNOWN, "not made by Pulsar", f"nothing refers to it, and {labels}")
     reason, text = _why(ledger, picture)
-    for doubt in (_unreadable, _foreign, _young, _open):
+    for doubt in (_unreadable, _foreign, _young, _open, _in_creation):
         if (found := doubt(ledger, picture, caution, text)) is not None:
             return found
     return Judgement(Verdict.ORPHAN, reason, text)
@@ -172,6 +176,13 @@ def _open(ledger: LedgerFacts, picture: Picture, caution: Caution, text: str) ->
     else:
         return None
     return Judgement(Verdict.OPEN, "not closed", f"not closed, and {ledger.topic} {where}. {text}")
+
+
+def _in_creation(ledger: LedgerFacts, picture: Picture, caution: Caution, text: str) -> Judgement | None:
+    age_ms = caution.age_ms(ledger.created_ms)
+    if ledger.is_closed or age_ms >= CREATION_MS:
+        return None
+    return Judgement(Verdict.YOUNG, "in creation", f"made {age_ms // 1000} s ago and not closed. {text}")
 
 
 def has_owner(ledger: LedgerFacts, picture: Picture) -> bool:

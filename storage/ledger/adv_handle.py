@@ -9,7 +9,8 @@ import asyncio
 
 from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_errors import DuplicateEntryId, IncorrectParameter, LedgerClosed, LedgerError
-from magnetar.storage.ledger.ledger_handle import READ_BYTES_MAX, WriteHandle
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.ledger.read_handle import READ_BYTES_MAX
 from pulsar_proto.records.ledger_record import LedgerMetadata
 
 

@@ -105,7 +105,7 @@ class EnsembleWriter:
             )
         if self._timer is None:
             self._timer = self._loop.call_later(self._period, self._on_tick)
-        if machine.must_change:
+        if machine.had_fault and machine.must_change:
             self._start_change()
 
     def end(self, error: LedgerError) -> None:

@@ -1,7 +1,8 @@
 """The ledger client: creates, opens, recovers and deletes ledgers.
 
-`BookKeeper` hands out a `WriteHandle` or a `ReadHandle` (`ledger_handle`), a `WriteAdvHandle` (`adv_handle`) whose
-caller chooses the entry ids, or a `TailHandle` (`tailing`) that follows a ledger while it is being written.
+`BookKeeper` hands out a `WriteHandle` (`ledger_handle`) or a `ReadHandle` (`read_handle`), a `WriteAdvHandle`
+(`adv_handle`) whose caller chooses the entry ids, or a `TailHandle` (`tailing`) that follows a ledger while it is being
+written.
 """
 
 import asyncio
@@ -19,10 +20,11 @@ from magnetar.storage.ledger.channel_lookup import ChannelOf
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.last_confirmed import ask_last_entries
 from magnetar.storage.ledger.ledger_errors import ClientClosed, IncorrectParameter, LedgerError, UnauthorizedAccess
-from magnetar.storage.ledger.ledger_handle import ReadHandle, StoredEnsembles, WriteHandle
+from magnetar.storage.ledger.ledger_handle import StoredEnsembles, WriteHandle
 from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver, VersionedMetadata
 from magnetar.storage.ledger.placement_rules import AnyBookies, Placement, SpareBookies
 from magnetar.storage.ledger.quorum_rules import check_sizes
+from magnetar.storage.ledger.read_handle import ReadHandle
 from magnetar.storage.ledger.recoverer import Recoverer
 from magnetar.storage.ledger.recovery_rules import LastConfirmed
 from magnetar.storage.ledger.replica_reader import ReplicaReader

@@ -15,9 +15,9 @@ from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.fragment_rules import last_fragment
 from magnetar.storage.ledger.last_confirmed import ask_last_confirmed
 from magnetar.storage.ledger.ledger_errors import LedgerError
-from magnetar.storage.ledger.ledger_handle import READ_BYTES_MAX, ReadHandle
 from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
 from magnetar.storage.ledger.quorum_rules import write_set
+from magnetar.storage.ledger.read_handle import READ_BYTES_MAX, ReadHandle
 from magnetar.storage.ledger.recovery_rules import LastConfirmed
 from magnetar.storage.ledger.replica_reader import ReplicaReader
 from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState

@@ -25,12 +25,12 @@ from typing import cast
 
 from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_errors import LedgerError, LedgerFenced
-from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed import ledger_rules
 from magnetar.storage.managed.append_queue import AddDone, AddResult, AppendQueue
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.ledger_switch import LedgerSwitch
 from magnetar.storage.managed.ledger_traffic import LedgerTraffic
+from magnetar.storage.managed.ledger_writer import LedgerWriter
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import (
     AppendFault,
@@ -89,7 +89,7 @@ class Appender:
         self.configure(config)
         self.caching = False
         self.state = AppendState.TERMINATED if terminated else AppendState.IDLE
-        self.handle: WriteHandle | None = None
+        self.handle: LedgerWriter | None = None
         """The handle of the list's current ledger, which is open or still has to be closed; None when there is none."""
         self._in_flight: deque[tuple[AddDone, float, float]] | None = None
         """Of each group that a ledger has: its callback, when the ledger got it, and how long it waited before. None

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_errors import DigestMismatch, LedgerError, NoSuchEntry
-from magnetar.storage.ledger.ledger_handle import ReadHandle, WriteHandle
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.ledger.read_handle import ReadHandle
 from magnetar.storage.managed.ack_state import AckState, Extents
 from magnetar.storage.managed.cursor_parts import (
     INLINE_BYTES,

@@ -8,9 +8,9 @@ import logging
 
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError, LedgerFenced, MetadataVersion, NoSuchLedger
-from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed.clocks import Clocks
 from magnetar.storage.managed.ledger_list import LedgerList
+from magnetar.storage.managed.ledger_writer import LedgerWriter
 from magnetar.storage.managed.list_store import ListStore
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import AppendFault, ManagedLedgerError, ManagedLedgerFenced
@@ -47,7 +47,7 @@ class LedgerSwitch:
         self._switch_latency = switch_latency
         self._began_s = 0.0
 
-    async def create(self, config: ManagedLedgerConfig) -> WriteHandle:
+    async def create(self, config: ManagedLedgerConfig) -> LedgerWriter:
         """Returns a new ledger whose id is above all others of this managed ledger, because positions are ordered by
         ledger id. Ids are drawn in blocks, so this process may still hold ids that are lower than those of an earlier
         owner; ledgers with such ids are thrown away. Raises AppendFault."""
@@ -61,7 +61,7 @@ class LedgerSwitch:
             self._owner.ledger_closed([handle.ledger_id])
         raise AppendFault(self._label, f"no ledger id above {self._owner.highest_id()} was given")
 
-    async def _create(self, config: ManagedLedgerConfig) -> WriteHandle:
+    async def _create(self, config: ManagedLedgerConfig) -> LedgerWriter:
         ensemble, write, ack = config.quorums
         try:
             return await self._bookkeeper.create_ledger(
@@ -70,7 +70,7 @@ class LedgerSwitch:
         except LedgerError as error:
             raise AppendFault(self._label, f"{type(error).__name__}: {error}") from error
 
-    async def close(self, handle: WriteHandle) -> None:
+    async def close(self, handle: LedgerWriter) -> None:
         """Closes a ledger whose appends were all answered. Raises AppendFault (the close may be tried again) and
         ManagedLedgerFenced."""
         try:
@@ -82,7 +82,7 @@ class LedgerSwitch:
         counted = self._lists.ledgers.current_entries
         assert handle.last_add_confirmed + 1 == counted, (self._label, handle.ledger_id, counted)
 
-    async def write_list(self, leaving: WriteHandle | None, opened: WriteHandle | None) -> None:
+    async def write_list(self, leaving: LedgerWriter | None, opened: LedgerWriter | None) -> None:
         """Records that `leaving` is closed and `opened` is current. Raises the errors of `ListStore.change`."""
         garbage = self._empty(leaving)
         now_ms = self._clocks.wall_ms()
@@ -108,7 +108,7 @@ class LedgerSwitch:
         if leaving is not None:
             self._owner.ledger_closed(garbage)
 
-    async def write_end(self, leaving: WriteHandle | None) -> None:
+    async def write_end(self, leaving: LedgerWriter | None) -> None:
         """Records that `leaving` is closed and that no other ledger will follow. Raises the errors of
         `ListStore.change`."""
         end, garbage, now_ms = self._lists.ledgers.last_confirmed, self._empty(leaving), self._clocks.wall_ms()
@@ -122,5 +122,5 @@ class LedgerSwitch:
         if leaving is not None:
             self._owner.ledger_closed(garbage)
 
-    def _empty(self, leaving: WriteHandle | None) -> list[int]:
+    def _empty(self, leaving: LedgerWriter | None) -> list[int]:
         return [leaving.ledger_id] if leaving is not None and self._lists.ledgers.current_entries == 0 else []

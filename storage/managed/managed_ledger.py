@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from magnetar.metadata.paths import managed_ledger_path
 from magnetar.storage.ledger.isolation_rules import BookieGroups
-from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed import ledger_rules
 from magnetar.storage.managed.append_queue import AddDone
 from magnetar.storage.managed.appender import Appender, AppendState
@@ -25,6 +24,7 @@ from magnetar.storage.managed.ledger_opening import open_list
 from magnetar.storage.managed.ledger_reader import LedgerReader
 from magnetar.storage.managed.ledger_switch import LedgerSwitch
 from magnetar.storage.managed.ledger_traffic import LedgerTraffic
+from magnetar.storage.managed.ledger_writer import LedgerWriter
 from magnetar.storage.managed.list_store import ListStore
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerClosed, ManagedLedgerError, ManagedLedgerFenced
@@ -302,7 +302,7 @@ class ManagedLedger(ManagedLedgerView):
     # ---- for the parts (see `PartOwner`)
 
     @property
-    def current_handle(self) -> WriteHandle | None:
+    def current_handle(self) -> LedgerWriter | None:
         return self._appender.handle
 
     @property

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed.gaps import Gap
 from magnetar.storage.managed.keeping_rules import Need
+from magnetar.storage.managed.ledger_writer import LedgerWriter
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 
 
@@ -28,7 +28,7 @@ class PartOwner(CursorOwner, Protocol):
     because a broker has many topics, and a callback takes 64 to 200 bytes."""
 
     @property
-    def current_handle(self) -> WriteHandle | None:
+    def current_handle(self) -> LedgerWriter | None:
         """The handle of the list's current ledger."""
 
     @property

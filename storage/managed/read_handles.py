@@ -5,7 +5,7 @@ import asyncio
 from cachetools import LRUCache
 
 from magnetar.storage.ledger.ledger_client import BookKeeper
-from magnetar.storage.ledger.ledger_handle import ReadHandle
+from magnetar.storage.ledger.read_handle import ReadHandle
 
 HANDLES_MAX = 1_000
 """How many handles are kept. Each holds its ledger's metadata, some hundred bytes. Opening a dropped handle again costs

@@ -41,7 +41,13 @@ def test_rows_without_a_figure_are_left_out() -> None:
 
 
 def test_rows_are_chosen_by_key_and_by_scenario() -> None:
-    assert [row.key for row in chosen_rows("stop,batches")] == ["stop", "batch_rate", "batch_cpu"]
+    assert [row.key for row in chosen_rows("stop,batches")] == [
+        "stop",
+        "batch_rate",
+        "batch_cpu",
+        "wide_batch_rate",
+        "wide_batch_cpu",
+    ]
     without_names = chosen_rows(None)
     assert set(ROWS) - set(without_names) == set(chosen_rows(",".join(ASKED_FOR))), "these take many minutes"
     with pytest.raises(ValueError, match="nonsense"):

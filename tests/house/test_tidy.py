@@ -81,6 +81,7 @@ WALL_CLOCK = re.compile(r"^_?(now|time|clock|wall|wall_clock)_ms$")
 (`…_s`)."""
 STORED_TIMES = {
     "server/stats/process_metrics.py": "when the process began, shown as Unix time",
+    "server/admin/transaction_calls.py": "when transactions began, which is stored in their log",
     "server/transactions/coordinator.py": "when transactions began, which is stored in their log",
     "server/topics/topic.py": "where a reader starts, by publish times",
     "server/topics/backlog.py": "publish and delivery times of messages",

@@ -1,6 +1,7 @@
 """Makes environments that hold what the wheel requires and nothing else, for each Python version that the project
 supports."""
 
+import os
 import re
 import subprocess
 import sys
@@ -20,9 +21,14 @@ ENVIRONMENTS = (*VERSIONS, LOWEST)
 EXTRA = re.compile(r"\bextra\s*==")
 
 
-def build_wheel(folder: Path) -> Path:
+def build_wheel(folder: Path, compiled: str = "0", *, compiler: str | None = None) -> Path:
+    """Builds a wheel with this value of MAGNETAR_COMPILED, by default a wheel for every Python version, and with
+    `compiler` as the program that compiles C."""
     command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    environment = {**os.environ, "MAGNETAR_COMPILED": compiled}
+    if compiler is not None:
+        environment["CC"] = compiler
+    subprocess.run(command, check=True, capture_output=True, timeout=600, env=environment)
     (built,) = folder.glob("*.whl")
     return built
 

@@ -1,6 +1,7 @@
 """`python -m tests.sim --seeds 10000 [--first N]` runs that many histories, `--seed N` runs one; prints each seed whose
-history breaks a claim. With `--brokers` the histories are those of brokers, otherwise those of ledgers. With
-`--mutations` bugs of brokers are planted, and each must break a claim of some history.
+history breaks a claim. With `--brokers` the histories are those of brokers, with `--transactions` those of
+transactions, otherwise those of ledgers. With `--mutations` bugs of brokers are planted, and each must break a claim of
+some history.
 """
 
 import argparse
@@ -15,28 +16,29 @@ from functools import partial
 from tests.sim.broker_history import tell_of_brokers
 from tests.sim.broker_mutations import MUTATIONS, first_broken
 from tests.sim.sim_history import tell
+from tests.sim.transaction_history import tell_of_transactions
 
+TELL = {"ledgers": tell, "brokers": tell_of_brokers, "transactions": tell_of_transactions}
+"""The kinds of histories."""
 PROGRESS_SECONDS = 10.0
 CHUNK = 20
 
 
-def told(seeds: range, *, of_brokers: bool) -> list[tuple[int, str]]:
+def told(seeds: range, *, kind: str) -> list[tuple[int, str]]:
     """Runs the histories and returns (seed, complaint) for each one that broke a claim."""
     broken = []
     for seed in seeds:
         try:
-            (tell_of_brokers if of_brokers else tell)(seed)
+            TELL[kind](seed)
         except Exception as error:
             broken.append((seed, f"{type(error).__name__}: {error}"))
     return broken
 
 
-def tell_all(
-    first: int, count: int, processes: int, *, of_brokers: bool
-) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+def tell_all(first: int, count: int, processes: int, *, kind: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
     chunks = [range(start, min(start + CHUNK, first + count)) for start in range(first, first + count, CHUNK)]
     with ProcessPoolExecutor(processes) as pool:
-        for chunk, broken in zip(chunks, pool.map(partial(told, of_brokers=of_brokers), chunks), strict=True):
+        for chunk, broken in zip(chunks, pool.map(partial(told, kind=kind), chunks), strict=True):
             yield len(chunk), broken
 
 
@@ -58,26 +60,29 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="one history, with its traceback")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--brokers", action="store_true", help="histories of brokers instead of ledgers")
+    parser.add_argument("--transactions", action="store_true", help="histories of transactions instead of ledgers")
     parser.add_argument(
         "--mutations", action="store_true", help="plant bugs of brokers, each in up to --seeds histories"
     )
     at = parser.parse_args()
+    kind = "transactions" if at.transactions else "brokers" if at.brokers else "ledgers"
+    option = "" if kind == "ledgers" else f" --{kind}"
     if at.mutations:
         return 1 if plant_all(at.seeds, at.processes) else 0
     if at.seed is not None:
         try:
-            print(f"seed {at.seed}: trace {(tell_of_brokers if at.brokers else tell)(at.seed)}")
+            print(f"seed {at.seed}: trace {TELL[kind](at.seed)}")
         except Exception:
             traceback.print_exc()
             return 1
         return 0
     began = said = time.monotonic()
     done, failures = 0, 0
-    for count, broken in tell_all(at.first, at.seeds, at.processes, of_brokers=at.brokers):
+    for count, broken in tell_all(at.first, at.seeds, at.processes, kind=kind):
         done, failures = done + count, failures + len(broken)
         for seed, what in broken:
             print(
-                f"seed {seed}: {what}\n  again: python -m tests.sim{' --brokers' * at.brokers} --seed {seed}",
+                f"seed {seed}: {what}\n  again: python -m tests.sim{option} --seed {seed}",
                 flush=True,
             )
         if time.monotonic() - said > PROGRESS_SECONDS:

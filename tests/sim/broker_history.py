@@ -20,7 +20,6 @@ The claims, of which the first five hold at every moment:
 import asyncio
 import hashlib
 import logging
-import tempfile
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from pathlib import Path
@@ -34,6 +33,7 @@ from magnetar.server.load.load_manager import LEADER
 from magnetar.server.namespaces.bundles import bundles_value
 from magnetar.server.topics.topic import Topic
 from magnetar.storage.bookie import journal_format
+from magnetar.testing.data_folder import DataFolder
 from pulsar_proto.errors import PulsarError
 from pulsar_proto.names import TopicName
 from tests.sim.broker_claims import (
@@ -356,14 +356,14 @@ async def _told(rng: Random, folder: Path) -> str:
 def tell_of_brokers(seed: int) -> str:
     """Tells the history of a seed and returns its trace. Raises ClaimBroken, or an error that no code should raise."""
     rng = Random(seed)
-    memory = Path("/dev/shm")
     logging.disable(logging.WARNING)
-    with tempfile.TemporaryDirectory(prefix="magnetar-sim-", dir=memory if memory.is_dir() else None) as folder:
-        try:
-            with patch.object(journal_format, "PAGE_SIZE", PAGE_BYTES):
-                return run(rng, _begun(rng, Path(folder)))
-        finally:
-            logging.disable(logging.NOTSET)
+    folder = DataFolder()
+    try:
+        with patch.object(journal_format, "PAGE_SIZE", PAGE_BYTES):
+            return run(rng, _begun(rng, folder.path))
+    finally:
+        folder.remove()
+        logging.disable(logging.NOTSET)
 
 
 async def _begun(rng: Random, folder: Path) -> str:

@@ -8,7 +8,6 @@ it is the same in any process.
 import asyncio
 import hashlib
 import logging
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -19,11 +18,12 @@ from magnetar.storage.bookie import journal_format
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.fragment_rules import fragment_of
 from magnetar.storage.ledger.ledger_errors import LedgerError
-from magnetar.storage.ledger.ledger_handle import ReadHandle
 from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
 from magnetar.storage.ledger.quorum_rules import write_set
+from magnetar.storage.ledger.read_handle import ReadHandle
 from magnetar.storage.repair.auto_recovery import AutoRecovery
 from magnetar.storage.repair.autorecovery_config import AutoRecoveryConfig
+from magnetar.testing.data_folder import DataFolder
 from pulsar_proto.records.entry_digest import EntryCodec
 from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 from tests.sim.sim_cluster import SimCluster, SimLink
@@ -386,12 +386,12 @@ def tell(seed: int) -> str:
     raised."""
     rng = Random(seed)
     logging.disable(logging.CRITICAL)
-    memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="magnetar-sim-", dir=memory if memory.is_dir() else None))
+    folder = DataFolder()
     try:
         with patch.object(journal_format, "PAGE_SIZE", PAGE_BYTES):
-            return run(rng, _begun(rng, folder))
+            return run(rng, _begun(rng, folder.path))
     finally:
+        folder.remove()
         logging.disable(logging.NOTSET)
 
 

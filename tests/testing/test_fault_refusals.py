@@ -1,5 +1,9 @@
 """Who may set faults, and which faults there are."""
 
+import json
+import urllib.error
+import urllib.request
+
 import pytest
 
 from magnetar.testing import Server
@@ -47,6 +51,18 @@ def test_a_fault_that_cannot_be_is_refused_with_the_reason(
     with pytest.raises(AdminError, match=f"400 .*{complaint}"):
         server.admin.call("POST", FAULTS, body)
     assert server.admin.call("GET", FAULTS) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("clock", "a whole number of milliseconds"), ("full-disk", "true or false")]
+)
+def test_null_moves_no_clock_and_empties_no_disk(server: Server, path: str, kind: str) -> None:
+    request = urllib.request.Request(f"{server.admin_url}{FAULTS}/{path}", b"null", method="PUT")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request)
+    with refused.value as answer:
+        assert answer.code == 400
+        assert json.load(answer) == {"reason": f"the body must be {kind}, not null"}
 
 
 def test_no_more_faults_are_kept_than_a_server_can_bear(server: Server) -> None:

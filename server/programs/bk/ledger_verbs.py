@@ -14,8 +14,9 @@ from magnetar.server.programs.bk.verb_output import ToolProgress, readable
 from magnetar.server.programs.bk.verb_running import Tool, ToolError
 from magnetar.storage.ledger.bookkeeper_cluster import BookKeeperCluster
 from magnetar.storage.ledger.ledger_errors import LedgerError, NoSuchEntry, NoSuchLedger
-from magnetar.storage.ledger.ledger_handle import ReadHandle, WriteHandle
+from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.ledger.ledger_listing import list_ledgers
+from magnetar.storage.ledger.read_handle import ReadHandle
 from magnetar.storage.ledger.replica_reader import ReplicaReader
 from magnetar.storage.repair.ledger_checker import OLDEST_DIGEST
 from magnetar.storage.repair.ledger_index import bookies_of, visit_ledgers

@@ -73,7 +73,7 @@ class Section(NamedTuple):
 
 BROKER_SECTIONS = (
     Section("Addresses and ports", honoured_keys.SERVER),
-    Section("Client connections", honoured_keys.CONNECTIONS),
+    Section("Client connections", (*honoured_keys.CONNECTIONS, *honoured_keys.FAULTS)),
     Section("The web port", honoured_keys.HTTP),
     Section("Topics and subscriptions", honoured_keys.TOPICS),
     Section("Policies that hold unless a namespace or topic has its own", honoured_keys.POLICIES),

@@ -1,6 +1,7 @@
 """`check connection`: whether a client could work with each address of the service URL. It needs no client library: it
 connects, makes TLS, and logs in by CONNECT as a client does."""
 
+import re
 from datetime import UTC, datetime
 
 from magnetar.server.tools.connection.settings import ConnectionSettings
@@ -10,6 +11,10 @@ from magnetar.server.tools.messages.check_rules import Outcome, State, Threshold
 from magnetar.server.tools.messages.handshake import ChallengeError, greet, reason_of
 from magnetar.server.tools.messages.message_client import BINARY_SCHEMES, addresses
 from magnetar.server.tools.messages.tool_errors import UsageError
+
+BEFORE_NUMBER = re.compile(r"(?<=Server)(?=\d)")
+"""Where a server's version gets a blank: Apache's brokers call themselves "Pulsar Server4.0.7" (ServerCnx), and
+Magnetar's brokers follow that form."""
 
 
 def check_connection(outcome: Outcome, settings: ConnectionSettings, thresholds: Thresholds, timeout_s: float) -> None:
@@ -31,7 +36,7 @@ def check_connection(outcome: Outcome, settings: ConnectionSettings, thresholds:
             outcome.fail(State.UNKNOWN, f"{host}:{port}: {error}, which this check cannot do")
             continue
         longest_s = max(longest_s, greeting.seconds)
-        versions.add(greeting.server_version)
+        versions.add(BEFORE_NUMBER.sub(" ", greeting.server_version, count=1))
         if greeting.certificate is not None:
             expires = _expiry(greeting.certificate)
             expiry = expires if expiry is None else min(expiry, expires)

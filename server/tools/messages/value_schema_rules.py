@@ -12,6 +12,7 @@ Source: the Avro specification 1.11.
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,6 +23,17 @@ from pulsar_proto.values.avro_decoding import check_avro, collect_names, json_va
 Encoder = Callable[[bytes], bytes]
 """Returns the bytes of a message from a line of text. Raises ValueError with a sentence."""
 
+JSON_KINDS = {
+    "str": "a string",
+    "int": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "dict": "an object",
+    "list": "a list",
+    "NoneType": "null",
+}
+"""What the classes that `json` makes are called in JSON."""
+MISFIT = re.compile(r"\(type <class '(\w+)'>\) do not match")
 SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 WRITTEN_TYPES = ("BYTES", "STRING", "JSON", "AVRO")
 """The types of schema that `produce` can write. Of the other types, the official client announces only those of
@@ -88,10 +100,16 @@ def _avro_encoder(definition: Mapping[str, Any]) -> Encoder:
         try:
             fastavro.schemaless_writer(out, schema, value, strict_allow_default=True)
         except Exception as error:  # As above: whatever fastavro raises here is about the value.
-            raise ValueError(f"it does not fit the Avro schema: {str(error) or type(error).__name__}") from None
+            raise ValueError(f"it does not fit the Avro schema: {_misfit(error)}") from None
         return out.getvalue()
 
     return encode
+
+
+def _misfit(error: Exception) -> str:
+    """Returns the text of fastavro's error. The text names the classes of Python that the kinds of JSON are here."""
+    text = MISFIT.sub(lambda found: f"({JSON_KINDS.get(found[1], found[1])}) is none of", str(error))
+    return text or type(error).__name__
 
 
 def _for_avro(schema: Any, value: Any, named: Mapping[str, Any]) -> Any:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from magnetar.server.schema.schema_types import Schema, SchemaType
 from pulsar_proto.errors import TopicNotFound
+from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.records.transaction_snapshot import INDEXES_SCHEMA, SEGMENT_SCHEMA, SNAPSHOT_SCHEMA
 
@@ -51,8 +52,8 @@ class SnapshotLog(Protocol):
         """Yields key and content of the messages that this method has not yielded before, up to the present end of the
         topic. The content is None for a message that deletes its key. Raises PulsarError."""
 
-    async def append(self, key: str, value: bytes | None) -> None:
-        """Appends a message, and returns once it is stored. Raises PulsarError."""
+    async def append(self, key: str, value: bytes | None) -> Position:
+        """Appends a message, and returns its position once it is stored. Raises PulsarError."""
 
 
 class SnapshotLogs(Protocol):
@@ -89,17 +90,18 @@ class SnapshotTable:
                 raise
         return self._values.get(key)
 
-    async def put(self, key: str, value: bytes | None) -> None:
-        """Stores the newest content of the key; None deletes the key. Creates the topic if it is missing. Raises
-        PulsarError."""
+    async def put(self, key: str, value: bytes | None) -> Position:
+        """Stores the newest content of the key; None deletes the key. Returns the position of the message. Creates the
+        topic if it is missing. Raises PulsarError."""
         async with self._reading:
             log = await self._opened(create=True)
         try:
-            await log.append(key, value)
+            position = await log.append(key, value)
         except BaseException:
             self._drop(log)
             raise
         self._apply(key, value)
+        return position
 
     def close(self) -> None:
         if self._log is not None:

@@ -33,6 +33,12 @@ class TopicSnapshots(Protocol):
     async def latest(self) -> RecoveryStart | None:
         """Returns what the newest snapshot says, or None when there is none. Raises PulsarError."""
 
+    async def recovered(self, aborted: Mapping[TxnId, Position]) -> None:
+        """Called after `latest`, when the log was read: takes over the aborted transactions that were found."""
+
+    def aborted(self, txn_id: TxnId) -> None:
+        """Called when a transaction was aborted."""
+
     async def write(self, aborted: Mapping[TxnId, Position], max_read_position: Position) -> None:
         """Stores a snapshot. Raises PulsarError. The caller makes one call after the other."""
 
@@ -61,6 +67,12 @@ class WholeSnapshots:
         except MalformedRecord as error:
             raise MetadataFault(f"The snapshot of {self._topic}'s transactions is damaged: {error}") from error
         return RecoveryStart(snapshot.aborts, snapshot.max_read_position)
+
+    async def recovered(self, aborted: Mapping[TxnId, Position]) -> None:
+        """Does nothing: each snapshot is made of all aborted transactions."""
+
+    def aborted(self, txn_id: TxnId) -> None:
+        """Does nothing, like `recovered`."""
 
     async def write(self, aborted: Mapping[TxnId, Position], max_read_position: Position) -> None:
         snapshot = Snapshot(self._topic, list(map(AbortedTxn._make, aborted.items())), max_read_position)

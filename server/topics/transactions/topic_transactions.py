@@ -1,14 +1,27 @@
 """What the transactions of all topics of this broker share: the settings, the coordinators, and the snapshots."""
 
 from collections.abc import Callable
+from functools import partial
 
+from magnetar.server.topics.transactions.buffer_rules import LogPositions
+from magnetar.server.topics.transactions.segmented_snapshots import SegmentedSnapshots
 from magnetar.server.topics.transactions.snapshot_table import SnapshotKind, SnapshotLogs, SnapshotTables
 from magnetar.server.topics.transactions.snapshots import TopicSnapshots, WholeSnapshots
 from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
 from magnetar.server.transactions.known_transactions import TransactionSupport
 from magnetar.storage.managed.managed_ledger import ManagedLedger
+from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.system_topics import is_system_topic
+
+
+class NoLog:
+    """Stands for the log of a topic that was deleted."""
+
+    last_confirmed = first_position = EARLIEST
+
+    def previous_position(self, position: Position) -> Position:
+        return EARLIEST
 
 
 class TopicTransactions:
@@ -24,13 +37,19 @@ class TopicTransactions:
         transactions because the broker itself writes it."""
         if is_system_topic(name):
             return None
-        return TransactionBuffer(name.full, ledger, self.support, self._snapshots_of(name), self._clock_ms)
+        return TransactionBuffer(name.full, ledger, self.support, self._snapshots_of(name, ledger), self._clock_ms)
 
-    def _snapshots_of(self, name: TopicName) -> TopicSnapshots:
-        return WholeSnapshots(name, self.tables.of(name.namespace, SnapshotKind.WHOLE))
+    def _snapshots_of(self, name: TopicName, log: LogPositions) -> TopicSnapshots:
+        settings, of = self.support.settings, partial(self.tables.of, name.namespace)
+        whole = WholeSnapshots(name, of(SnapshotKind.WHOLE))
+        if not settings.transaction_buffer_segmented_snapshot_enabled:
+            return whole
+        indexes, segments = of(SnapshotKind.INDEXES), of(SnapshotKind.SEGMENTS)
+        size = settings.transaction_buffer_snapshot_segment_size
+        return SegmentedSnapshots(name, log, indexes, segments, whole, size, self._clock_ms)
 
     async def topic_deleted(self, name: TopicName) -> None:
         """Called after a topic was deleted: deletes its snapshot. Raises PulsarError."""
         self.tables.topic_gone(name)
         if not is_system_topic(name):
-            await self._snapshots_of(name).delete()
+            await self._snapshots_of(name, NoLog()).delete()

@@ -105,6 +105,7 @@ class TransactionBuffer:
             transactions.restore(latest.aborted)
             entries = await read_transactions(self._ledger, latest.max_read_position, transactions, self._clock_ms())
             transactions.recovered()
+            await self.snapshots.recovered(transactions.aborted)
             self._snapshot_at = latest.max_read_position
             self._become_ready()
             counts = len(transactions.open), len(transactions.aborted)
@@ -208,8 +209,10 @@ class TransactionBuffer:
         """Whether no marker need be stored. As in Apache's broker, a commit is always marked."""
         if marker.txn_id in self.transactions.open:
             return False
+        if self._ledger.terminated is not None:
+            return True
         if marker.commits:
-            return self._ledger.terminated is not None
+            return False
         return self.state is BufferState.NO_SNAPSHOT or self.transactions.is_aborted(marker.txn_id)
 
     def _marked(self, marker: TransactionMarker, result: AddResult) -> None:
@@ -226,6 +229,7 @@ class TransactionBuffer:
             self.transactions.committed(marker.txn_id)
         else:
             self.transactions.aborted_at(marker.txn_id, Position(ledger_id, entry_id))
+            self.snapshots.aborted(marker.txn_id)
         if not ending.cancelled():
             ending.set_result(None)
         self._ends_since_snapshot += 1

@@ -66,6 +66,19 @@ def test_run_of_receipts_equals_single_ones(
     assert encoder.encode_run(receipts, ledger_id, first_entry_id) == b"".join(expected)
 
 
+near = st.integers(0, 2).map(lambda block: 128 * block + 126)
+"""Ids from which a run passes into the next block, and to which other runs come back."""
+
+
+@given(st.lists(st.tuples(near, near, st.sampled_from([5, 300]), st.sampled_from([None, 900]), st.integers(1, 4))))
+def test_runs_equal_single_receipts_whatever_came_before(runs: list[tuple[int, int, int, int | None, int]]) -> None:
+    encoder = ReceiptEncoder(1)
+    for sequence_id, entry_id, ledger_id, highest, count in runs:
+        receipts: list[Receipt] = [(sequence_id + n, highest if n == 1 else None) for n in range(count)]
+        expected = [receipt_frame(1, receipt, ledger_id, entry_id + n) for n, receipt in enumerate(receipts)]
+        assert encoder.encode_run(receipts, ledger_id, entry_id) == b"".join(expected)
+
+
 def test_run_in_the_next_ledger_carries_the_next_ledgers_id() -> None:
     encoder = ReceiptEncoder(1)
     for ledger_id in (5, 6):

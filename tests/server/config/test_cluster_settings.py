@@ -14,6 +14,7 @@ from magnetar.server.config.cluster_settings import (
     ledger_client_settings,
     managed_ledger_settings,
 )
+from magnetar.server.config.fault_settings import FaultSettings
 from magnetar.server.config.load_settings import LoadSettings
 from magnetar.server.config.topic_settings import TopicSettings
 
@@ -50,6 +51,14 @@ def test_an_untouched_broker_conf_of_apache_starts_a_broker(tmp_path: Path, capl
     told = caplog.text.split("without effect in this version: ")[1].strip().split(", ")
     without = [key for key, value in DEFAULTS.items() if value and key not in BROKER_KEYS]
     assert told == without
+
+
+def test_a_broker_of_a_cluster_says_that_it_takes_no_faults(caplog: pytest.LogCaptureFixture) -> None:
+    load_config(None, NEEDED | {"faultInjectionEnabled": "true"}, BROKER_KEYS)
+    assert "without effect in this version: faultInjectionEnabled" in caplog.text
+    caplog.clear()
+    assert load_config(None, {"faultInjectionEnabled": "true"}).fill(FaultSettings).fault_injection_enabled
+    assert caplog.text == ""
 
 
 def test_a_broker_without_its_own_keys_has_apaches_defaults() -> None:

@@ -62,10 +62,11 @@ async def test_the_export_is_off_unless_the_variable_is_false(tmp_path: Path, mo
             monkeypatch.delenv("OTEL_SDK_DISABLED", raising=False)
             if text is not None:
                 monkeypatch.setenv("OTEL_SDK_DISABLED", text)
-            broker_parts.export_metrics(Broker(web.server.service, ConnectionSettings()), closing)
+            assert broker_parts.load_telemetry() is None
+        broker_parts.export_metrics(None, Broker(web.server.service, ConnectionSettings()), closing)
         monkeypatch.setenv("OTEL_SDK_DISABLED", "FALSE")
         with pytest.raises(ConfigError, match=r"pip install 'magnetar\[otel\]'"):
-            broker_parts.export_metrics(Broker(web.server.service, ConnectionSettings()), closing)
+            broker_parts.load_telemetry()
 
 
 async def test_objects_that_are_gone_do_not_count_against_the_limit(

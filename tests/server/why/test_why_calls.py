@@ -62,7 +62,8 @@ async def test_one_subscription_is_asked_for_by_name(tmp_path: Path) -> None:
         assert list(answer["subscriptions"]) == ["s/1"]
         assert answer["subscriptionsLeftOut"] == 0
         status, _, body = await web.get(f"{PATH}/why?subscription=none")
-        assert (status, json.loads(body)) == (404, {"reason": "Subscription none not found"})
+        reason = "Subscription none not found; the topic has: other, s/1"
+        assert (status, json.loads(body)) == (404, {"reason": reason})
         assert (await web.get(f"{PATH}x/why"))[0] == 404
         client.writer.close()
 

@@ -7,7 +7,7 @@ from zlib import crc32
 import pytest
 
 from magnetar.storage.leaks.ledger_facts_rules import Component, LedgerFacts, facts_of
-from magnetar.storage.leaks.orphan_rules import BlindSpot, Caution, OwnedBundle, Picture, Verdict, judge
+from magnetar.storage.leaks.orphan_rules import CREATION_MS, BlindSpot, Caution, OwnedBundle, Picture, Verdict, judge
 from magnetar.storage.leaks.reference_rules import (
     BUCKET_PROPERTY_PREFIX,
     Role,
@@ -27,7 +27,7 @@ from pulsar_proto.records.ledger_record import LedgerMetadata, ledger_path
 
 NOW_MS = 10_000_000
 CAUTION = Caution(NOW_MS, grace_ms=1000)
-OLD_MS = NOW_MS - 2000
+OLD_MS = NOW_MS - 2 * CREATION_MS
 CODECS = ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")
 
 
@@ -253,6 +253,19 @@ def test_an_open_ledger_is_kept_while_its_topic_has_a_record_or_an_owner() -> No
     assert judge(ledger, Picture(tenants={"t"}, owners_known=False), CAUTION).verdict is Verdict.OPEN
     pending = orphan(topic_labels("t/n/persistent/x-s__transaction_pending_ack"), closed=False)
     assert judge(pending, Picture(tenants={"t"}, owned=[beside]), CAUTION).verdict is Verdict.OPEN
+
+
+def test_an_open_ledger_that_was_just_made_is_kept_even_without_a_grace_period() -> None:
+    """A broker creates a ledger first, and then writes the record that names it."""
+    now = Caution(NOW_MS, grace_ms=0)
+    labels, nobody = topic_labels("t/n/persistent/x"), Picture(tenants={"t"})
+    for age_ms, closed, verdict in (
+        (0, False, Verdict.YOUNG),
+        (CREATION_MS - 1, False, Verdict.YOUNG),
+        (CREATION_MS, False, Verdict.ORPHAN),
+        (0, True, Verdict.ORPHAN),
+    ):
+        assert judge(orphan(labels, closed=closed, created_ms=NOW_MS - age_ms), nobody, now).verdict is verdict
 
 
 def test_a_record_without_data_is_damaged_and_a_label_without_names_is_unknown() -> None:

@@ -22,9 +22,10 @@ from magnetar.storage.leaks.orphan_rules import Caution, Verdict
 from magnetar.storage.leaks.removal import Outcome, remove, restore
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError
-from magnetar.storage.ledger.ledger_handle import ReadHandle, WriteHandle
+from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.ledger.ledger_listing import list_ledgers
 from magnetar.storage.ledger.metadata_driver import LedgerMetadataDriver
+from magnetar.storage.ledger.read_handle import ReadHandle
 from magnetar.storage.managed.ledger_labels import ledger_labels
 from pulsar_proto.pb import managed_ledger_pb2 as pb
 from pulsar_proto.records.ledger_record import ledger_path

@@ -7,7 +7,7 @@ import pytest
 
 from magnetar.storage.ledger.client_config import LedgerConfig
 from magnetar.storage.ledger.ledger_errors import LedgerRecoveryFailed
-from magnetar.storage.ledger.ledger_handle import ReadHandle
+from magnetar.storage.ledger.read_handle import ReadHandle
 from pulsar_proto.wire.bookie_wire import LAST_ENTRY, BookieError, BookieRc, EntryDamaged
 from tests.storage.ledger.fake_bookie import FakeBookie
 from tests.storage.ledger.scene import CONFIG, Scene, answered, new_ledger

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError
-from magnetar.storage.ledger.ledger_handle import ReadHandle
+from magnetar.storage.ledger.read_handle import ReadHandle
 from pulsar_proto.records.ledger_record import LedgerMetadata
 from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.storage.ledger.fake_bookie import LinkState

@@ -8,7 +8,8 @@ import pytest
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_errors import LedgerFenced
-from magnetar.storage.ledger.ledger_handle import ReadHandle, WriteHandle
+from magnetar.storage.ledger.ledger_handle import WriteHandle
+from magnetar.storage.ledger.read_handle import ReadHandle
 from tests.storage.ledger.wire_scene import BOTH, client, nodes
 
 

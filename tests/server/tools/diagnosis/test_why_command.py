@@ -43,7 +43,7 @@ def test_a_clear_way_a_block_and_a_wrong_name_have_their_own_exit_codes(
         assert "producers (1): nothing stands in the way" in printed
 
         assert why(served, "orders", "none") == 3
-        assert capsys.readouterr().err == "magnetar why: Subscription none not found\n"
+        assert capsys.readouterr().err == "magnetar why: Subscription none not found; the topic has: billing\n"
         client.close()
 
 

@@ -109,6 +109,16 @@ def test_lines_that_are_no_value_are_refused(kind: str, line: bytes) -> None:
         encoder_of(kind, RECORD)(line)
 
 
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("x", "a string"), (1.5, "a number"), (True, "true or false"), ({}, "an object"), ([], "a list")],
+)
+def test_a_value_that_fits_no_branch_of_a_union_is_called_by_its_kind_in_json(value: object, kind: str) -> None:
+    union = {"type": "record", "name": "R", "fields": [{"name": "n", "type": ["null", "int"]}]}
+    with pytest.raises(ValueError, match=rf"does not fit .* \({kind}\) is none of \['null', 'int'\] on field n"):
+        encoder_of("AVRO", union)(json.dumps({"n": value}).encode())
+
+
 @given(st.binary())
 def test_any_bytes_are_a_value_or_refused(data: bytes) -> None:
     for kind in ("AVRO", "JSON", "STRING", "INT8", "INT64", "FLOAT", "DOUBLE", "BOOLEAN"):

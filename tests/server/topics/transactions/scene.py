@@ -17,7 +17,7 @@ from magnetar.server.topics.transactions.topic_transactions import TopicTransact
 from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
 from magnetar.server.transactions.known_transactions import TransactionSupport
 from pulsar_proto.errors import PulsarError, TopicNotFound
-from pulsar_proto.ids import TxnId
+from pulsar_proto.ids import Position, TxnId
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.topics.fake_managed_ledger import pause
@@ -90,13 +90,14 @@ class FakeSnapshotLog:
             await pause(self._random)
             yield message
 
-    async def append(self, key: str, value: bytes | None) -> None:
+    async def append(self, key: str, value: bytes | None) -> Position:
         await pause(self._random)
         if self.gate is not None:
             await self.gate.wait()
         if self.failure is not None:
             raise self.failure
         self.messages.append((key, value))
+        return Position(1, len(self.messages) - 1)
 
 
 class FakeSnapshotLogs:

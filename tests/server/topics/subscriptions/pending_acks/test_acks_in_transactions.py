@@ -256,3 +256,19 @@ async def test_chosen_consumers_get_what_an_abort_gives_back() -> None:
     await settle()
     assert sorted(bodies(other)) == [b"a", b"b"]
     assert dispatcher_of(consumer).unacked_messages == 2
+
+
+@pytest.mark.parametrize("entry_id", [3, 5], ids=["read and not sent", "not read"])
+@pytest.mark.parametrize("kind", TYPES)
+async def test_an_abort_sends_what_was_on_its_way_to_consumers_anyway_only_once(kind: str, entry_id: int) -> None:
+    scene, cnx = TransactionScene(), FakeConnection()
+    scene.ledger.append_now([payload(b"batch %d" % number, batch=3) for number in range(6)])
+    consumer = await consumer_of(scene, cnx, kind, permits=4)
+    assert bodies(cnx) == [b"batch 0", b"batch 1"]
+    await ack_in(A, consumer, entry_id)
+    await abort(A, consumer)
+    cnx.forget()
+    consumer.flow(100)
+    await settle()
+    assert sorted(bodies(cnx))[-4:] == [b"batch 2", b"batch 3", b"batch 4", b"batch 5"]
+    assert len(bodies(cnx)) == (4 if kind in SHARING else 6)

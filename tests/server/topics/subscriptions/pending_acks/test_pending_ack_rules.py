@@ -264,6 +264,15 @@ def test_a_batched_log_of_apaches_commits_every_other_transaction() -> None:
     assert rules.transactions == 0
 
 
+def test_a_replay_passes_over_an_acknowledgement_that_apaches_broker_refused() -> None:
+    acks = cursor()
+    rules = rules_on(acks)
+    for txn_id, positions in ((A, whole(1)), (B, whole(1, 2)), (A, whole(1, 3))):
+        rules.replay(PendingAckRecord(PendingAckOp.ACK, txn_id, False, tuple(positions)))
+    assert rules.holders == [A]
+    assert list(rules.positions_of(A)) == [(12, 1), (12, 3)]
+
+
 def test_a_replay_after_the_cursor_was_stored_commits_what_is_left() -> None:
     acks = cursor()
     acks.ack([(12, 3, None)])

@@ -1,0 +1,135 @@
+"""docs/PERFORMANCE.md, made of the figures of one run."""
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from bench.report import goal_of, number
+from bench.rows import Figures, Row
+from bench.sizes import Sizes
+
+HEADER = "| what | unit | goal | Magnetar | Apache Pulsar | times better |\n|---|---|---|---|---|---|"
+
+TITLE = """\
+# Performance
+
+`python -m bench --page docs/PERFORMANCE.md` makes this page from one run; do not edit it, but `bench/page.py`.
+"""
+
+MEASURED = """\
+## What is measured
+
+One server with one bookie, its fdatasync before every receipt, and the load on the same machine: two cores that server
+and load share are few, so a rate says as much about the load as about the server. CPU seconds for a million messages
+count the server alone and hardly depend on what else runs. *raw* is a driver that speaks the wire protocol and costs
+next to no CPU; other rows use the official client. Messages have 1 KB unless the row says otherwise. A row is the
+median of {runs} runs after one that warms up; latencies count from the moment at which a send was due.
+
+A *goal* is what the project wants; `N × Apache` means N times better than Apache's figure of the same run.
+"""
+
+REPEAT = """\
+## How to repeat it
+
+```sh
+make install
+.venv/bin/python -m bench --page docs/PERFORMANCE.md --compiled --peer FOLDER
+```
+
+FOLDER holds the jars of Apache Pulsar 4.0.7, as Maven fetches them for `org.apache.pulsar:pulsar-broker`; Java 17 or
+later runs them with a heap of 2 GB. Without `--peer` the column shows older figures of Apache, marked with a star.
+Without `--compiled` the server runs from the sources. `--only many_topics` measures a row or a scenario, and `--quick`
+takes a tenth of the time. Take a machine on which nothing else runs: the line about it says when it was not calm.
+"""
+
+COMPILED = """\
+## Compiled modules
+
+`pip install .` compiles the modules that a publish runs through with mypyc, when the machine has a C compiler
+([CONTRIBUTING.md](../CONTRIBUTING.md) says how). Their CPU for a message, over that of the sources, measured by turns
+(medians of pairs; the second line on a machine that was busy with other work):
+
+| compiled | 1,000 topics, publish | the same, a Shared tail of each |
+|---|---|---|
+| the modules of rules alone: append, digest, write cache, encoders | 0.85 | 0.86 |
+| with the modules that call them: producer, appender, ledger handle, add path | 0.80 | 0.76 |
+
+What a message to one of a thousand topics costs is spread over some forty functions, each of which takes less than 8 %
+of it. No single function is worth writing in C, while compiling most of them is.
+
+The dispatchers are not compiled: as mypyc compiles them, attributes that a subclass sets are missing in methods of its
+base, and the tests of subscriptions fail.
+"""
+
+NEWER_PYTHONS = """\
+## Newer Pythons, on paper
+
+The server runs on Python 3.11 to 3.13; the figures are those of the Python that is named above. PyPI has no
+interpreters, so nothing was measured on others. CPython's notes promise a few per cent for 3.13 and 3.14 over 3.11 in
+code like ours. A free-threaded interpreter would change little at first: one event loop owns all topics of a process,
+and the threads beside it (journal, checkpoint) already spend most of their time outside of the interpreter's lock. It
+would take away the waits of the loop for that lock after each sync; several loops in one process would need another
+design. More cores are used by more processes ([ONE_MACHINE.md](ONE_MACHINE.md)).
+"""
+
+NOT_THE_RIGHT_CHOICE = """\
+## Where Magnetar is not the right choice
+
+- **One process on many cores.** A broker is one event loop: it uses one core and a part of a second one. Apache's
+  broker uses all of them. Here a large machine takes a cluster of processes, each of which owns a part of the topics.
+- **One topic that is hotter than a core.** A topic belongs to one loop. Unbatched, that is the rate in the table; with
+  batches it is hardly ever the limit.
+- **Many topics with a few messages each, at the highest rate.** Groups do not form then, and the rows of 1,000 topics
+  say what is left of the lead. With two cores to itself Apache's broker publishes more messages a second there.
+- **A server that is warm for days and never restarts.** Start and memory, where the distance to a JVM is largest,
+  count for little there.
+- **Features that are missing**: `compat_tests/NOTES.md` lists every deviation.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the page says about a run besides its figures."""
+
+    machine: str
+    sizes: Sizes
+    compiled: bool
+    peer_measured: bool
+
+
+def page(rows: Sequence[Row], ours: Figures, theirs: Figures | None, run: Run) -> str:
+    """Returns the page. Rows that have no figure are left out."""
+    form = "with compiled modules" if run.compiled else "from the sources, nothing compiled"
+    peer = "Apache Pulsar 4.0.7 standalone, in the same run" if run.peer_measured else "older figures of Apache (*)"
+    parts = [
+        TITLE,
+        f"## The figures\n\n{date.today():%d %B %Y}. {run.machine}. Python {platform.python_version()}, "
+        f"{platform.system()} {platform.machine()}. Magnetar {form}; {peer}.\n\n{table(rows, ours, theirs)}",
+        MEASURED.format(runs=run.sizes.runs),
+        REPEAT,
+        COMPILED,
+        NEWER_PYTHONS,
+        NOT_THE_RIGHT_CHOICE,
+    ]
+    return "\n".join(parts)
+
+
+def table(rows: Sequence[Row], ours: Figures, theirs: Figures | None) -> str:
+    """Returns the figures as a table of Markdown."""
+    lines = [HEADER]
+    for row in rows:
+        if row.key not in ours:
+            continue
+        mine, peer = ours[row.key], row.apache if theirs is None else theirs.get(row.key)
+        star = r"\*" if theirs is None else ""
+        cells = (
+            row.title,
+            row.unit,
+            goal_of(row),
+            number(mine),
+            "" if peer is None else number(peer) + star,
+            "" if peer is None else number(row.ratio(mine, peer)),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
