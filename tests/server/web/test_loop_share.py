@@ -175,7 +175,8 @@ async def test_one_step_runs_in_each_turn_of_the_loop() -> None:
 async def test_no_step_runs_while_a_message_is_on_its_way() -> None:
     clock, appends, seen = Clock(), AppendsUnderWay(), list[str]()
     share = LoopShare(appends, clock)
-    share.spend(0.001)
+    clock.now_s += SAVED_SECONDS_MAX * 0.6
+    share.spend(SAVED_SECONDS_MAX * 0.6)
     appends.begins()
     call = asyncio.ensure_future(wrapped(share.run(walk(clock, "call", 0, 1, seen))))
     assert await share.run(walk(clock, "urgent", 0, 1, seen), is_urgent=True) == "urgent"
@@ -189,13 +190,14 @@ async def test_calls_get_their_half_of_the_time_though_some_message_is_always_on
     clock, appends, seen = Clock(), AppendsUnderWay(), list[str]()
     share = LoopShare(appends, clock)
     appends.begins()
-    call = asyncio.ensure_future(wrapped(share.run(walk(clock, "call", 0.003, 3, seen))))
-    for step in (1, 2, 3):
-        await until(lambda: len(seen) == step)  # noqa: B023
+    call = asyncio.ensure_future(wrapped(share.run(walk(clock, "call", 0.0004, 21, seen))))
+    for steps in (7, 14, 21):  # 2.8 ms in each run: what takes the balance below its half
+        await until(lambda: len(seen) == steps)  # noqa: B023
+        await until(lambda: share.is_ticking)
         clock.now_s += 0.002
         await until(lambda: share.is_ticking)
-        assert len(seen) == step, "the balance lacks a millisecond"
-        clock.now_s += 0.0011
+        assert len(seen) == steps, "the balance is not full again"
+        clock.now_s += 0.001
     assert await call == "call"
 
 
