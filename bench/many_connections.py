@@ -28,7 +28,8 @@ READ_BYTES = 1 << 16
 PERMITS = 1000
 SHARED, LATEST = 1, 0
 REQUEST_ID = 1
-NO_MESSAGE = b""
+NO_FRAME = b""
+"""The type that no frame has."""
 
 CONNECT_FRAME = wire.frame(wire.CONNECT, [(1, "wire"), (4, wire.PROTOCOL_VERSION)])
 FLOW_FRAME = wire.frame(wire.FLOW, [(1, CONSUMER_ID), (2, PERMITS)])
@@ -68,7 +69,7 @@ class Guest(Scanner):
         self._socket = sock = socket.socket()
         sock.setblocking(False)
         if sock.connect_ex(("127.0.0.1", self._crowd.port)) not in (0, errno.EINPROGRESS):
-            self.lost(was_there=False)
+            self.lost()
             return
         self._crowd.selector.register(sock, selectors.EVENT_WRITE, self)
 
@@ -76,7 +77,7 @@ class Guest(Scanner):
         assert self._socket is not None
         if not self._is_connected:
             if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                self.lost(was_there=False)
+                self.lost()
                 return
             self._is_connected = True
             self._crowd.selector.modify(self._socket, selectors.EVENT_READ, self)
@@ -87,19 +88,17 @@ class Guest(Scanner):
         except ConnectionError:
             read = b""
         if read:
-            self._scan(read, NO_MESSAGE, lambda data, at, following: None)
+            self._scan(read, NO_FRAME, lambda data, at, following: None)
         else:
             self.lost()
 
-    def lost(self, *, was_there: bool = True) -> None:
-        """Closes the connection, and opens it again after the back-off."""
+    def lost(self) -> None:
+        """Closes the connection, if there is one, and opens it again after the back-off."""
         assert self._socket is not None
-        if was_there or self._is_connected:
-            self._crowd.selector.unregister(self._socket)
-            self._crowd.lost += not self.is_subscribed
-        elif self._socket in self._crowd.selector.get_map():
+        if self._socket in self._crowd.selector.get_map():
             self._crowd.selector.unregister(self._socket)
         self._socket.close()
+        self._crowd.lost += self._is_connected and not self.is_subscribed
         self._crowd.subscribed -= self.is_subscribed
         self.is_subscribed = False
         self._crowd.open_later(self, BACK_OFF_SECONDS * 2**self._failures)
@@ -119,7 +118,6 @@ class Guest(Scanner):
             self.is_subscribed = True
             self._failures = 0
             self._crowd.subscribed += 1
-            self._crowd.opening -= 1
         elif kind == wire.PING:
             self._send(PONG_FRAME)
         elif kind == wire.CLOSE_CONSUMER:
@@ -145,7 +143,6 @@ class Crowd:
         self.subscribed = 0
         self.refused = 0
         self.lost = 0
-        self.opening = 0
         self._guests = [Guest(self, topic) for topic in topics]
         self._to_open = list(self._guests)
         self._later: list[tuple[float, Guest]] = []
@@ -156,10 +153,10 @@ class Crowd:
     def run(self) -> None:
         """Reports each time at which all consumers are subscribed, until the standard input ends."""
         self.selector.register(sys.stdin, selectors.EVENT_READ, None)
-        was_whole = False
+        opened, was_whole = 0, False
         while True:
-            while self._to_open and self.opening < OPENING_MAX:
-                self.opening += 1
+            while self._to_open and opened - self.subscribed < OPENING_MAX:
+                opened += 1
                 self._to_open.pop().open()
             while self._later and self._later[0][0] <= time.monotonic():
                 heapq.heappop(self._later)[1].open()

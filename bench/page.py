@@ -7,7 +7,7 @@ from datetime import date
 
 from bench.report import goal_of, number
 from bench.rows import Figures, Row
-from bench.sizes import Sizes
+from bench.sizes import QUICK, Sizes
 
 HEADER = "| what | unit | goal | Magnetar | Apache Pulsar | times better |\n|---|---|---|---|---|---|"
 
@@ -22,9 +22,9 @@ MEASURED = """\
 
 One server with one bookie, its fdatasync before every receipt, and the load on the same machine: two cores that server
 and load share are few, so a rate says as much about the load as about the server. CPU seconds for a million messages
-count the server alone and hardly depend on what else runs. *raw* is a driver that speaks the wire protocol and costs
-next to no CPU; other rows use the official client. Messages have 1 KB unless the row says otherwise. A row is the
-median of {runs} runs after one that warms up; latencies count from the moment at which a send was due.
+count the server alone; what else runs changes them less than the rates, but a busy machine raises them by half. *raw*
+is a driver that speaks the wire protocol and costs next to no CPU; other rows use the official client. Messages have
+1 KB unless the row says otherwise. {sizes} Latencies count from the moment at which a send was due.
 
 A *goal* is what the project wants; `N × Apache` means N times better than Apache's figure of the same run.
 """
@@ -42,6 +42,9 @@ later runs them with a heap of 2 GB. Without `--peer` the column shows older fig
 Without `--compiled` the server runs from the sources. `--only many_topics` measures a row or a scenario, and `--quick`
 takes a tenth of the time. Take a machine on which nothing else runs: the line about it says when it was not calm.
 """
+
+FULL = "A rate is the median of {runs} runs, after one that warms up."
+QUICK_RUN = "**This was a quick run**: smaller loads, one run each, and {topics} topics where a row says 1,000."
 
 COMPILED = """\
 ## Compiled modules
@@ -100,13 +103,14 @@ class Run:
 
 def page(rows: Sequence[Row], ours: Figures, theirs: Figures | None, run: Run) -> str:
     """Returns the page. Rows that have no figure are left out."""
+    sizes = QUICK_RUN if run.sizes == QUICK else FULL
     form = "with compiled modules" if run.compiled else "from the sources, nothing compiled"
     peer = "Apache Pulsar 4.0.7 standalone, in the same run" if run.peer_measured else "older figures of Apache (*)"
     parts = [
         TITLE,
         f"## The figures\n\n{date.today():%d %B %Y}. {run.machine}. Python {platform.python_version()}, "
         f"{platform.system()} {platform.machine()}. Magnetar {form}; {peer}.\n\n{table(rows, ours, theirs)}",
-        MEASURED.format(runs=run.sizes.runs),
+        MEASURED.format(sizes=sizes.format(runs=run.sizes.runs, topics=run.sizes.topics)),
         REPEAT,
         COMPILED,
         NEWER_PYTHONS,

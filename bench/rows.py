@@ -56,7 +56,7 @@ PAGE = (LIFECYCLE, BATCHES, TAIL, CATCH_UP, LATENCY, FEATURES, MANY_TOPICS)
 """The scenarios of docs/PERFORMANCE.md: one server on one machine, and all that Apache can be measured by beside it."""
 ASKED_FOR = (BESIDE, SCALE, SCRAPE)
 """Scenarios that run only when they are asked for by name, because they take many minutes."""
-WIDE = "raw publish, batches of 1,000 x 100 B"
+WIDE = "raw publish, batches of 1,000 × 100 B"
 EACH = "1,000 topics, 100 B unbatched in turn"
 TEN_TIMES = "10,000 topics, 100 B unbatched in turn"
 CROWD = "10,000 connections, a consumer of a topic each"

@@ -139,6 +139,25 @@ def test_a_difference_leads_from_one_text_to_the_other(rule: Rule) -> None:
     ]
 
 
+def test_an_example_is_written_as_the_type_of_schema_asks_for(rule: Rule) -> None:
+    fields = [
+        {"name": "id", "type": ["null", "int"]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "kinds", "type": ["null", "Kind"]},
+        {"name": "next", "type": ["null", "Order"]},
+    ]
+    schema = json.dumps({"type": "record", "name": "Order", "namespace": "shop", "fields": fields})
+    plain = {"id": 0, "at": 0, "kind": "A", "kinds": "A", "next": None}
+    named = {**plain, "id": {"int": 0}, "kinds": {"shop.Kind": "A"}}
+    for kind, data, wanted in (("JSON", schema, plain), ("AVRO", schema, named)):
+        script = f"return JSON.parse(rules.exampleOf({{type: '{kind}', data: {json.dumps(data)}}}))"
+        assert rule("example_rules", script) == wanted
+    endless = '{"type":"record","name":"R","fields":[{"name":"r","type":"R"}]}'
+    for kind, data in (("AVRO", endless), ("AVRO", "no JSON"), ("STRING", "")):
+        assert rule("example_rules", f"return rules.exampleOf({{type: '{kind}', data: {json.dumps(data)}}})") == ""
+
+
 def test_events_are_read_however_the_network_cuts_them(rule: Rule) -> None:
     stream = 'event: broker\ndata: {"a":1}\n\n: a comment\n\nevent: topic\r\ndata: 1\r\ndata: 2\r\n\r\n'
     script = f"""

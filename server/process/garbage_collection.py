@@ -8,7 +8,6 @@ circle stay when they are not needed any more, as the parts of a topic do. `OldO
 `full_collection_rules` says so.
 """
 
-import asyncio
 import gc
 import logging
 import os
@@ -17,9 +16,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from magnetar.server.process.full_collection_rules import FullCollections
+
+if TYPE_CHECKING:
+    import asyncio
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +76,7 @@ class OldObjects:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        loop: "asyncio.AbstractEventLoop",
         memory_bytes: Callable[[], int] | None = None,
         cpu_seconds: Callable[[], float] = time.process_time,
     ) -> None:

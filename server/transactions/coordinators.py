@@ -22,7 +22,7 @@ from magnetar.server.transactions.coordinator import TransactionCoordinator, coo
 from magnetar.server.transactions.end_calls import EndCalls
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ManagedLedgerFenced
-from pulsar_proto.errors import MalformedRecord, MetadataFault, PulsarError, ServiceNotReady
+from pulsar_proto.errors import MalformedRecord, MetadataFault, NotAllowed, PulsarError, ServiceNotReady
 from pulsar_proto.names import TopicName
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,8 @@ ASSIGN_TOPIC = TopicName.parse("persistent://pulsar/system/transaction_coordinat
 (SystemTopicNames.TRANSACTION_COORDINATOR_ASSIGN)."""
 STANDALONE_COORDINATORS = 1
 """How many coordinators a standalone server makes (PulsarStandalone)."""
+COORDINATORS_MAX = 1_000
+"""How many coordinators an administrator may ask for. Each has a managed ledger of its own."""
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 1.0, 30.0
 """How long the broker waits before it loads a coordinator again after a failure; twice as long after each further
 one."""
@@ -95,7 +97,9 @@ class TransactionCoordinators:
 
     async def scale(self, count: int) -> None:
         """Sets how many coordinators the cluster has. A number that is not larger than the present one has no effect.
-        Raises PulsarError when the metadata store fails."""
+        Raises NotAllowed for more than COORDINATORS_MAX, and PulsarError when the metadata store fails."""
+        if count > COORDINATORS_MAX:
+            raise NotAllowed(f"A cluster has {COORDINATORS_MAX} transaction coordinators at most")
         with storage_faults_told():
             if await self._partitioned.update(ASSIGN_TOPIC, partitions=count) is None:
                 await self._partitioned.create(ASSIGN_TOPIC, count)
@@ -153,7 +157,6 @@ class TransactionCoordinators:
         task = asyncio.get_running_loop().create_task(self._keep_loading(coordinator_id))
         self._loading[coordinator_id] = task
         task.add_done_callback(partial(log_failure, f"loading transaction coordinator {coordinator_id}"))
-        task.add_done_callback(lambda _: self._loading.pop(coordinator_id))
         self._begin_attempt(coordinator_id)
 
     def _begin_attempt(self, coordinator_id: int) -> "asyncio.Future[None]":
@@ -180,6 +183,8 @@ class TransactionCoordinators:
                 pause = min(2 * pause, RETRY_SECONDS_MAX)
                 attempt = self._begin_attempt(coordinator_id)
         finally:
+            # From here on a bundle that is gained again begins a new task.
+            del self._loading[coordinator_id]
             if not attempt.done():
                 attempt.set_exception(coordinator_not_found(coordinator_id))
 

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS_AT_ONCE = 1_000
 """How many transactions of a coordinator are being ended at the same time. Further ones wait for their turn."""
-CALLS_OF_ONE_MAX = 64
+CALLS_OF_ONE_MAX = 16
 """How many participants of one transaction are told at the same time."""
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 1.0, 30.0
 """How long an ending waits before its next attempt: at first as long as in Apache's broker, and twice as long after

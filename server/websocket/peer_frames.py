@@ -86,8 +86,9 @@ class PeerFrames:
 
     @property
     def unfinished_bytes(self) -> int:
-        """Returns the number of bytes that have come of a message that is not whole yet."""
-        return len(self._rest) + len(self._message)
+        """Returns the number of bytes that have come of a message that is not whole yet. Counts nothing while whole
+        frames may be left to be read, because then the peer need not send more."""
+        return 0 if self.has_more else len(self._rest) + len(self._message)
 
     def take(self, data: bytes) -> list[bytearray]:
         """Takes received bytes, which may be none, and returns the texts that are whole now. No text is returned after

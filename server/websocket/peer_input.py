@@ -88,7 +88,9 @@ class PeerInput:
         return self._frames.unfinished_bytes
 
     def idle_since(self, now_s: float) -> float:
-        return self._heard_s if self.held_bytes else now_s
+        """Returns when the peer has last sent something. A peer that is not read from at the moment cannot go on, so it
+        does not count as idle."""
+        return now_s if self._is_paused or not self.held_bytes else self._heard_s
 
     def cut_off_for_room(self) -> None:
         self._owner.cut_off(
@@ -173,6 +175,7 @@ class PeerInput:
         if self._is_paused:
             if self._waiting_bytes <= WAITING_BYTES_LOW and not self._frames.has_more:
                 self._is_paused = False
+                self._heard_s = self._loop.time()
                 self._connection.resume_reading()
         elif self._waiting_bytes > WAITING_BYTES_HIGH or self._frames.has_more:
             self._is_paused = True

@@ -32,8 +32,10 @@ def test_the_page_names_the_machine_and_the_form_of_the_server() -> None:
     quick = page([RATE], {"r": 80}, None, Run("2 cores, quiet", QUICK, compiled=False, peer_measured=False))
     assert "2 cores, quiet" in quick
     assert "from the sources" in quick
+    assert f"{QUICK.topics} topics where a row says 1,000" in quick
     compiled = page([RATE], {"r": 80}, {"r": 3}, Run("m", Sizes(), compiled=True, peer_measured=True))
     assert "Magnetar with compiled modules; Apache Pulsar 4.0.7 standalone, in the same run" in compiled
+    assert "quick run" not in compiled
 
 
 def test_the_command_on_the_page_is_understood() -> None:

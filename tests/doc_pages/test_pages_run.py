@@ -98,6 +98,7 @@ READ_ONLY = {
     "LOST_MESSAGES.md": "needs lost entries; tests/server/programs/test_unreadable_entries.py has them",
     "MONITORING.md": "needs a collector of OpenTelemetry; tests/server/telemetry has one",
     "ONE_MACHINE.md": "starts a cluster on the ports of users",
+    "PERFORMANCE.md": "installs everything, and measures for twenty minutes",
     "SECURITY.md": "starts servers with certificates on the ports of users",
     "SERVICE.md": "installs a service on the machine",
     "TRANSACTIONS.md": "starts a server on the ports of users",

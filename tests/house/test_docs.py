@@ -4,7 +4,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from tests.house.tree import LINKED, is_test, name_of, pages, report, sources
+from tests.house.tree import LINKED, ROOT, is_test, name_of, pages, report, sources
 
 PATH = re.compile(r"(?<![\w./*-])(?:[a-z_]+/)*[a-z_0-9]+\.py\b")
 """Matches a path such as `server/web/calls.py`, or only the name of a file."""
@@ -19,7 +19,7 @@ USERS_OWN = ("docs/SPARK.md", "docs/spark/", "docs/TESTING.md")
 
 @cache
 def files() -> frozenset[str]:
-    return frozenset(name_of(path) for path in sources())
+    return frozenset(name_of(path) for path in [*sources(), *ROOT.glob("*.py")])
 
 
 def leads_somewhere(path: str) -> bool:

@@ -84,6 +84,8 @@ async def test_the_number_of_coordinators_grows_and_the_new_ones_run(tmp_path: P
         assert status == 406
         assert json.loads(body)["reason"].startswith("Number of transaction coordinators should be more than")
         assert (await web.call("POST", replicas, '"many"'))[0] == 400
+        status, body = await web.call("POST", replicas, "1001")
+        assert (status, json.loads(body)["reason"]) == (405, "A cluster has 1000 transaction coordinators at most")
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,9 @@ def test_the_bytes_of_a_message_that_is_not_whole_are_counted_until_it_is() -> N
     assert frames.unfinished_bytes == 450
     assert frames.take(rest[150:]) == [b"x" * 300 + b"y" * 200]
     assert frames.unfinished_bytes == 0
+    frames.take(frame(PING, b"") * (FRAMES_A_STEP + 1))
+    assert frames.has_more
+    assert frames.unfinished_bytes == 0
 
 
 @given(st.lists(st.binary(max_size=400), max_size=20))

@@ -3,10 +3,13 @@ says."""
 
 import asyncio
 from collections.abc import Sequence
+from unittest.mock import Mock
 
 import aiohttp
 
+from magnetar.server.process.byte_budget import ByteBudget
 from magnetar.server.websocket import peer_input
+from magnetar.server.websocket.peer_input import PeerInput
 from tests.server.fakes import until
 from tests.server.websocket.client_frames import frame
 from tests.server.websocket.echo_scene import SECONDS_MAX, Echo, scene
@@ -102,6 +105,22 @@ async def test_a_peer_that_sends_much_while_it_is_throttled_is_not_read() -> Non
         for _ in range(count):
             assert len(await socket.receive_str(timeout=SECONDS_MAX)) == 100_000
         await sending
+
+
+async def test_a_peer_that_is_not_read_from_does_not_count_as_one_that_stopped_in_its_message() -> None:
+    owner, connection, budget = Mock(), Mock(), ByteBudget(0, list, lambda: 0.0)
+    owner.on_texts = len
+    bytes_in = PeerInput(owner, connection, 1_000_000, budget)
+    later_s = asyncio.get_running_loop().time() + 1000
+    bytes_in.throttle("one")
+    large = frame(1, b"x" * 200_000)
+    bytes_in.feed_data(large * 2 + large[:1_000])
+    assert connection.pause_reading.called
+    assert (bytes_in.held_bytes, bytes_in.idle_since(later_s)) == (1_000, later_s)
+    bytes_in.release("one")
+    await until(lambda: connection.resume_reading.called)
+    assert bytes_in.held_bytes == 1_000
+    assert bytes_in.idle_since(later_s) < later_s
 
 
 async def send_large(socket: aiohttp.ClientWebSocketResponse, count: int) -> None:

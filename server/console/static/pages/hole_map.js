@@ -47,7 +47,7 @@ export function HoleMap({ stats, name }) {
     setPointed(column < columns ? (cells[index] ?? null) : null);
   };
   const said = summaryOf(backlog);
-  return html` <p class="hint" data-map="summary">
+  return html`<p class="hint" data-map="summary">
       ${said}.${entriesPerCell > 1 && ` A cell stands for ${format.count(entriesPerCell)} entries.`}
     </p>
     <div hidden=${cells.length === 0}>

@@ -13,7 +13,7 @@ export function KeyMap({ consumers }) {
   const shares = holders.map((each) =>
     each.keyHashRangeArrays.reduce((sum, [first, last]) => sum + last - first + 1, 0),
   );
-  return html` <svg
+  return html`<svg
       class="map"
       viewBox="0 0 1000 26"
       height="26"

@@ -28,7 +28,7 @@ export function MessageStory({ topic, id }) {
     </${Panel}>
     <${Panel} title="What became of it" name="story">
       <${Loaded} from=${story} topic=${topic}>${(value) =>
-        html` ${value.subscriptions.length === 0 && html`<p class="empty">The topic has no subscription.</p>`}
+        html`${value.subscriptions.length === 0 && html`<p class="empty">The topic has no subscription.</p>`}
           <ul class="sentences">
             ${value.subscriptions.map(
               (each) => html`<li key=${each.name} data-subscription=${each.name} data-state=${each.state}>

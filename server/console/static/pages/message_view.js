@@ -41,7 +41,7 @@ export function Message({ topic, message, isOpenFirst }) {
 }
 
 function Marks({ message }) {
-  return html` ${message.encrypted && html`<${Badge} tone="warn">encrypted</${Badge}>`}
+  return html`${message.encrypted && html`<${Badge} tone="warn">encrypted</${Badge}>`}
   ${message.compression && html`<${Badge}>${message.compression}</${Badge}>`}
   ${message.chunk &&
     html`<${Badge} tone=${message.chunk.missing ? "bad" : ""}>${chunksOf(message.chunk)}</${Badge}>`}
@@ -56,7 +56,7 @@ function chunksOf({ count, missing }) {
 }
 
 function Details({ message }) {
-  return html` <${Facts}
+  return html`<${Facts}
       rows=${[
         ["Producer", message.producer],
         ["Sequence id", String(message.sequenceId)],

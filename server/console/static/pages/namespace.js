@@ -10,7 +10,7 @@ import { foundRows } from "../parts/table_rules.js";
 import { SearchField, Table } from "../parts/tables.js";
 import { topicRows } from "../parts/topic_rows_rules.js";
 
-const NUMBERS_MS = 5_000;
+const NUMBERS_MS = 10_000;
 const NAMES_MS = 30_000;
 
 const number = (key, title, show) => ({

@@ -1,6 +1,7 @@
 // Publishes a message to a topic, with a preview of what is sent.
 
 import { ActionButton, Field } from "../parts/dialogs.js";
+import { exampleOf } from "../parts/example_rules.js";
 import * as format from "../parts/format_rules.js";
 import { html, useMemo, useState } from "../parts/library.js";
 import { Fault, HowTo, Panel, topicWord } from "../parts/panels.js";
@@ -18,6 +19,7 @@ export function Produce({ topic }) {
   const [isBusy, setIsBusy] = useState(false);
   const path = ["topics", topic.domain, topic.tenant, topic.namespace, topic.name].map(encodeURIComponent).join("/");
   const request = useMemo(() => requestOf(form, schema.value), [form, schema.value]);
+  const example = useMemo(() => (schema.value ? exampleOf(schema.value) : ""), [schema.value]);
   const typed = (name) => (event) => setForm({ ...form, [name]: event.target.value });
   const send = async (event) => {
     event.preventDefault();
@@ -38,6 +40,7 @@ export function Produce({ topic }) {
           hint=${hintOf(schema.value)}>
           <textarea name="payload" rows="8" spellcheck=${false} value=${form.payload} onInput=${typed("payload")}></textarea>
         </${Field}>
+        ${example && html`<${ActionButton} onAct=${() => setForm({ ...form, payload: example })}>Fill in an example</${ActionButton}>`}
         <div class="row">
           <${Field} label="Key"><input name="key" value=${form.key} onInput=${typed("key")} /></${Field}>
           <${Field} label="Deliver after, seconds"><input name="delay" type="number" min="0" value=${form.delay}
@@ -75,9 +78,8 @@ function previewOf(form) {
 
 function hintOf(schema) {
   if (!schema) return "The topic has no schema: the text is stored as UTF-8.";
-  return ["AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE"].includes(schema.type)
-    ? "Write it as JSON; the server encodes it by the schema."
-    : "The server encodes it by the schema.";
+  if (schema.type === "AVRO") return 'Write it in Avro\'s JSON encoding, which names the branch of a union: {"string": "x"}.';
+  return schema.type === "JSON" ? "Write it as JSON." : "The server encodes it by the schema.";
 }
 
 // Returns {body, fault}: the body of the call, and what is wrong with the fields.

@@ -82,7 +82,7 @@ const TONES = { everything: ["bad", "everything waits"], some: ["warn", "some wa
 
 function Reasons({ answer }) {
   if (answer === undefined) return html`<p class="note">The broker says nothing about it.</p>`;
-  return html` <p data-why="summary">${answer.summary ? `Backlog: ${answer.summary}.` : "There is no backlog."}</p>
+  return html`<p data-why="summary">${answer.summary ? `Backlog: ${answer.summary}.` : "There is no backlog."}</p>
     ${
       answer.reasons.length === 0
         ? html`<p><${Badge} tone="good">free</${Badge}> Nothing stands in the way: a message that comes now is delivered at once.</p>`

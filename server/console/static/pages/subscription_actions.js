@@ -26,7 +26,7 @@ const PEEKED_MAX = 10;
 
 export function SubscriptionActions({ topic, name, internal, wish, setWish, onDone }) {
   if (!internal?.cursors?.[name]) return null;
-  return html` ${ACTIONS.map(([key, title]) => html`<${ActionButton} key=${key} onAct=${() => setWish(key)}>${title}…</${ActionButton}>`)}
+  return html`${ACTIONS.map(([key, title]) => html`<${ActionButton} key=${key} onAct=${() => setWish(key)}>${title}…</${ActionButton}>`)}
   ${wish === "peek" && html`<${Peek} topic=${topic} name=${name} internal=${internal} onClose=${() => setWish(null)} />`}
   ${wish !== null && wish !== "peek" && html`<${Change} key=${wish} kind=${wish} topic=${topic} name=${name}
     internal=${internal} onClose=${() => setWish(null)} onDone=${onDone} />`}`;

@@ -25,7 +25,7 @@ export function Tenants() {
   return html`<div class="panels">
     <${Panel} title="Tenants" wide=${true} aside=${html`<${SearchField} label="Search tenants" onText=${setSearch} />`}>
       <${Loaded} from=${tenants}>${(names) =>
-        html` <${Table}
+        html`<${Table}
           name="tenants"
           label="Tenants"
           columns=${TENANT_COLUMNS}

@@ -42,7 +42,7 @@ export function Topic({ topic, tab, rest, query }) {
       : OF_NON_PERSISTENT;
   const tabs = TABS.filter(([, key]) => usable.includes(key));
   const [, , Content] = tabs.find(([, key]) => key === tab) ?? [];
-  return html` <p class="hint">
+  return html`<p class="hint">
       <code>${fullName(topic)}</code>${isPartitioned && ` · ${format.plural(partitions.value.partitions, "partition")}`}
     </p>
     <${Tabs}

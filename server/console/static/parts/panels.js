@@ -1,7 +1,7 @@
 // The pieces that pages are made of: panels, facts, badges, faults, tabs, and the note that says how to get the same
 // numbers without the console.
 
-import { html, useState } from "./library.js";
+import { html, useEffect, useRef, useState } from "./library.js";
 import { shellWord } from "./format_rules.js";
 import { useCall } from "./polling.js";
 import { fullName, topicLink } from "./routes.js";
@@ -81,7 +81,14 @@ export function Loaded({ from, topic, children }) {
 
 // Links that look like tabs: tabs is [[title, address, is open], …].
 export function Tabs({ label, tabs }) {
-  return html`<nav class="tabs" aria-label=${label}>
+  const bar = useRef(null);
+  const open = tabs.findIndex(([, , isOpen]) => isOpen);
+  // In a narrow window the open tab may stand outside of what is seen of the bar.
+  useEffect(() => {
+    const tab = bar.current.children[open];
+    if (tab) bar.current.scrollLeft = tab.offsetLeft + tab.offsetWidth - bar.current.clientWidth;
+  }, [open]);
+  return html`<nav class="tabs" ref=${bar} aria-label=${label}>
     ${tabs.map(([title, href, isOpen]) => html`<a key=${title} href=${href} aria-current=${isOpen ? "page" : undefined}>${title}</a>`)}
   </nav>`;
 }
