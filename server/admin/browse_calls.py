@@ -1,12 +1,14 @@
 """The calls that show a topic's messages, decoded, to people, and that tell one message's story. Only Magnetar has
 them."""
 
+import asyncio
+from importlib import import_module
+
 from magnetar.server.admin import bodies
 from magnetar.server.admin.call_paths import TOPIC, topic_of
 from magnetar.server.admin.subscription_calls import number_of, refuse_partitioned
 from magnetar.server.admin.topic_calls import loaded
-from magnetar.server.browsing.message_browser import COUNT_MAX, browse
-from magnetar.server.browsing.message_filter_rules import filter_of, start_of
+from magnetar.server.browsing.message_filter_rules import COUNT_MAX, filter_of, start_of
 from magnetar.server.browsing.message_story import NOT_RECORDED, subscriptions_of, where
 from magnetar.server.topics import backlog
 from magnetar.server.web.calls import Answer, Call, Refusal, Route
@@ -36,7 +38,11 @@ async def messages(call: Call) -> Answer:
     except (ValueError, OverflowError) as error:
         raise Refusal(400, str(error)) from None
     wanted = filter_of(*(call.query.get(name) for name in ("key", "property", "text")))
-    return await browse(await loaded(call), call.broker.service.schemas.registry, start, wanted, count)
+    held = await loaded(call)
+    # With its libraries for schemas the browser takes 4 MB, and most servers never show a message.
+    browser = await asyncio.to_thread(import_module, "magnetar.server.browsing.message_browser")
+    found: Answer = await browser.browse(held, call.broker.service.schemas.registry, start, wanted, count)
+    return found
 
 
 async def story(call: Call) -> Answer:

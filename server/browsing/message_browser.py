@@ -10,7 +10,7 @@ from typing import Any
 
 from magnetar.server.browsing.chunk_joiner import ChunkJoiner, JoinedChunks
 from magnetar.server.browsing.entry_messages import StoredMessage, messages_of_entry, unpacked
-from magnetar.server.browsing.message_filter_rules import MessageFilter, Start
+from magnetar.server.browsing.message_filter_rules import COUNT_MAX, MessageFilter, Start
 from magnetar.server.browsing.message_json import head_json, value_json
 from magnetar.server.browsing.schema_decoders import SchemaDecoders
 from magnetar.server.process.storage_faults import storage_faults_told
@@ -20,9 +20,6 @@ from magnetar.server.topics.topic import Topic
 from magnetar.storage.managed.entry_run import EntryRun
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import Position
-
-COUNT_MAX = 500
-"""How many messages one search returns at most."""
 
 ANSWER_BYTES_MAX = 2 << 20
 """After this many bytes of values an answer ends, and says where the next search goes on."""

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 from pulsar_proto.ids import I64_MAX, Position
 
+COUNT_MAX = 500
+"""How many messages one search returns at most."""
+
 _ID = re.compile(r"(\d{1,19}):(\d{1,19})(?::(-?\d{1,10}))?")
 
 
