@@ -45,6 +45,7 @@ SPARK = "spark"
 FEATURES = "features"
 MANY_TOPICS = "many_topics"
 WEBSOCKETS = "websockets"
+TRANSACTIONS = "transactions"
 CLUSTER = "cluster"
 MORE_BROKERS = "brokers"
 MORE_TOPICS = "more_topics"
@@ -72,6 +73,7 @@ BESIDE_WORKS = {
     "metrics": "beside /metrics of 10,000 topics",
     "admin": "beside 100 admin calls in flight",
 }
+PERF = "pulsar-perf transaction"
 OURS = "our client to three bookies"
 
 ROWS = (
@@ -208,6 +210,10 @@ ROWS = (
         more_is_better=True,
     ),
     Row("ws_busy_ratio", WEBSOCKETS, "the same over that without them", "times", 0.9, None, more_is_better=True),
+    Row("txn_rate", TRANSACTIONS, f"{PERF}, 1 message", "txn/s", None, None, more_is_better=True, goal_ratio=1.5),
+    Row("txn_cpu", TRANSACTIONS, f"{PERF}, 1 message", "CPU ms each", None, None, goal_ratio=2.0),
+    Row("txn_large_rate", TRANSACTIONS, f"{PERF}, 50 messages", "txn/s", None, None, True, goal_ratio=1.5),
+    Row("txn_large_cpu", TRANSACTIONS, f"{PERF}, 50 messages", "CPU ms each", None, None, goal_ratio=2.0),
     Row("cluster_start", CLUSTER, "magnetar cluster, 2 brokers and 3 bookies, command to ready", "s", 10, None),
     Row("cluster_memory", CLUSTER, "2 brokers, 3 bookies and metadata, idle (PSS)", "MB", 400, 1286),
     Row("cluster_idle_cpu", CLUSTER, "the same, idle CPU", "% of a core", None, None),

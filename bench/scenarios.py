@@ -46,12 +46,14 @@ from bench.rows import (
     SPARK,
     STARTS,
     TAIL,
+    TRANSACTIONS,
     WEBSOCKETS,
 )
 from bench.scale import scale
 from bench.scrape import scrape
 from bench.sizes import Figures, Scenario, Sizes
 from bench.starts import seconds_until, starts
+from bench.transactions import transactions
 from bench.websockets import websockets
 from compat_tests import wire
 from compat_tests.harness import Server, free_port
@@ -246,6 +248,7 @@ SCENARIOS: dict[str, Scenario] = {
     MORE_TOPICS: more_topics,
     CONNECTIONS: connections,
     WEBSOCKETS: websockets,
+    TRANSACTIONS: transactions,
     CLUSTER: cluster,
     MORE_BROKERS: brokers,
     SCALE: scale,

@@ -30,6 +30,7 @@ class Sizes:
     delayed: int = 500_000
     websocket: int = 100_000
     sockets: int = 1000
+    transactions: int = 4_000
     connections: int = 10_000
     starts: int = 6
     rounds: int = 3
@@ -64,6 +65,7 @@ QUICK = Sizes(
     delayed=100_000,
     websocket=20_000,
     sockets=1000,
+    transactions=800,
     connections=1000,
     starts=2,
     rounds=1,

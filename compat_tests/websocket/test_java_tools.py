@@ -12,21 +12,13 @@ from pathlib import Path
 import pytest
 
 from compat_tests.harness import Server, wait_until
-from compat_tests.java.client_jars import JAVA, TOOLS
+from compat_tests.java.client_jars import JAVA, NOT_OF_PERF, PERF, PERF_JAVA, TOOLS
 from compat_tests.maven_jars import class_path, need_java
 from compat_tests.python.rest import Admin
 from compat_tests.websocket.socket_client import socket_url
 
 pytestmark = pytest.mark.slow
 
-PERF = (
-    ("org.apache.pulsar", "pulsar-testclient", "4.0.6"),
-    ("org.apache.pulsar", "pulsar-broker", "4.0.7"),
-)
-"""The tool loads classes of the broker; those of 4.0.6 need an artifact that Maven Central does not have."""
-NOT_OF_PERF = (("org.apache.pulsar", "pulsar-broker"),)
-PERF_JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""The histograms of its commands fill 256 MB when it starts."""
 DEADLINE_SECONDS = 90
 
 

@@ -1,0 +1,54 @@
+"""The transactions' scenario: `pulsar-perf transaction` with its default settings, one thread that consumes, publishes
+and commits."""
+
+import re
+import statistics
+import subprocess
+
+from bench.driver import Stopwatch
+from bench.loads import LOAD_TIMEOUT_SECONDS, NAMESPACE, new_server, publish, subscribe
+from bench.sizes import Figures, Sizes
+from compat_tests.harness import Server
+from compat_tests.java.client_jars import NOT_OF_PERF, PERF, PERF_JAVA
+from compat_tests.maven_jars import class_path
+from compat_tests.products import Product
+
+PROGRAM = "org.apache.pulsar.testclient.PulsarPerfTestTool"
+RATE = re.compile(r"(\d+) transaction executed --- +([\d.]+) transaction/s.*?(\d+) transaction end successfully")
+"""What the program says at its end."""
+LARGE = 50
+"""How many messages a large transaction consumes and publishes."""
+SPARE_MESSAGES = 1_000
+"""The program asks for more messages than its transactions acknowledge, and waits when there are none."""
+
+
+def transactions(product: Product, sizes: Sizes) -> Figures:
+    """All from one server. The first run of each kind warms up and does not count."""
+    with new_server(product, {"transactionCoordinatorEnabled": "true"}) as server:
+        server.start()
+        small = [run(server, f"small-{number}", sizes.transactions, 1) for number in range(sizes.runs + 1)]
+        large = [run(server, f"large-{number}", sizes.transactions // 4, LARGE) for number in range(sizes.runs + 1)]
+    figures: Figures = {}
+    for name, runs in (("txn", small[1:]), ("txn_large", large[1:])):
+        figures[f"{name}_rate"] = statistics.median(rate for rate, _ in runs)
+        figures[f"{name}_cpu"] = statistics.median(cpu for _, cpu in runs)
+    return figures
+
+
+def run(server: Server, topic: str, count: int, messages: int) -> tuple[float, float]:
+    """Runs the program. Returns transactions a second, and the milliseconds of the server's CPU for each."""
+    source, target = f"{NAMESPACE}/{topic}-in", f"{NAMESPACE}/{topic}-out"
+    subscribe(server, f"{topic}-in", "sub")
+    publish(server, f"{topic}-in", count * messages + SPARE_MESSAGES, size=100)
+    options = ["-u", server.broker_url, "-au", server.web_url, "--topics-c", source, "--topics-p", target]
+    options += ["-ntxn", str(count), "-nmp", str(messages), "-nmc", str(messages), "-threads", "1", "-sp", "Earliest"]
+    command = [*PERF_JAVA, "-cp", class_path("pulsar-perf", PERF, NOT_OF_PERF), PROGRAM, "/dev/null", "transaction"]
+    watch = Stopwatch(server.pid)
+    done = subprocess.run(
+        [*command, *options], stdout=subprocess.PIPE, text=True, timeout=LOAD_TIMEOUT_SECONDS, check=True
+    )
+    outcome = watch.outcome(count)
+    said = RATE.search(done.stdout)
+    assert said is not None, done.stdout[-2000:]
+    assert int(said[1]) == int(said[3]) == count, said[0]
+    return float(said[2]), outcome.server_cpu_seconds / count * 1000
