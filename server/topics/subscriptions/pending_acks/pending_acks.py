@@ -145,29 +145,29 @@ class PendingAcksOfTransactions:
                 opened = await self._logs.open(self._topic, self._subscription, config, self._owner.lost_log)
                 await opened.replay(self._replay)
             except MalformedRecord as error:
-                self._failed(error)
+                self._failed(error, logging.ERROR)
             except ManagedLedgerError as error:
                 if error.retriable:
                     failures += 1
                     self._failure = str(error)
                     log.warning("%s: not read, will be tried again: %s", self, error)
                     await asyncio.sleep(backoff(failures, RETRY_FIRST_S, RETRY_LONGEST_S))
-                else:
-                    self._failed(error)
+                else:  # another broker has taken the log over, or this one stops
+                    self._failed(error, logging.WARNING)
             except Exception as error:
                 log.exception("%s: not read", self)
-                self._failed(error)
+                self._failed(error, logging.ERROR)
             else:
                 self.log, self.state, self._failure = opened, PendingAckState.READY, ""
                 self.recover_end_ms = self._clock_ms()
                 log.info("%s: read, %d transactions are open", self, self.rules.transactions)
                 self._aborting = asyncio.get_running_loop().create_task(self._abort_the_dead())
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: Exception, level: int) -> None:
         self._failure = str(error)
         if self.state is PendingAckState.INITIALIZING:
             self.state = PendingAckState.ERROR
-            log.error("%s: the log cannot be used: %s", self, error)
+            log.log(level, "%s: the log cannot be used: %s", self, error)
 
     def _replay(self, record: PendingAckRecord) -> None:
         existing = self._existing(record.positions)
