@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 
@@ -160,14 +161,15 @@ def test_a_page_goes_on_by_itself_after_a_restart(chromium: Chromium, own_server
 
 def test_ten_thousand_topics_stay_fluid(page: Page, server: Server) -> None:
     """All topics can be searched and sorted, while only the rows in view are drawn."""
-    admin = Admin(server)
-    admin.put("persistent/public/default/many/partitions", 10_000)
-    page.open(f"{server.web_url}/#/namespaces/public/default")
-    page.wait("document.querySelector('[data-table=topics]')?.dataset.rows > 10000", "all topics")
+    admin, namespace = Admin(server), f"public/many-{uuid4().hex[:8]}"
+    admin.put(f"namespaces/{namespace}")
+    admin.put(f"persistent/{namespace}/many/partitions", 10_000)
+    page.open(f"{server.web_url}/#/namespaces/{namespace}")
+    page.wait("document.querySelector('[data-table=topics]')?.dataset.rows > 9999", "all topics")
     drawn = "document.querySelectorAll('[data-table=topics] tbody tr').length"
     assert page.value(drawn) < 200
     page.value("document.querySelector('.windowed').scrollTop = 1e9")
-    last = "persistent://public/default/many-partition-9999"
+    last = f"persistent://{namespace}/many-partition-9999"
     page.wait(f"document.querySelector('[data-row={json.dumps(last)}]')", "the last row")
     assert page.value(drawn) < 200
     page.value("document.querySelector('main input[type=search]').focus()")

@@ -12,12 +12,12 @@ import gc
 import logging
 import os
 import resource
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
+from magnetar.server.process.collector_pauses import collector_off
 from magnetar.server.process.full_collection_rules import FullCollections
 
 if TYPE_CHECKING:
@@ -48,14 +48,11 @@ SLOW_SECONDS = 0.1
 def uncollected_imports() -> Iterator[None]:
     """Lets the caller import modules without garbage collections, which would take a tenth of the time and find next to
     nothing. At the end all objects that exist are exempt from later collections, because modules stay for ever."""
-    is_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if is_enabled:
-            gc.enable()
+    with collector_off():
+        try:
+            yield
+        finally:
+            gc.freeze()
 
 
 def freeze_start() -> None:
@@ -128,18 +125,3 @@ def resident_bytes() -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-@contextmanager
-def no_collections(seconds_max: float) -> Iterator[None]:
-    """Switches the garbage collector off for the caller's block, on any thread. When the block takes longer than
-    `seconds_max`, the collector is switched on before its end, so that a block that hangs does not fill the memory."""
-    end = threading.Timer(seconds_max, gc.enable)
-    end.daemon = True
-    gc.disable()
-    end.start()
-    try:
-        yield
-    finally:
-        end.cancel()
-        gc.enable()

@@ -22,6 +22,7 @@ no CPU time.
 """
 
 import asyncio
+import contextlib
 import gc
 import logging
 import operator
@@ -37,6 +38,8 @@ from operator import itemgetter
 from pathlib import Path
 from types import FrameType
 from typing import Self
+
+from magnetar.server.process.collector_pauses import collector_off
 
 log = logging.getLogger(__name__)
 
@@ -189,15 +192,9 @@ def stack_of(ident: int) -> list[FrameType]:
     frames: list[FrameType] = []
     innermost = map(itemgetter(ident), map(operator.call, (sys._current_frames,)))
     outwards = accumulate(chain(innermost, repeat("f_back")), getattr)
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    # KeyError: there is no such thread. AttributeError: the outermost frame has None below it.
+    with collector_off(), contextlib.suppress(KeyError, AttributeError):
         frames.extend(outwards)
-    except (KeyError, AttributeError):  # no such thread; the outermost frame has None below it
-        pass
-    finally:
-        if collects:
-            gc.enable()
     return frames[:-1]
 
 

@@ -17,7 +17,7 @@ from opentelemetry.sdk.metrics.view import View
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
 from magnetar import __version__
-from magnetar.server.process.garbage_collection import no_collections
+from magnetar.server.process.collector_pauses import no_collections
 from magnetar.server.telemetry.daemon_thread import on_daemon_thread
 from magnetar.server.telemetry.exporters import Exporters
 from magnetar.server.telemetry.gathering import Points, gather

@@ -13,9 +13,9 @@ from magnetar.server.programs.standalone import Standalone, StandaloneOptions
 from tests.server.admin.any_calls import BODIES, path_of
 
 CALLS_PER_ROUTE = 12
-REFUSED = ("listener", "This broker does not ")
-"""Texts in answers with status 500 or more that are right: a listener that has no address, and services that this
-server does not have."""
+REFUSED = ("listener", "This broker does not ", "not configured with transactionCoordinatorEnabled=true")
+"""Texts in answers with status 500 or more that are right: a listener that has no address, services that this server
+does not have, and those that are switched off."""
 SEED = 20261121
 
 

@@ -162,6 +162,8 @@ def test_every_call_says_what_it_needs() -> None:
         "/admin/v2/brokers/ready",
         "/admin/v2/brokers/version",
         "/admin/v2/clusters",
+        "/console/{file}",
+        "/console/{folder}/{file}",
     }
     for route in ROUTES:
         scope, names = route.needs.scope, route.path
