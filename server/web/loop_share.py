@@ -13,9 +13,8 @@ A step may run while the balance is positive, under two more conditions:
 - In each turn of the loop one step runs at most. So the sockets are polled between two steps, and a message that comes
   in waits for one step, however many steps the balance has time for.
 - No message is on its way to the bookies. Until its receipt is written, a step would only delay it: the journal's
-  thread needs the interpreter, and the receipt needs the loop. A busy broker always has messages on their way. So when
-  the balance has grown to SAVED_SECONDS_MAX, steps do not wait for messages until half of it is spent. Calls then get
-  little less than half of the time. Urgent steps never wait for messages.
+  thread needs the interpreter, and the receipt needs the loop. As a busy broker always has messages on their way, a
+  step runs nevertheless when no step has run for PATIENCE_SECONDS. Urgent steps do not wait for messages.
 
 Steps that wait have an order: urgent steps go first, then the steps of calls that have begun, then the first steps of
 new calls, each in the order in which they came. Otherwise a call of a hundred steps would wait a hundred times for a
@@ -39,6 +38,9 @@ SAVED_SECONDS_MAX = 0.005
 TICK_SECONDS = 0.001
 """While steps wait for time, they look again at this interval."""
 
+PATIENCE_SECONDS = 0.001
+"""For how long after the last step the steps wait for messages that are on their way."""
+
 NEW_CALL_EVERY = 8
 """Which share of the steps new calls have, while calls that have begun wait, too."""
 
@@ -54,8 +56,8 @@ class LoopShare:
         """The time at which the balance was last brought up to date."""
         self._spent_s = 0.0
         """The time that steps have taken since `_settled_s`."""
-        self._is_owed = True
-        """Whether steps run though messages are on their way, because the balance was full."""
+        self._stepped_s = self._settled_s
+        """When the last step ended."""
         self._has_stepped = False
         """Whether this turn of the loop has had its step, or will have it."""
         self._timer: asyncio.Handle | None = None
@@ -81,6 +83,7 @@ class LoopShare:
     def ended(self, seconds: float) -> None:
         """Subtracts the time of a step that has ended from the balance."""
         self.spend(seconds)
+        self._stepped_s = self.clock()
         self.longest_step_s = max(self.longest_step_s, seconds)
         self._take_turn()
 
@@ -109,11 +112,9 @@ class LoopShare:
         others_s = now_s - self._settled_s - self._spent_s
         self._balance_s = min(SAVED_SECONDS_MAX, self._balance_s - self._spent_s + others_s)
         self._settled_s, self._spent_s = now_s, 0.0
-        if self._balance_s >= SAVED_SECONDS_MAX:
-            self._is_owed = True
-        elif self._balance_s <= SAVED_SECONDS_MAX / 2:
-            self._is_owed = False
-        return self._balance_s > 0 and (is_urgent or self._is_owed or not self._appends.count)
+        if self._balance_s <= 0:
+            return False
+        return is_urgent or not self._appends.count or now_s - self._stepped_s >= PATIENCE_SECONDS
 
     def _take_turn(self) -> None:
         """Notes that this turn of the loop has its step. The next turn begins with `_begin_turn`."""
