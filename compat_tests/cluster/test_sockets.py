@@ -79,6 +79,14 @@ def owner(broker: BrokerSeat, topic: str) -> str:
     return str(json.loads(call(broker, "GET", f"/lookup/v2/topic/{topic}"))["httpUrl"])
 
 
+def owned_after_a_move(broker: BrokerSeat, one: BrokerSeat, topic: str) -> bool:
+    """Unloads the topic's namespace, and returns whether the broker then owns a partition: placement goes by load, and
+    so by chance."""
+    namespace = topic.removeprefix("persistent/").rpartition("/")[0]
+    call(one, "PUT", f"/admin/v2/namespaces/{namespace}/unload")
+    return broker.web_url in {owner(one, f"{topic}-partition-{each}") for each in range(PARTITIONS)}
+
+
 def opened(broker: BrokerSeat, path: str, role: str = "alice", **query: str) -> ClientConnection:
     url = f"ws{broker.web_url.removeprefix('http')}/ws/{path}?{urlencode({**query, 'token': token(role)})}"
     return connect(url, max_size=None, compression=None, open_timeout=WAIT_SECONDS)
@@ -96,9 +104,8 @@ def test_sockets_stay_open_while_partitions_move_and_a_broker_is_killed(cluster:
     ):
         consuming, producing = Consuming(consumer), Producing(producer, PARTITIONS)
         producing.goes_on()
-        call(one, "PUT", f"/admin/v2/namespaces/{namespace}/unload")
+        wait_until(lambda: owned_after_a_move(cluster.brokers[2], one, topic), "the third broker owns a partition")
         producing.goes_on()
-        assert cluster.brokers[2].web_url in {owner(one, f"{topic}-partition-{each}") for each in range(PARTITIONS)}
         began = time.monotonic()
         cluster.brokers[2].kill()
         producing.goes_on()

@@ -89,11 +89,13 @@ async def serve(app: App) -> int:
     asked = asyncio.ensure_future(stop.wait())
     starting = asyncio.ensure_future(app.start())
     failure = asyncio.ensure_future(app.failed())
+    has_started = False
     try:
         await asyncio.wait((asked, starting), return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             return 0
         starting.result()
+        has_started = True
         print(app.ready_line(), flush=True)
         notify_service_manager(READY)
         beat_for_supervisor(loop)
@@ -107,6 +109,7 @@ async def serve(app: App) -> int:
         for task in (asked, failure, starting):
             task.cancel()
         notify_service_manager(STOPPING)
-        collect_no_more()
+        if has_started:  # there is something to end, and then nothing but the end of the process
+            collect_no_more()
         await asyncio.wait((starting,))
         await app.stop()
