@@ -35,14 +35,17 @@ class StoredMessage(NamedTuple):
         return self.metadata.num_chunks_from_msg > 1
 
     @property
+    def own(self) -> pb.MessageMetadata | pb.SingleMessageMetadata:
+        """The metadata that describes this message alone: its key, its properties, its event time."""
+        return self.metadata if self.single is None else self.single
+
+    @property
     def key(self) -> str | None:
-        holder = self.metadata if self.single is None else self.single
-        return shown(holder.partition_key) if holder.HasField("partition_key") else None
+        return shown(self.own.partition_key) if self.own.HasField("partition_key") else None
 
     @property
     def properties(self) -> dict[str, str]:
-        holder = self.metadata if self.single is None else self.single
-        return {shown(each.key): shown(each.value) for each in holder.properties}
+        return {shown(each.key): shown(each.value) for each in self.own.properties}
 
 
 async def messages_of_entry(position: Position, payload: bytes) -> Iterator[StoredMessage]:

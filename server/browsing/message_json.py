@@ -5,6 +5,7 @@ from typing import Any
 
 from magnetar.server.browsing.entry_messages import StoredMessage
 from magnetar.server.browsing.schema_decoders import Reading, Value, as_bytes, guessed
+from pulsar_proto.ids import TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.text import shown
 
@@ -25,7 +26,7 @@ VALUE_BYTES_MAX = 32 << 10
 def value_json(message: StoredMessage, reading: Reading) -> dict[str, Any]:
     """Returns `{"kind": json|text|bytes|none, "content": …}`; with `truncated` only the beginning of the value is
     there, with `fault` the value is shown as well as it could be, and the fault says why it is not decoded."""
-    if _is_null(message):
+    if message.own.null_value:
         return {"kind": "none", "content": None}
     fault = message.fault or reading.fault
     shown_part = message.body[:VALUE_BYTES_MAX]
@@ -52,8 +53,7 @@ def guessed_start(start: bytes) -> Value:
 
 def head_json(message: StoredMessage, reading: Reading) -> dict[str, Any]:
     """Returns everything about a message but its value. What a message does not have is left out."""
-    metadata, single = message.metadata, message.single
-    holder = metadata if single is None else single
+    metadata, single, own = message.metadata, message.single, message.own
     position = message.position
     known = {
         "id": str(position) if single is None else f"{position}:{message.batch_index}",
@@ -62,34 +62,30 @@ def head_json(message: StoredMessage, reading: Reading) -> dict[str, Any]:
         "batchIndex": None if single is None else message.batch_index,
         "batchSize": None if single is None else metadata.num_messages_in_batch,
         "publishTime": metadata.publish_time,
-        "eventTime": holder.event_time or None,
+        "eventTime": own.event_time or None,
         "deliverAt": metadata.deliver_at_time or None,
         "producer": shown(metadata.producer_name),
-        "sequenceId": metadata.sequence_id if single is None else single.sequence_id,
+        "sequenceId": own.sequence_id,
         "key": message.key,
-        "keyBase64": holder.partition_key_b64_encoded or None,
-        "orderingKey": base64.b64encode(holder.ordering_key).decode() if holder.HasField("ordering_key") else None,
+        "keyBase64": own.partition_key_b64_encoded or None,
+        "orderingKey": base64.b64encode(own.ordering_key).decode() if own.HasField("ordering_key") else None,
         "properties": message.properties,
         "size": len(message.body),
         "compression": pb.CompressionType.Name(metadata.compression) if metadata.compression != pb.NONE else None,
         "encrypted": bool(metadata.encryption_keys) or None,
         "schemaVersion": reading.version,
         "schemaType": reading.type_name,
-        "nullValue": _is_null(message) or None,
+        "nullValue": own.null_value or None,
         "marker": MARKERS.get(metadata.marker_type, str(metadata.marker_type)) if metadata.marker_type else None,
         "transaction": _transaction(metadata),
     }
     return {name: value for name, value in known.items() if value is not None}
 
 
-def _is_null(message: StoredMessage) -> bool:
-    return message.metadata.null_value if message.single is None else message.single.null_value
-
-
 def _transaction(metadata: pb.MessageMetadata) -> str | None:
     if not metadata.HasField("txnid_most_bits"):
         return None
-    return f"({metadata.txnid_most_bits},{metadata.txnid_least_bits})"
+    return str(TxnId(metadata.txnid_most_bits, metadata.txnid_least_bits))
 
 
 def _told(value: Value) -> dict[str, Any]:

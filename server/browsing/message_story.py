@@ -3,7 +3,7 @@
 Only what is so now can be told: the log does not record when a message was given to a consumer or acknowledged.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from magnetar.server.process.turns import in_portions
@@ -65,11 +65,11 @@ def _state(topic: Topic, subscription: Subscription, position: Position, batch_i
 
 
 def _of_shared(topic: Topic, dispatcher: SharedDispatcher, position: Position, deliver_at_ms: int) -> Json:
-    holder = next(_holders(dispatcher, position), None)
+    holder = dispatcher.holder_of(*position)
     counts = dispatcher.redelivery_counts.of_ledger(position.ledger_id) or {}
     again = counts.get(position.entry_id, 0)
     if holder is not None:
-        return _with_consumer("held", holder, again)
+        return _held(holder, again)
     if dispatcher.replay.contains(*position):
         return {**_told("redelivery", "It is about to be sent again."), "redeliveryCount": again}
     if topic.delayed.index.has(*position) and position < dispatcher.read_position:
@@ -86,7 +86,7 @@ def _of_single_active(subscription: Subscription, dispatcher: Dispatcher, positi
     if isinstance(dispatcher, SingleActiveDispatcher) and dispatcher.holes_waiting.contains(*position):
         return _told("redelivery", "It is about to be sent again.")
     if active is not None and is_sent:
-        return _with_consumer("held", active, 0)
+        return _held(active, 0)
     return _not_sent(dispatcher, position)
 
 
@@ -98,20 +98,14 @@ def _not_sent(dispatcher: Dispatcher, position: Position) -> Json:
     }
 
 
-def _with_consumer(state: str, consumer: Consumer, again: int) -> Json:
+def _held(consumer: Consumer, again: int) -> Json:
     times = f" Consumers gave it back {again} times before." if again else ""
     return {
-        **_told(state, f"It was sent to the consumer {consumer.name} and is not acknowledged.{times}"),
+        **_told("held", f"It was sent to the consumer {consumer.name} and is not acknowledged.{times}"),
         "consumer": consumer.name,
         "client": consumer.cnx.remote_address,
         "redeliveryCount": again,
     }
-
-
-def _holders(dispatcher: SharedDispatcher, position: Position) -> Iterator[Consumer]:
-    for consumer in dispatcher.consumers:
-        if consumer.pending is not None and consumer.pending.get(*position) is not None:
-            yield consumer
 
 
 def _is_acked_in_batch(ack_set: Sequence[int] | None, batch_index: int) -> bool:

@@ -137,11 +137,11 @@ def _half(decode: Decoder | None, data: bytes | None) -> Any:
 
 
 def _separated_key(message: StoredMessage) -> bytes | None:
-    holder = message.metadata if message.single is None else message.single
-    if not holder.HasField("partition_key"):
+    own = message.own
+    if not own.HasField("partition_key"):
         return None
-    key = raw(holder.partition_key)
-    return base64.b64decode(key, validate=True) if holder.partition_key_b64_encoded else key
+    key = raw(own.partition_key)
+    return base64.b64decode(key, validate=True) if own.partition_key_b64_encoded else key
 
 
 def _split(body: bytes) -> tuple[bytes | None, bytes | None]:

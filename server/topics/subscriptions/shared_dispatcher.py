@@ -103,7 +103,7 @@ class SharedDispatcher(Dispatcher):
         owner: Consumer | None = consumer
         assert consumer.pending is not None
         if consumer.pending.get(ledger_id, entry_id) is None:
-            owner = self._holder_of(ledger_id, entry_id)
+            owner = self.holder_of(ledger_id, entry_id)
         if remaining:
             if owner is not None and owner.pending is not None:
                 before = owner.pending.messages
@@ -192,7 +192,7 @@ class SharedDispatcher(Dispatcher):
         """Queues entries that consumers held, so that they are sent again."""
         self.replay.add(ledger_id, entry_ids)
 
-    def _holder_of(self, ledger_id: int, entry_id: int) -> Consumer | None:
+    def holder_of(self, ledger_id: int, entry_id: int) -> Consumer | None:
         """Returns the consumer that holds the entry unacknowledged, or None when no consumer holds the entry."""
         for consumer in self._consumers:
             if consumer.pending is not None and consumer.pending.get(ledger_id, entry_id) is not None:
