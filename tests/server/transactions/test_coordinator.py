@@ -125,7 +125,8 @@ async def test_all_records_of_an_ended_transaction_are_deleted_and_only_those(
 
 
 async def test_a_log_is_read_whatever_kind_of_entries_its_earlier_coordinators_have_written(tmp_path: Path) -> None:
-    store, ids = MemoryStore(), []
+    store = MemoryStore()
+    ids: list[TxnId] = []
     for settings in (TransactionSettings(), BATCHED, TransactionSettings(), BATCHED):
         async with scene(tmp_path, store, settings) as broker:
             coordinator = await broker.coordinator()
