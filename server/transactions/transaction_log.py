@@ -92,13 +92,13 @@ class TransactionLog:
                 for entry_id in range(first, first + entries):
                     records, is_batch = parse_entry(run.entries[entry_id - run.first_entry_id][run.payload_offset :])
                     if is_batch:
-                        async for record, place in self._left_of(run.ledger_id, entry_id, records):
+                        async for record, place in self._left_of(run.ledger_id, entry_id, records, turns):
                             useless += apply(record, place)
                             count += 1
                     else:
                         useless += apply(records[0], LogPlace(run.ledger_id, entry_id))
                         count += 1
-                    if count % RECORDS_AT_ONCE == 0:
+                    if is_batch or count % RECORDS_AT_ONCE == 0:
                         await turns.breathe()
             async for some in in_slices(useless, DELETED_AT_ONCE):
                 self.delete(some)
@@ -106,10 +106,9 @@ class TransactionLog:
         return count
 
     async def _left_of(
-        self, ledger_id: int, entry_id: int, records: Sequence[Record]
+        self, ledger_id: int, entry_id: int, records: Sequence[Record], turns: Turns
     ) -> AsyncIterator[tuple[Record, LogPlace]]:
         """Yields the records of a batch that were not deleted, in portions."""
-        turns = Turns()
         left = self._cursor.ack_set_of(ledger_id, entry_id)
         for record, place in zip(records, places_in(ledger_id, entry_id, len(records)), strict=True):
             if left is None or is_left(left, place):
