@@ -46,6 +46,7 @@ FEATURES = "features"
 MANY_TOPICS = "many_topics"
 WEBSOCKETS = "websockets"
 TRANSACTIONS = "transactions"
+OPEN_TRANSACTIONS = "open_transactions"
 CLUSTER = "cluster"
 MORE_BROKERS = "brokers"
 MORE_TOPICS = "more_topics"
@@ -220,6 +221,9 @@ ROWS = (
     Row("txn_cpu", TRANSACTIONS, f"{PERF}, 1 message", "CPU ms each", None, None, goal_ratio=2.0),
     Row("txn_large_rate", TRANSACTIONS, f"{PERF}, 50 messages", "txn/s", None, None, True, goal_ratio=1.5),
     Row("txn_large_cpu", TRANSACTIONS, f"{PERF}, 50 messages", "CPU ms each", None, None, goal_ratio=2.0),
+    Row("open_txn_memory", OPEN_TRANSACTIONS, "100,000 open transactions, a partition each", "MB more", 100, None),
+    Row("txn_log_seconds", OPEN_TRANSACTIONS, "a coordinator's log of 1,000,000 records read, SIGKILL", "s", 5, None),
+    Row("txn_log_cpu", OPEN_TRANSACTIONS, "the same, from the start command", "CPU s", None, None),
     Row("cluster_start", CLUSTER, "magnetar cluster, 2 brokers and 3 bookies, command to ready", "s", 10, None),
     Row("cluster_memory", CLUSTER, "2 brokers, 3 bookies and metadata, idle (PSS)", "MB", 400, 1286),
     Row("cluster_idle_cpu", CLUSTER, "the same, idle CPU", "% of a core", None, None),

@@ -27,6 +27,7 @@ from bench.loads import (
     rate,
     subscribe,
 )
+from bench.open_transactions import open_transactions
 from bench.process_stats import cpu_seconds, memory_mb
 from bench.rows import (
     ADMIN,
@@ -43,6 +44,7 @@ from bench.rows import (
     MANY_TOPICS,
     MORE_BROKERS,
     MORE_TOPICS,
+    OPEN_TRANSACTIONS,
     SCALE,
     SCRAPE,
     SPARK,
@@ -252,6 +254,7 @@ SCENARIOS: dict[str, Scenario] = {
     CONNECTIONS: connections,
     WEBSOCKETS: websockets,
     TRANSACTIONS: transactions,
+    OPEN_TRANSACTIONS: open_transactions,
     CLUSTER: cluster,
     MORE_BROKERS: brokers,
     SCALE: scale,

@@ -32,6 +32,8 @@ class Sizes:
     websocket: int = 100_000
     sockets: int = 1000
     transactions: int = 4_000
+    open_transactions: int = 100_000
+    transaction_records: int = 1_000_000
     connections: int = 10_000
     starts: int = 6
     rounds: int = 3
@@ -68,6 +70,8 @@ QUICK = Sizes(
     websocket=20_000,
     sockets=1000,
     transactions=800,
+    open_transactions=10_000,
+    transaction_records=100_000,
     connections=1000,
     starts=2,
     rounds=1,

@@ -90,7 +90,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         "server/topics/subscriptions/pending_acks",
     ),
-    "server/topics/subscriptions/pending_acks": (*LOG, "server/config", "server/process", "server/transactions"),
+    "server/topics/subscriptions/pending_acks": (*LOG, "server/process", "server/transactions"),
     "server/topics/non_persistent": (
         *LOG,
         "server/topics",
