@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 
 import pyspark
@@ -10,10 +11,18 @@ from pyspark.sql import SparkSession
 
 from magnetar.spark.jobs.error_sentences import in_job_options, sentence_of
 from magnetar.spark.jobs.folder_lock import release_folders
-from magnetar.spark.jobs.job_arguments import AVAILABLE_NOW, check_stream, service_options, stream_options
-from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed
+from magnetar.spark.jobs.job_arguments import (
+    AVAILABLE_NOW,
+    check_sql,
+    check_stream,
+    chosen_columns,
+    service_options,
+    stream_options,
+)
+from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed, JobOutcome, NothingToDo, finish
+from magnetar.spark.jobs.job_query import has_nothing_to_do
 from magnetar.spark.jobs.older_pyspark import add_missing_functions
-from magnetar.spark.jobs.precheck import check_checkpoint, check_service, check_topics
+from magnetar.spark.jobs.precheck import check_checkpoint, check_service, check_topics, value_columns
 from magnetar.spark.jobs.progress import CtrlC, Teller
 from magnetar.spark.jobs.published_connector import check_versions, end_java
 from magnetar.spark.source.checkpoint import Checkpoint
@@ -25,20 +34,21 @@ CONNECTOR_SETTING = "spark.magnetar.connector"
 """Marks a session in which a job reads through the published connector; `leave` looks for this setting."""
 
 
-def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSession:
+def session(arguments: argparse.Namespace, job: str, needs: str = "", *, only_reads: bool = False) -> SparkSession:
     """Returns the running session of spark-submit, or starts one. Options, service and topics are checked before Java
     starts, because the start of Java takes many seconds. `needs` names the part of the job that needs pyspark 4.0 (see
-    `check_versions`). Raises JobFailed, and the errors that the functions of `precheck` raise."""
+    `check_versions`). A job that `only_reads` what came since its last run ends here when nothing came. Raises
+    JobFailed, NothingToDo, and the errors that the functions of `precheck` raise."""
     source = getattr(arguments, "source", "python")
     check_versions(source, pyspark.__version__, needs)
+    check_sql(arguments)
     if hasattr(arguments, "trigger"):
         check_stream(arguments)
     check_service(service_options(arguments), tell=arguments.progress == "text")
     if hasattr(arguments, "pattern"):
-        given = stream_options(arguments)
-        checkpoint = Checkpoint(arguments.checkpoint)
-        check_topics(given, endless=arguments.trigger != AVAILABLE_NOW, begins=not checkpoint.planned())
-        check_checkpoint(given, checkpoint)
+        _check_query(arguments)
+        if only_reads and has_nothing_to_do(arguments):
+            raise NothingToDo(arguments.progress)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"magnetar-{job}")
     if SparkSession.getActiveSession() is None and "SPARK_ENV_LOADED" not in os.environ:
@@ -69,6 +79,16 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
     return made
 
 
+def _check_query(arguments: argparse.Namespace) -> None:
+    """Checks the topics, columns and checkpoint of a job's query."""
+    given = stream_options(arguments)
+    checkpoint = Checkpoint(arguments.checkpoint)
+    check_topics(given, endless=arguments.trigger != AVAILABLE_NOW, begins=not checkpoint.planned())
+    check_checkpoint(given, checkpoint)
+    if getattr(arguments, "columns", ""):
+        chosen_columns(arguments.columns, value_columns(given))
+
+
 def leave(code: int) -> int:
     """Returns `code`, the exit code of the job; `guarded` calls this function when a job's body has ended. If the job
     read through the connector in spark-submit, also ends the Java program; see `end_java`."""
@@ -81,8 +101,11 @@ def leave(code: int) -> int:
 def guarded(job: str, run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     """Runs a job's body and returns its exit code. An error, and Ctrl-C before the job's query began, become one
     sentence on stderr, and exit code 1. An error that is the program's own fault is raised, with its traceback."""
+    began = time.monotonic()
     try:
         code = leave(run(argv))
+    except NothingToDo as nothing:
+        return finish(JobOutcome(job), began, str(nothing))
     except Exception as error:
         said = str(error) if isinstance(error, (JobFailed, ValueError, OSError)) else sentence_of(error)
         if said is None:
