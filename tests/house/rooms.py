@@ -322,7 +322,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "server": (),
     "storage": (),
-    "spark": ("spark/source",),
+    "spark": ("spark/shipping", "spark/source"),
+    "spark/shipping": ("pulsar_proto", "spark/source"),
     "spark/source": (
         *FOUNDATION,
         "server/tools/connection",
@@ -340,7 +341,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark/source/decoding",
     ),
     "spark/source/columns": (*FOUNDATION, "pulsar_proto/values", "spark/source/decoding", "spark/source/client"),
-    "spark/jobs": (*FOUNDATION, "spark/source", "spark/source/client", "spark/source/ranges"),
+    "spark/jobs": (*FOUNDATION, "spark/shipping", "spark/source", "spark/source/client", "spark/source/ranges"),
     "spark/jobs/tables": ("spark/jobs",),
     "spark/jobs/audit": (*FOUNDATION, "spark/jobs", "spark/source", "spark/source/client", "spark/source/ranges"),
     "spark/jobs/lake": (
