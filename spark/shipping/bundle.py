@@ -105,12 +105,6 @@ def abi() -> str:
     return str(sysconfig.get_config_var(ABI))
 
 
-def archive_of_this() -> Path | None:
-    """Returns the bundle that this process has imported the project from, and None when it is installed."""
-    home = Path(magnetar.__file__).parents[1]
-    return home if home.is_file() else None
-
-
 def _modules() -> dict[str, bytes]:
     """Returns the source files of the project that a bundle holds."""
     root, proto = Path(magnetar.__file__).parent, Path(pulsar_proto.__file__).parent

@@ -6,8 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magnetar.spark.shipping.bundle import archive_of_this, make_bundle
+from magnetar.spark.shipping.bundle import make_bundle
 from magnetar.spark.shipping.cluster_rules import PYTHON_VARIABLE, is_one_machine
+from magnetar.spark.source.origin import archive_of_this
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -33,22 +34,13 @@ def register(session: "SparkSession") -> None:
 
 
 def _prepare(context: "SparkContext") -> None:
-    """Sees to it that the workers of a session find the project. Spark gives the driver's worker that plans a stream no
-    files of `addPyFile`, as it gives them to all others; that worker finds the driver's copy by its PYTHONPATH, which
-    executors get, too, and on which the path means nothing there."""
-    from pyspark import SparkFiles  # a client of Spark Connect alone has no such class
-
     own = archive_of_this()
     one_machine = is_one_machine(context.master)
     if one_machine and PYTHON_VARIABLE not in os.environ:
         context.pythonExec = sys.executable
-    if own is None and one_machine:
-        return
-    if own is None or own.name not in context._python_includes:
-        own = _bundle_file(Path(context._temp_dir))
-        context.addPyFile(str(own))
-    before = context.environment.get("PYTHONPATH", "")
-    context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [before, SparkFiles.get(own.name)]))
+    is_sent = own is not None and own.name in context._python_includes
+    if not is_sent and (own is not None or not one_machine):
+        context.addPyFile(str(_bundle_file(Path(context._temp_dir))))
 
 
 def _bundle_file(folder: Path) -> Path:
