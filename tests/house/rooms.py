@@ -322,7 +322,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "server": (),
     "storage": (),
-    "spark": ("spark/source",),
+    "spark": ("spark/shipping", "spark/source"),
+    "spark/shipping": ("pulsar_proto", "spark/source"),
     "spark/source": (
         *FOUNDATION,
         "server/tools/connection",
@@ -342,6 +343,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "spark/source/columns": (*FOUNDATION, "pulsar_proto/values", "spark/source/decoding", "spark/source/client"),
     "spark/jobs": (
         *FOUNDATION,
+        "spark/shipping",
         "spark/source",
         "spark/source/client",
         "spark/source/columns",
