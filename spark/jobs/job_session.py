@@ -12,6 +12,7 @@ from magnetar.spark.jobs.error_sentences import in_job_options, sentence_of
 from magnetar.spark.jobs.folder_lock import release_folders
 from magnetar.spark.jobs.job_arguments import AVAILABLE_NOW, check_stream, service_options, stream_options
 from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed
+from magnetar.spark.jobs.job_places import bring_checkpoint, check_places
 from magnetar.spark.jobs.older_pyspark import add_missing_functions
 from magnetar.spark.jobs.precheck import check_checkpoint, check_service, check_topics
 from magnetar.spark.jobs.progress import CtrlC, Teller
@@ -25,17 +26,23 @@ CONNECTOR_SETTING = "spark.magnetar.connector"
 """Marks a session in which a job reads through the published connector; `leave` looks for this setting."""
 
 
-def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSession:
+def session(
+    arguments: argparse.Namespace, job: str, needs: str = "", *, checkpoint_anywhere: bool = False
+) -> SparkSession:
     """Returns the running session of spark-submit, or starts one. Options, service and topics are checked before Java
     starts, because the start of Java takes many seconds. `needs` names the part of the job that needs pyspark 4.0 (see
-    `check_versions`). Raises JobFailed, and the errors that the functions of `precheck` raise."""
+    `check_versions`). With `checkpoint_anywhere` the job takes a checkpoint at a URL, too. Raises JobFailed, and the
+    errors that the functions of `precheck` and `job_places` raise."""
     source = getattr(arguments, "source", "python")
     check_versions(source, pyspark.__version__, needs)
     if hasattr(arguments, "trigger"):
         check_stream(arguments)
+    check_places(arguments)
     check_service(service_options(arguments), tell=arguments.progress == "text")
     if hasattr(arguments, "pattern"):
         given = stream_options(arguments)
+        if checkpoint_anywhere:
+            bring_checkpoint(arguments, job)
         checkpoint = Checkpoint(arguments.checkpoint)
         check_topics(given, endless=arguments.trigger != AVAILABLE_NOW, begins=not checkpoint.planned())
         check_checkpoint(given, checkpoint)
