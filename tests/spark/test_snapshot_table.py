@@ -296,10 +296,10 @@ def test_a_delete_is_done_although_the_job_was_killed_between_its_two_tables(
 
     merge = type(job._snapshot)._merge  # type: ignore[attr-defined]
 
-    def killed_at_the_rows(self: Snapshot, name: str, *more: Any, **named: Any) -> None:
-        if not name.endswith("_deleted"):
+    def killed_at_the_rows(self: Snapshot, table: str | Place, *more: Any, **named: Any) -> None:
+        if not (table.url if isinstance(table, Place) else table).endswith("_deleted"):
             raise KeyboardInterrupt
-        merge(self, name, *more, **named)
+        merge(self, table, *more, **named)
 
     batch("a", 0, deleted=False)
     with monkeypatch.context() as patch:
