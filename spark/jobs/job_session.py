@@ -22,6 +22,7 @@ from magnetar.spark.jobs.job_arguments import (
     stream_options,
 )
 from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed, JobOutcome, NothingToDo, finish
+from magnetar.spark.jobs.job_places import bring_checkpoint, check_places
 from magnetar.spark.jobs.job_query import has_nothing_to_do
 from magnetar.spark.jobs.older_pyspark import add_missing_functions
 from magnetar.spark.jobs.precheck import check_checkpoint, check_service, check_topics, value_columns
@@ -37,18 +38,29 @@ CONNECTOR_SETTING = "spark.magnetar.connector"
 """Marks a session in which a job reads through the published connector; `leave` looks for this setting."""
 
 
-def session(arguments: argparse.Namespace, job: str, needs: str = "", *, only_reads: bool = False) -> SparkSession:
+def session(
+    arguments: argparse.Namespace,
+    job: str,
+    needs: str = "",
+    *,
+    only_reads: bool = False,
+    checkpoint_anywhere: bool = False,
+) -> SparkSession:
     """Returns the running session of spark-submit, or starts one. Options, service and topics are checked before Java
     starts, because the start of Java takes many seconds. `needs` names the part of the job that needs pyspark 4.0 (see
-    `check_versions`). A job that `only_reads` what came since its last run ends here when nothing came. Raises
-    JobFailed, NothingToDo, and the errors that the functions of `precheck` raise."""
+    `check_versions`). A job that `only_reads` what came since its last run ends here when nothing came. With
+    `checkpoint_anywhere` the job takes a checkpoint at a URL, too. Raises JobFailed, NothingToDo, and the errors that
+    the functions of `precheck` and `job_places` raise."""
     source = getattr(arguments, "source", "python")
     check_versions(source, pyspark.__version__, needs)
     check_sql(arguments)
     if hasattr(arguments, "trigger"):
         check_stream(arguments)
+    check_places(arguments)
     check_service(service_options(arguments), tell=arguments.progress == "text")
     if hasattr(arguments, "pattern"):
+        if checkpoint_anywhere:
+            bring_checkpoint(arguments, job)
         _check_query(arguments)
         if only_reads and has_nothing_to_do(arguments):
             raise NothingToDo(arguments.progress)
