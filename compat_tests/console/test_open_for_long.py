@@ -24,10 +24,12 @@ EVENTS = int(os.environ.get("MAGNETAR_PAGE_EVENTS", "1200"))
 EVENTS_BEFORE = 400
 """After so many events a page holds all that it ever holds: charts keep 300 points."""
 SECONDS_MAX = 60 + EVENTS / 20
-HEAP_BYTES_MAX = 300_000
-"""How much more a page may hold after the events; what it keeps of one event is seen at the latest in a whole day."""
+HEAP_BYTES_MAX = 2 << 20
+"""How much more a page may hold at any time: it swings by half a megabyte as V8 compiles and forgets functions. A whole
+day shows a leak of 25 bytes an event."""
 NODES_MAX = 100
 LISTENERS_MAX = 20
+"""Each call that is under way has some. The streams, which end after 30 events here and are opened again, leave none."""
 SERVER_BYTES_MAX = 16 << 20
 
 HURRY = """
