@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 SPARK := tests/spark compat_tests/spark
-CLIENTS := compat_tests/admin/test_shells.py compat_tests/go compat_tests/node compat_tests/rust compat_tests/java/test_versions.py \
+CLIENTS := compat_tests/admin/test_shells.py compat_tests/go compat_tests/node compat_tests/rust compat_tests/java/test_versions.py compat_tests/java/test_spring.py \
 	compat_tests/websocket/test_java_tools.py compat_tests/websocket/test_other_clients.py
 MIXED := $(wildcard compat_tests/cluster/test_mixed_*.py)
 LONG := $(wildcard compat_tests/cluster/test_long_*.py)
@@ -68,7 +68,7 @@ mixed: $(STAMP)  ## clusters of Apache's brokers and ours side by side; needs Ja
 pictures: $(STAMP)  ## make the pictures of docs/CONSOLE.md anew; needs Chromium
 	MAGNETAR_PICTURES=docs/console $(BIN)/pytest -q compat_tests/console/test_commands.py
 
-clients: $(STAMP)  ## the clients of other languages (Go, Node, Rust, older Java) and shells (zsh, fish); needs their tools, minutes to compile at first
+clients: $(STAMP)  ## the clients of other languages (Go, Node, Rust, older Java, Spring) and shells (zsh, fish); needs their tools, minutes to compile at first
 	$(BIN)/pytest -q $(CLIENTS) $(ARGS)
 
 $(CLIENT_STAMP):

@@ -201,6 +201,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server/admin": (
         *LOG,
         "storage/bookie",
+        "storage/repair",
         "server/broker",
         "server/compaction",
         "server/console",
