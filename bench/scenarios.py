@@ -9,6 +9,7 @@ from bench.beside import beside
 from bench.bookies import bookies
 from bench.brokers import brokers
 from bench.cluster import cluster
+from bench.cold import cold
 from bench.connections import connections
 from bench.driver import Outcome
 from bench.features import features
@@ -35,6 +36,7 @@ from bench.rows import (
     BOOKIES,
     CATCH_UP,
     CLUSTER,
+    COLD,
     CONNECTIONS,
     FEATURES,
     LATENCY,
@@ -240,6 +242,7 @@ SCENARIOS: dict[str, Scenario] = {
     BATCHES: batches,
     TAIL: tail,
     CATCH_UP: catch_up,
+    COLD: cold,
     LATENCY: latency,
     BESIDE: beside,
     ADMIN: admin,

@@ -18,6 +18,7 @@ class Sizes:
     tail: int = 100_000
     catch_up_batched: int = 600_000
     catch_up_unbatched: int = 200_000
+    cold: int = 10_000_000
     latency_seconds: int = 15
     idle_seconds: float = 10.0
     bookie_adds: int = 300_000
@@ -55,6 +56,7 @@ QUICK = Sizes(
     tail=30_000,
     catch_up_batched=120_000,
     catch_up_unbatched=50_000,
+    cold=400_000,
     latency_seconds=4,
     idle_seconds=4.0,
     bookie_adds=60_000,
