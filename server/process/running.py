@@ -22,8 +22,8 @@ THREAD_SWITCH_SECONDS = 0.0001
 (`sys.setswitchinterval`). The journal's thread takes the interpreter three times for each batch: when it wakes up,
 after the write and after the fsync. While the event loop is busy with other work, each of these waits is added to the
 latency of publishing. Beside a thousand admin calls the write and the fsync of a batch took 1.2 ms with an interval of
-1 ms, and 0.7 ms with 0.1 ms. Python's default is 5 ms. The CPU time of publishing as fast as possible is the same with
-either interval."""
+1 ms, and 0.7 ms with 0.1 ms, not counting the time for which the thread had no core. Python's default is 5 ms. The CPU
+time of publishing as fast as possible is the same with either interval."""
 
 
 class StartError(Exception):
