@@ -29,7 +29,7 @@ HEAP_BYTES_MAX = 2 << 20
 day shows a leak of 25 bytes an event."""
 NODES_MAX = 100
 LISTENERS_MAX = 20
-"""Each call that is under way has some. The streams, which end after 30 events here and are opened again, leave none."""
+"""Each call that is under way has some. A stream ends after 30 events here and is opened again; it leaves none."""
 SERVER_BYTES_MAX = 16 << 20
 
 HURRY = """

@@ -135,7 +135,7 @@ function Namespaces({ isDenied }) {
   </${Panel}>`;
 }
 
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
+const percent = (share) => `${(100 * share).toFixed(2)} %`;
 
 function Disk() {
   const disk = useCall(DISK, { every: REPORT_MS });
