@@ -85,7 +85,10 @@ function optionsOf(element, lines, { show, least }) {
     height: HEIGHT_PIXELS,
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { size: 5 } },
-    scales: { x: { time: true, range: (_, first, last) => timesOf(first, last) }, y: { range: (_, low, high) => [0, Math.max(high ?? 0, least) * 1.1] } },
+    scales: {
+      x: { time: true, range: (plot) => timesOf(plot.data[0]) },
+      y: { range: (_, low, high) => [0, Math.max(high ?? 0, least) * 1.1] },
+    },
     axes: [
       { ...axis, size: 28, space: 70, values: (_, times) => times.map(clockTime) },
       { ...axis, size: 66, space: 32, values: (_, values) => values.map(show) },
@@ -97,10 +100,10 @@ function optionsOf(element, lines, { show, least }) {
   };
 }
 
-// The beginning and the end of the axis for the times of the first and the last point, which are null without a point.
-function timesOf(first, last) {
-  const end = last ?? Date.now() / 1000;
-  return [Math.min(first ?? end, end - SECONDS_MIN), end];
+// The beginning and the end of the axis for the times of all points. Of a single point, uPlot would make a day.
+function timesOf(times) {
+  const end = times.at(-1) ?? Date.now() / 1000;
+  return [Math.min(times[0] ?? end, end - SECONDS_MIN), end];
 }
 
 // The time of day in UTC, as everywhere on the pages.
