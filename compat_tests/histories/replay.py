@@ -5,7 +5,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from compat_tests import wire
 from compat_tests.harness import wait_until
@@ -53,11 +52,17 @@ EMPTY_LEDGER = (1 << 64) - 1
 TIMED_OUT_SECONDS = 60.0
 
 
-class Answer(NamedTuple):
-    """The command of an answer, and its ServerError or None."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The command of an answer, and its ServerError or None. Texts of errors may differ."""
 
     command: int
     error: int | None
+    text: str = field(default="", compare=False)
+
+
+CLOSED = Answer(0, None)
+"""Stands for the end of the connection. Nothing follows it."""
 
 
 @dataclass(slots=True)
@@ -113,7 +118,12 @@ class _Telling:
         for subscription in self._history.subscriptions:
             self._enter(subscription)
         for number, step in enumerate(self._history.steps):
-            if (answer := self._tell(step)) is not None:
+            try:
+                answer = self._tell(step)
+            except wire.ClosedError:
+                self._replay.answers[number] = CLOSED
+                return self._replay
+            if answer is not None:
                 self._replay.answers[number] = answer
         for number in range(len(self._topics)):
             self._publish(number, SENTINEL, 1, None)
@@ -286,8 +296,10 @@ class _Telling:
         while True:
             kind, message, data = self._client.receive()
             if kind in ANSWERS:
-                error = message.get(ERROR_FIELD.get(kind, -1))
-                return Answer(kind, None if error is None else wire.number(message, ERROR_FIELD[kind])), message
+                at = ERROR_FIELD.get(kind, -1)
+                if at not in message:
+                    return Answer(kind, None), message
+                return Answer(kind, wire.number(message, at), wire.text(message, at + 1)), message
             self._take((kind, message, data))
 
     def _take(self, received: tuple[int, Message, bytes]) -> None:
