@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200, help="how many histories (default 200)")
     parser.add_argument("--seed", type=int, default=None, help="the seed of the first; each further one has the next")
     parser.add_argument("--tell", action="store_true", help="print the steps of histories that differ")
-    parser.add_argument("--record", action="store_true", help=f"write Apache's answers to {recorded.PATH.name}")
+    parser.add_argument("--record", action="store_true", help=f"write some of Apache's answers to {recorded.PATH.name}")
     options = parser.parse_args()
     first = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
     print(f"{options.count} histories from seed {first}", flush=True)

@@ -50,6 +50,7 @@ SENTINEL = b"end"
 PRODUCER_NAME = "author"
 EMPTY_LEDGER = (1 << 64) - 1
 TIMED_OUT_SECONDS = 60.0
+ANSWER_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class Answer:
 
 
 CLOSED = Answer(0, None)
-"""Stands for the end of the connection. Nothing follows it."""
+UNANSWERED = Answer(-1, None)
+"""These stand for the end of the connection, and for an answer that does not come. Nothing follows them."""
 
 
 @dataclass(slots=True)
@@ -120,8 +122,8 @@ class _Telling:
         for number, step in enumerate(self._history.steps):
             try:
                 answer = self._tell(step)
-            except wire.ClosedError:
-                self._replay.answers[number] = CLOSED
+            except (wire.ClosedError, TimeoutError) as error:
+                self._replay.answers[number] = UNANSWERED if isinstance(error, TimeoutError) else CLOSED
                 return self._replay
             if answer is not None:
                 self._replay.answers[number] = answer
@@ -294,7 +296,7 @@ class _Telling:
     def _answer(self) -> tuple[Answer, Message]:
         """Waits for the next answer, and keeps the messages that come before it."""
         while True:
-            kind, message, data = self._client.receive()
+            kind, message, data = self._client.receive(ANSWER_SECONDS)
             if kind in ANSWERS:
                 at = ERROR_FIELD.get(kind, -1)
                 if at not in message:
