@@ -1,6 +1,7 @@
 """The Spark session of a job, from the checks before Java starts to the end of Java."""
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -102,6 +103,8 @@ def guarded(job: str, run: Callable[[Sequence[str]], int], argv: Sequence[str]) 
     """Runs a job's body and returns its exit code. An error, and Ctrl-C before the job's query began, become one
     sentence on stderr, and exit code 1. An error that is the program's own fault is raised, with its traceback."""
     began = time.monotonic()
+    logging.getLogger().addFilter(_is_no_interrupt)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # its errors are raised as well, and become our sentence
     try:
         code = leave(run(argv))
     except NothingToDo as nothing:
@@ -117,4 +120,11 @@ def guarded(job: str, run: Callable[[Sequence[str]], int], argv: Sequence[str]) 
         return 1
     finally:
         release_folders()
+        logging.getLogger().removeFilter(_is_no_interrupt)
     return code
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Keeps back what py4j logs, with a traceback, when Ctrl-C breaks off a call to Java: `guarded` says it in a
+    sentence."""
+    return not record.getMessage().startswith("KeyboardInterrupt while sending command")
