@@ -111,6 +111,17 @@ def add_stream(made: argparse.ArgumentParser) -> None:
     made.add_argument("--max-bytes", type=int, default=0, metavar="N", help="at most so many a batch")
 
 
+def add_storage(made: argparse.ArgumentParser) -> None:
+    """Adds the option of jobs whose paths may be URLs."""
+    made.add_argument(
+        "--storage-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="for URLs, such as aws_endpoint=…; logins belong into the environment, where other users do not see them",
+    )
+
+
 def service_options(arguments: argparse.Namespace) -> dict[str, str]:
     """Returns the data source's options that say where and how to connect."""
     given = {"service.url": arguments.service_url, "admin.url": arguments.admin_url}

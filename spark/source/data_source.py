@@ -6,6 +6,7 @@ of `pyspark.sql.datasource` in Spark 4.1 and newer.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -25,6 +26,7 @@ from magnetar.spark.source.columns.row_filters import taken_and_left
 from magnetar.spark.source.columns.value_columns import ValueColumns
 from magnetar.spark.source.narrowing import Narrowing
 from magnetar.spark.source.options import LATEST, BadOption, read_options, write_options
+from magnetar.spark.source.origin import made_anywhere
 from magnetar.spark.source.planner import Planner
 from magnetar.spark.source.ranges.bounds import Range
 from magnetar.spark.source.reading import TopicReading, tasks_of
@@ -40,6 +42,12 @@ class PulsarDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return "pulsar"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Spark makes the source in one worker of the driver and hands it to others. The worker that plans a stream
+        gets no files of `addPyFile` and `addArtifacts` (PythonStreamingSourceRunner), so the source brings along where
+        they are."""
+        return made_anywhere(type(self), self.options)
 
     def schema(self) -> StructType:
         """Returns the value columns of the topics' schema, and then the metadata columns, or those of them that the

@@ -90,7 +90,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         "server/topics/subscriptions/pending_acks",
     ),
-    "server/topics/subscriptions/pending_acks": (*LOG, "server/config", "server/process", "server/transactions"),
+    "server/topics/subscriptions/pending_acks": (*LOG, "server/process", "server/transactions"),
     "server/topics/non_persistent": (
         *LOG,
         "server/topics",
@@ -201,6 +201,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server/admin": (
         *LOG,
         "storage/bookie",
+        "storage/repair",
         "server/broker",
         "server/compaction",
         "server/console",
@@ -322,7 +323,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "server": (),
     "storage": (),
-    "spark": ("spark/source",),
+    "spark": ("spark/shipping", "spark/source"),
+    "spark/shipping": ("pulsar_proto", "spark/source"),
     "spark/source": (
         *FOUNDATION,
         "server/tools/connection",
@@ -342,12 +344,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "spark/source/columns": (*FOUNDATION, "pulsar_proto/values", "spark/source/decoding", "spark/source/client"),
     "spark/jobs": (
         *FOUNDATION,
+        "spark/jobs/storage",
+        "spark/shipping",
         "spark/source",
         "spark/source/client",
         "spark/source/columns",
         "spark/source/ranges",
     ),
-    "spark/jobs/tables": ("spark/jobs",),
+    "spark/jobs/storage": (),
+    "spark/jobs/tables": ("spark/jobs", "spark/jobs/storage"),
     "spark/jobs/audit": (
         *FOUNDATION,
         "server/tools/admin",
@@ -359,6 +364,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "spark/jobs/lake": (
         *FOUNDATION,
         "spark/jobs",
+        "spark/jobs/storage",
         "spark/jobs/tables",
         "spark/source",
         "spark/source/client",
@@ -374,10 +380,18 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark/source/columns",
         "spark/source/ranges",
     ),
-    "spark/jobs/snapshot": (*FOUNDATION, "spark/jobs", "spark/jobs/tables", "spark/source", "spark/source/columns"),
+    "spark/jobs/snapshot": (
+        *FOUNDATION,
+        "spark/jobs",
+        "spark/jobs/storage",
+        "spark/jobs/tables",
+        "spark/source",
+        "spark/source/columns",
+    ),
     "spark/jobs/window": (
         *FOUNDATION,
         "spark/jobs",
+        "spark/jobs/storage",
         "spark/jobs/tables",
         "spark/source",
         "spark/source/columns",
