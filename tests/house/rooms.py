@@ -12,6 +12,8 @@ TOPICS = (
     "server/topics/non_persistent",
     "server/topics/transactions",
 )
+READING = ("spark/source", "spark/source/client", "spark/source/ranges")
+"""What Spark's jobs ask the service with."""
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pulsar_proto": ("pulsar_proto/pb",),
@@ -346,10 +348,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *FOUNDATION,
         "spark/jobs/storage",
         "spark/shipping",
-        "spark/source",
-        "spark/source/client",
+        *READING,
         "spark/source/columns",
-        "spark/source/ranges",
     ),
     "spark/jobs/storage": (),
     "spark/jobs/tables": ("spark/jobs", "spark/jobs/storage"),
@@ -357,28 +357,22 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *FOUNDATION,
         "server/tools/admin",
         "spark/jobs",
-        "spark/source",
-        "spark/source/client",
-        "spark/source/ranges",
+        *READING,
     ),
     "spark/jobs/lake": (
         *FOUNDATION,
         "spark/jobs",
         "spark/jobs/storage",
         "spark/jobs/tables",
-        "spark/source",
-        "spark/source/client",
+        *READING,
         "spark/source/columns",
         "spark/source/decoding",
-        "spark/source/ranges",
     ),
     "spark/jobs/replay": (
         *FOUNDATION,
         "spark/jobs",
-        "spark/source",
-        "spark/source/client",
+        *READING,
         "spark/source/columns",
-        "spark/source/ranges",
     ),
     "spark/jobs/snapshot": (
         *FOUNDATION,
