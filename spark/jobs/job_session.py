@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 
 import pyspark
@@ -12,10 +13,19 @@ from pyspark.sql import SparkSession
 from magnetar.spark.jobs.cluster_cores import spread_over_cores
 from magnetar.spark.jobs.error_sentences import in_job_options, sentence_of
 from magnetar.spark.jobs.folder_lock import release_folders
-from magnetar.spark.jobs.job_arguments import AVAILABLE_NOW, check_stream, service_options, stream_options
-from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed
+from magnetar.spark.jobs.job_arguments import (
+    AVAILABLE_NOW,
+    check_sql,
+    check_stream,
+    chosen_columns,
+    service_options,
+    stream_options,
+)
+from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed, JobOutcome, NothingToDo, finish
+from magnetar.spark.jobs.job_places import bring_checkpoint, check_places
+from magnetar.spark.jobs.job_query import has_nothing_to_do
 from magnetar.spark.jobs.older_pyspark import add_missing_functions
-from magnetar.spark.jobs.precheck import check_checkpoint, check_service, check_topics
+from magnetar.spark.jobs.precheck import check_checkpoint, check_service, check_topics, value_columns
 from magnetar.spark.jobs.progress import CtrlC, Teller
 from magnetar.spark.jobs.published_connector import check_versions, end_java
 from magnetar.spark.shipping.cluster_rules import PYTHON_VARIABLE, workers_python
@@ -28,20 +38,32 @@ CONNECTOR_SETTING = "spark.magnetar.connector"
 """Marks a session in which a job reads through the published connector; `leave` looks for this setting."""
 
 
-def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSession:
+def session(
+    arguments: argparse.Namespace,
+    job: str,
+    needs: str = "",
+    *,
+    only_reads: bool = False,
+    checkpoint_anywhere: bool = False,
+) -> SparkSession:
     """Returns the running session of spark-submit, or starts one. Options, service and topics are checked before Java
     starts, because the start of Java takes many seconds. `needs` names the part of the job that needs pyspark 4.0 (see
-    `check_versions`). Raises JobFailed, and the errors that the functions of `precheck` raise."""
+    `check_versions`). A job that `only_reads` what came since its last run ends here when nothing came. With
+    `checkpoint_anywhere` the job takes a checkpoint at a URL, too. Raises JobFailed, NothingToDo, and the errors that
+    the functions of `precheck` and `job_places` raise."""
     source = getattr(arguments, "source", "python")
     check_versions(source, pyspark.__version__, needs)
+    check_sql(arguments)
     if hasattr(arguments, "trigger"):
         check_stream(arguments)
+    check_places(arguments)
     check_service(service_options(arguments), tell=arguments.progress == "text")
     if hasattr(arguments, "pattern"):
-        given = stream_options(arguments)
-        checkpoint = Checkpoint(arguments.checkpoint)
-        check_topics(given, endless=arguments.trigger != AVAILABLE_NOW, begins=not checkpoint.planned())
-        check_checkpoint(given, checkpoint)
+        if checkpoint_anywhere:
+            bring_checkpoint(arguments, job)
+        _check_query(arguments)
+        if only_reads and has_nothing_to_do(arguments):
+            raise NothingToDo(arguments.progress)
     settings = _given_settings(arguments)
     is_submitted = "SPARK_ENV_LOADED" in os.environ
     if PYTHON_VARIABLE not in os.environ:
@@ -70,6 +92,16 @@ def session(arguments: argparse.Namespace, job: str, needs: str = "") -> SparkSe
 
         register(made)
     return made
+
+
+def _check_query(arguments: argparse.Namespace) -> None:
+    """Checks the topics, columns and checkpoint of a job's query."""
+    given = stream_options(arguments)
+    checkpoint = Checkpoint(arguments.checkpoint)
+    check_topics(given, endless=arguments.trigger != AVAILABLE_NOW, begins=not checkpoint.planned())
+    check_checkpoint(given, checkpoint)
+    if getattr(arguments, "columns", ""):
+        chosen_columns(arguments.columns, value_columns(given))
 
 
 def _given_settings(arguments: argparse.Namespace) -> dict[str, str]:
@@ -103,8 +135,11 @@ def leave(code: int) -> int:
 def guarded(job: str, run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     """Runs a job's body and returns its exit code. An error, and Ctrl-C before the job's query began, become one
     sentence on stderr, and exit code 1. An error that is the program's own fault is raised, with its traceback."""
+    began = time.monotonic()
     try:
         code = leave(run(argv))
+    except NothingToDo as nothing:
+        return finish(JobOutcome(job), began, str(nothing))
     except Exception as error:
         said = str(error) if isinstance(error, (JobFailed, ValueError, OSError)) else sentence_of(error)
         if said is None:

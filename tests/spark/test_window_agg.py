@@ -26,7 +26,7 @@ from compat_tests.spark.window_reference import (
     sliding,
     split,
 )
-from magnetar.spark.jobs.folder_lock import LOCK_FILE
+from magnetar.spark.jobs.storage.storage_rules import LOCK_FILE
 from magnetar.spark.jobs.window import window_rules
 from magnetar.spark.jobs.window.window_agg import main
 from magnetar.spark.jobs.window.window_rows import RowRules
