@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 from magnetar.spark.shipping.cluster_rules import ExecutorsSettle, is_one_machine, may_change
 
 SHUFFLE_SETTING = "spark.sql.shuffle.partitions"
-QUIET_SECONDS, SECONDS_MAX = 1.0, 15.0
+QUIET_SECONDS, SECONDS_MAX = 1.0, 120.0
+"""Without any executor a job would wait for ever at its first query anyway."""
 LOOK_SECONDS = 0.1
 
 

@@ -36,17 +36,25 @@ QUICK = {
 
 
 class ClusterReader:
-    """Runs blocks in `folder`. `installed` is a Python that has the project, `bare` the cluster's. `places` maps the
-    addresses on the page to those of the test. Server processes of the page live as long as `servers`."""
+    """Runs blocks in `folder`. `installed` is a Python that has the project, or has it with the PYTHONPATH `project`;
+    `bare` is the cluster's. `places` maps the addresses on the page to those of the test. Server processes of the page
+    live as long as `servers`."""
 
     def __init__(
-        self, folder: Path, installed: Path, bare: Path, places: Mapping[str, str], servers: ExitStack
+        self,
+        folder: Path,
+        installed: Path,
+        bare: Path,
+        places: Mapping[str, str],
+        servers: ExitStack,
+        project: str = "",
     ) -> None:
         self._folder = folder
         self._installed = installed
         self._bare = bare
         self._places = dict(places)
         self._servers = servers
+        self._project = project
         settings = folder / "conf"
         settings.mkdir()
         (settings / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in QUICK.items()))
@@ -69,6 +77,8 @@ class ClusterReader:
         python = self._bare if of_cluster else self._installed
         variables = environment(python) | {"SPARK_CONF_DIR": str(self._folder / "conf")}
         variables |= {name: str(self._folder) for name in ("SPARK_LOG_DIR", "SPARK_PID_DIR")}
+        if self._project and not of_cluster:
+            variables["PYTHONPATH"] = self._project
         variables["PATH"] = f"{spark_home(python) / 'bin'}{os.pathsep}{variables['PATH']}"
         bin_folder = shlex.quote(str(self._installed.parent))
         command = command.replace("$(magnetar", f"$({bin_folder}/magnetar")
