@@ -7,14 +7,14 @@ STAMP := $(VENV)/.installed
 CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 SPARK := tests/spark compat_tests/spark
-CLIENTS := compat_tests/admin/test_shells.py compat_tests/go compat_tests/node compat_tests/rust compat_tests/java/test_versions.py \
+CLIENTS := compat_tests/admin/test_shells.py compat_tests/go compat_tests/node compat_tests/rust compat_tests/java/test_versions.py compat_tests/java/test_spring.py \
 	compat_tests/websocket/test_java_tools.py compat_tests/websocket/test_other_clients.py
 MIXED := $(wildcard compat_tests/cluster/test_mixed_*.py)
 LONG := $(wildcard compat_tests/cluster/test_long_*.py)
 BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check lint types unit test compat bench proto clean sim sim-mutants damage mutants soak chaos spark spark-rounds clients cluster mixed kazoo scale pictures
+.PHONY: help install run check lint types unit test compat bench proto clean sim sim-mutants damage mutants soak chaos bank histories spark spark-rounds clients cluster mixed kazoo scale pictures
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -68,7 +68,7 @@ mixed: $(STAMP)  ## clusters of Apache's brokers and ours side by side; needs Ja
 pictures: $(STAMP)  ## make the pictures of docs/CONSOLE.md anew; needs Chromium
 	MAGNETAR_PICTURES=docs/console $(BIN)/pytest -q compat_tests/console/test_commands.py
 
-clients: $(STAMP)  ## the clients of other languages (Go, Node, Rust, older Java) and shells (zsh, fish); needs their tools, minutes to compile at first
+clients: $(STAMP)  ## the clients of other languages (Go, Node, Rust, older Java, Spring) and shells (zsh, fish); needs their tools, minutes to compile at first
 	$(BIN)/pytest -q $(CLIENTS) $(ARGS)
 
 $(CLIENT_STAMP):
@@ -113,6 +113,12 @@ soak: $(STAMP)  ## every feature at once for MINUTES (default 10) with kills; th
 
 chaos: $(STAMP)  ## faults on a cluster of real processes and its network, ROUNDS times (default 20, half a minute each; SEED=N)
 	$(BIN)/python -m compat_tests.chaos --rounds $(or $(ROUNDS),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+bank: $(STAMP)  ## money moves by transactions while a server is killed ROUNDS times (default 100, five seconds each; ARGS="--brokers 3 --seed N")
+	$(BIN)/python -m compat_tests.bank --rounds $(or $(ROUNDS),100) $(ARGS)
+
+histories: $(STAMP)  ## COUNT random histories of transactions (default 200), told to Apache's broker and to ours (SEED=N)
+	$(BIN)/python -m compat_tests.histories --count $(or $(COUNT),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 MUTANTS ?= 300
 mutants: $(STAMP)  ## plant MUTANTS small bugs (default 300) and see whether the nearest tests notice (ARGS="--seed N --area storage")

@@ -46,6 +46,7 @@ FEATURES = "features"
 MANY_TOPICS = "many_topics"
 WEBSOCKETS = "websockets"
 TRANSACTIONS = "transactions"
+OPEN_TRANSACTIONS = "open_transactions"
 CLUSTER = "cluster"
 MORE_BROKERS = "brokers"
 MORE_TOPICS = "more_topics"
@@ -53,12 +54,14 @@ SCALE = "scale"
 SCRAPE = "scrape"
 CONNECTIONS = "connections"
 STARTS = "starts"
+COLD = "cold"
 PAGE = (LIFECYCLE, BATCHES, TAIL, CATCH_UP, LATENCY, FEATURES, MANY_TOPICS)
 """The scenarios of docs/PERFORMANCE.md: one server on one machine, and all that Apache can be measured by beside it."""
-ASKED_FOR = (BESIDE, SCALE, SCRAPE)
+ASKED_FOR = (BESIDE, COLD, SCALE, SCRAPE)
 """Scenarios that run only when they are asked for by name, because they take many minutes."""
 WIDE = "raw publish, batches of 1,000 × 100 B"
 EACH = "1,000 topics, 100 B unbatched in turn"
+READERS = "catch-up of 10 GB from the disk, batched, 8 readers"
 TEN_TIMES = "10,000 topics, 100 B unbatched in turn"
 CROWD = "10,000 connections, a consumer of a topic each"
 OVER = "Spark batch read over the published connector's,"
@@ -104,6 +107,10 @@ ROWS = (
     Row("catchup_cpu", CATCH_UP, "catch-up after a restart, unbatched", "CPU s/million", 18, 55),
     Row("official_batch", CATCH_UP, "the same batched, official client", "k msg/s", None, 50, more_is_better=True),
     Row("official_single", CATCH_UP, "the same unbatched, official client", "k msg/s", None, 21.5, more_is_better=True),
+    Row("cold_rate", COLD, f"{READERS}, all together", "k msg/s", None, None, more_is_better=True, goal_ratio=1.5),
+    Row("cold_cpu", COLD, f"{READERS}", "CPU s/million", None, None),
+    Row("cold_quiet_p99", COLD, "publish latency at 1,000/s before them, p99", "ms", None, None),
+    Row("cold_beside_p99", COLD, "publish latency at 1,000/s beside them, p99", "ms", 4, None),
     Row("latency_p50", LATENCY, "publish latency at 1,000/s, p50", "ms", 0.45, 1.7),
     Row("latency_p99", LATENCY, "publish latency at 1,000/s, p99", "ms", 2, 57),
     Row("latency_p999", LATENCY, "publish latency at 1,000/s, p99.9", "ms", 5, None),
@@ -214,6 +221,9 @@ ROWS = (
     Row("txn_cpu", TRANSACTIONS, f"{PERF}, 1 message", "CPU ms each", None, None, goal_ratio=2.0),
     Row("txn_large_rate", TRANSACTIONS, f"{PERF}, 50 messages", "txn/s", None, None, True, goal_ratio=1.5),
     Row("txn_large_cpu", TRANSACTIONS, f"{PERF}, 50 messages", "CPU ms each", None, None, goal_ratio=2.0),
+    Row("open_txn_memory", OPEN_TRANSACTIONS, "100,000 open transactions, a partition each", "MB more", 100, None),
+    Row("txn_log_seconds", OPEN_TRANSACTIONS, "a coordinator's log of 1,000,000 records read, SIGKILL", "s", 5, None),
+    Row("txn_log_cpu", OPEN_TRANSACTIONS, "the same, from the start command", "CPU s", None, None),
     Row("cluster_start", CLUSTER, "magnetar cluster, 2 brokers and 3 bookies, command to ready", "s", 10, None),
     Row("cluster_memory", CLUSTER, "2 brokers, 3 bookies and metadata, idle (PSS)", "MB", 400, 1286),
     Row("cluster_idle_cpu", CLUSTER, "the same, idle CPU", "% of a core", None, None),

@@ -3,7 +3,7 @@ and whether its storage takes writes."""
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +99,9 @@ class Broker:
         server sets this attribute; None in a cluster, whose data is on other machines."""
         self.leaks: LiveLeaks | None = None
         """Finds and removes what nothing refers to, in a standalone server; None in a cluster, as `backup` is."""
+        self.bookie_disk: Callable[[str], Awaitable[dict[str, Any]]] | None = None
+        """Asks the bookie with this id for the room on its disks, and returns BookKeeper's answer (BookieInfoService).
+        Raises LookupError, OSError and BookieError. The program sets this attribute."""
         self.faults: FaultInjection | None = None
         """The faults that tests inject; None unless the configuration of a standalone server allows them."""
         self.internal_configuration: Mapping[str, str | None] = {}

@@ -63,8 +63,8 @@ def add_broker(families: MetricFamilies, broker: "Broker", totals: dict[str, flo
         families.add("magnetar_metadata_away_seconds", labels, broker.metadata_link.away_seconds)
     if broker.security is not None:
         _add_authentication(families, broker.security)
-    if broker.transactions is not None:
-        add_transactions(families, broker.transactions)
+    if broker.transactions is not None and service.transactions is not None:
+        add_transactions(families, broker.transactions, service.transactions.support, host_of(broker))
     if broker.load is not None:
         host = host_of(broker)
         for sample in load_metrics(broker.load):

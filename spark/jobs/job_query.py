@@ -49,6 +49,22 @@ def ends_now(arguments: argparse.Namespace) -> dict[str, Bound]:
         planner.close()
 
 
+def has_nothing_to_do(arguments: argparse.Namespace) -> bool:
+    """Returns whether a run would read nothing: an available-now run whose checkpoint is committed up to the last
+    message of each partition. Also acknowledges what is committed, which a run that was killed may have left out."""
+    if arguments.trigger != AVAILABLE_NOW or arguments.source != "python":
+        return False
+    checkpoint = Checkpoint(arguments.checkpoint)
+    committed = checkpoint.committed()
+    if not committed or committed != checkpoint.planned():
+        return False
+    ends = {name: end for name, end in ends_now(arguments).items() if name in committed or end.entry >= 0}
+    if ends != committed:
+        return False
+    acknowledge_committed(arguments)
+    return True
+
+
 def check_reached(arguments: argparse.Namespace, ends: Mapping[str, Bound], outcome: JobOutcome) -> None:
     """Checks that the checkpoint has reached the `ends`. Each partition whose end the checkpoint has not reached
     becomes a problem of the outcome."""

@@ -38,7 +38,8 @@ def main(argv: Sequence[str]) -> int:
     one of its checks failed, 2 for wrong usage."""
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: magnetar spark JOB [options]      (magnetar spark JOB --help lists them)")
-        print("       magnetar spark --path JOB         (its file, for spark-submit)\n\njobs:")
+        print("       magnetar spark --path JOB         (its file, for spark-submit)")
+        print("       magnetar spark --bundle FILE.zip  (a zip for spark-submit --py-files)\n\njobs:")
         for name, job in JOBS.items():
             print(f"  {name:14} {job.summary}")
         return 0 if argv else 2

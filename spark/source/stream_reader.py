@@ -158,7 +158,7 @@ class PulsarStreamReader(TopicReading, DataSourceStreamReader, SupportsTriggerAv
         self._known |= upto
         if after != upto:
             self._unacknowledged = upto
-        wanted = {name: Range(after.get(name, BEFORE_ALL), bound) for name, bound in upto.items()}
+        wanted = [(name, Range(after.get(name, BEFORE_ALL), bound)) for name, bound in upto.items()]
         return tasks_of(self._planner, wanted, repeatable=True)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -15,8 +15,15 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
-from magnetar.spark.jobs.job_arguments import add_source, add_storage, add_stream, parser, service_options
-from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed, JobOutcome, finish
+from magnetar.spark.jobs.job_arguments import (
+    add_source,
+    add_storage,
+    add_stream,
+    chosen_columns,
+    parser,
+    service_options,
+)
+from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobOutcome, finish
 from magnetar.spark.jobs.job_places import job_place
 from magnetar.spark.jobs.job_query import ends_now, run_query, stream
 from magnetar.spark.jobs.job_session import guarded, session
@@ -88,8 +95,9 @@ def run(argv: Sequence[str]) -> int:
     began = time.monotonic()
     outcome = JobOutcome("lake_ingest")
     by = "" if arguments.partition_by == "none" else PERIOD_COLUMN.format(arguments.partition_by)
+    looks_at_table = arguments.compact_files or arguments.check == "table"
     needs = "" if arguments.format == "parquet" else f"--format {arguments.format}"
-    spark = session(arguments, "lake_ingest", needs, checkpoint_anywhere=True)
+    spark = session(arguments, "lake_ingest", needs, only_reads=not looks_at_table, checkpoint_anywhere=True)
     checkpoint = Checkpoint(arguments.checkpoint)
     ends = ends_now(arguments)
     more = {"columnNameOfCorruptRecord": CORRUPT} if arguments.source == "python" else {}
@@ -112,12 +120,7 @@ def run(argv: Sequence[str]) -> int:
 
 def shaped(batch: DataFrame, *, columns: str, metadata: bool, by: str) -> DataFrame:
     """Returns a batch with the table's columns. Raises JobFailed for a column that the topic does not have."""
-    wanted = [name.strip() for name in columns.split(",") if name.strip()]
-    values = [name for name in batch.columns if name not in METADATA_TYPES and name != CORRUPT]
-    missing = sorted(set(wanted) - set(values))
-    if missing:
-        raise JobFailed(f"--columns {', '.join(missing)}: the topic has {', '.join(values)}")
-    kept = wanted or values
+    kept = chosen_columns(columns, [name for name in batch.columns if name not in METADATA_TYPES and name != CORRUPT])
     if metadata:
         kept = [*kept, *(name for name in METADATA_TYPES if name in batch.columns)]
     selected: list[Column] = [F.col(f"`{name}`") for name in kept]

@@ -95,7 +95,8 @@ def run(argv: Sequence[str]) -> int:
         made.error("--check reads the whole topic, and --starting latest leaves out its begin")
     began = time.monotonic()
     outcome = JobOutcome("snapshot_table")
-    spark = session(arguments, "snapshot_table", checkpoint_anywhere=True)
+    only_reads = not arguments.check and arguments.vacuum is None
+    spark = session(arguments, "snapshot_table", only_reads=only_reads, checkpoint_anywhere=True)
     ends = ends_now(arguments)
     frame = stream(spark, arguments, **(READ_OPTIONS if arguments.source == "python" else {}))
     checkpoint = Checkpoint(arguments.checkpoint)

@@ -40,7 +40,7 @@ def run(argv: Sequence[str]) -> int:
     arguments, shape = _parsed(argv)
     began = time.monotonic()
     outcome = JobOutcome("window_agg")
-    spark = session(arguments, "window_agg")
+    spark = session(arguments, "window_agg", only_reads=True)
     ends = ends_now(arguments)
     more = {"columnNameOfCorruptRecord": CORRUPT} if arguments.source == "python" else {}
     if arguments.late_topic:

@@ -124,6 +124,25 @@ async def test_all_records_of_an_ended_transaction_are_deleted_and_only_those(
         assert coordinator.log.ledger.cursors[CURSOR].backlog == 0
 
 
+async def test_a_log_is_read_whatever_kind_of_entries_its_earlier_coordinators_have_written(tmp_path: Path) -> None:
+    store = MemoryStore()
+    ids: list[TxnId] = []
+    for settings in (TransactionSettings(), BATCHED, TransactionSettings(), BATCHED):
+        async with scene(tmp_path, store, settings) as broker:
+            coordinator = await broker.coordinator()
+            assert [each.txn_id for each in coordinator.table] == ids
+            assert all(each.partitions == (TOPIC,) for each in coordinator.table)
+            ended, *kept = await asyncio.gather(*(coordinator.new(MINUTE_MS, None) for _ in range(3)))
+            ids += kept
+            await asyncio.gather(*(coordinator.add_partitions(txn_id, [TOPIC]) for txn_id in (ended, *kept)))
+            await coordinator.end(ended, commit=True)
+            await coordinator.log.ledger.cursors[CURSOR].persisted()
+    async with scene(tmp_path, store) as broker:
+        coordinator = await broker.coordinator()
+        await asyncio.gather(*(coordinator.end(txn_id, commit=True) for txn_id in ids))
+        assert coordinator.log.ledger.cursors[CURSOR].backlog == 0
+
+
 async def test_a_transaction_that_is_not_open_takes_no_participants_and_no_other_end(tmp_path: Path) -> None:
     async with scene(tmp_path, MemoryStore()) as broker:
         coordinator = await broker.coordinator()

@@ -37,7 +37,7 @@ export function Subscription({ topic, name }) {
         ${
           cursor &&
           html`<${Panel} title="Backlog" wide=${true} name="backlog">
-          <${HoleMap} stats=${internal.value} name=${name} />
+          <${HoleMap} topic=${topic} stats=${internal.value} name=${name} />
           <${HowTo} calls=${[`GET ${internalPath}`]} commands=${[`magnetar admin topics stats-internal ${topicWord(topic)}`]} />
         </${Panel}>`
         }
