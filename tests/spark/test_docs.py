@@ -25,7 +25,7 @@ def session() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def urls(page: Path, session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """Gives the URL of an S3 service in the place of the one on the page, if the page has one. Processes, and executors,
+    """Gives the URL of an S3 service in place of the one on the page, if the page has one. Processes, and executors,
     find it by their environment."""
     if S3_URL not in page.read_text(encoding="utf-8"):
         yield {}
