@@ -13,6 +13,16 @@ TOPICS = (
     "server/topics/transactions",
 )
 
+TABLE_JOB = (
+    *FOUNDATION,
+    "spark/jobs",
+    "spark/jobs/storage",
+    "spark/jobs/tables",
+    "spark/source",
+    "spark/source/columns",
+)
+"""What the jobs that write tables stand on."""
+
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pulsar_proto": ("pulsar_proto/pb",),
     "pulsar_proto/pb": (),
@@ -361,17 +371,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark/source/client",
         "spark/source/ranges",
     ),
-    "spark/jobs/lake": (
-        *FOUNDATION,
-        "spark/jobs",
-        "spark/jobs/storage",
-        "spark/jobs/tables",
-        "spark/source",
-        "spark/source/client",
-        "spark/source/columns",
-        "spark/source/decoding",
-        "spark/source/ranges",
-    ),
+    "spark/jobs/lake": (*TABLE_JOB, "spark/source/client", "spark/source/decoding", "spark/source/ranges"),
     "spark/jobs/replay": (
         *FOUNDATION,
         "spark/jobs",
@@ -380,23 +380,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark/source/columns",
         "spark/source/ranges",
     ),
-    "spark/jobs/snapshot": (
-        *FOUNDATION,
-        "spark/jobs",
-        "spark/jobs/storage",
-        "spark/jobs/tables",
-        "spark/source",
-        "spark/source/columns",
-    ),
-    "spark/jobs/window": (
-        *FOUNDATION,
-        "spark/jobs",
-        "spark/jobs/storage",
-        "spark/jobs/tables",
-        "spark/source",
-        "spark/source/columns",
-        "spark/source/ranges",
-    ),
+    "spark/jobs/snapshot": TABLE_JOB,
+    "spark/jobs/window": (*TABLE_JOB, "spark/source/ranges"),
     "magnetar": (*FOUNDATION, *METADATA, "storage/ledger", "server/commands"),
     "magnetar/testing": ("server/programs",),
 }
