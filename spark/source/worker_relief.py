@@ -15,9 +15,10 @@ from functools import cache
 from types import TracebackType
 from zipimport import zipimporter
 
+from magnetar.spark.source.origin import archive_of_this
+
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 """The program that runs the reader of a streaming query beside the driver."""
-from magnetar.spark.source.origin import archive_of_this
 
 _is_of_spark = re.compile(r".*[/\\](pyspark\.zip|py4j-[^/\\]*\.zip|spark-core_[^/\\]*\.jar)").fullmatch
 
