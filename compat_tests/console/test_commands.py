@@ -21,7 +21,10 @@ FINDINGS = {"why": (0, 1), "check": (0, 1, 2)}
 """The exit codes of commands that tell by them what they found: something that stands in the way, a full disk."""
 PICTURES = "MAGNETAR_PICTURES"
 """The variable that names the folder for pictures."""
-CHARTS_ARE_LINES = "[...document.querySelectorAll('.chart-frame')].every((each) => each.plot.data[0].length > 3)"
+CHARTS_ARE_LINES = """
+!document.querySelector('.waiting') &&
+[...document.querySelectorAll('.chart-frame')].every((each) => each.plot?.data[0].length > 3)
+"""
 PICTURE_WIDTH, PICTURE_HEIGHT_MAX = 1000, 820
 
 pytestmark = pytest.mark.slow

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 class Broker:
     """The broker of this process. Every method and attribute is used on the event loop's thread only."""
 
+    bookie_disk: Callable[[str], Awaitable[dict[str, Any]]] | None = None
+    """Asks the bookie with this id for the room on its disks, and returns BookKeeper's answer (BookieInfoService).
+    Raises LookupError, OSError and BookieError. The program sets this attribute."""
+
     def __init__(
         self,
         service: "BrokerService",
@@ -99,9 +103,6 @@ class Broker:
         server sets this attribute; None in a cluster, whose data is on other machines."""
         self.leaks: LiveLeaks | None = None
         """Finds and removes what nothing refers to, in a standalone server; None in a cluster, as `backup` is."""
-        self.bookie_disk: Callable[[str], Awaitable[dict[str, Any]]] | None = None
-        """Asks the bookie with this id for the room on its disks, and returns BookKeeper's answer (BookieInfoService).
-        Raises LookupError, OSError and BookieError. The program sets this attribute."""
         self.faults: FaultInjection | None = None
         """The faults that tests inject; None unless the configuration of a standalone server allows them."""
         self.internal_configuration: Mapping[str, str | None] = {}

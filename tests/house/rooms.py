@@ -44,10 +44,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server/process": LOG,
     "server/schema": LOG,
     "server/config": (*LOG, "metadata/zookeeper_server", "storage/bookie", "storage/repair", "server/schema"),
-    "server/security": (
-        *LOG,
-        "server/config",
-    ),
+    "server/security": (*LOG, "server/config"),
     "server/network": (*LOG, "server/config", "server/process", "server/security"),
     "server/compaction": (*LOG, "server/process"),
     "server/policies": (*LOG, "server/config", "server/schema"),
@@ -303,12 +300,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server/tools/connection": ("server/config",),
     "server/tools/admin": (*FOUNDATION, "server/tools/connection"),
     "server/tools/monitoring": (),
-    "server/tools/configuration": (
-        "storage/ledger",
-        "storage/managed",
-        "server/config",
-        "server/network",
-    ),
+    "server/tools/configuration": ("storage/ledger", "storage/managed", "server/config", "server/network"),
     "server/tools/messages": (*FOUNDATION, "pulsar_proto/values", "server/tools/connection"),
     "server/tools/diagnosis": ("server/tools/connection",),
     "server/commands": (
