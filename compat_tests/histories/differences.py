@@ -12,7 +12,7 @@ TRANSACTION_CONFLICT = 23
 
 class Difference(NamedTuple):
     reason: str
-    """A key of KNOWN, MOVED_BACK, or UNKNOWN."""
+    """A key of KNOWN, MOVED_BACK, SET_ANEW or UNKNOWN."""
     text: str
 
 
@@ -49,6 +49,28 @@ def stays_acknowledged(history: History, view: str, theirs: Sequence[str], own: 
     return view in moved and all("." in text for text in hidden) and [t for t in own if t in theirs] == list(theirs)
 
 
+SET_ANEW = "a cumulative acknowledgement of a part of a batch in a transaction forgets what was acknowledged behind it"
+
+
+def comes_again(history: History, view: str, theirs: Sequence[str], own: Sequence[str]) -> bool:
+    """Apache's broker shows messages of a batch again that were acknowledged before a cumulative acknowledgement of
+    earlier messages of the batch, in a transaction."""
+    acks = [step for step in history.steps if isinstance(step, Ack) and step.subscription.name == view]
+    again = [text for text in theirs if text not in own]
+    return (
+        any(ack.cumulative and ack.txn is not None and ack.indexes for ack in acks)
+        and all("." in text for text in again)
+        and [text for text in theirs if text in own] == list(own)
+    )
+
+
+def _reason(history: History, view: str, theirs: Sequence[str], own: Sequence[str]) -> str:
+    """Returns why the views of a subscription differ."""
+    if stays_acknowledged(history, view, theirs, own):
+        return MOVED_BACK
+    return SET_ANEW if comes_again(history, view, theirs, own) else UNKNOWN
+
+
 def _acks_before(history: History, number: int, subscription: Subscription) -> list[Ack]:
     """Returns the acknowledgements of a subscription before a step."""
     steps = history.steps[:number]
@@ -77,6 +99,6 @@ def compare(history: History, apaches: Replay, ours: Replay) -> Difference | Non
             return Difference(UNKNOWN, f"look {number}: Apache {theirs_seen}, Magnetar {own_seen}")
     for name, view in apaches.views.items():
         if view != ours.views[name]:
-            reason = MOVED_BACK if stays_acknowledged(history, name, view, ours.views[name]) else UNKNOWN
+            reason = _reason(history, name, view, ours.views[name])
             return Difference(reason, f"{name}: Apache {view}, Magnetar {ours.views[name]}")
     return None

@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.harness import Server
 from compat_tests.histories import recorded
-from compat_tests.histories.differences import KNOWN, MOVED_BACK, UNKNOWN, compare
+from compat_tests.histories.differences import KNOWN, MOVED_BACK, SET_ANEW, UNKNOWN, compare
 from compat_tests.histories.replay import CLOSED, UNANSWERED, Answer, Replay, Teller
 from compat_tests.histories.steps import Ack, Author, Begin, End, History, Seek, Send, Subscription, TimeOut, Type
 from compat_tests.products import Magnetar
@@ -100,3 +100,12 @@ def test_what_a_move_back_does_not_show_at_apaches_broker_is_known_by_name() -> 
     lost_by_ours = compare(moved, ours, theirs)
     assert lost_by_ours is not None
     assert lost_by_ours.reason == UNKNOWN
+
+
+def test_what_a_cumulative_acknowledgement_brings_back_at_apaches_broker_is_known_by_name() -> None:
+    cumulative = replace(HISTORY, steps=[*HISTORY.steps, Ack(SHARED, (0,), (0,), 3, True, 1)])
+    theirs, ours = (replace(ALIKE, views={SHARED.name: view}) for view in (["m0.2", "end"], ["end"]))
+    for history, reason in ((cumulative, SET_ANEW), (HISTORY, UNKNOWN)):
+        found = compare(history, theirs, ours)
+        assert found is not None
+        assert found.reason == reason
