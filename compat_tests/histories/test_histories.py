@@ -9,9 +9,9 @@ import pytest
 
 from compat_tests.harness import Server
 from compat_tests.histories import recorded
-from compat_tests.histories.differences import KNOWN, UNKNOWN, compare
-from compat_tests.histories.replay import CLOSED, Answer, Replay, Teller
-from compat_tests.histories.steps import Ack, Author, Begin, End, History, Send, Subscription, TimeOut, Type
+from compat_tests.histories.differences import KNOWN, MOVED_BACK, SET_ANEW, UNKNOWN, compare
+from compat_tests.histories.replay import CLOSED, UNANSWERED, Answer, Replay, Teller
+from compat_tests.histories.steps import Ack, Author, Begin, End, History, Seek, Send, Subscription, TimeOut, Type
 from compat_tests.products import Magnetar
 from compat_tests.wire import ACK_RESPONSE
 
@@ -51,16 +51,21 @@ def ack(entries: tuple[int, ...], indexes: tuple[int, ...], txn: int | None) -> 
     return Ack(SHARED, entries, indexes, 3, False, txn)
 
 
-HISTORY = History(0, 1, [SHARED], [Send(0, 0, 3, None), ack((0,), (1,), None), ack((0,), (), 0), ack((0,), (2,), None)])
-PLACE_OF_WHOLE, PLACE_OF_PART = 2, 3
-ALIKE = Replay(dict.fromkeys(range(1, 4), TAKEN), [["m0.0"]], {"topic 0": ["m0.0"]})
+HISTORY = History(
+    0,
+    1,
+    [SHARED],
+    [Send(0, 0, 3, None), ack((0,), (1,), None), ack((0,), (), 0), ack((0,), (2,), None), ack((0,), (2,), 1)],
+)
+WHOLE, PART, PART_IN_TXN = 2, 3, 4
+ALIKE = Replay(dict.fromkeys(range(1, 5), TAKEN), [["m0.0"]], {"topic 0": ["m0.0"]})
 
 
 @pytest.mark.parametrize(
     "ours",
     [
         replace(ALIKE, answers={**ALIKE.answers, 1: REFUSED}),
-        replace(ALIKE, answers={**ALIKE.answers, PLACE_OF_WHOLE: CLOSED}),
+        replace(ALIKE, answers={**ALIKE.answers, WHOLE: CLOSED}),
         replace(ALIKE, looks=[[]]),
         replace(ALIKE, views={"topic 0": ["m0.0", "m0.1"]}),
     ],
@@ -74,10 +79,33 @@ def test_what_differs_is_told(ours: Replay) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "apaches"), [(PLACE_OF_WHOLE, REFUSED), (PLACE_OF_PART, CLOSED)], ids=["refused", "closed"]
+    ("place", "apaches"),
+    [(WHOLE, REFUSED), (PART, CLOSED), (PART_IN_TXN, UNANSWERED)],
+    ids=["refused", "closed", "unanswered"],
 )
 def test_what_apaches_broker_does_badly_is_known_by_name(place: int, apaches: Answer) -> None:
     theirs = replace(ALIKE, answers={**ALIKE.answers, place: apaches})
     found = compare(HISTORY, theirs, ALIKE)
     assert found is not None
     assert found.reason in KNOWN
+
+
+def test_what_a_move_back_does_not_show_at_apaches_broker_is_known_by_name() -> None:
+    moved = replace(HISTORY, steps=[*HISTORY.steps, Seek(SHARED, 0)])
+    theirs, ours = (replace(ALIKE, views={SHARED.name: view}) for view in (["m0.1", "end"], ["m0.0", "m0.1", "end"]))
+    for history, reason in ((moved, MOVED_BACK), (HISTORY, UNKNOWN)):
+        found = compare(history, theirs, ours)
+        assert found is not None
+        assert found.reason == reason
+    lost_by_ours = compare(moved, ours, theirs)
+    assert lost_by_ours is not None
+    assert lost_by_ours.reason == UNKNOWN
+
+
+def test_what_a_cumulative_acknowledgement_brings_back_at_apaches_broker_is_known_by_name() -> None:
+    cumulative = replace(HISTORY, steps=[*HISTORY.steps, Ack(SHARED, (0,), (0,), 3, True, 1)])
+    theirs, ours = (replace(ALIKE, views={SHARED.name: view}) for view in (["m0.2", "end"], ["end"]))
+    for history, reason in ((cumulative, SET_ANEW), (HISTORY, UNKNOWN)):
+        found = compare(history, theirs, ours)
+        assert found is not None
+        assert found.reason == reason
