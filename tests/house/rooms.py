@@ -15,6 +15,16 @@ TOPICS = (
 READING = ("spark/source", "spark/source/client", "spark/source/ranges")
 """What Spark's jobs ask the service with."""
 
+TABLE_JOB = (
+    *FOUNDATION,
+    "spark/jobs",
+    "spark/jobs/storage",
+    "spark/jobs/tables",
+    "spark/source",
+    "spark/source/columns",
+)
+"""What the jobs that write tables stand on."""
+
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pulsar_proto": ("pulsar_proto/pb",),
     "pulsar_proto/pb": (),
@@ -359,38 +369,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark/jobs",
         *READING,
     ),
-    "spark/jobs/lake": (
-        *FOUNDATION,
-        "spark/jobs",
-        "spark/jobs/storage",
-        "spark/jobs/tables",
-        *READING,
-        "spark/source/columns",
-        "spark/source/decoding",
-    ),
+    "spark/jobs/lake": (*TABLE_JOB, "spark/source/client", "spark/source/decoding", "spark/source/ranges"),
     "spark/jobs/replay": (
         *FOUNDATION,
         "spark/jobs",
         *READING,
         "spark/source/columns",
     ),
-    "spark/jobs/snapshot": (
-        *FOUNDATION,
-        "spark/jobs",
-        "spark/jobs/storage",
-        "spark/jobs/tables",
-        "spark/source",
-        "spark/source/columns",
-    ),
-    "spark/jobs/window": (
-        *FOUNDATION,
-        "spark/jobs",
-        "spark/jobs/storage",
-        "spark/jobs/tables",
-        "spark/source",
-        "spark/source/columns",
-        "spark/source/ranges",
-    ),
+    "spark/jobs/snapshot": TABLE_JOB,
+    "spark/jobs/window": (*TABLE_JOB, "spark/source/ranges"),
     "magnetar": (*FOUNDATION, *METADATA, "storage/ledger", "server/commands"),
     "magnetar/testing": ("server/programs",),
 }
