@@ -1,4 +1,5 @@
-"""Spares Spark's Python workers 0.3 s of CPU for each task, which they would spend beside the task itself.
+"""Spares Spark's Python workers 0.3 s of CPU for each task, which they would spend beside the task itself, and their
+terminal a traceback at the end of a query.
 
 Before each task a worker calls `importlib.invalidate_caches`. Until Python 3.13 that call reads the directory of every
 zip file again, once for each package that was searched for in the file (cpython gh-103200), and the workers' path has
@@ -11,9 +12,13 @@ import os
 import re
 import sys
 from functools import cache
+from types import TracebackType
 from zipimport import zipimporter
 
 from magnetar.spark.source.origin import archive_of_this
+
+RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+"""The program that runs the reader of a streaming query beside the driver."""
 
 _is_of_spark = re.compile(r".*[/\\](pyspark\.zip|py4j-[^/\\]*\.zip|spark-core_[^/\\]*\.jar)").fullmatch
 
@@ -43,3 +48,16 @@ def _freeze_once() -> None:
     still collected."""
     gc.collect()
     gc.freeze()
+
+
+def end_quietly() -> None:
+    """Lets the runner of a streaming source end without a traceback when Java has closed its socket, because that is
+    how a query ends that is stopped. Has no effect in other processes."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and spec.name == RUNNER:
+        sys.excepthook = _show_unless_java_left
+
+
+def _show_unless_java_left(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not issubclass(kind, ConnectionError):
+        sys.__excepthook__(kind, error, trace)

@@ -12,6 +12,18 @@ TOPICS = (
     "server/topics/non_persistent",
     "server/topics/transactions",
 )
+READING = ("spark/source", "spark/source/client", "spark/source/ranges")
+"""What Spark's jobs ask the service with."""
+
+TABLE_JOB = (
+    *FOUNDATION,
+    "spark/jobs",
+    "spark/jobs/storage",
+    "spark/jobs/tables",
+    "spark/source",
+    "spark/source/columns",
+)
+"""What the jobs that write tables stand on."""
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pulsar_proto": ("pulsar_proto/pb",),
@@ -346,10 +358,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *FOUNDATION,
         "spark/jobs/storage",
         "spark/shipping",
-        "spark/source",
-        "spark/source/client",
+        *READING,
         "spark/source/columns",
-        "spark/source/ranges",
     ),
     "spark/jobs/storage": (),
     "spark/jobs/tables": ("spark/jobs", "spark/jobs/storage"),
@@ -357,46 +367,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *FOUNDATION,
         "server/tools/admin",
         "spark/jobs",
-        "spark/source",
-        "spark/source/client",
-        "spark/source/ranges",
+        *READING,
     ),
-    "spark/jobs/lake": (
-        *FOUNDATION,
-        "spark/jobs",
-        "spark/jobs/storage",
-        "spark/jobs/tables",
-        "spark/source",
-        "spark/source/client",
-        "spark/source/columns",
-        "spark/source/decoding",
-        "spark/source/ranges",
-    ),
+    "spark/jobs/lake": (*TABLE_JOB, "spark/source/client", "spark/source/decoding", "spark/source/ranges"),
     "spark/jobs/replay": (
         *FOUNDATION,
         "spark/jobs",
-        "spark/source",
-        "spark/source/client",
-        "spark/source/columns",
-        "spark/source/ranges",
-    ),
-    "spark/jobs/snapshot": (
-        *FOUNDATION,
-        "spark/jobs",
-        "spark/jobs/storage",
-        "spark/jobs/tables",
-        "spark/source",
+        *READING,
         "spark/source/columns",
     ),
-    "spark/jobs/window": (
-        *FOUNDATION,
-        "spark/jobs",
-        "spark/jobs/storage",
-        "spark/jobs/tables",
-        "spark/source",
-        "spark/source/columns",
-        "spark/source/ranges",
-    ),
+    "spark/jobs/snapshot": TABLE_JOB,
+    "spark/jobs/window": (*TABLE_JOB, "spark/source/ranges"),
     "magnetar": (*FOUNDATION, *METADATA, "storage/ledger", "server/commands"),
     "magnetar/testing": ("server/programs",),
 }

@@ -1,9 +1,13 @@
 """Which paths, URLs and storage options jobs take, and how each library calls an option."""
 
+import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
+from magnetar.spark.jobs.job_outcome import JobFailed
+from magnetar.spark.jobs.job_places import check_places
 from magnetar.spark.jobs.storage.place import Place
 from magnetar.spark.jobs.storage.storage_rules import (
     StorageFault,
@@ -65,6 +69,24 @@ def test_a_place_does_not_show_its_options() -> None:
     assert "secret" not in repr(place)
     assert (place.below("b").url, place.beside("_x").url) == ("s3://lake/a/b", "s3://lake/a_x")
     assert place.below("b").options == place.options
+
+
+@pytest.mark.parametrize(
+    ("given", "package", "sentence"),
+    [
+        (Namespace(path="s3://lake/a", checkpoint="/a", format="parquet"), "obstore", "s3://lake/a needs obstore"),
+        (Namespace(path="/a", checkpoint="gs://lake/a"), "obstore", "gs://lake/a needs obstore"),
+        (Namespace(path="/a", checkpoint="/b", format="delta"), "deltalake", "--format delta needs deltalake"),
+        (Namespace(path="/a", format="plain", merge="iceberg"), "pyiceberg", "--merge iceberg needs pyiceberg"),
+    ],
+)
+def test_a_missing_package_is_named(
+    given: Namespace, package: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(JobFailed) as failed:
+        check_places(given)
+    assert str(failed.value) == f"{sentence}; install it with: pip install 'magnetar[lake]'"
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,8 @@ class DeltaSnapshot:
     def apply(self, changes: DataFrame) -> None:
         keys = [*keys_of(changes).columns, DELETED]
         with staged(changes, self._staging) as data:
+            if not data.files:
+                return
             self._merge(self._keys, data, keys, gone=f"not s.{DELETED}")
             self._merge(self._rows, data, data.schema.names, gone=f"s.{DELETED}")
 
@@ -243,6 +245,8 @@ class IcebergSnapshot:
     def apply(self, changes: DataFrame) -> None:
         keys = keys_of(changes).columns
         with staged(changes, self._staging) as data:
+            if not data.files:
+                return
             self._merge(f"{self._name}_deleted", data, keys, deleted=True)
             self._merge(self._name, data, [name for name in data.schema.names if name != DELETED], deleted=False)
 
