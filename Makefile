@@ -7,7 +7,8 @@ STAMP := $(VENV)/.installed
 CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 SPARK := tests/spark compat_tests/spark
-CLIENTS := compat_tests/admin/test_shells.py compat_tests/go compat_tests/node compat_tests/rust compat_tests/java/test_versions.py compat_tests/java/test_spring.py \
+CLIENTS := compat_tests/admin/test_shells.py compat_tests/flink compat_tests/go compat_tests/node compat_tests/rust \
+	compat_tests/java/test_versions.py compat_tests/java/test_spring.py compat_tests/java/test_perf_transactions.py \
 	compat_tests/websocket/test_java_tools.py compat_tests/websocket/test_other_clients.py
 MIXED := $(wildcard compat_tests/cluster/test_mixed_*.py)
 LONG := $(wildcard compat_tests/cluster/test_long_*.py)
@@ -49,7 +50,7 @@ unit: $(STAMP)
 test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's software, the official client, Spark
 	@$(MAKE) --no-print-directory lint types
 	@failed=0; set -x; \
-	$(BIN)/pytest -q $(BESIDE) $(SPARK:%=--ignore=%) $(CLIENTS:%=--ignore=%) $(MIXED:%=--ignore=%) $(LONG:%=--ignore=%) || failed=1; \
+	$(BIN)/pytest -q -m "not long" $(BESIDE) $(SPARK:%=--ignore=%) $(CLIENTS:%=--ignore=%) $(MIXED:%=--ignore=%) $(LONG:%=--ignore=%) || failed=1; \
 	$(BIN)/pytest -q -m "not long" $(BESIDE) $(SPARK) || failed=1; \
 	exit $$failed
 
@@ -68,8 +69,11 @@ mixed: $(STAMP)  ## clusters of Apache's brokers and ours side by side; needs Ja
 pictures: $(STAMP)  ## make the pictures of docs/CONSOLE.md anew; needs Chromium
 	MAGNETAR_PICTURES=docs/console $(BIN)/pytest -q compat_tests/console/test_commands.py
 
-clients: $(STAMP)  ## the clients of other languages (Go, Node, Rust, older Java, Spring) and shells (zsh, fish); needs their tools, minutes to compile at first
-	$(BIN)/pytest -q $(CLIENTS) $(ARGS)
+clients: $(STAMP)  ## the clients of other languages (Go, Node, Rust, older Java, Spring, Flink) and shells (zsh, fish); needs their tools, minutes to compile at first
+	@failed=0; set -x; \
+	$(BIN)/pytest -q $(CLIENTS) $(ARGS) || failed=1; \
+	$(BIN)/pytest -q -m long compat_tests/java $(ARGS) || failed=1; \
+	exit $$failed
 
 $(CLIENT_STAMP):
 	$(PYTHON) -m venv .venv-client

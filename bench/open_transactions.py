@@ -24,8 +24,9 @@ READ_BYTES = 1 << 20
 
 
 def open_transactions(product: Product, sizes: Sizes) -> Figures:
-    """Opens transactions with a partition each, and measures the memory. Then adds partitions to them until the log has
-    its size, kills the server, and starts it again."""
+    """Opens transactions with a partition each, and measures the memory after a restart, when what was just written
+    fills no caches any more. Then adds partitions to them until the log has its size, kills the server, and starts it
+    again."""
     count, more = sizes.open_transactions, sizes.transaction_records // sizes.open_transactions - 2
     with new_server(product, {"transactionCoordinatorEnabled": "true"}) as server:
         server.start()
@@ -34,6 +35,9 @@ def open_transactions(product: Product, sizes: Sizes) -> Figures:
             before = memory_mb(server.pid)
             ask(client.socket, (wire.frame(NEW_TXN, [(1, least), (2, LIFETIME_MS)]) for least in range(count)), count)
             ask(client.socket, additions(count, 0), count)
+        server.restart()
+        with wire.WireClient(server.broker_port) as client:
+            connect(client)
             memory = memory_mb(server.pid) - before
             for number in range(1, 1 + more):
                 ask(client.socket, additions(count, number), count)

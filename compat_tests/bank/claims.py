@@ -149,9 +149,8 @@ class Books:
         transfer = self.transfers.get(name)
         return transfer is not None and self._seen.issuperset(transfer.notes)
 
-    def judge_quiet(self, read_again: Mapping[str, Sequence[tuple[Place, str]]], given: Collection[str]) -> None:
-        """Judges the bank when it is quiet, after a cut. `read_again` is what a new reader got of each account, and
-        `given` are the names of the notes that the subscriptions gave."""
+    def judge_quiet(self, read_again: Mapping[str, Sequence[tuple[Place, str]]]) -> None:
+        """Judges the bank when it is quiet, after a cut. `read_again` is what a new reader got of each account."""
         if half := sorted(self.on_the_way):
             self.complain(7, f"{len(half)} notes never came, though others of their transfers did: {half[:SHOWN]}")
         unbalanced = [each.name for each in self.transfers.values() if not self._is_balanced(each)]
@@ -160,6 +159,9 @@ class Books:
         for account, log in self.log.items():
             if difference := first_difference(log, read_again.get(account, ())):
                 self.complain(8, f"{account} reads otherwise from the beginning: {difference}")
+
+    def judge_census(self, given: Collection[str]) -> None:
+        """Judges the names of the notes that the subscriptions gave when it was quiet."""
         unspent = self.unspent
         if again := sorted(set(given) - unspent):
             self.complain(9, f"subscriptions give {len(again)} spent notes again: {again[:SHOWN]}")

@@ -26,7 +26,8 @@ class Reader:
         self.books.read(account, place, transfer.text(number))
 
     def judge_quiet(self) -> None:
-        self.books.judge_quiet(self.books.log, self.books.unspent)
+        self.books.judge_quiet(self.books.log)
+        self.books.judge_census(self.books.unspent)
 
 
 @pytest.fixture
@@ -120,17 +121,17 @@ def behind_the_reader(reader: Reader) -> None:
 
 
 def otherwise_again(reader: Reader) -> None:
-    reader.books.judge_quiet({"a": reader.books.log["a"][1:]}, reader.books.unspent)
+    reader.books.judge_quiet({"a": reader.books.log["a"][1:]})
 
 
 def lost(reader: Reader) -> None:
-    reader.books.judge_quiet(reader.books.log, {"mint-a/0"})
+    reader.books.judge_census({"mint-a/0"})
 
 
 def given_again(reader: Reader) -> None:
     for number in (0, 1):
         reader.read(MOVED, number)
-    reader.books.judge_quiet(reader.books.log, {*reader.books.unspent, "mint-a/0"})
+    reader.books.judge_census({*reader.books.unspent, "mint-a/0"})
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Runs `magnetar` with live streams that have an event each millisecond, instead of each second, and that end after 30
-events, instead of 300: a day of a page passes in minutes. A test starts this file in place of the interpreter: `python hurried_server.py -m magnetar standalone …`."""
+events, instead of 300: a day of a page passes in minutes. A test starts this file in place of the
+interpreter: `python hurried_server.py -m magnetar standalone …`."""
 
 import sys
 from importlib import import_module

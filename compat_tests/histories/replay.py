@@ -5,7 +5,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from compat_tests import wire
 from compat_tests.harness import wait_until
@@ -51,13 +50,21 @@ SENTINEL = b"end"
 PRODUCER_NAME = "author"
 EMPTY_LEDGER = (1 << 64) - 1
 TIMED_OUT_SECONDS = 60.0
+ANSWER_SECONDS = 20.0
 
 
-class Answer(NamedTuple):
-    """The command of an answer, and its ServerError or None."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The command of an answer, and its ServerError or None. Texts of errors may differ."""
 
     command: int
     error: int | None
+    text: str = field(default="", compare=False)
+
+
+CLOSED = Answer(0, None)
+UNANSWERED = Answer(-1, None)
+"""These stand for the end of the connection, and for an answer that does not come. Nothing follows them."""
 
 
 @dataclass(slots=True)
@@ -113,7 +120,12 @@ class _Telling:
         for subscription in self._history.subscriptions:
             self._enter(subscription)
         for number, step in enumerate(self._history.steps):
-            if (answer := self._tell(step)) is not None:
+            try:
+                answer = self._tell(step)
+            except (wire.ClosedError, TimeoutError) as error:
+                self._replay.answers[number] = UNANSWERED if isinstance(error, TimeoutError) else CLOSED
+                return self._replay
+            if answer is not None:
                 self._replay.answers[number] = answer
         for number in range(len(self._topics)):
             self._publish(number, SENTINEL, 1, None)
@@ -284,10 +296,12 @@ class _Telling:
     def _answer(self) -> tuple[Answer, Message]:
         """Waits for the next answer, and keeps the messages that come before it."""
         while True:
-            kind, message, data = self._client.receive()
+            kind, message, data = self._client.receive(ANSWER_SECONDS)
             if kind in ANSWERS:
-                error = message.get(ERROR_FIELD.get(kind, -1))
-                return Answer(kind, None if error is None else wire.number(message, ERROR_FIELD[kind])), message
+                at = ERROR_FIELD.get(kind, -1)
+                if at not in message:
+                    return Answer(kind, None), message
+                return Answer(kind, wire.number(message, at), wire.text(message, at + 1)), message
             self._take((kind, message, data))
 
     def _take(self, received: tuple[int, Message, bytes]) -> None:

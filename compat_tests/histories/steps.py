@@ -246,7 +246,8 @@ class Author:
             cumulative = self._allowed(subscription, txn, cumulative)
             yield from self._join(txn, subscription.topic, subscription)
         chosen = self._random.sample(visible, 1 if cumulative else self._random.randint(1, min(3, len(visible))))
-        batch, indexes = 1, ()
+        batch = 1
+        indexes: tuple[int, ...] = ()
         if len(chosen) == 1 and chosen[0].batch > 1:
             batch = chosen[0].batch
             indexes = tuple(range(self._random.randint(0, batch - 1)))

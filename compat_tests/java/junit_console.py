@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 from compat_tests.java.client_jars import JAVA
+from compat_tests.java.javac import compiled
 from compat_tests.maven_jars import class_path
 from compat_tests.testing_page import beside_a_server, program_of_page
 
@@ -17,7 +18,7 @@ def run_test_of_page(folder: Path, file: str, test: str, jars: str) -> None:
     unless exactly one test passes."""
     all_jars = f"{jars}:{class_path('junit-console', JUNIT)}"
     (folder / file).write_text(program_of_page(file))
-    subprocess.run(["javac", "-cp", all_jars, "-d", ".", file], cwd=folder, check=True, timeout=SECONDS_MAX)
+    compiled(folder, all_jars, folder / file)
     command = beside_a_server([*JAVA, "-cp", f"{all_jars}:.", LAUNCHER, "execute", "--select-class", test])
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS_MAX)
     assert (done.returncode, "1 tests successful" in done.stdout) == (0, True), done.stdout + done.stderr

@@ -64,7 +64,7 @@ async def auto_recovery(call: Call) -> Answer:
     return {
         "enabled": state.is_enabled,
         "auditor": state.auditor,
-        "underreplicated": state.count,
+        "underreplicated": state.marked,
         "isCut": state.is_cut,
         "ledgers": [_as_json(each) for each in state.ledgers],
     }

@@ -32,7 +32,8 @@ broker has no limit."""
 NAME_CHARACTERS_MAX = 65_536
 """How long the names of one request may be together."""
 
-_NEW, _UPDATE = Record.NEW, Record.UPDATE
+_NEW, _ADD_PARTITION, _UPDATE = Record.NEW, Record.ADD_PARTITION, Record.UPDATE
+_OPEN = TxnStatus.OPEN
 
 
 class Transaction:
@@ -194,13 +195,13 @@ class TransactionTable:
             return (place,)
         elif operation == _UPDATE:
             _change_status(transaction, _STATUSES[record.new_status])
+            if transaction.status in ENDS:
+                del self._alive[least]
+                return [*transaction.places, place]
         else:
             _add_participants(transaction, record)
         transaction.stored_at(place)
-        if transaction.status not in ENDS:
-            return ()
-        del self._alive[least]
-        return transaction.places
+        return ()
 
 
 def _begun(coordinator_id: int, record: Record) -> Transaction:
@@ -210,19 +211,21 @@ def _begun(coordinator_id: int, record: Record) -> Transaction:
 
 
 def _add_participants(transaction: Transaction, record: Record) -> None:
-    if transaction.status is not TxnStatus.OPEN:
-        raise _wrong_status(transaction.txn_id, TxnStatus.OPEN, transaction.status)
+    if transaction.status is not _OPEN:
+        raise _wrong_status(transaction.txn_id, _OPEN, transaction.status)
     # Names are interned, because many transactions have the same ones.
-    if record.partitions:
+    if record.metadata_op == _ADD_PARTITION:
         transaction.partitions = _joined(transaction.partitions, tuple(map(intern, record.partitions)))
-    if record.subscriptions:
+    else:
         pairs = tuple((intern(each.topic), intern(each.subscription)) for each in record.subscriptions)
         transaction.subscriptions = _joined(transaction.subscriptions, pairs)
 
 
 def _joined(before: tuple[T, ...], more: tuple[T, ...]) -> tuple[T, ...]:
-    """Returns the items of both in their order, each once."""
-    return tuple(dict.fromkeys(before + more)) if before or len(more) > 1 else more
+    """Returns the items of both in their order, each once. Clients add one item at a time."""
+    if len(more) == 1:
+        return before if more[0] in before else before + more
+    return tuple(dict.fromkeys(before + more))
 
 
 def _change_status(transaction: Transaction, new: TxnStatus) -> None:

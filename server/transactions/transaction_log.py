@@ -9,7 +9,7 @@ Source: MLTransactionLogImpl, MLTransactionSequenceIdGenerator.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.process.turns import Turns, in_slices
@@ -17,7 +17,6 @@ from magnetar.server.transactions.batch_counters import BatchCounters
 from magnetar.server.transactions.log_place import LogPlace, acks_of, is_left, places_in
 from magnetar.server.transactions.log_writer import Batching, LogWriter, RecordDone
 from magnetar.storage.managed.cursor import Cursor
-from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
@@ -36,8 +35,8 @@ COUNTER_PROPERTY = "max_local_txn_id"
 READ_ENTRIES = 1_000
 READ_BYTES = 4 << 20
 """How much one read of a replay takes."""
-ENTRIES_AT_ONCE = 50
-"""How many entries are replayed before it is looked at whether other tasks have to run."""
+RECORDS_AT_ONCE = 50
+"""How many records are replayed before it is looked at whether other tasks have to run."""
 DELETED_AT_ONCE = 1_000
 """How many records a replay deletes before it is looked at whether other tasks have to run."""
 
@@ -90,28 +89,32 @@ class TransactionLog:
         while run := await self.ledger.read(position, READ_ENTRIES, READ_BYTES):
             useless: list[LogPlace] = []
             for first, entries in self._cursor.unacked_runs(run.ledger_id, run.first_entry_id, len(run)):
-                for start in range(first, first + entries, ENTRIES_AT_ONCE):
-                    for entry_id in range(start, min(start + ENTRIES_AT_ONCE, first + entries)):
-                        count += self._apply_entry(run, entry_id, apply, useless)
-                    await turns.breathe()
+                for entry_id in range(first, first + entries):
+                    records, is_batch = parse_entry(run.entries[entry_id - run.first_entry_id][run.payload_offset :])
+                    if is_batch:
+                        async for record, place in self._left_of(run.ledger_id, entry_id, records, turns):
+                            useless += apply(record, place)
+                            count += 1
+                    else:
+                        useless += apply(records[0], LogPlace(run.ledger_id, entry_id))
+                        count += 1
+                    if is_batch or count % RECORDS_AT_ONCE == 0:
+                        await turns.breathe()
             async for some in in_slices(useless, DELETED_AT_ONCE):
                 self.delete(some)
             position = self._cursor.next_unacked(Position(run.ledger_id, run.end_entry_id))
         return count
 
-    def _apply_entry(self, run: EntryRun, entry_id: int, apply: Apply, useless: list[LogPlace]) -> int:
-        """Applies the records of an entry that were not deleted, and returns how many there were."""
-        records, is_batch = parse_entry(run.entries[entry_id - run.first_entry_id][run.payload_offset :])
-        if not is_batch:
-            useless += apply(records[0], LogPlace(run.ledger_id, entry_id))
-            return 1
-        left = self._cursor.ack_set_of(run.ledger_id, entry_id)
-        count = 0
-        for record, place in zip(records, places_in(run.ledger_id, entry_id, len(records)), strict=True):
+    async def _left_of(
+        self, ledger_id: int, entry_id: int, records: Sequence[Record], turns: Turns
+    ) -> AsyncIterator[tuple[Record, LogPlace]]:
+        """Yields the records of a batch that were not deleted, in portions."""
+        left = self._cursor.ack_set_of(ledger_id, entry_id)
+        for record, place in zip(records, places_in(ledger_id, entry_id, len(records)), strict=True):
             if left is None or is_left(left, place):
-                useless += apply(record, place)
-                count += 1
-        return count
+                yield record, place
+            if place.slot % RECORDS_AT_ONCE == 0:
+                await turns.breathe()
 
     async def last_counter(self) -> int:
         """Returns the coordinator's last count, or -1 for a new log. Raises ManagedLedgerError when the last entry

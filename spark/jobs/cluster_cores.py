@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 from magnetar.spark.shipping.cluster_rules import ExecutorsSettle, is_one_machine, may_change
 
 SHUFFLE_SETTING = "spark.sql.shuffle.partitions"
-QUIET_SECONDS, SECONDS_MAX = 1.0, 15.0
+QUIET_SECONDS, SECONDS_MAX = 1.0, 120.0
+"""Without any executor a job would wait for ever at its first query anyway."""
 LOOK_SECONDS = 0.1
 
 
@@ -24,7 +25,7 @@ def spread_over_cores(session: SparkSession) -> None:
 def cores_of(context: SparkContext) -> int:
     """Returns how many tasks run at once on all executors (`spark.default.parallelism`, if it is set). Executors come
     one by one after the start of a session, so this first waits until no more of them come."""
-    if not is_one_machine(context.master):
+    if not is_one_machine(context.master or ""):
         java = context._jsc.sc()
         settle = ExecutorsSettle(time.monotonic(), QUIET_SECONDS, SECONDS_MAX)
         while not settle.are_there(time.monotonic(), java.getExecutorMemoryStatus().size() - 1):  # one is the driver

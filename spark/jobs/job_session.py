@@ -1,6 +1,7 @@
 """The Spark session of a job, from the checks before Java starts to the end of Java."""
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -34,6 +35,9 @@ from magnetar.spark.source.checkpoint import Checkpoint
 AVAILABLE_NOW_SETTING = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 """Without this setting an available-now run over a source in Python is a single batch in Spark 4.1. If the job was
 killed, that single batch would repeat the interrupted batch and read nothing after that."""
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java's options for a run that ends. Without the slower of Java's two compilers the first batch of `lake_ingest` takes
+14 s of CPU instead of 21 s, and a run over a million messages of 100 bytes 37 s instead of 43 s."""
 CONNECTOR_SETTING = "spark.magnetar.connector"
 """Marks a session in which a job reads through the published connector; `leave` looks for this setting."""
 
@@ -74,6 +78,8 @@ def session(
         builder = builder.master(arguments.master)
         builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
         builder = builder.config("spark.log.level", "FATAL").config("spark.driver.memory", "1g")
+        if getattr(arguments, "trigger", AVAILABLE_NOW) == AVAILABLE_NOW:
+            builder = builder.config("spark.driver.extraJavaOptions", QUICK_START)
     builder = builder.config("spark.sql.session.timeZone", "UTC").config(AVAILABLE_NOW_SETTING, "true")
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -136,6 +142,8 @@ def guarded(job: str, run: Callable[[Sequence[str]], int], argv: Sequence[str]) 
     """Runs a job's body and returns its exit code. An error, and Ctrl-C before the job's query began, become one
     sentence on stderr, and exit code 1. An error that is the program's own fault is raised, with its traceback."""
     began = time.monotonic()
+    logging.getLogger().addFilter(_is_no_interrupt)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # its errors are raised as well, and become our sentence
     try:
         code = leave(run(argv))
     except NothingToDo as nothing:
@@ -151,4 +159,11 @@ def guarded(job: str, run: Callable[[Sequence[str]], int], argv: Sequence[str]) 
         return 1
     finally:
         release_folders()
+        logging.getLogger().removeFilter(_is_no_interrupt)
     return code
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Keeps back what py4j logs, with a traceback, when Ctrl-C breaks off a call to Java: `guarded` says it in a
+    sentence."""
+    return not record.getMessage().startswith("KeyboardInterrupt while sending command")

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from magnetar.spark.jobs.job_outcome import INTERRUPTED
+
 
 @dataclass(frozen=True, slots=True)
 class SparkJob:
@@ -56,6 +58,9 @@ def main(argv: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
         print(f"magnetar spark: {missing} is missing; install it with: pip install 'magnetar[lake]'", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"magnetar spark {name}: {INTERRUPTED}", file=sys.stderr)
         return 1
     code: int = module.main(rest)
     return code

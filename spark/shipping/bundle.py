@@ -4,6 +4,7 @@
 import hashlib
 import io
 import json
+import re
 import sys
 import sysconfig
 import zipfile
@@ -18,14 +19,7 @@ import pulsar_proto
 from magnetar.spark.shipping.library_rules import LIBRARIES
 from magnetar.spark.shipping.unpacking import ABI, LIBRARIES_FOLDER, MANIFEST
 
-OF_SERVER = (
-    "server/__init__.py",
-    "server/tools/__init__.py",
-    "server/tools/connection/__init__.py",
-    "server/tools/connection/connection_errors.py",
-    "server/tools/connection/oauth2.py",
-)
-"""What a bundle has of `magnetar` besides `magnetar.spark`."""
+IMPORTED = re.compile(rb"^\s*from (magnetar(?:\.\w+)+) import ", re.MULTILINE)
 LIBRARY_SUFFIXES = (".py", ".so", ".pyd")
 LICENSES = ("LICENSE", "NOTICE", "COPYING")
 PROVIDES_LIBRARIES = """
@@ -106,15 +100,28 @@ def abi() -> str:
 
 
 def _modules() -> dict[str, bytes]:
-    """Returns the source files of the project that a bundle holds."""
+    """Returns the source files of the project that a bundle holds: all of `magnetar.spark` and `pulsar_proto`, and the
+    modules of other packages that these import."""
     root, proto = Path(magnetar.__file__).parent, Path(pulsar_proto.__file__).parent
-    begin = (root / "__init__.py").read_bytes() + PROVIDES_LIBRARIES.encode()
-    files = {"magnetar/__init__.py": begin}
-    files |= {f"magnetar/{name}": (root / name).read_bytes() for name in OF_SERVER}
-    for folder, name in ((proto, "pulsar_proto"), (root / "spark", "magnetar/spark")):
-        for path in sorted(folder.rglob("*.py")):
-            files[f"{name}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
-    return files
+    files = {f"pulsar_proto/{path.relative_to(proto).as_posix()}": path.read_bytes() for path in proto.rglob("*.py")}
+    waiting = [f"spark/{path.relative_to(root / 'spark').as_posix()}" for path in (root / "spark").rglob("*.py")]
+    while waiting:
+        path = waiting.pop()
+        name = f"magnetar/{path}"
+        if name not in files:
+            files[name] = (root / path).read_bytes()
+            for module in IMPORTED.findall(files[name]):
+                waiting += _files_to_import(root, module.decode())
+    files["magnetar/__init__.py"] = (root / "__init__.py").read_bytes() + PROVIDES_LIBRARIES.encode()
+    return dict(sorted(files.items()))
+
+
+def _files_to_import(root: Path, module: str) -> Iterator[str]:
+    """Yields the files, below the folder of `magnetar`, that Python reads when it imports a module."""
+    parts = module.split(".")[1:]
+    for depth in range(1, len(parts) + 1):
+        stem = "/".join(parts[:depth])
+        yield f"{stem}/__init__.py" if (root / stem).is_dir() else f"{stem}.py"
 
 
 def _library(name: str) -> dict[str, bytes]:

@@ -35,10 +35,10 @@ def register(session: "SparkSession") -> None:
 
 def _prepare(context: "SparkContext") -> None:
     own = archive_of_this()
-    one_machine = is_one_machine(context.master)
+    one_machine = is_one_machine(context.master or "")
     if one_machine and PYTHON_VARIABLE not in os.environ:
         context.pythonExec = sys.executable
-    is_sent = own is not None and own.name in context._python_includes
+    is_sent = own is not None and own.name in (context._python_includes or ())
     if not is_sent and (own is not None or not one_machine):
         context.addPyFile(str(_bundle_file(Path(context._temp_dir))))
 

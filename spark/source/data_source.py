@@ -115,7 +115,7 @@ class PulsarReader(TopicReading, DataSourceReader):
         super().__init__(schema, given, streaming=False)
 
     @property
-    def pushFilters(self) -> "FilterTaker":  # type: ignore[override]  # noqa: N802, Spark's name
+    def pushFilters(self) -> "FilterTaker":  # noqa: N802, Spark's name
         return FilterTaker(self.take_filters)
 
     def take_filters(self, filters: list[Filter]) -> list[Filter]:

@@ -25,4 +25,5 @@ def made_anywhere(make: Callable[..., object], *arguments: object) -> tuple[Any,
     home = archive_of_this()
     if home is None:
         return make, arguments
-    return eval, (AFTER_IMPORT, {"home": str(home), "content": cloudpickle.dumps(partial(make, *arguments))})
+    content = cloudpickle.dumps(partial(make, *arguments))  # type: ignore[no-untyped-call]
+    return eval, (AFTER_IMPORT, {"home": str(home), "content": content})

@@ -32,7 +32,7 @@ class RecoveryState(NamedTuple):
     auditor: str | None
     """The bookie id of the auditor; None when no auditor runs, so that nothing is noticed."""
     ledgers: list[MarkedLedger]
-    count: int
+    marked: int
     """How many ledgers are marked, up to COUNTED_MAX."""
     is_cut: bool
     """Whether there are more marked ledgers than were counted."""

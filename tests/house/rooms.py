@@ -12,6 +12,8 @@ TOPICS = (
     "server/topics/non_persistent",
     "server/topics/transactions",
 )
+READING = ("spark/source", "spark/source/client", "spark/source/ranges")
+"""What Spark's jobs ask the service with."""
 
 TABLE_JOB = (
     *FOUNDATION,
@@ -356,10 +358,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *FOUNDATION,
         "spark/jobs/storage",
         "spark/shipping",
-        "spark/source",
-        "spark/source/client",
+        *READING,
         "spark/source/columns",
-        "spark/source/ranges",
     ),
     "spark/jobs/storage": (),
     "spark/jobs/tables": ("spark/jobs", "spark/jobs/storage"),
@@ -367,18 +367,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *FOUNDATION,
         "server/tools/admin",
         "spark/jobs",
-        "spark/source",
-        "spark/source/client",
-        "spark/source/ranges",
+        *READING,
     ),
     "spark/jobs/lake": (*TABLE_JOB, "spark/source/client", "spark/source/decoding", "spark/source/ranges"),
     "spark/jobs/replay": (
         *FOUNDATION,
         "spark/jobs",
-        "spark/source",
-        "spark/source/client",
+        *READING,
         "spark/source/columns",
-        "spark/source/ranges",
     ),
     "spark/jobs/snapshot": TABLE_JOB,
     "spark/jobs/window": (*TABLE_JOB, "spark/source/ranges"),

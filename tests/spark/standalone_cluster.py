@@ -55,7 +55,7 @@ class StandaloneCluster:
         log = open(path, "wb")  # noqa: SIM115, closed at the end of the block
         self._logs.append(log)
         spark = spark_home(self._python)
-        command = [spark / "bin" / "spark-class", f"org.apache.spark.deploy.{kind.lower()}.{kind}"]
+        command = [str(spark / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}"]
         process = subprocess.Popen(
             [*command, "--webui-port", "0", *arguments],
             stdout=log,

@@ -34,14 +34,14 @@ def test_spans_are_cut_and_may_be_empty() -> None:
     assert not TimeSpan().is_empty
 
 
-def message_id(ledger: int, entry: int, partition: int = -1, **more: int) -> pb.MessageIdData:
-    return pb.MessageIdData(ledgerId=ledger, entryId=entry, partition=partition, **more)
+def message_id(ledger: int, entry: int, partition: int = -1, index: int = -1) -> pb.MessageIdData:
+    return pb.MessageIdData(ledgerId=ledger, entryId=entry, partition=partition, batch_index=index)
 
 
 def test_ids_name_entries_of_their_partition() -> None:
     chunked = message_id(5, 9)
     chunked.first_chunk_message_id.CopyFrom(message_id(4, 2))
-    ids = [message_id(5, 1, batch_index=3), message_id(5, 1, batch_index=4), chunked, message_id(3, 0, partition=2)]
+    ids = [message_id(5, 1, index=3), message_id(5, 1, index=4), chunked, message_id(3, 0, partition=2)]
     given = [each.SerializeToString() for each in ids] + [b"\xff"]
     assert entries_of_ids(given, -1) == [Bound(4, 2), Bound(5, 1)]
     assert entries_of_ids(given, 2) == [Bound(3, 0)]

@@ -79,10 +79,10 @@ def constant_of(condition: Filter) -> Any:
     """Returns what a condition compares with as Arrow has it in the condition's column: a scalar, an array of the
     values of an IN, or None for conditions without a constant. Raises ValueError when the column's type has no such
     value, or the value is null."""
-    kind, value = FILTERED[column_of(condition)], getattr(condition, "value", None)
+    kind = FILTERED[column_of(condition)]
     if type(condition) in _NULL_TESTS:
         return None
-    values = list(value) if isinstance(condition, In) else [value]
+    values = list(condition.value) if isinstance(condition, In) else [condition.value]  # type: ignore[attr-defined]
     try:
         made = pa.array(values, kind)
     except (pa.ArrowException, TypeError, OverflowError) as error:

@@ -43,9 +43,9 @@ class RowColumns:
         """Returns the rows for which `truth` is true, and not false or null."""
         if truth.true_count == len(self):
             return self
-        columns = (getattr(self, field.name) for field in fields(self)[:-1])
-        kept = [None if column is None else column.filter(truth) for column in columns]
-        return RowColumns(*kept, size=pc.sum(pc.binary_length(kept[0])).as_py() or 0)
+        columns = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "size"}
+        kept = {name: None if column is None else column.filter(truth) for name, column in columns.items()}
+        return RowColumns(**kept, size=pc.sum(pc.binary_length(kept["values"])).as_py() or 0)
 
 
 ALL_PARTS = frozenset(field.name for field in fields(RowColumns))

@@ -23,7 +23,7 @@ async def test_marks_are_listed_with_who_holds_their_locks() -> None:
     await store.create(f"{records.VOTE_PREFIX}0000000000", records.vote_value("b3"), make_parents=True)
     await book.disable()
     state = await recovery_state(store)
-    assert (state.is_enabled, state.auditor, state.count, state.is_cut) == (False, "b3", 2, False)
+    assert (state.is_enabled, state.auditor, state.marked, state.is_cut) == (False, "b3", 2, False)
     assert state.ledgers == [
         MarkedLedger(7, ("b1", "b2"), NOW_MS, "b3"),
         MarkedLedger(300_000, ("b2",), NOW_MS, None),
@@ -36,7 +36,7 @@ async def test_of_very_many_marks_some_are_counted_and_fewer_are_listed() -> Non
     for ledger_id in range(states.COUNTED_MAX):
         await book.mark(ledger_id, ["b1"])
     state = await recovery_state(store)
-    assert (len(state.ledgers), state.count, state.is_cut) == (states.LISTED_MAX, states.COUNTED_MAX, False)
+    assert (len(state.ledgers), state.marked, state.is_cut) == (states.LISTED_MAX, states.COUNTED_MAX, False)
     await book.mark(states.COUNTED_MAX, ["b1"])
     state = await recovery_state(store)
-    assert (len(state.ledgers), state.count, state.is_cut) == (states.LISTED_MAX, states.COUNTED_MAX, True)
+    assert (len(state.ledgers), state.marked, state.is_cut) == (states.LISTED_MAX, states.COUNTED_MAX, True)

@@ -88,7 +88,7 @@ function AutoRecovery() {
   return html`<${Panel} title="Auto-recovery" wide=${true} name="recovery">
     ${
       isStandalone
-        ? html`<p>${recovery.error.message}</p>`
+        ? html`<p>${recovery.error.message}.</p>`
         : html`<${Loaded} from=${recovery}>${(value) => html`<${RecoveryState} state=${value} />`}</${Loaded}>`
     }
     <${HowTo} calls=${[`GET ${path}`]}

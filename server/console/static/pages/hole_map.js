@@ -85,8 +85,8 @@ export function HoleMap({ topic, stats, name }) {
 function summaryOf(backlog) {
   const inHoles = backlog.holes.reduce((sum, [first, last]) => sum + last - first, 0);
   const all = format.plural(backlog.end - backlog.begin, "entry", "entries");
-  const holes = format.plural(backlog.holes.length, "hole");
-  return `${all} behind the mark-delete position, ${format.count(inHoles)} of them in ${holes}`;
+  const holes = `${format.count(inHoles)} of them in ${format.plural(backlog.holes.length, "hole")}`;
+  return `${all} behind the mark-delete position, ${inHoles === 0 ? "none of them in a hole" : holes}`;
 }
 
 function summaryOfMap(map) {

@@ -67,8 +67,8 @@ export function Overview() {
 
 function Figures({ now }) {
   return html`<div class="figures">
-    <${Figure} name="In" value=${`${format.rate(now.msgRateIn)}/s`} detail=${format.byteRate(now.msgThroughputIn)} />
-    <${Figure} name="Out" value=${`${format.rate(now.msgRateOut)}/s`} detail=${format.byteRate(now.msgThroughputOut)} />
+    <${Figure} name="In" value=${format.perSecond(now.msgRateIn)} detail=${format.byteRate(now.msgThroughputIn)} />
+    <${Figure} name="Out" value=${format.perSecond(now.msgRateOut)} detail=${format.byteRate(now.msgThroughputOut)} />
     ${now.publishLatencyMs && html`<${Figure} name="Publishing takes"
       value=${format.milliseconds(now.publishLatencyMs.p50)} detail=${`99 %: ${format.milliseconds(now.publishLatencyMs.p99)}`} />`}
     <${Figure} name="Topics loaded" value=${format.count(now.topics)} />
@@ -135,7 +135,7 @@ function Namespaces({ isDenied }) {
   </${Panel}>`;
 }
 
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
+const percent = (share) => `${(100 * share).toFixed(2)} %`;
 
 function Disk() {
   const disk = useCall(DISK, { every: REPORT_MS });

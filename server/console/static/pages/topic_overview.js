@@ -29,12 +29,12 @@ function Figures({ stats }) {
   return html`<div class="figures">
     <${Figure}
       name="In"
-      value=${`${format.rate(stats.msgRateIn)}/s`}
+      value=${format.perSecond(stats.msgRateIn)}
       detail=${format.byteRate(stats.msgThroughputIn)}
     />
     <${Figure}
       name="Out"
-      value=${`${format.rate(stats.msgRateOut)}/s`}
+      value=${format.perSecond(stats.msgRateOut)}
       detail=${format.byteRate(stats.msgThroughputOut)}
     />
     <${Figure}
