@@ -267,10 +267,7 @@ def test_what_cannot_work_is_said_before_anything_is_read(
         ("--key", "who"): "--key 'who': [UNRESOLVED_COLUMN",
         ("--key", "who("): "--key: a ) is missing in: who(",
         ("--event-time", "visitors"): "--event-time 'visitors' is bigint: expected a timestamp",
-        (
-            "--json-schema",
-            "x long",
-        ): "--json-schema: the topic has a schema, its columns are level, at, visitors",
+        ("--json-schema", "x long"): "--json-schema: the topic has a schema, its columns are level, at, visitors",
         ("--watermark", "an hour"): "'an hour' is no duration",
     }.items():
         assert main([*given, "--window", "1 minute", *more]) == 1
