@@ -7,14 +7,15 @@ STAMP := $(VENV)/.installed
 CLIENT_STAMP := .venv-client/.installed
 ARGS ?=
 SPARK := tests/spark compat_tests/spark
-CLIENTS := compat_tests/admin/test_shells.py compat_tests/go compat_tests/node compat_tests/rust compat_tests/java/test_versions.py \
+CLIENTS := compat_tests/admin/test_shells.py compat_tests/flink compat_tests/go compat_tests/node compat_tests/rust \
+	compat_tests/java/test_versions.py compat_tests/java/test_spring.py compat_tests/java/test_perf_transactions.py \
 	compat_tests/websocket/test_java_tools.py compat_tests/websocket/test_other_clients.py
 MIXED := $(wildcard compat_tests/cluster/test_mixed_*.py)
 LONG := $(wildcard compat_tests/cluster/test_long_*.py)
 BESIDE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check lint types unit test compat bench proto clean sim sim-mutants damage mutants soak chaos spark spark-rounds clients cluster mixed kazoo scale pictures
+.PHONY: help install run check lint types unit test compat bench proto clean sim sim-mutants damage mutants soak chaos bank histories spark spark-rounds clients cluster mixed kazoo scale pictures
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -49,7 +50,7 @@ unit: $(STAMP)
 test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's software, the official client, Spark
 	@$(MAKE) --no-print-directory lint types
 	@failed=0; set -x; \
-	$(BIN)/pytest -q $(BESIDE) $(SPARK:%=--ignore=%) $(CLIENTS:%=--ignore=%) $(MIXED:%=--ignore=%) $(LONG:%=--ignore=%) || failed=1; \
+	$(BIN)/pytest -q -m "not long" $(BESIDE) $(SPARK:%=--ignore=%) $(CLIENTS:%=--ignore=%) $(MIXED:%=--ignore=%) $(LONG:%=--ignore=%) || failed=1; \
 	$(BIN)/pytest -q -m "not long" $(BESIDE) $(SPARK) || failed=1; \
 	exit $$failed
 
@@ -68,8 +69,11 @@ mixed: $(STAMP)  ## clusters of Apache's brokers and ours side by side; needs Ja
 pictures: $(STAMP)  ## make the pictures of docs/CONSOLE.md anew; needs Chromium
 	MAGNETAR_PICTURES=docs/console $(BIN)/pytest -q compat_tests/console/test_commands.py
 
-clients: $(STAMP)  ## the clients of other languages (Go, Node, Rust, older Java) and shells (zsh, fish); needs their tools, minutes to compile at first
-	$(BIN)/pytest -q $(CLIENTS) $(ARGS)
+clients: $(STAMP)  ## the clients of other languages (Go, Node, Rust, older Java, Spring, Flink) and shells (zsh, fish); needs their tools, minutes to compile at first
+	@failed=0; set -x; \
+	$(BIN)/pytest -q $(CLIENTS) $(ARGS) || failed=1; \
+	$(BIN)/pytest -q -m long compat_tests/java $(ARGS) || failed=1; \
+	exit $$failed
 
 $(CLIENT_STAMP):
 	$(PYTHON) -m venv .venv-client
@@ -114,11 +118,17 @@ soak: $(STAMP)  ## every feature at once for MINUTES (default 10) with kills; th
 chaos: $(STAMP)  ## faults on a cluster of real processes and its network, ROUNDS times (default 20, half a minute each; SEED=N)
 	$(BIN)/python -m compat_tests.chaos --rounds $(or $(ROUNDS),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+bank: $(STAMP)  ## money moves by transactions while a server is killed ROUNDS times (default 100, five seconds each; ARGS="--brokers 3 --seed N")
+	$(BIN)/python -m compat_tests.bank --rounds $(or $(ROUNDS),100) $(ARGS)
+
+histories: $(STAMP)  ## COUNT random histories of transactions (default 200), told to Apache's broker and to ours (SEED=N)
+	$(BIN)/python -m compat_tests.histories --count $(or $(COUNT),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 MUTANTS ?= 300
 mutants: $(STAMP)  ## plant MUTANTS small bugs (default 300) and see whether the nearest tests notice (ARGS="--seed N --area storage")
 	$(BIN)/python -m tests.mutants --count $(MUTANTS) $(ARGS)
 
-spark-rounds: $(STAMP)  ## kill Spark's jobs and the server ROUNDS times (default 5, a minute each; ARGS="--job JOB --seed N")
+spark-rounds: $(STAMP)  ## kill Spark's jobs and the server ROUNDS times (default 5, a minute each; ARGS="--job JOB --seed N --store s3")
 	$(BIN)/python -m compat_tests.spark.kill_rounds --rounds $(or $(ROUNDS),5) $(ARGS)
 
 proto: $(STAMP)  ## make pulsar_proto/pb/*_pb2.py anew from our .proto files

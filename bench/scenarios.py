@@ -9,6 +9,7 @@ from bench.beside import beside
 from bench.bookies import bookies
 from bench.brokers import brokers
 from bench.cluster import cluster
+from bench.cold import cold
 from bench.connections import connections
 from bench.driver import Outcome
 from bench.features import features
@@ -26,6 +27,7 @@ from bench.loads import (
     rate,
     subscribe,
 )
+from bench.open_transactions import open_transactions
 from bench.process_stats import cpu_seconds, memory_mb
 from bench.rows import (
     ADMIN,
@@ -34,6 +36,7 @@ from bench.rows import (
     BOOKIES,
     CATCH_UP,
     CLUSTER,
+    COLD,
     CONNECTIONS,
     FEATURES,
     LATENCY,
@@ -41,6 +44,7 @@ from bench.rows import (
     MANY_TOPICS,
     MORE_BROKERS,
     MORE_TOPICS,
+    OPEN_TRANSACTIONS,
     SCALE,
     SCRAPE,
     SPARK,
@@ -238,6 +242,7 @@ SCENARIOS: dict[str, Scenario] = {
     BATCHES: batches,
     TAIL: tail,
     CATCH_UP: catch_up,
+    COLD: cold,
     LATENCY: latency,
     BESIDE: beside,
     ADMIN: admin,
@@ -249,6 +254,7 @@ SCENARIOS: dict[str, Scenario] = {
     CONNECTIONS: connections,
     WEBSOCKETS: websockets,
     TRANSACTIONS: transactions,
+    OPEN_TRANSACTIONS: open_transactions,
     CLUSTER: cluster,
     MORE_BROKERS: brokers,
     SCALE: scale,

@@ -1,5 +1,5 @@
-"""The Spark scenario: the Python data source on `local[2]`, with the server on the same cores, and the published
-connector beside it."""
+"""The Spark scenario: the Python data source beside the published connector on `local[2]`, and on clusters of two and
+four executors. The server shares the machine's cores with all of them."""
 
 import json
 import subprocess
@@ -8,10 +8,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from bench.loads import BATCH, NAMESPACE, new_server, publish, subscribe
+from bench.process_stats import cpu_seconds
 from bench.sizes import Figures, Sizes
 from compat_tests.harness import Server
 from compat_tests.products import Product
@@ -21,12 +23,23 @@ SMALL = 160 * BATCH
 ROUNDS = 3
 """How often each reader reads a topic, in turns, because the machine is shared and its speed changes while we measure.
 One more round comes first and does not count: it warms up Java and brings the ledgers into the page cache."""
+EXECUTORS = (2, 4)
 SETTINGS = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": ""}
 """The settings of both sessions, ours and the published connector's."""
 ENDS_WITHIN_SECONDS = 30
 
-Read = Callable[[str], float]
-"""Reads a whole topic with all columns, and returns the seconds that it took."""
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What it took to read a whole topic with all columns: seconds, CPU seconds of Spark with its Python workers, and
+    CPU seconds of the server."""
+
+    seconds: float
+    cpu: float
+    server_cpu: float
+
+
+Read = Callable[[str], Reading]
 
 
 def spark(product: Product, sizes: Sizes) -> Figures:
@@ -40,12 +53,41 @@ def spark(product: Product, sizes: Sizes) -> Figures:
         with magnetar_reader(server, counts) as ours, published_reader(server) as theirs:
             for kind, topic in (("batch", "spark_batched"), ("single", "spark_single")):
                 pairs = [(ours(topic), theirs(topic)) for _ in range(1 + ROUNDS)][1:]
-                our, their = (sizes.spark / median(seconds) / 1000 for seconds in zip(*pairs, strict=True))
-                figures |= {f"spark_{kind}_rate": our, f"published_{kind}_rate": their}
-                figures[f"spark_{kind}_ratio"] = median(second / first for first, second in pairs)
+                figures |= both_readers(kind, pairs, sizes.spark)
         with magnetar_reader(server, counts, "--stream") as stream:
-            figures["spark_stream_rate"] = sizes.spark / stream("spark_batched") / 1000
+            figures["spark_stream_rate"] = sizes.spark / stream("spark_batched").seconds / 1000
+        for executors in EXECUTORS:
+            with magnetar_reader(server, counts, f"--master=local-cluster[{executors},1,1024]") as cluster:
+                readings = [cluster("spark_batched") for _ in range(1 + ROUNDS)][1:]
+            figures |= scaled(executors, readings, sizes.spark)
     return figures
+
+
+def both_readers(kind: str, pairs: list[tuple[Reading, Reading]], rows: int) -> Figures:
+    """Returns the figures of both readers, which read by turns: rates, the ratio of each turn, and CPU seconds for a
+    million rows."""
+    figures: Figures = {f"spark_{kind}_ratio": median(their.seconds / our.seconds for our, their in pairs)}
+    for name, readings in zip(("spark", "published"), zip(*pairs, strict=True), strict=True):
+        figures[f"{name}_{kind}_rate"] = rows / median(each.seconds for each in readings) / 1000
+        figures[f"{name}_{kind}_cpu"] = median(each.cpu for each in readings) / rows * 1e6
+        figures[f"{name}_{kind}_server_cpu"] = median(each.server_cpu for each in readings) / rows * 1e6
+    return figures
+
+
+def scaled(executors: int, readings: list[Reading], rows: int) -> Figures:
+    return {
+        f"spark_{executors}_executors_rate": rows / median(each.seconds for each in readings) / 1000,
+        f"spark_{executors}_executors_cpu": median(each.cpu for each in readings) / rows * 1e6,
+    }
+
+
+def measured(server: Server, reader_pid: int, read: Callable[[], object]) -> Reading:
+    """Calls `read`, and returns what it took the reader's processes and the server."""
+    assert server.pid is not None
+    cpu, server_cpu, began = cpu_seconds(reader_pid), cpu_seconds(server.pid), time.monotonic()
+    read()
+    seconds = time.monotonic() - began
+    return Reading(seconds, cpu_seconds(reader_pid) - cpu, cpu_seconds(server.pid) - server_cpu)
 
 
 @contextmanager
@@ -55,18 +97,19 @@ def magnetar_reader(server: Server, counts: Mapping[str, int], *more: str) -> It
     settings = [f"--setting={name}={value}" for name, value in SETTINGS.items()]
     command = [sys.executable, "-m", "bench.spark_reader", *place, *settings, *more]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asked, answers = process.stdin, process.stdout
 
-        def read(topic: str) -> float:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(f"{NAMESPACE}/{topic} {counts[topic]}\n")
-            process.stdin.flush()
-            return float(json.loads(process.stdout.readline()))
+        def ask(topic: str) -> None:
+            asked.write(f"{NAMESPACE}/{topic} {counts[topic]}\n")
+            asked.flush()
+            json.loads(answers.readline())
 
         try:
-            read("spark_small")
-            yield read
-            process.stdin.close()  # type: ignore[union-attr]
+            ask("spark_small")
+            yield lambda topic: measured(server, process.pid, lambda: ask(topic))
+            asked.close()
             process.wait(ENDS_WITHIN_SECONDS)
         finally:
             process.kill()
@@ -80,14 +123,12 @@ def published_reader(server: Server) -> Iterator[Read]:
         Driver(Path(folder), settings=SETTINGS) as driver,
     ):
 
-        def read(topic: str) -> float:
-            began = time.monotonic()
+        def ask(topic: str) -> None:
             driver.run(f"""
                 frame = session.read.format("pulsar").option("service.url", "{server.broker_url}")
                 frame = frame.option("admin.url", "{server.web_url}").option("topic", "{NAMESPACE}/{topic}").load()
                 frame.write.format("noop").mode("overwrite").save()
             """)
-            return time.monotonic() - began
 
-        read("spark_small")
-        yield read
+        ask("spark_small")
+        yield lambda topic: measured(server, driver.process.pid, lambda: ask(topic))

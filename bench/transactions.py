@@ -4,16 +4,15 @@ and commits."""
 import re
 import statistics
 import subprocess
+import tempfile
 
 from bench.driver import Stopwatch
 from bench.loads import LOAD_TIMEOUT_SECONDS, NAMESPACE, new_server, publish, subscribe
 from bench.sizes import Figures, Sizes
 from compat_tests.harness import Server
-from compat_tests.java.client_jars import NOT_OF_PERF, PERF, PERF_JAVA
-from compat_tests.maven_jars import class_path
+from compat_tests.java.client_jars import pulsar_perf
 from compat_tests.products import Product
 
-PROGRAM = "org.apache.pulsar.testclient.PulsarPerfTestTool"
 RATE = re.compile(r"(\d+) transaction executed --- +([\d.]+) transaction/s.*?(\d+) transaction end successfully")
 """What the program says at its end."""
 LARGE = 50
@@ -42,11 +41,13 @@ def run(server: Server, topic: str, count: int, messages: int) -> tuple[float, f
     publish(server, f"{topic}-in", count * messages + SPARE_MESSAGES, size=100)
     options = ["-u", server.broker_url, "-au", server.web_url, "--topics-c", source, "--topics-p", target]
     options += ["-ntxn", str(count), "-nmp", str(messages), "-nmc", str(messages), "-threads", "1", "-sp", "Earliest"]
-    command = [*PERF_JAVA, "-cp", class_path("pulsar-perf", PERF, NOT_OF_PERF), PROGRAM, "/dev/null", "transaction"]
+    command = pulsar_perf("transaction", *options)
     watch = Stopwatch(server.pid)
-    done = subprocess.run(
-        [*command, *options], stdout=subprocess.PIPE, text=True, timeout=LOAD_TIMEOUT_SECONDS, check=True
-    )
+    # The program leaves a file of latencies where it runs.
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            command, cwd=folder, stdout=subprocess.PIPE, text=True, timeout=LOAD_TIMEOUT_SECONDS, check=True
+        )
     outcome = watch.outcome(count)
     said = RATE.search(done.stdout)
     assert said is not None, done.stdout[-2000:]

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -166,12 +166,15 @@ class Chromium:
 
 
 @contextmanager
-def running_chromium(folder: Path) -> Iterator[Chromium]:
-    """Starts Chromium with a profile of its own in the folder, and stops it at the end."""
+def running_chromium(
+    folder: Path, *, within: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> Iterator[Chromium]:
+    """Starts Chromium with a profile of its own in the folder, and stops it at the end. `within` is a command that
+    becomes Chromium, whose command line follows it; `environment` is added to that of the test."""
     profile = folder / "profile"
-    command = [program(), *QUIET, "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"]
+    command = [*within, program(), *QUIET, "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"]
     with (folder / "chromium.log").open("w") as log:
-        browser = subprocess.Popen(command, stdout=log, stderr=log)
+        browser = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(environment or {})})
     try:
         port_file = profile / "DevToolsActivePort"
         wait_until(lambda: port_file.exists() and "\n" in port_file.read_text(), "Chromium is there")

@@ -1,5 +1,5 @@
-"""Transactions in a cluster: a coordinator whose broker was killed goes on at another broker, although no client asks
-for it."""
+"""Transactions in a cluster of three brokers: they go on after a SIGKILL of the broker that runs their coordinator, and
+of the brokers that serve their topics."""
 
 import re
 import urllib.request
@@ -9,25 +9,39 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster.cluster import Cluster
-from compat_tests.cluster.moves import owner_url
 from compat_tests.cluster.seats import BrokerSeat
+from compat_tests.cluster.spread_transaction import TWO_BOOKIES, Spread, coordinators_broker, names_apart, spread
 from compat_tests.harness import wait_until
 from compat_tests.java.java_client import JavaClient
 from compat_tests.maven_jars import need_java
 
 pytestmark = pytest.mark.slow
 
-ASSIGN = "pulsar/system/transaction_coordinator_assign-partition-"
-SETTINGS = {
-    "transactionCoordinatorEnabled": "true",
-    **{f"managedLedgerDefault{name}": "2" for name in ("EnsembleSize", "WriteQuorum", "AckQuorum")},
-}
+LONG_MS = 600_000
+
+
+@pytest.fixture(scope="module")
+def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    need_java()
+    with Cluster(tmp_path_factory.mktemp("cluster"), bookies=2, brokers=3, settings=TWO_BOOKIES) as made:
+        yield made
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path, bookies=2, brokers=2, settings=SETTINGS) as made:
-        yield made
+def cluster(running_cluster: Cluster) -> Iterator[Cluster]:
+    """Yields the cluster. Afterwards the brokers that a test killed are started again."""
+    yield running_cluster
+    for broker in running_cluster.brokers:
+        if not broker.is_running:
+            broker.start()
+
+
+@pytest.fixture
+def java(cluster: Cluster, tmp_path: Path) -> Iterator[JavaClient]:
+    made = JavaClient("Transactions.java", cluster.service_url, tmp_path)
+    assert made.answer() == "ready"
+    yield made
+    made.close()
 
 
 def timed_out(broker: BrokerSeat, coordinator: str) -> bool:
@@ -38,16 +52,35 @@ def timed_out(broker: BrokerSeat, coordinator: str) -> bool:
 
 
 def test_a_transaction_times_out_although_its_coordinators_broker_was_killed_and_nobody_asks(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, java: JavaClient
 ) -> None:
-    need_java()
-    java = JavaClient("Transactions.java", cluster.service_url, tmp_path)
-    assert java.answer() == "ready"
-    begun = re.fullmatch(r"\((\d+),\d+\)", java.ask("begin a 30000"))
-    assert begun is not None
-    url = owner_url(cluster.brokers[0], f"{ASSIGN}{begun[1]}")
+    transaction = java.ask("begin a 30000")
+    owner = coordinators_broker(cluster, transaction)
     java.close()
-    owner = next(each for each in cluster.brokers if each.web_url == url)
-    left = next(each for each in cluster.brokers if each is not owner)
+    left = [each for each in cluster.brokers if each is not owner]
     owner.kill()
-    wait_until(lambda: timed_out(left, begun[1]), "the transaction has timed out", 120)
+    number = transaction.strip("()").partition(",")[0]
+    wait_until(lambda: any(timed_out(each, number) for each in left), "the transaction has timed out", 120)
+
+
+@pytest.mark.parametrize("lost", Spread._fields)
+def test_messages_and_acknowledgements_outlive_each_broker_of_their_transaction(
+    cluster: Cluster, java: JavaClient, lost: str
+) -> None:
+    transaction = java.ask(f"begin a {LONG_MS}")
+    java.ask(f"begin b {LONG_MS}")
+    source, target = names_apart(cluster, f"in-{lost}", f"out-{lost}")
+    brokers = spread(cluster, transaction, source, target)
+    assert java.ask(f"send {source} - m1 m2 m3") == "sent"
+    assert java.ask(f"send {target} a kept") == "sent"
+    assert java.ask(f"send {target} b dropped") == "sent"
+    assert java.ask(f"take {source} s Shared a 1") == "[m1/0]"
+    assert java.ask(f"take {source} s Shared b 1") == "[m2/0]"
+    getattr(brokers, lost).kill()
+    assert java.ask("commit a") == "committed"
+    assert java.ask("abort b") == "aborted"
+    assert java.ask(f"send {target} - behind") == "sent"
+    assert java.ask(f"take {target} s Exclusive - 2") == "[behind/0, kept/0]"
+    assert java.ask(f"leave {source} s") == "left"
+    left = java.ask(f"take {source} s Shared - 2")
+    assert [each.partition("/")[0] for each in left.strip("[]").split(", ")] == ["m2", "m3"]

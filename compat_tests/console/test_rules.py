@@ -74,9 +74,23 @@ def test_the_cells_of_a_map_hold_each_entry_once(rule: Rule, cells_max: int) -> 
     assert all(left[1] == right[0] for left, right in pairwise(bounds))
 
 
-def test_a_map_ends_where_the_server_s_list_of_ranges_ends(rule: Rule) -> None:
-    script = f"{OPEN_PLACES} const map = rules.cellsOf({{...backlog, isCut: true}}, 1000); return map.cells.at(-1).last"
-    assert rule("backlog_map_rules", script) == 15
+@pytest.mark.parametrize("entries_per_cell", [1, 4, 18])
+def test_the_server_s_map_has_the_same_cells(rule: Rule, entries_per_cell: int) -> None:
+    acked = [int(place in (6, 7, 10, 11, 14)) for place in range(4, 22)]
+    told = {
+        "markDeletePosition": "5:3",
+        "readPosition": "9:12",
+        "entries": 18,
+        "toLastAcked": 11,
+        "entriesPerCell": entries_per_cell,
+        "acked": [sum(acked[at : at + entries_per_cell]) for at in range(0, len(acked), entries_per_cell)],
+    }
+    script = f"{OPEN_PLACES} const per = {entries_per_cell}, map = rules.cellsOfMap(line, {json.dumps(told)}); "
+    script += "return [map, rules.cellsOf(backlog, Math.ceil(18 / per))]"
+    of_server, of_ranges = rule("backlog_map_rules", script)
+    if entries_per_cell == 4:
+        assert [cell["first"] for cell in of_server["cells"]] == [4, 8, 12, 16, 20]
+    assert of_server == of_ranges
 
 
 @pytest.mark.parametrize(

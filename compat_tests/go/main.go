@@ -4,6 +4,7 @@
 //	program transactions BROKER_URL                     those of transactions, which the server must have switched on
 //	program secure BROKER_URL BROKER_URL_TLS WEB_URL_TLS FOLDER
 //	program follow BROKER_URL                answers lines of stdin, for a server that is killed meanwhile
+//	program move BROKER_URL FROM TO          moves a message in a transaction, step by step with lines of stdin
 package main
 
 import (
@@ -208,6 +209,10 @@ func options(url string) pulsar.ClientOptions {
 
 // runOne runs a check and ends after a while, even when the client never answers.
 func runOne(run func(*scene), makeScene func() *scene) string {
+	return runUntil(checkEnds, run, makeScene)
+}
+
+func runUntil(end time.Duration, run func(*scene), makeScene func() *scene) string {
 	said := make(chan string, 2)
 	go func() {
 		defer func() {
@@ -225,7 +230,7 @@ func runOne(run func(*scene), makeScene func() *scene) string {
 	select {
 	case text := <-said:
 		return text
-	case <-time.After(checkEnds):
+	case <-time.After(end):
 		return "did not end"
 	}
 }
@@ -264,5 +269,7 @@ func main() {
 		checkSecurity(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
 	case "follow":
 		follow(os.Args[2], run)
+	case "move":
+		move(os.Args[2], os.Args[3], os.Args[4])
 	}
 }

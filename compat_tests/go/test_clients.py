@@ -1,8 +1,6 @@
 """Apache's Go client against our server. A Go program runs the checks and prints `name=ok` for each."""
 
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,34 +9,13 @@ import pytest
 from compat_tests.conftest import ServerFactory
 from compat_tests.harness import Server
 from compat_tests.security_site import running_site
-from compat_tests.unavailable import unavailable
 
 FOLDER = Path(__file__).parent
-BUILD_SECONDS = 900
 DEADLINE_SECONDS = 300
 KILLS = 3
 RECEIPTS_BETWEEN_KILLS = 100
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Builds the program; its modules come from Go's own cache."""
-    if shutil.which("go") is None:
-        unavailable("needs Go")
-    made = tmp_path_factory.mktemp("go") / "program"
-    command = ["go", "build", "-mod=readonly", "-buildvcs=false", "-o", str(made), "."]
-    environment = {**os.environ, "CGO_ENABLED": "0"}
-    try:
-        done = subprocess.run(
-            command, cwd=FOLDER, env=environment, capture_output=True, text=True, timeout=BUILD_SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        unavailable(f"the Go program is not built within {BUILD_SECONDS} s")
-    if done.returncode != 0:
-        unavailable(f"the Go program cannot be built: {done.stderr[-2000:]}")
-    return made
 
 
 def names_in(*files: str) -> set[str]:

@@ -1,4 +1,6 @@
-"""Names the Java client that the tests in this folder run."""
+"""Names the Java clients that the tests in this folder run, and how Java runs them."""
+
+from compat_tests.maven_jars import class_path
 
 CLIENT = (
     ("org.apache.pulsar", "pulsar-client", "4.0.7"),
@@ -19,3 +21,16 @@ PERF_JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Runs small programs; it starts fast."""
+
+
+def pulsar_perf(*words: str) -> list[str]:
+    """Returns the command line of `pulsar-perf` with these words, such as `transaction`."""
+    program = "org.apache.pulsar.testclient.PulsarPerfTestTool"
+    # Its first word is a file of settings, which the script of Apache's distribution adds.
+    return [*PERF_JAVA, "-cp", class_path("pulsar-perf", PERF, NOT_OF_PERF), program, "/dev/null", *words]
+
+
+def client_and_admin_jars(version: str) -> str:
+    """Returns the class path of an older Java client and admin client."""
+    artifacts = ("pulsar-client", "pulsar-client-admin")
+    return class_path("pulsar-java-client-and-admin", [("org.apache.pulsar", name, version) for name in artifacts])

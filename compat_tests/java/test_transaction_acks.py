@@ -7,7 +7,6 @@ import pytest
 
 from compat_tests.harness import Server
 from compat_tests.java.java_client import JavaClient
-from compat_tests.maven_jars import need_java
 
 pytestmark = pytest.mark.slow
 
@@ -18,15 +17,15 @@ CONFLICT = "ExecutionException TransactionConflictException"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(java_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Yields a server that only one of the clients uses, because the names of topics are the same for all of them."""
     with Server(tmp_path_factory.mktemp("server"), settings=SETTINGS) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def java(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
-    need_java()
-    made = JavaClient("Transactions.java", server.broker_url, tmp_path_factory.mktemp("java"))
+def java(server: Server, java_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+    made = JavaClient("Transactions.java", server.broker_url, tmp_path_factory.mktemp("java"), java_jars)
     assert made.answer() == "ready"
     yield made
     made.close()

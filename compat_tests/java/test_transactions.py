@@ -9,7 +9,6 @@ import pytest
 
 from compat_tests.harness import Server
 from compat_tests.java.java_client import JavaClient
-from compat_tests.maven_jars import need_java
 
 pytestmark = pytest.mark.slow
 
@@ -23,9 +22,8 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def java(server: Server, tmp_path: Path) -> Iterator[JavaClient]:
-    need_java()
-    made = JavaClient("Transactions.java", server.broker_url, tmp_path)
+def java(server: Server, java_jars: str, tmp_path: Path) -> Iterator[JavaClient]:
+    made = JavaClient("Transactions.java", server.broker_url, tmp_path, java_jars)
     assert made.answer() == "ready"
     yield made
     made.close()

@@ -1,6 +1,5 @@
 """Older versions of Apache's Java client and admin client work, with every feature that they have (`versions/`)."""
 
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from compat_tests.harness import Server
-from compat_tests.maven_jars import class_path, need_java
+from compat_tests.java.client_jars import client_and_admin_jars
+from compat_tests.java.javac import compiled
+from compat_tests.maven_jars import need_java
 from compat_tests.python.rest import Admin
-from compat_tests.unavailable import unavailable
 
 VERSIONS = ("2.8.4", "2.10.6")
-GROUP = "org.apache.pulsar"
 SOURCES = Path(__file__).parent / "versions"
 CLASSES = ("Sending", "Receiving", "Reading", "Pojos", "Later", "Administrating")
 CHECKS = 89
@@ -30,15 +29,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
 def command(version: str, built: Path, server: Server, topic: str, *classes: str) -> list[str]:
     """Compiles the programs against this version of the client, and returns the command that runs them."""
     need_java()
-    if shutil.which("javac") is None:
-        unavailable("needs a Java compiler")
-    artifacts = ("pulsar-client", "pulsar-client-admin")
-    jars = class_path("pulsar-java-client-and-admin", [(GROUP, artifact, version) for artifact in artifacts])
-    sources = [str(SOURCES / f"{name}.java") for name in ("Checks", *classes)]
-    done = subprocess.run(
-        ["javac", "-nowarn", "-d", str(built), "-cp", jars, *sources], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    jars = client_and_admin_jars(version)
+    compiled(built, jars, *(SOURCES / f"{name}.java" for name in ("Checks", *classes)))
     java = ["java", f"-Dclient={version}", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *OPENED]
     word = topic.rpartition("/")[2]
     return [*java, "-cp", f"{built}:{jars}", "Checks", server.broker_url, server.web_url, word, *classes]

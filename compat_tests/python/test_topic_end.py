@@ -8,7 +8,7 @@ from typing import Any
 import pulsar
 import pytest
 
-from compat_tests.conftest import ClientFactory
+from compat_tests.conftest import ClientFactory, ServerFactory
 from compat_tests.harness import Server, wait_until
 from compat_tests.python.support import assert_silent, bodies, position, read_bodies, receive_bodies, send_all
 
@@ -85,3 +85,49 @@ def test_a_topic_in_use_is_deleted_by_force_only_and_begins_anew(
     while bodies(3)[-1] not in seen:
         seen += receive_bodies(consumer, 1)
     assert seen[-3:] == bodies(3)
+
+
+def test_a_full_last_ledger_that_no_subscription_holds_stays_for_readers(
+    make_server: ServerFactory, make_client: ClientFactory, topic: str, is_peer: bool
+) -> None:
+    """A job that reads without a subscription, such as Spark's connectors, finds what was written last: a ledger that
+    is full and that no durable cursor protects goes when the next message has made another one, and not before."""
+    if is_peer:
+        pytest.skip("Apache makes the next ledger at once, and deletes the full one at the next retention check")
+    server = make_server(
+        settings={
+            "managedLedgerMaxEntriesPerLedger": "5",
+            "managedLedgerMinLedgerRolloverTimeMinutes": "0",
+            "retentionCheckIntervalInSeconds": "1",
+            "brokerDeleteInactiveTopicsEnabled": "false",
+        }
+    )
+    server.start()
+    client = make_client(server.broker_url)
+
+    def entries(name: str) -> int:
+        status, stats = call(server, "GET", f"{path_of(name)}/internalStats")
+        assert status == 200
+        return int(stats["numberOfEntries"])
+
+    def read() -> list[bytes]:
+        return read_bodies(client.create_reader(topic, pulsar.MessageId.earliest), 5)
+
+    producer = client.create_producer(topic, batching_enabled=False)
+    send_all(producer, bodies(5))
+    other = client.create_producer(f"{topic}-other", batching_enabled=False)
+    for _ in range(2):  # twice, because a check may be under way while the first ledger becomes full
+        for body in bodies(6):
+            other.send(body)
+        wait_until(
+            lambda: entries(f"{topic}-other") < 5, "a retention check has deleted the other topic's full ledgers"
+        )
+        assert entries(topic) == 5
+        assert read() == bodies(5)
+    server.kill()
+    server.start()
+    client = make_client(server.broker_url)
+    assert read() == bodies(5)
+    assert entries(topic) == 5
+    client.create_producer(topic, batching_enabled=False).send(b"the next")
+    wait_until(lambda: entries(topic) == 1, "the full ledger goes behind the next one")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 QUICK_JAVA = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -18,14 +18,14 @@ SECONDS = 300
 class JobProcess:
     """Runs `magnetar spark JOB …` with JSON progress. When the block ends, the whole process group is ended."""
 
-    def __init__(self, job: str, arguments: Sequence[str]) -> None:
+    def __init__(self, job: str, arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
         command = [sys.executable, "-m", "magnetar", "spark", job, *arguments]
         self._process = subprocess.Popen(
             [*command, "--progress", "json", "--master", "local[2]", "--spark-conf", QUICK_JAVA],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
             start_new_session=True,
         )
         self._said = ""

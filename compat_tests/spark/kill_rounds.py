@@ -8,6 +8,7 @@ an independent read. What a job needs for that is a class `Rounds` (see the prot
 import argparse
 import contextlib
 import json
+import os
 import random
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from compat_tests.harness import Server
 from compat_tests.python.rest import Admin
 from compat_tests.python.support import contents
 from compat_tests.spark.job_process import JobProcess
+from compat_tests.spark.s3_server import S3Server
 
 MODULES = {
     "lake_ingest": "rounds_lake",
@@ -36,8 +38,11 @@ examples:
   python -m compat_tests.spark.kill_rounds --job lake_ingest --rounds 20
   python -m compat_tests.spark.kill_rounds --job replay --rounds 1 --seed 7 --folder ./rounds   # and keep what is left
   python -m compat_tests.spark.kill_rounds --rounds 3 --json > rounds.json   # all jobs
+  python -m compat_tests.spark.kill_rounds --job lake_ingest --store s3   # tables and checkpoints in an object store
 exit codes: 0 all rounds as they should be, 1 something broke, 2 wrong usage
 """
+ON_STORES = ("lake_ingest", "snapshot_table")
+"""The jobs whose checkpoint may be in an object store."""
 VICTIMS = ("driver", "server", "both")
 KILLS_MAX = 3
 EARLY_KILLS = 0.2
@@ -69,14 +74,25 @@ class Scene:
     chance: random.Random
     folder: Path
     topic: str
+    s3: S3Server | None = None
+    """Where the job's files are, if they are not in `folder`."""
     _seen: dict[str, dict[EntryId, Any]] = field(default_factory=dict)
 
     def place(self) -> list[str]:
         return ["--service-url", self.server.broker_url, "--admin-url", self.server.web_url]
 
+    def path(self, name: str) -> str:
+        """Returns the path or URL of one of the job's folders."""
+        return str(self.folder / name) if self.s3 is None else self.s3.url(f"{self.folder.name}/{name}")
+
+    def start(self, job: str, arguments: Sequence[str]) -> JobProcess:
+        """Starts the job."""
+        environment = os.environ if self.s3 is None else self.s3.environment
+        return JobProcess(job, [*self.place(), *arguments], environment)
+
     def undisturbed(self, job: str, arguments: Sequence[str]) -> dict[str, Any]:
         """Runs the job without kills, to compare with, and returns its outcome. Raises AssertionError when it fails."""
-        with JobProcess(job, [*self.place(), *arguments]) as process:
+        with self.start(job, arguments) as process:
             return process.result()
 
     def maybe_trimmed(self, subscription: str) -> None:
@@ -174,7 +190,7 @@ def _disturb(job: str, rounds: Rounds, scene: Scene, report: Report) -> None:
     victim = chance.choice(VICTIMS)
     early = chance.random() < EARLY_KILLS
     report.starts += 1
-    with JobProcess(job, [*scene.place(), *rounds.arguments(), *rounds.while_killed]) as process:
+    with scene.start(job, [*rounds.arguments(), *rounds.while_killed]) as process:
         running = early or process.until_working()
         if running and process.for_a_while(chance, WORK_SECONDS):
             report.kills.append(f"{victim} early" if early else victim)
@@ -195,7 +211,7 @@ def _to_the_end(job: str, rounds: Rounds, scene: Scene, report: Report) -> dict[
     """Starts the job until it ends well, and returns its outcome; None when it never does."""
     for _ in range(ATTEMPTS_MAX):
         report.starts += 1
-        with JobProcess(job, [*scene.place(), *rounds.arguments()]) as process:
+        with scene.start(job, rounds.arguments()) as process:
             try:
                 return process.result()
             except AssertionError as error:
@@ -221,7 +237,9 @@ def stage(folder: Path) -> Iterator[tuple[Server, pulsar.Client]]:
         client.close()
 
 
-def run(jobs: dict[str, Callable[[], Rounds]], count: int, seed: int, folder: Path) -> Iterator[Report]:
+def run(
+    jobs: dict[str, Callable[[], Rounds]], count: int, seed: int, folder: Path, s3: S3Server | None = None
+) -> Iterator[Report]:
     """Yields the reports of all rounds of all jobs. When the server's log holds errors, the last report is about
     these."""
     with stage(folder / "server") as (server, client):
@@ -231,7 +249,7 @@ def run(jobs: dict[str, Callable[[], Rounds]], count: int, seed: int, folder: Pa
                 own.mkdir(parents=True)
                 topic = f"persistent://public/default/{job}-{number}"
                 chance = random.Random(f"{seed} {job} {number}")
-                yield play(job, make(), Scene(server, client, chance, own, topic), number)
+                yield play(job, make(), Scene(server, client, chance, own, topic, s3), number)
         errors = server.error_lines()
     if errors:
         yield Report("server", 0, complaints=[f"{len(errors)} error lines in its log, the first: {errors[0]}"])
@@ -249,12 +267,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--rounds", type=int, default=5, metavar="N", help="of each job; default 5, about a minute each"
     )
+    parser.add_argument("--store", choices=["local", "s3"], default="local", help="where the jobs' files are")
     parser.add_argument("--seed", type=int, default=None, metavar="S", help="repeats the choices of an earlier run")
     parser.add_argument("--folder", type=Path, default=None, metavar="DIR", help="keeps tables and logs there")
     parser.add_argument("--json", action="store_true", help="print the result as JSON; lines of progress go to stderr")
     options = parser.parse_args(argv)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
     names = list(MODULES) if options.job == "all" else [options.job]
+    if options.store == "s3":
+        names = [name for name in names if name in ON_STORES]
+        if not names:
+            parser.error(f"--store s3: {options.job} needs a local checkpoint")
     try:
         jobs = {name: rounds_of(name) for name in names}
     except ModuleNotFoundError as error:
@@ -263,7 +286,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     reports: list[Report] = []
     with contextlib.ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kill-rounds-")))
-        for report in run(jobs, options.rounds, seed, folder):
+        s3 = stack.enter_context(S3Server()) if options.store == "s3" else None
+        for report in run(jobs, options.rounds, seed, folder, s3):
             reports.append(report)
             print(report.line(), file=sys.stderr, flush=True)
     complaints = sum(len(report.complaints) for report in reports)

@@ -3,7 +3,6 @@
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import deltalake
@@ -30,7 +29,8 @@ class Rounds:
         self._format = scene.chance.choice(["parquet", "delta", "iceberg"])
         self._partitions = scene.chance.randint(1, 3)
         self._options = ["--partition-by", scene.chance.choice(["none", "day"])]
-        if self._format != "iceberg" and scene.chance.random() < 0.5:
+        compacts = self._format == "delta" or (self._format == "parquet" and scene.s3 is None)
+        if compacts and scene.chance.random() < 0.5:
             self._options.append("--compact-files")
         Admin(scene.server).put(partitions_of(scene.topic), self._partitions)
         scene.maybe_trimmed("lake")
@@ -52,8 +52,7 @@ class Rounds:
         self._scene.contents(self._scene.topic)
 
     def arguments(self) -> list[str]:
-        folder = self._scene.folder
-        places = ["--path", str(folder / "table"), "--checkpoint", str(folder / "checkpoint")]
+        places = ["--path", self._scene.path("table"), "--checkpoint", self._scene.path("checkpoint")]
         return [
             "--topic",
             self._scene.topic,
@@ -75,7 +74,7 @@ class Rounds:
         expected = {
             entry_id(each.message_id()): zlib.crc32(each.data()) for each in self._scene.contents(self._scene.topic)
         }
-        table = _table(self._format, self._scene.folder / "table")
+        table = table_of(self._scene, self._format, "pulsar.messages")
         ids = [entry_id(pulsar.MessageId.deserialize(each)) for each in table["__messageId"].to_pylist()]
         found = dict(zip(ids, (zlib.crc32(value) for value in table["value"].to_pylist()), strict=True))
         complaints = []
@@ -92,11 +91,15 @@ class Rounds:
         return [*complaints, *outcome["problems"]]
 
 
-def _table(kind: str, place: Path) -> pa.Table:
-    """Returns the table's rows as the tools read them that people use for such tables."""
+def table_of(scene: Scene, kind: str, name: str) -> pa.Table:
+    """Returns the table's rows as the tools read them that people use for such tables. `name` is the name of an Iceberg
+    table."""
+    if scene.s3 is not None:
+        return scene.s3.table(kind, f"{scene.folder.name}/table", name)
+    place = scene.folder / "table"
     if kind == "delta":
         return deltalake.DeltaTable(str(place)).to_pyarrow_table()
     if kind == "iceberg":
         catalog = SqlCatalog("magnetar", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
-        return catalog.load_table("pulsar.messages").scan().to_arrow()
+        return catalog.load_table(name).scan().to_arrow()
     return pds.dataset(str(place), format="parquet", partitioning="hive").to_table()

@@ -2,16 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import deltalake
 import pyarrow as pa
 import pyarrow.dataset as pds
-from pyiceberg.catalog.sql import SqlCatalog
 
 from compat_tests.python.rest import Admin
 from compat_tests.spark.kill_rounds import Scene, partitions_of
+from compat_tests.spark.rounds_lake import table_of
 
 MESSAGES, LATER = 1500, 400
 KEYS = 100
@@ -25,7 +23,8 @@ class Rounds:
 
     def prepare(self, scene: Scene) -> None:
         self._scene = scene
-        self._merge = scene.chance.choice(["parquet-overwrite", "delta", "iceberg"])
+        on_stores = ["delta", "iceberg"]
+        self._merge = scene.chance.choice(["parquet-overwrite", *on_stores] if scene.s3 is None else on_stores)
         self._partitions = scene.chance.randint(1, 3)
         Admin(scene.server).put(partitions_of(scene.topic), self._partitions)
         scene.maybe_trimmed("snapshot")
@@ -44,8 +43,7 @@ class Rounds:
         self._scene.contents(self._scene.topic)
 
     def arguments(self) -> list[str]:
-        folder = self._scene.folder
-        places = ["--path", str(folder / "table"), "--checkpoint", str(folder / "checkpoint"), "--check"]
+        places = ["--path", self._scene.path("table"), "--checkpoint", self._scene.path("checkpoint"), "--check"]
         return ["--topic", self._scene.topic, "--subscription", "snapshot", "--merge", self._merge, *places]
 
     def meanwhile(self, scene: Scene) -> None:
@@ -62,7 +60,7 @@ class Rounds:
         for (key, _), message in sorted(last.items(), key=lambda item: item[1].publish_timestamp()):
             expected[key] = message.data()
         expected = {key: value for key, value in expected.items() if value}
-        table = _table(self._merge, self._scene.folder / "table")
+        table = self._table()
         keys, values = table["key"].to_pylist(), table["value"].to_pylist()
         found = dict(zip(keys, values, strict=True))
         complaints = [f"{len(keys) - len(found)} keys are there more than once"] if len(found) != len(keys) else []
@@ -74,13 +72,9 @@ class Rounds:
             complaints.append(f"{older} rows are not the latest")
         return [*complaints, *outcome["problems"]]
 
-
-def _table(kind: str, place: Path) -> pa.Table:
-    """Returns the table's rows as the tools read them that people use for such tables."""
-    if kind == "delta":
-        return deltalake.DeltaTable(str(place)).to_pyarrow_table()
-    if kind == "iceberg":
-        catalog = SqlCatalog("magnetar", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
-        return catalog.load_table("pulsar.snapshot").scan().to_arrow()
-    version = json.loads((place / "_latest.json").read_text())["version"]
-    return pds.dataset(str(place / f"version={version:08d}"), format="parquet").to_table()
+    def _table(self) -> pa.Table:
+        if self._merge in ("delta", "iceberg"):
+            return table_of(self._scene, self._merge, "pulsar.snapshot")
+        place = self._scene.folder / "table"
+        version = json.loads((place / "_latest.json").read_text())["version"]
+        return pds.dataset(str(place / f"version={version:08d}"), format="parquet").to_table()

@@ -90,8 +90,9 @@ class Faults:
         return next(int(each["struck"]) for each in self._admin.call("GET", FAULTS) if each["id"] == fault_id)
 
     def clear(self) -> None:
-        """Takes all faults away, frees the disk, and sets the clock right."""
+        """Takes all faults away, heals the bookie, frees the disk, and sets the clock right."""
         self._admin.call("DELETE", FAULTS)
+        self.partition_bookie(False)
         self.fill_disk(False)
         self.move_clock(0)
 
@@ -100,6 +101,11 @@ class Faults:
     def fill_disk(self, is_full: bool = True) -> None:
         """The server sees a full disk: it takes no writes until `fill_disk(False)`, and goes on serving what it has."""
         self._admin.call("PUT", f"{FAULTS}/full-disk", is_full)
+
+    def partition_bookie(self, is_cut_off: bool = True) -> None:
+        """The server's bookie neither answers nor refuses a request until `partition_bookie(False)`, as behind a
+        network that drops everything. What was asked meanwhile is then done."""
+        self._admin.call("PUT", f"{FAULTS}/bookie-partition", is_cut_off)
 
     def move_clock(self, seconds: float) -> None:
         """The server's time of day is so far ahead of the real one. What is due by then happens at once: messages and

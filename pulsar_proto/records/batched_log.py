@@ -10,6 +10,7 @@ import struct
 from collections.abc import Sequence
 
 from pulsar_proto.errors import MalformedRecord
+from pulsar_proto.varint import LAST_BYTE, varint
 
 MAGIC = 0x0E01
 VERSION = 1
@@ -19,8 +20,8 @@ PREFIX_SIZE = _PREFIX.size
 
 PREFIX = _PREFIX.pack(MAGIC, VERSION)
 _MAGIC = PREFIX[:2]
-_RECORD_TAG = b"\x0a"
-"""The tag of field 1 with a length."""
+RECORD_TAG = 0x0A
+"""The tag of a record in a batch: field 1, which has a length."""
 
 
 def batch_entry(records: Sequence[bytes]) -> bytes:
@@ -28,11 +29,11 @@ def batch_entry(records: Sequence[bytes]) -> bytes:
     batch's field 1. A batch may have a single record."""
     parts = [PREFIX]
     for record in records:
-        parts += (_RECORD_TAG, _varint(len(record)), record)
+        parts += (LAST_BYTE[RECORD_TAG], varint(len(record)), record)
     return b"".join(parts)
 
 
-def batch_of(entry: bytes) -> memoryview | None:
+def batch_of(entry: bytes) -> bytes | None:
     """Returns the protobuf of the batch that the entry holds, or None for an entry that is a single bare record. Raises
     MalformedRecord for a batch of a version that this code does not know."""
     if entry[:2] != _MAGIC:
@@ -42,13 +43,4 @@ def batch_of(entry: bytes) -> memoryview | None:
     version = _PREFIX.unpack_from(entry)[1]
     if version != VERSION:
         raise MalformedRecord(f"a batch of transaction records has the unknown version {version}")
-    return memoryview(entry)[PREFIX_SIZE:]
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    return entry[PREFIX_SIZE:]

@@ -2,20 +2,28 @@
 
 An entry is one PendingAckMetadataEntry without a header or checksum or, when the broker groups records
 (`transactionPendingAckBatchedWriteEnabled`), several of them behind the header of `batched_log`. Both forms may occur
-in one log. Sources: MLPendingAckStore, MLPendingAckReplyCallBack, TransactionPendingAck.proto; entries of a real broker
-are in tests/vectors/pending_ack_logs.json.
+in one log. An acknowledgement may name hundreds of thousands of messages, so entries are read in steps, between which
+other work may run. Sources: MLPendingAckStore, MLPendingAckReplyCallBack, TransactionPendingAck.proto; entries of a
+real broker are in tests/vectors/pending_ack_logs.json.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
 
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position, TxnId
+from pulsar_proto.message_pieces import fields_of, pieces_of
 from pulsar_proto.pb import pending_ack_pb2 as pb
-from pulsar_proto.records.batched_log import batch_entry, batch_of
+from pulsar_proto.records.batched_log import RECORD_TAG, batch_entry, batch_of
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+
+STEP_BYTES = 4_096
+"""How much of a record is decoded in one step. An acknowledged entry takes some 12 bytes."""
 
 
 class PendingAckOp(IntEnum):
@@ -63,15 +71,21 @@ def batched_pending_ack_entry(records: Sequence[PendingAckRecord]) -> bytes:
     return batch_entry([pending_ack_entry(each) for each in records])
 
 
-def parse_pending_ack_entry(entry: bytes) -> list[PendingAckRecord]:
+def parse_pending_ack_entry(entry: bytes) -> Steps[list[PendingAckRecord]]:
     """Returns the records of an entry of either form. Raises MalformedRecord."""
-    try:
-        batch = batch_of(entry)
-        if batch is None:
-            return [_record(pb.PendingAckMetadataEntry.FromString(entry))]
-        return [_record(each) for each in pb.BatchedPendingAckMetadataEntry.FromString(bytes(batch)).pending_ack_logs]
-    except DecodeError as error:
-        raise MalformedRecord(f"an entry of a pending-ack log does not decode: {error}") from error
+    records = []
+    batch = batch_of(entry)
+    for data in (entry,) if batch is None else _records_of(batch):
+        record = yield from _record(data)
+        records.append(record)
+    return records
+
+
+def _records_of(batch: bytes) -> Iterable[bytes]:
+    """Yields the encoded records of a BatchedPendingAckMetadataEntry."""
+    for tag, start, end in fields_of(batch):
+        if tag == RECORD_TAG:
+            yield batch[start:end]
 
 
 def _message(record: PendingAckRecord) -> pb.PendingAckMetadataEntry:
@@ -88,24 +102,32 @@ def _message(record: PendingAckRecord) -> pb.PendingAckMetadataEntry:
     return message
 
 
-def _record(message: pb.PendingAckMetadataEntry) -> PendingAckRecord:
-    if not message.HasField("pending_ack_op"):
+def _record(data: bytes) -> Steps[PendingAckRecord]:
+    """Decodes one record. Its messages are taken out piece by piece, so that the other fields are left in `rest`."""
+    rest = pb.PendingAckMetadataEntry()
+    positions: list[PendingPosition] = []
+    try:
+        for piece in pieces_of(data, STEP_BYTES):
+            message = pb.PendingAckMetadataEntry.FromString(piece)
+            positions += map(_position, message.pending_ack_metadata)
+            message.ClearField("pending_ack_metadata")
+            rest.MergeFrom(message)
+            yield
+    except DecodeError as error:
+        raise MalformedRecord(f"an entry of a pending-ack log does not decode: {error}") from error
+    if not rest.HasField("pending_ack_op"):
         raise MalformedRecord("a record of a pending-ack log has no operation")
-    is_cumulative = message.ack_type == pb.Cumulative
-    positions = tuple(
-        PendingPosition(
-            each.ledgerId,
-            each.entryId,
-            tuple(each.ack_set),
-            each.batch_size if each.HasField("batch_size") else None,
-        )
-        for each in message.pending_ack_metadata
-    )
-    if is_cumulative and message.pending_ack_op == pb.ACK and len(positions) != 1:
+    is_cumulative = rest.ack_type == pb.Cumulative
+    if is_cumulative and rest.pending_ack_op == pb.ACK and len(positions) != 1:
         raise MalformedRecord(f"a cumulative acknowledgement in a pending-ack log has {len(positions)} positions")
     return PendingAckRecord(
-        PendingAckOp(message.pending_ack_op),
-        TxnId(message.txnid_most_bits, message.txnid_least_bits),
+        PendingAckOp(rest.pending_ack_op),
+        TxnId(rest.txnid_most_bits, rest.txnid_least_bits),
         is_cumulative,
-        positions,
+        tuple(positions),
     )
+
+
+def _position(message: pb.PendingAckMetadata) -> PendingPosition:
+    batch_size = message.batch_size if message.HasField("batch_size") else None
+    return PendingPosition(message.ledgerId, message.entryId, tuple(message.ack_set), batch_size)

@@ -98,6 +98,6 @@ def parse_entry(entry: bytes) -> tuple[Sequence[Record], bool]:
         batch = batch_of(entry)
         if batch is None:
             return (Record.FromString(entry),), False
-        return pb.BatchedTransactionMetadataEntry.FromString(bytes(batch)).transaction_logs, True
+        return pb.BatchedTransactionMetadataEntry.FromString(batch).transaction_logs, True
     except DecodeError as error:
         raise MalformedRecord(f"an entry of {len(entry)} bytes is no record of a transaction log") from error

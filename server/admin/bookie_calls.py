@@ -4,6 +4,7 @@ recorded from Pulsar 4.0.7."""
 from typing import Any
 
 from magnetar.metadata import paths
+from magnetar.metadata.store import MetadataStore
 from magnetar.server.admin import bodies, json_records
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import SUPERUSER
@@ -12,13 +13,16 @@ from magnetar.server.web.places import Place
 
 async def list_all(call: Call) -> Answer:
     """Lists the bookies that take writes and those that are read-only."""
-    store = call.broker.service.metadata
+    return {"bookies": [{"bookieId": each} for each in await registered(call.broker.service.metadata)]}
+
+
+async def registered(store: MetadataStore) -> list[str]:
+    """Returns the ids of all bookies that are registered, sorted. Raises MetadataError."""
     ids = [
         *await json_records.children(store, paths.AVAILABLE_BOOKIES),
         *await json_records.children(store, paths.READ_ONLY_BOOKIES),
     ]
-    known = sorted(each for each in ids if each != paths.READ_ONLY_BOOKIES.rpartition("/")[2])
-    return {"bookies": [{"bookieId": each} for each in known]}
+    return sorted(each for each in ids if each != paths.READ_ONLY_BOOKIES.rpartition("/")[2])
 
 
 async def racks(call: Call) -> Answer:

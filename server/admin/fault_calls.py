@@ -58,7 +58,7 @@ async def add_fault(call: Call) -> Answer:
 
 
 async def clear_faults(call: Call) -> Answer:
-    """Takes all faults away. The disk and the clock stay as they are."""
+    """Takes all faults away. The disk, the clock and the way to the bookie stay as they are."""
     _injection(call).faults.clear()
     log.warning("no fault is set any more")
     return NO_CONTENT
@@ -133,6 +133,18 @@ async def fill_disk(call: Call) -> Answer:
     return NO_CONTENT
 
 
+async def partition_bookie(call: Call) -> Answer:
+    """Cuts the bookie off if the body is true, so that it neither answers nor refuses, and heals it if it is false."""
+    is_cut_off = bodies.boolean(_given(call, "true or false"))
+    partition = _injection(call).partition
+    if is_cut_off:
+        partition.cut_off()
+    else:
+        partition.heal()
+    log.warning("the bookie is %s", "cut off" if is_cut_off else "reached again")
+    return NO_CONTENT
+
+
 # --- what happens to a topic's clients --------------------------------------------------------------------------------
 
 
@@ -170,6 +182,7 @@ ROUTES = (
     Route("DELETE", _FAULTS, clear_faults, SUPERUSER, Place.ASKED_BROKER),
     Route("PUT", f"{_FAULTS}/clock", move_clock, SUPERUSER, Place.ASKED_BROKER),
     Route("PUT", f"{_FAULTS}/full-disk", fill_disk, SUPERUSER, Place.ASKED_BROKER),
+    Route("PUT", f"{_FAULTS}/bookie-partition", partition_bookie, SUPERUSER, Place.ASKED_BROKER),
     Route("POST", f"{_TOPIC}/close-producers", close_producers, SUPERUSER, Place.ASKED_BROKER),
     Route("POST", f"{_SUBSCRIPTION}/close-consumers", close_consumers, SUPERUSER, Place.ASKED_BROKER),
     Route("POST", f"{_SUBSCRIPTION}/redeliver", redeliver, SUPERUSER, Place.ASKED_BROKER),

@@ -3,8 +3,9 @@
     event: broker                       event: topic
     data: {"time": ms, …}               data: {"time": ms, …}
 
-Rates are those of the last second or so, unlike the rates of stats, which are those of the last full minute. A stream
-ends by itself, so that a caller whose login has expired does not watch for ever; programs connect again.
+Rates are those of the last second or so, unlike the rates of stats, which are those of the last full minute. They are
+null in the first event of a stream when nobody watched before, because there is nothing to compare with. A stream ends
+by itself, so that a caller whose login has expired does not watch for ever; programs connect again.
 
 Source: the HTML Living Standard, Server-sent events.
 """
@@ -118,27 +119,30 @@ async def _broker_data(broker: "Broker", before: "Totals", now: "Totals") -> Jso
 
 
 async def _topic_events(held: "BaseTopic") -> AsyncGenerator[bytes, None]:
-    before_s, before = time.monotonic(), _counts(held)
+    now_s, now = time.monotonic(), _counts(held)
+    before_s, before = now_s, now
     while held.is_open:
-        now_s, now = time.monotonic(), _counts(held)
         elapsed_s = now_s - before_s
-        subscriptions: Json = {}
-        for name, subscription in list(held.subscriptions.items())[:SUBSCRIPTIONS_MAX]:
-            sent = now.get(name, 0) - before.get(name, now.get(name, 0))
-            subscriptions[name] = {"msgRateOut": _rate(sent, elapsed_s), **_waiting(subscription)}
+        growth = {name: count - before.get(name, count) for name, count in now.items()}
+        growth_in = growth.pop("")
+        subscriptions = {
+            name: {"msgRateOut": _rate(sent, elapsed_s), **_waiting(held.subscriptions[name])}
+            for name, sent in growth.items()
+        }
         yield _event(
             b"topic",
             {
                 "time": now_ms(),
                 "topic": held.name.full,
-                "msgRateIn": _rate(now[""] - before[""], elapsed_s),
-                "msgRateOut": sum(each["msgRateOut"] for each in subscriptions.values()),
+                "msgRateIn": _rate(growth_in, elapsed_s),
+                "msgRateOut": _rate(sum(growth.values()), elapsed_s),
                 "storageSize": held.stored_bytes,
                 "producers": len(held.producers),
                 "subscriptions": subscriptions,
             },
         )
         before_s, before = now_s, now
+        now_s, now = time.monotonic(), _counts(held)
 
 
 def _waiting(subscription: BaseSubscription) -> Json:
@@ -157,9 +161,10 @@ def _counts(held: "BaseTopic") -> dict[str, int]:
     return {**sent, "": held.publishing.counters.messages_in}
 
 
-def _rate(growth: int, elapsed_s: float) -> float:
-    """Returns the growth per second. Sums shrink when topics are unloaded; that is no rate."""
-    return round(max(0, growth) / elapsed_s, 1) if elapsed_s > 0 else 0.0
+def _rate(growth: int, elapsed_s: float) -> float | None:
+    """Returns the growth per second, or None when no time has passed. Sums shrink when topics are unloaded; that is no
+    rate."""
+    return round(max(0, growth) / elapsed_s, 1) if elapsed_s > 0 else None
 
 
 def _attention(broker: "Broker") -> list[str]:

@@ -6,9 +6,11 @@ from importlib import import_module
 from magnetar.server.web.calls import Route
 
 CALL_MODULES = (
+    "ack_map_calls",
     "backup_calls",
     "bookie_calls",
     "bookie_affinity_calls",
+    "bookie_state_calls",
     "broker_calls",
     "broker_stats_calls",
     "browse_calls",

@@ -22,7 +22,7 @@ from magnetar.server.web.places import Place
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
-from pulsar_proto.system_topics import is_system_topic
+from pulsar_proto.system_topics import is_system_topic, is_transaction_internal
 
 if TYPE_CHECKING:
     from magnetar.server.topics.base_topic import BaseTopic
@@ -76,10 +76,13 @@ async def check_local_cluster(call: Call, name: TopicName) -> None:
 
 async def check_new(call: Call, name: TopicName) -> None:
     """Checks that a topic can be created. Raises TopicNotFound when the topic's namespace does not exist, Refusal
-    409 when the topic exists already, and Refusal 412 when the namespace must not be used in this cluster."""
+    400 when the name belongs to the logs of transactions, Refusal 409 when the topic exists already, and Refusal 412
+    when the namespace must not be used in this cluster."""
     catalog = call.broker.service.catalog
     await catalog.check_namespace(name.namespace)
     await check_local_cluster(call, name)
+    if is_transaction_internal(name):  # AdminResource.validateCreateTopic
+        raise Refusal(400, "Cannot create topic in system topic format!")
     if await catalog.partitioned.get(name) is not None or await catalog.topic_exists(name):
         raise Refusal(409, EXISTS)
 

@@ -3,7 +3,7 @@ and whether its storage takes writes."""
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 
 class Broker:
     """The broker of this process. Every method and attribute is used on the event loop's thread only."""
+
+    bookie_disk: Callable[[str], Awaitable[dict[str, Any]]] | None = None
+    """Asks the bookie with this id for the room on its disks, and returns BookKeeper's answer (BookieInfoService).
+    Raises LookupError, OSError and BookieError. The program sets this attribute."""
 
     def __init__(
         self,

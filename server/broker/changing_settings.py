@@ -25,6 +25,8 @@ def hold_settings(broker: "Broker") -> None:
     configuration.hold(service.managed_ledger_config, topics_follow)
     configuration.hold(service.moves.settings)
     configuration.hold(broker.limits, limits_follow)
+    if service.transactions is not None:
+        configuration.hold(service.transactions.support.settings)  # logs that are opened later obey it
     security = broker.security
     if security is not None:
         authorizer, roles = security.authorizer, security.settings

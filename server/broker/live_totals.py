@@ -1,5 +1,6 @@
 """The sums of all topics' counters, made at most once a second however many people watch."""
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -11,6 +12,8 @@ from magnetar.server.topics.base_topic import BaseTopic
 PERIOD_SECONDS = 1.0
 SHARE_MAX = 0.005
 """The sums may take this share of a core; with very many topics they are therefore made less often."""
+OLD_PERIODS = 5
+"""Sums that are older than so many periods, because nobody watched meanwhile, tell no present rate."""
 
 
 class Totals(NamedTuple):
@@ -37,7 +40,7 @@ class LiveTotals:
         self._topics = topics
         self._clock_s = clock_s
         self._shared: SharedResult[tuple[Totals, Totals]] = SharedResult()
-        self._previous = self._current = Totals(-2 * PERIOD_SECONDS)
+        self._previous = self._current = Totals(-math.inf)
         self._period_s = PERIOD_SECONDS
         self.streams = 0
         """How many callers watch the broker or one of its topics now."""
@@ -45,13 +48,14 @@ class LiveTotals:
         """The event about the newest sums, which is made once for all callers."""
 
     async def growth(self) -> tuple[Totals, Totals]:
-        """Returns the sums before and now; they are at least PERIOD_SECONDS apart. Before the first sums there is
-        nothing to compare with: then both are the same."""
+        """Returns the sums before and now; they are from one to OLD_PERIODS periods apart. When nobody has watched
+        until now, there is nothing to compare with: then both are the same."""
         if self._clock_s() - self._current.at_s < self._period_s:
             return self._previous, self._current
         return await self._shared.get(self._sum)
 
     async def _sum(self) -> tuple[Totals, Totals]:
+        is_old = self._clock_s() - self._current.at_s > OLD_PERIODS * self._period_s
         busy_s = time.thread_time()
         messages_in = bytes_in = messages_out = bytes_out = stored = producers = subscriptions = consumers = count = 0
         async for topic in in_portions(self._topics()):
@@ -72,5 +76,5 @@ class LiveTotals:
             self._clock_s(), messages_in, bytes_in, messages_out, bytes_out, stored, count, producers, subscriptions,
             consumers,
         )  # fmt: skip
-        self._previous, self._current = (made if self._current.at_s < 0 else self._current), made
+        self._previous, self._current = (made if is_old else self._current), made
         return self._previous, self._current

@@ -178,13 +178,14 @@ def run_latency(arguments: argparse.Namespace) -> int:
 
 
 def run_disk(arguments: argparse.Namespace) -> int:
-    if not arguments.path and not arguments.bookie:
-        arguments.usage_error("say which disks: --path FOLDER, or --bookie URL")
-
     def work(outcome: "Outcome", settings: "ConnectionSettings", thresholds: "Thresholds") -> None:
+        from magnetar.server.tools.connection.http_client import AdminHttp
         from magnetar.server.tools.messages.disk_check import check_disk
 
-        check_disk(outcome, arguments.path, arguments.bookie, thresholds, arguments.timeout)
+        server = None
+        if not arguments.path and not arguments.bookie:
+            outcome.subject, server = settings.web_service_url, AdminHttp(settings)
+        check_disk(outcome, arguments.path, arguments.bookie, thresholds, arguments.timeout, server)
 
     return _run(arguments, " ".join((*arguments.path, *arguments.bookie)), work)
 
@@ -267,7 +268,7 @@ CHECKS = (
     ),
     Check(
         "disk",
-        "how full disks are: of folders on this machine, and of bookies",
+        "how full disks are: of a standalone server, of folders on this machine, and of bookies",
         "disk --path /var/lib/magnetar --bookie http://bookie1:8000 --critical 90",
         "used (percent of the fullest disk; default warn 85, critical 95), free* (the least of all disks)",
         run_disk,

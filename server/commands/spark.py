@@ -15,7 +15,8 @@ examples:
   magnetar spark --help                                # this
   magnetar spark lake_ingest --help                    # a job's options
   magnetar spark lake_ingest --service-url pulsar://127.0.0.1:6650 --topic orders --path ./orders --checkpoint ./ck
-  spark-submit --master yarn "$(magnetar spark --path lake_ingest)" --service-url …   # the same by Spark's own launcher
+  magnetar spark --bundle magnetar.zip                 # one file that executors and drivers need, for --py-files
+  spark-submit --master yarn --py-files magnetar.zip "$(magnetar spark --path lake_ingest)" --service-url …
 jobs need:  pip install 'magnetar[lake]'
 """
 
@@ -29,12 +30,19 @@ def add_parser(commands: "Commands") -> None:
         epilog=EXAMPLES,
     )
     spark.add_argument("--path", default="", metavar="JOB", help="print where a job's file is, for spark-submit")
+    spark.add_argument(
+        "--bundle", default="", metavar="FILE", help="write a zip of data source and jobs, for executors without them"
+    )
     spark.add_argument("job", nargs="?", default="--help", metavar="JOB", help="its name; without one, the list")
     spark.add_argument("options", nargs=argparse.REMAINDER, metavar="…", help="the job's own options")
     spark.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.bundle:
+        shipping = import_module("magnetar.spark.shipping.bundle")
+        written: int = shipping.write_bundle(arguments.bundle)
+        return written
     jobs = import_module("magnetar.spark.jobs.main")
     try:
         asked = ["--path", arguments.path] if arguments.path else [arguments.job, *arguments.options]

@@ -46,7 +46,8 @@ class TransactionSettings:
 
     # The following fields are about the logs of coordinators and of pending acknowledgements.
     transaction_log_batched_write_enabled: bool = False
-    """Whether a coordinator stores several records as one entry of its log."""
+    """Whether a coordinator stores several records as one entry of its log. A change holds for logs that are opened
+    later."""
     transaction_log_batched_write_max_records: int = 512
     """How many records an entry of a coordinator's log may hold."""
     transaction_log_batched_write_max_size: int = 4_194_304
@@ -54,7 +55,8 @@ class TransactionSettings:
     transaction_log_batched_write_max_delay_in_millis: int = 1
     """How long a coordinator's record waits for more records before all are stored as one entry."""
     transaction_pending_ack_batched_write_enabled: bool = False
-    """Whether a subscription stores several pending acknowledgements as one entry of their log."""
+    """Whether a subscription stores several pending acknowledgements as one entry of their log. A change holds for logs
+    that are opened later."""
     transaction_pending_ack_batched_write_max_records: int = 512
     """How many records an entry of a log of pending acknowledgements may hold."""
     transaction_pending_ack_batched_write_max_size: int = 4_194_304

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from magnetar.server.faults.fault_rules import FaultSet
 from magnetar.server.faults.faulty_channel import FaultyChannel
 from magnetar.server.faults.moved_clock import MovedClock
+from magnetar.server.faults.partition import Partition
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.disks import DiskUsage, measure
 from magnetar.storage.ledger.bookie_channel import BookieChannel
@@ -21,6 +22,8 @@ class FaultInjection:
     def __init__(self, bookie: Bookie) -> None:
         self.faults = FaultSet()
         self.clock = MovedClock()
+        self.partition = Partition()
+        """The way to the bookie. The program heals it before it stops the broker, whose last writes would wait else."""
         self.run_upkeep: Callable[[], Awaitable[None]]
         """Does at once what the periodic work would do at its next times, such as the expiry of messages."""
         self._bookie = bookie
@@ -28,8 +31,8 @@ class FaultInjection:
 
     @property
     def channel(self) -> BookieChannel:
-        """The channel to the bookie, on which writes may fail."""
-        return FaultyChannel(self._bookie, self.faults)
+        """The channel to the bookie, on which writes may fail, and which may be cut off."""
+        return FaultyChannel(self._bookie, self.faults, self.partition)
 
     async def pretend_full_disk(self, is_full: bool) -> None:
         """Makes the bookie see a full disk, or the real disk again. Returns when the bookie has looked at the disk."""

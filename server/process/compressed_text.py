@@ -11,8 +11,9 @@ GZIP = zlib.MAX_WBITS + 16
 CHUNK_CHARACTERS = 1 << 18
 """How much text is handed to the compressing thread at once."""
 
-UNPACKED_BYTES = 1 << 18
-"""The largest part that `CompressedText.unpacked` yields."""
+UNPACKED_BYTES = 1 << 16
+"""The largest part that `CompressedText.unpacked` yields. A part is unpacked and handed to a socket without a pause,
+and many clients may take their parts in the same turn of the event loop."""
 
 LEVEL = 5
 """zlib's level: metrics become twentyfold shorter with any level from 4 on, and higher levels take twice the time."""

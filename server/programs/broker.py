@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -51,6 +52,9 @@ log = logging.getLogger(__name__)
 
 START_FAULTS = (*broker_parts.START_FAULTS, ClusterError)
 """Errors that stop a start for a reason outside of this program. The user gets such an error as one sentence."""
+
+DISK_ANSWER_SECONDS = 5
+"""How long a bookie may take to tell the room on its disks."""
 
 EVERY_ADDRESS = ("0.0.0.0", "", "::")
 
@@ -145,6 +149,7 @@ class BrokerApp:
         member.reach_snapshots(service)
         self.broker = broker_parts.make_broker(config, store, service, self._ask_to_stop, member.load.manager)
         self.broker.internal_configuration = internal_configuration(settings)
+        self.broker.bookie_disk = partial(ask_disk, cluster)
         link = MetadataLink(local, settings.session_timeout_ms / 1000, asyncio.get_running_loop().time)
         self.broker.metadata_link, self.broker.readiness = link, WriteReadiness((link,))
         await broker_parts.run_transactions(self.broker, self._closing)
@@ -181,6 +186,14 @@ class BrokerApp:
                 f"there is no cluster {name!r} at {self._settings.configuration_store}: no {paths.cluster_path(name)}; "
                 "make it once with: magnetar initialize-cluster-metadata"
             )
+
+
+async def ask_disk(cluster: BookKeeperCluster, bookie: str) -> dict[str, int]:
+    """Returns the free and the total bytes of a bookie's disks. Raises LookupError when nobody knows the bookie's
+    address, and OSError when it does not answer in DISK_ANSWER_SECONDS."""
+    async with asyncio.timeout(DISK_ANSWER_SECONDS):
+        info = await cluster.wire_channel(bookie).bookie_info()
+    return {"freeSpace": info.free_disk_bytes, "totalSpace": info.total_disk_bytes}
 
 
 def internal_configuration(settings: ClusterSettings) -> dict[str, str | None]:

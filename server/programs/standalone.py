@@ -38,7 +38,7 @@ from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH
 from magnetar.server.programs import broker_parts
 from magnetar.server.programs.broker_ready_line import ready_json, ready_sentence
 from magnetar.server.programs.start_room import start_sentence
-from magnetar.server.programs.storage_start import BOOKIE_ID, open_storage
+from magnetar.server.programs.storage_start import BOOKIE_ID, bookie_of, open_storage
 from magnetar.server.topics.broker_service import BrokerService
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_errors import BookieStartError
@@ -168,6 +168,8 @@ class Standalone:
         self.urls = ports.urls
         keep_from_others(self._options.data_dir)
         freeze_start()
+        if injection is not None:
+            self._closing.callback(injection.partition.heal)
 
     async def _prove_storage(self) -> None:
         """Writes and reads a ledger if the storage takes writes. On a full disk the server starts to serve reads, and
@@ -183,11 +185,13 @@ class Standalone:
 
     def _load_routes(self, broker: Broker, config: ServerConfig, store: MetadataStore) -> "tuple[Route, ...]":
         """Returns the routes of the web port. Called on a thread, where what only these calls need is imported."""
+        from magnetar.server.programs.standalone_disk import StandaloneDisk
         from magnetar.server.programs.standalone_leaks import make_leaks
 
         folder = self._options.data_dir / LEAKS_FOLDER
         settings = config.fill(LedgerConfig)
         broker.leaks = make_leaks(folder, store, self.bookie, self.bookkeeper, settings, self.service)
+        broker.bookie_disk = StandaloneDisk(self.bookie, bookie_of(config, self._options.data_dir))
         return broker_parts.admin_routes()
 
     def _look_for_fault(self) -> None:

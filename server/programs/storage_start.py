@@ -40,14 +40,18 @@ BOOKIE_ID = "127.0.0.1:3181"
 """The id of the only bookie in the records of ledgers. Apache's standalone writes this id, too."""
 
 
+def bookie_of(config: ServerConfig, folder: Path) -> BookieConfig:
+    """Returns the settings of the bookie whose data is in the folder."""
+    return config.bookie(journal_directories=(folder / "journal",), ledger_directories=(folder / "ledgers",))
+
+
 async def open_storage(
     config: ServerConfig, folder: Path, urls: Urls, closing: AsyncExitStack
 ) -> tuple[EmbeddedStore, Bookie]:
     """Opens the metadata and the bookie; `closing` closes them again. Raises MetadataError, BookieStartError or OSError
     when one of them cannot be opened. If the content of the files is the reason, no file was changed."""
-    ledgers = folder / "ledgers"
-    bookie_config = config.bookie(journal_directories=(folder / "journal",), ledger_directories=(ledgers,))
-    witness = Witness(os.fspath(ledgers / FILE_NAME))
+    bookie_config = bookie_of(config, folder)
+    witness = Witness(os.path.join(bookie_config.ledger_directories[0], FILE_NAME))
     accepted_generation = config.fill(MetadataSettings).accept_metadata_generation
     stored = await EmbeddedStore.read(folder / "metadata.sqlite", witness, accepted_generation)
     instance_id = _instance_id(stored, bookie_config, accepted_generation)

@@ -12,6 +12,7 @@ from magnetar import __version__
 from magnetar.metadata.measured_store import MeasuredStore
 from magnetar.server.process.metric_summaries import add_histogram, add_summary
 from magnetar.server.process.metric_tables import MetricFamilies
+from magnetar.server.process.turns import Steps
 from magnetar.server.stats.load_metrics import load_metrics
 from magnetar.server.stats.transaction_metrics import add_transactions
 
@@ -37,9 +38,9 @@ SCHEMA_QUANTILES = (0.5, 0.99, 0.999, 1.0)
 MILLISECONDS = 1000.0
 
 
-def add_broker(families: MetricFamilies, broker: "Broker", totals: dict[str, float], topics: int) -> None:
-    """Adds all metrics of the broker. `totals` holds the sums over all topics, by what follows `pulsar_broker_` in
-    their names, and `topics` is the number of topics."""
+def add_broker(families: MetricFamilies, broker: "Broker", totals: dict[str, float], topics: int) -> Steps[None]:
+    """Adds all metrics of the broker, in steps. `totals` holds the sums over all topics, by what follows
+    `pulsar_broker_` in their names, and `topics` is the number of topics."""
     labels = families.labels()
     families.add("pulsar_broker_topics_count", labels, topics)
     families.add_all(labels, ((f"pulsar_broker_{name}", value) for name, value in totals.items()))
@@ -52,19 +53,23 @@ def add_broker(families: MetricFamilies, broker: "Broker", totals: dict[str, flo
         PUBLISH_QUANTILES,
         MILLISECONDS,
     )
+    yield
     _add_lookups_and_loads(families, broker)
+    yield
     _add_connections(families, broker)
+    yield
     if service.quota_checks is not None:
         add_histogram(families, "pulsar_storage_backlog_quota_check_duration_seconds", service.quota_checks)
     if isinstance(service.metadata, MeasuredStore):
-        _add_metadata_store(families, service.metadata)
+        yield from _add_metadata_store(families, service.metadata)
     if broker.metadata_link is not None:
         families.add("magnetar_metadata_connected", labels, int(broker.metadata_link.is_connected))
         families.add("magnetar_metadata_away_seconds", labels, broker.metadata_link.away_seconds)
     if broker.security is not None:
         _add_authentication(families, broker.security)
-    if broker.transactions is not None:
-        add_transactions(families, broker.transactions)
+        yield
+    if broker.transactions is not None and service.transactions is not None:
+        add_transactions(families, broker.transactions, service.transactions.support, host_of(broker))
     if broker.load is not None:
         host = host_of(broker)
         for sample in load_metrics(broker.load):
@@ -137,10 +142,11 @@ def _add_connections(families: MetricFamilies, broker: "Broker") -> None:
     families.add("jetty_requests_total", labels, http.began, "counter")
 
 
-def _add_metadata_store(families: MetricFamilies, store: MeasuredStore) -> None:
+def _add_metadata_store(families: MetricFamilies, store: MeasuredStore) -> Steps[None]:
     name = "pulsar_metadata_store_ops_latency_ms"
-    for (kind, status), calls in store.latencies.items():
+    for (kind, status), calls in list(store.latencies.items()):
         add_histogram(families, name, calls, name="metadata-store", type=kind, status=status)
+        yield
     put_bytes = families.labels(name="metadata-store")
     families.add("pulsar_metadata_store_put_bytes_total", put_bytes, store.put_bytes, "counter")
 

@@ -90,10 +90,16 @@ def waits_for_messages(subscription: Subscription) -> bool:
     return dispatcher is not None and bool(subscription.consumers) and dispatcher.is_caught_up
 
 
+def read_position_of(cursor: Cursor, subscription: Subscription | None) -> Position:
+    """Returns the position of the entry that will be read next."""
+    dispatcher = None if subscription is None else subscription.dispatcher
+    return dispatcher.read_position if dispatcher else cursor.next_unacked(cursor.mark_delete)
+
+
 def cursor_stats(ledger: ManagedLedger, cursor: Cursor, subscription: Subscription | None) -> Json:
     """Returns the internal stats of a cursor, which may be a subscription's."""
     dispatcher = None if subscription is None else subscription.dispatcher
-    read_position = dispatcher.read_position if dispatcher else cursor.next_unacked(cursor.mark_delete)
+    read_position = read_position_of(cursor, subscription)
     holes = cursor.holes(HOLES_SHOWN_MAX)
     unacked = cursor.unacked_ranges(HOLES_SHOWN_MAX)
     reads = dispatcher is not None and dispatcher.is_reading

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.server.process.compressed_text import CompressedText, compressed
 from magnetar.server.process.metric_tables import MetricFamilies, MetricTable, label_text, page_text
-from magnetar.server.process.turns import in_portions
+from magnetar.server.process.turns import Turns, in_portions
 from magnetar.server.stats import ledger_metrics, subscription_metrics, topic_metrics
 from magnetar.server.stats.broker_metrics import add_broker, add_schemas
 from magnetar.server.stats.pending_ack_stats import add_pending_ack_metrics
@@ -43,7 +43,7 @@ async def render(broker: "Broker") -> CompressedText:
     ledger_metrics.add_cache(families, broker.service.managed_ledgers)
     add_schemas(families, broker.service.schemas.registry.counters)
     page.add_totals()
-    add_broker(families, broker, page.totals, sum(page.topics_of.values()))
+    await Turns().run(add_broker(families, broker, page.totals, sum(page.topics_of.values())))
     await add_process(families, broker.service.managed_ledgers.cache)
     return await compressed(page_text(page.tables, families))
 

@@ -27,7 +27,7 @@ from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import NoSuchManagedLedger
 from pulsar_proto.errors import NotAllowed, TopicNotFound
 from pulsar_proto.names import TopicName
-from pulsar_proto.system_topics import is_transaction_internal
+from pulsar_proto.system_topics import is_system_topic, is_transaction_internal
 
 
 class TopicOpener:
@@ -54,7 +54,7 @@ class TopicOpener:
         self._affinity = BookieAffinity(metadata, settings)
         self._new_producer_name = new_producer_name
         self._transactions = transactions
-        self._pending_ack_logs = None if transactions is None else PendingAckLogs(factory, transactions.support)
+        self._pending_ack_logs = PendingAckLogs(factory, None if transactions is None else transactions.support)
         self._compactions = CompactionService(
             factory.bookkeeper,
             factory.reaper.bury,
@@ -120,6 +120,7 @@ class TopicOpener:
         buffer = None if self._transactions is None else self._transactions.buffer_of(name, ledger)
         if buffer is not None:
             topic.use_transactions(buffer)
+        if not is_system_topic(name):
             topic.pending_ack_logs = self._pending_ack_logs
         self.equip(topic)
         try:

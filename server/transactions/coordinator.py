@@ -8,11 +8,12 @@ MLTransactionMetadataStore.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 
 from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.process.turns import in_portions
+from magnetar.server.transactions.batch_counters import BatchCounters
 from magnetar.server.transactions.coordinator_counters import CoordinatorCounters
 from magnetar.server.transactions.coordinator_rules import Transaction, TransactionTable
 from magnetar.server.transactions.deadlines import Deadlines
@@ -80,10 +81,12 @@ class TransactionCoordinator:
         settings: TransactionSettings,
         calls: EndCalls,
         on_closed: Closed,
+        batches: BatchCounters,
     ) -> "TransactionCoordinator":
         """Opens the log, replays it, and goes on with what it says: transactions time out, and decided ones are ended.
-        `on_closed` is called when the coordinator cannot go on. Raises ManagedLedgerError and MalformedRecord."""
-        transaction_log = await TransactionLog.open(coordinator_id, factory, settings)
+        `on_closed` is called when the coordinator cannot go on; `batches` counts the batches of its log. Raises
+        ManagedLedgerError and MalformedRecord."""
+        transaction_log = await TransactionLog.open(coordinator_id, factory, settings, batches)
         coordinator = cls(coordinator_id, transaction_log, settings, calls, factory.clock_ms, on_closed)
         try:
             await coordinator._replay()
@@ -255,11 +258,12 @@ class TransactionCoordinator:
             self.table.counter + 1,
         )
 
-    def _replay_record(self, record: Record, place: LogPlace) -> None:
+    def _replay_record(self, record: Record, place: LogPlace) -> Sequence[LogPlace]:
         try:
-            self._apply(record, place)
+            return self.table.apply(record, place)
         except InvalidTxnStatus as error:
-            log.info("%s: deleted the record at %s:%s: %s", self, place.ledger_id, place.entry_id, error)
+            log.info("%s: deletes the record at %s:%s: %s", self, place.ledger_id, place.entry_id, error)
+            return (place,)
 
     async def _resume(self) -> None:
         now_ms = self._clock_ms()

@@ -14,12 +14,17 @@ the record. Replay of the log applies the same records in the same order, and so
 Source: MLTransactionMetadataStore, TxnMetaImpl.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from sys import intern
+from typing import TypeVar
 
 from magnetar.server.transactions.log_place import LogPlace
 from pulsar_proto.errors import InvalidTxnStatus, NotAllowed, TooManyRequests, TransactionNotFound
 from pulsar_proto.ids import TxnId, signed64
 from pulsar_proto.records.transaction_log import Record, TxnStatus, counter_of
+
+T = TypeVar("T")
 
 PARTICIPANTS_MAX = 10_000
 """How many partitions and subscriptions together a transaction may touch. A request for more is refused. Apache's
@@ -27,16 +32,31 @@ broker has no limit."""
 NAME_CHARACTERS_MAX = 65_536
 """How long the names of one request may be together."""
 
-_NEW, _UPDATE = Record.NEW, Record.UPDATE
+_NEW, _ADD_PARTITION, _UPDATE = Record.NEW, Record.ADD_PARTITION, Record.UPDATE
+_OPEN = TxnStatus.OPEN
 
 
 class Transaction:
-    """One transaction that has not ended. Names are kept in the order in which they came, each once."""
+    """One transaction that has not ended. Names are kept in the order in which they came, each once.
 
-    __slots__ = ("owner", "partitions", "places", "started_ms", "status", "subscriptions", "timeout_ms", "txn_id")
+    A coordinator may have hundreds of thousands of transactions. Therefore a transaction consists of as few objects as
+    possible: they take memory, and Python's garbage collector looks at each of them.
+    """
+
+    __slots__ = (
+        "_places",
+        "least",
+        "most",
+        "owner",
+        "partitions",
+        "started_ms",
+        "status",
+        "subscriptions",
+        "timeout_ms",
+    )
 
     def __init__(self, txn_id: TxnId, started_ms: int, timeout_ms: int, owner: str | None) -> None:
-        self.txn_id = txn_id
+        self.most, self.least = txn_id
         self.status = TxnStatus.OPEN
         self.started_ms = started_ms
         self.timeout_ms = timeout_ms
@@ -45,8 +65,22 @@ class Transaction:
         self.partitions: tuple[str, ...] = ()
         self.subscriptions: tuple[tuple[str, str], ...] = ()
         """(topic, subscription)"""
-        self.places: list[LogPlace] = []
+        self._places = array("q")
+        """The numbers of `places`, one place after the other."""
+
+    @property
+    def txn_id(self) -> TxnId:
+        return TxnId(self.most, self.least)
+
+    @property
+    def places(self) -> list[LogPlace]:
         """Where the transaction's records are, so that they can be deleted at its end."""
+        numbers = iter(self._places)
+        return list(map(LogPlace, numbers, numbers, numbers, numbers))
+
+    def stored_at(self, place: LogPlace) -> None:
+        """Notes the place of a further record."""
+        self._places.extend(place)
 
     @property
     def due_ms(self) -> int:
@@ -60,12 +94,16 @@ class Transaction:
 
 ENDS = (TxnStatus.COMMITTED, TxnStatus.ABORTED)
 """The final states."""
-_ALLOWED = {
-    (TxnStatus.OPEN, TxnStatus.COMMITTING),
-    (TxnStatus.OPEN, TxnStatus.ABORTING),
-    (TxnStatus.COMMITTING, TxnStatus.COMMITTED),
-    (TxnStatus.ABORTING, TxnStatus.ABORTED),
-}
+_STATUSES = tuple(TxnStatus)
+"""The states by their numbers."""
+_ALLOWED: tuple[Sequence[TxnStatus], ...] = (
+    (TxnStatus.COMMITTING, TxnStatus.ABORTING),
+    (TxnStatus.COMMITTED,),
+    (),
+    (TxnStatus.ABORTED,),
+    (),
+)
+"""The states that may follow each state, by its number."""
 
 
 class TransactionTable:
@@ -148,21 +186,22 @@ class TransactionTable:
         InvalidTxnStatus, which changes nothing, when the record does not fit the transaction's status; the caller then
         deletes the record."""
         least, operation = record.txnid_least_bits, record.metadata_op
-        self.counter = max(self.counter, counter_of(record), least)
+        if record.max_local_txn_id > self.counter or least > self.counter:
+            self.counter = max(self.counter, counter_of(record), least)
         transaction = self._alive.get(least)
         if operation == _NEW and transaction is None:
             transaction = self._alive[least] = _begun(self.coordinator_id, record)
         elif transaction is None or operation == _NEW:
             return (place,)
         elif operation == _UPDATE:
-            _change_status(transaction, TxnStatus(record.new_status))
+            _change_status(transaction, _STATUSES[record.new_status])
+            if transaction.status in ENDS:
+                del self._alive[least]
+                return [*transaction.places, place]
         else:
             _add_participants(transaction, record)
-        transaction.places.append(place)
-        if transaction.status not in ENDS:
-            return ()
-        del self._alive[least]
-        return transaction.places
+        transaction.stored_at(place)
+        return ()
 
 
 def _begun(coordinator_id: int, record: Record) -> Transaction:
@@ -172,17 +211,25 @@ def _begun(coordinator_id: int, record: Record) -> Transaction:
 
 
 def _add_participants(transaction: Transaction, record: Record) -> None:
-    if transaction.status is not TxnStatus.OPEN:
-        raise _wrong_status(transaction.txn_id, TxnStatus.OPEN, transaction.status)
-    if record.partitions:
-        transaction.partitions = tuple(dict.fromkeys((*transaction.partitions, *record.partitions)))
-    if record.subscriptions:
-        pairs = ((each.topic, each.subscription) for each in record.subscriptions)
-        transaction.subscriptions = tuple(dict.fromkeys((*transaction.subscriptions, *pairs)))
+    if transaction.status is not _OPEN:
+        raise _wrong_status(transaction.txn_id, _OPEN, transaction.status)
+    # Names are interned, because many transactions have the same ones.
+    if record.metadata_op == _ADD_PARTITION:
+        transaction.partitions = _joined(transaction.partitions, tuple(map(intern, record.partitions)))
+    else:
+        pairs = tuple((intern(each.topic), intern(each.subscription)) for each in record.subscriptions)
+        transaction.subscriptions = _joined(transaction.subscriptions, pairs)
+
+
+def _joined(before: tuple[T, ...], more: tuple[T, ...]) -> tuple[T, ...]:
+    """Returns the items of both in their order, each once. Clients add one item at a time."""
+    if len(more) == 1:
+        return before if more[0] in before else before + more
+    return tuple(dict.fromkeys(before + more))
 
 
 def _change_status(transaction: Transaction, new: TxnStatus) -> None:
-    if new is not transaction.status and (transaction.status, new) not in _ALLOWED:
+    if new is not transaction.status and new not in _ALLOWED[transaction.status]:
         raise _wrong_status(transaction.txn_id, new, transaction.status)
     transaction.status = new
 

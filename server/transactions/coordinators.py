@@ -18,6 +18,7 @@ from magnetar.server.namespaces.ownership import Ownership
 from magnetar.server.namespaces.partitioned_topics import PartitionedTopics
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.process.task_failures import log_failure
+from magnetar.server.transactions.batch_counters import BatchCounters
 from magnetar.server.transactions.coordinator import TransactionCoordinator, coordinator_not_found
 from magnetar.server.transactions.end_calls import EndCalls
 from magnetar.storage.managed.factory import ManagedLedgerFactory
@@ -52,6 +53,8 @@ class TransactionCoordinators:
     ) -> None:
         self.settings = settings
         self.calls = calls
+        self.batches = BatchCounters()
+        """The batches of the logs of this broker's coordinators."""
         self.loaded: dict[int, TransactionCoordinator] = {}
         self._factory = factory
         self._partitioned = partitioned
@@ -196,7 +199,7 @@ class TransactionCoordinators:
         try:
             with storage_faults_told():
                 coordinator = await TransactionCoordinator.open(
-                    coordinator_id, self._factory, self.settings, self.calls, self._ended
+                    coordinator_id, self._factory, self.settings, self.calls, self._ended, self.batches
                 )
         except MalformedRecord as error:
             raise MetadataFault(f"the log of transaction coordinator {coordinator_id}: {error}") from error

@@ -1,10 +1,11 @@
 """What topics are told about transactions: the settings, and which transactions are alive."""
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from magnetar.server.config.transaction_settings import TransactionSettings
+from magnetar.server.transactions.batch_counters import BatchCounters
 from pulsar_proto.ids import TxnId
 
 
@@ -27,3 +28,5 @@ class TransactionSupport:
 
     settings: TransactionSettings
     known: KnownTransactions
+    pending_ack_batches: BatchCounters = field(default_factory=BatchCounters)
+    """The batches of the logs of this broker's pending acknowledgements."""

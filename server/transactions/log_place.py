@@ -1,9 +1,13 @@
 """Where a record is in a log whose entries hold one record or several. Does no I/O."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 WORD_BITS = 64
+_ENTRY = itemgetter(0, 1)
+"""The ledger and the entry of a place."""
 
 
 class LogPlace(NamedTuple):
@@ -26,9 +30,10 @@ def places_in(ledger_id: int, entry_id: int, records: int) -> Iterator[LogPlace]
 
 
 def acks_of(places: Iterable[LogPlace]) -> list[tuple[int, int, Sequence[int] | None]]:
-    """Returns what a cursor has to acknowledge so that these records are deleted, in the order of the log: whole
-    entries, or one index of a batch each time (PIP-54: a bit that is 0 is acknowledged)."""
-    return [(place.ledger_id, place.entry_id, _ack_set(place)) for place in sorted(places)]
+    """Returns what a cursor has to acknowledge so that these records are deleted, in the order of the log: each entry
+    as a whole, or by its indexes of a batch (PIP-54: a bit that is 0 is acknowledged)."""
+    entries = groupby(sorted(places), key=_ENTRY)
+    return [(ledger_id, entry_id, _ack_set(of_entry)) for (ledger_id, entry_id), of_entry in entries]
 
 
 def is_left(ack_set: Sequence[int], place: LogPlace) -> bool:
@@ -37,9 +42,14 @@ def is_left(ack_set: Sequence[int], place: LogPlace) -> bool:
     return word < len(ack_set) and bool(ack_set[word] >> bit & 1)
 
 
-def _ack_set(place: LogPlace) -> Sequence[int] | None:
-    if place.slot < 0:
-        return None
-    left = (1 << place.batch_size) - 1 & ~(1 << place.slot)
-    words = -(-place.batch_size // WORD_BITS)
+def _ack_set(places: Iterable[LogPlace]) -> Sequence[int] | None:
+    """Returns the ack set that deletes these records of one entry, or None for an entry of one record."""
+    deleted = size = 0
+    for place in places:
+        if place.slot < 0:
+            return None
+        deleted |= 1 << place.slot
+        size = place.batch_size
+    left = (1 << size) - 1 & ~deleted
+    words = -(-size // WORD_BITS)
     return [left >> WORD_BITS * word & (1 << WORD_BITS) - 1 for word in range(words)]

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+from magnetar.server.transactions.batch_counters import BatchCounters, Flush
 from magnetar.server.transactions.log_place import LogPlace, places_in
 from magnetar.storage.managed.append_queue import AddResult
 from magnetar.storage.managed.managed_ledger import ManagedLedger
@@ -31,44 +32,53 @@ class Batching(NamedTuple):
 class LogWriter:
     """Appends records to one managed ledger. Every method is called on the event loop's thread."""
 
-    def __init__(self, ledger: ManagedLedger, batching: Batching | None) -> None:
-        """`batching` is None for entries of one record."""
+    def __init__(self, ledger: ManagedLedger, batching: Batching | None, counters: BatchCounters) -> None:
+        """`batching` is None for entries of one record. `counters` counts batches."""
         self._ledger = ledger
         self._batching = batching
+        self._counters = counters
         self._records: list[bytes] = []
         self._done: list[RecordDone] = []
         self._bytes = 0
+        self._since_s = 0.0
+        """When the first record of a batch came, by the loop's clock."""
         self._timer: asyncio.Handle | None = None
 
     def append(self, record: bytes, done: RecordDone) -> None:
         """Appends a serialized record. `done` is called once, never from inside this call."""
         batching = self._batching
         if batching is not None and len(record) >= batching.bytes_max:
-            self.flush()
+            self.flush(Flush.LARGE_DATA)
             self._ledger.add_entries([record], lambda result: _tell(result, [done], is_batch=False))
             return
         if batching is not None and self._bytes + len(record) > batching.bytes_max:
-            self.flush()
+            self.flush(Flush.MAX_SIZE)
+        if batching is not None and not self._records:
+            self._since_s = asyncio.get_running_loop().time()
         self._records.append(record)
         self._done.append(done)
         self._bytes += len(record)
         if batching is not None and len(self._records) >= batching.records_max:
-            self.flush()
+            self.flush(Flush.MAX_RECORDS)
         elif self._timer is None:
             loop = asyncio.get_running_loop()
             delay_ms = 0 if batching is None else batching.delay_ms
             self._timer = loop.call_later(delay_ms / 1000, self.flush) if delay_ms else loop.call_soon(self.flush)
 
-    def flush(self) -> None:
-        """Appends the records that wait."""
+    def flush(self, reason: Flush = Flush.MAX_DELAY) -> None:
+        """Appends the records that wait. `reason` is for metrics; a log that is being closed flushes as if the delay
+        were over."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if not self._records:
             return
-        records, done = self._records, self._done
+        records, done, size = self._records, self._done, self._bytes
         self._records, self._done, self._bytes = [], [], 0
         is_batch = self._batching is not None
+        if is_batch:
+            waited_s = asyncio.get_running_loop().time() - self._since_s
+            self._counters.flushed(reason, len(records), size, waited_s)
         payloads = [batch_entry(records)] if is_batch else records
         self._ledger.add_entries(payloads, lambda result: _tell(result, done, is_batch=is_batch))
 

@@ -9,14 +9,14 @@ Source: MLTransactionLogImpl, MLTransactionSequenceIdGenerator.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from magnetar.server.config.transaction_settings import TransactionSettings
-from magnetar.server.process.turns import Turns
+from magnetar.server.process.turns import Turns, in_slices
+from magnetar.server.transactions.batch_counters import BatchCounters
 from magnetar.server.transactions.log_place import LogPlace, acks_of, is_left, places_in
 from magnetar.server.transactions.log_writer import Batching, LogWriter, RecordDone
 from magnetar.storage.managed.cursor import Cursor
-from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
@@ -35,8 +35,13 @@ COUNTER_PROPERTY = "max_local_txn_id"
 READ_ENTRIES = 1_000
 READ_BYTES = 4 << 20
 """How much one read of a replay takes."""
-ENTRIES_AT_ONCE = 50
-"""How many entries are replayed before it is looked at whether other tasks have to run."""
+RECORDS_AT_ONCE = 50
+"""How many records are replayed before it is looked at whether other tasks have to run."""
+DELETED_AT_ONCE = 1_000
+"""How many records a replay deletes before it is looked at whether other tasks have to run."""
+
+Apply = Callable[[Record, LogPlace], Sequence[LogPlace]]
+"""Makes the change of a record that is replayed, and returns the places of the records that are useless now."""
 
 
 def log_topic(coordinator_id: int) -> TopicName:
@@ -61,42 +66,55 @@ class TransactionLog:
 
     @classmethod
     async def open(
-        cls, coordinator_id: int, factory: ManagedLedgerFactory, settings: TransactionSettings
+        cls,
+        coordinator_id: int,
+        factory: ManagedLedgerFactory,
+        settings: TransactionSettings,
+        batches: BatchCounters,
     ) -> "TransactionLog":
-        """Opens the log, and makes it if there is none. From now on no other broker can append to it. Raises
-        ManagedLedgerError."""
+        """Opens the log, and makes it if there is none. From now on no other broker can append to it. `batches` counts
+        the batches that this broker appends. Raises ManagedLedgerError."""
         topic = log_topic(coordinator_id)
         ledger = await factory.open(topic.managed_ledger_name)
         cursor = await ledger.open_cursor(CURSOR, EARLIEST)
-        return cls(topic, factory, ledger, cursor, LogWriter(ledger, batching_of(settings)))
+        return cls(topic, factory, ledger, cursor, LogWriter(ledger, batching_of(settings), batches))
 
-    async def replay(self, apply: Callable[[Record, LogPlace], None]) -> int:
-        """Calls `apply` with each record that was not deleted, in their order, in portions, and returns how many there
-        were. Raises ManagedLedgerError when an entry cannot be read, and MalformedRecord."""
+    async def replay(self, apply: Apply) -> int:
+        """Calls `apply` with each record that was not deleted, in their order and in portions, and returns how many
+        there were. The records of one read that turn out to be useless are deleted together, which costs a tenth of
+        deleting those of each transaction. Raises ManagedLedgerError when an entry cannot be read, and
+        MalformedRecord."""
         turns, count = Turns(), 0
         position = self._cursor.next_unacked(self._cursor.mark_delete)
         while run := await self.ledger.read(position, READ_ENTRIES, READ_BYTES):
+            useless: list[LogPlace] = []
             for first, entries in self._cursor.unacked_runs(run.ledger_id, run.first_entry_id, len(run)):
-                for start in range(first, first + entries, ENTRIES_AT_ONCE):
-                    for entry_id in range(start, min(start + ENTRIES_AT_ONCE, first + entries)):
-                        count += self._apply_entry(run, entry_id, apply)
-                    await turns.breathe()
+                for entry_id in range(first, first + entries):
+                    records, is_batch = parse_entry(run.entries[entry_id - run.first_entry_id][run.payload_offset :])
+                    if is_batch:
+                        async for record, place in self._left_of(run.ledger_id, entry_id, records, turns):
+                            useless += apply(record, place)
+                            count += 1
+                    else:
+                        useless += apply(records[0], LogPlace(run.ledger_id, entry_id))
+                        count += 1
+                    if is_batch or count % RECORDS_AT_ONCE == 0:
+                        await turns.breathe()
+            async for some in in_slices(useless, DELETED_AT_ONCE):
+                self.delete(some)
             position = self._cursor.next_unacked(Position(run.ledger_id, run.end_entry_id))
         return count
 
-    def _apply_entry(self, run: EntryRun, entry_id: int, apply: Callable[[Record, LogPlace], None]) -> int:
-        """Applies the records of an entry that were not deleted, and returns how many there were."""
-        records, is_batch = parse_entry(run.entries[entry_id - run.first_entry_id][run.payload_offset :])
-        if not is_batch:
-            apply(records[0], LogPlace(run.ledger_id, entry_id))
-            return 1
-        left = self._cursor.ack_set_of(run.ledger_id, entry_id)
-        count = 0
-        for record, place in zip(records, places_in(run.ledger_id, entry_id, len(records)), strict=True):
+    async def _left_of(
+        self, ledger_id: int, entry_id: int, records: Sequence[Record], turns: Turns
+    ) -> AsyncIterator[tuple[Record, LogPlace]]:
+        """Yields the records of a batch that were not deleted, in portions."""
+        left = self._cursor.ack_set_of(ledger_id, entry_id)
+        for record, place in zip(records, places_in(ledger_id, entry_id, len(records)), strict=True):
             if left is None or is_left(left, place):
-                apply(record, place)
-                count += 1
-        return count
+                yield record, place
+            if place.slot % RECORDS_AT_ONCE == 0:
+                await turns.breathe()
 
     async def last_counter(self) -> int:
         """Returns the coordinator's last count, or -1 for a new log. Raises ManagedLedgerError when the last entry

@@ -4,14 +4,24 @@ it ends. When the job's process dies, the operating system releases the locks.
 
 import fcntl
 from pathlib import Path
-from typing import IO
+from typing import Protocol
 
-LOCK_FILE = "_magnetar.lock"
-_held: list[IO[bytes]] = []
+from magnetar.spark.jobs.storage.storage_rules import LOCK_FILE, FolderInUse
 
 
-class FolderInUse(ValueError):
-    """Another run works in the folder."""
+class Held(Protocol):
+    """What a job holds until it ends."""
+
+    def close(self) -> None:
+        """Releases what is held."""
+
+
+_held: list[Held] = []
+
+
+def hold(what: Held) -> None:
+    """Keeps something until `release_folders` is called, which closes it."""
+    _held.append(what)
 
 
 def hold_folder(folder: Path) -> None:
@@ -27,7 +37,7 @@ def hold_folder(folder: Path) -> None:
     except OSError:
         lock.close()
         return
-    _held.append(lock)
+    hold(lock)
 
 
 def release_folders() -> None:

@@ -7,9 +7,11 @@ columns.
 
 import argparse
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from magnetar.spark.jobs.job_outcome import JobFailed
+from magnetar.spark.jobs.sql_text_rules import unclosed
 from magnetar.spark.source.read_limits import SPARK_GIVES_LIMITS
 
 AVAILABLE_NOW = "available-now"
@@ -24,6 +26,9 @@ AUTH_OPTIONS = {
     "tls_cert": "pulsar.client.tlsCertificateFilePath",
     "tls_key": "pulsar.client.tlsKeyFilePath",
 }
+
+
+SQL_OPTIONS = {"event_time": "--event-time", "filter": "--filter", "json_schema": "--json-schema", "key": "--key"}
 
 
 def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser:
@@ -106,6 +111,17 @@ def add_stream(made: argparse.ArgumentParser) -> None:
     made.add_argument("--max-bytes", type=int, default=0, metavar="N", help="at most so many a batch")
 
 
+def add_storage(made: argparse.ArgumentParser) -> None:
+    """Adds the option of jobs whose paths may be URLs."""
+    made.add_argument(
+        "--storage-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="for URLs, such as aws_endpoint=…; logins belong into the environment, where other users do not see them",
+    )
+
+
 def service_options(arguments: argparse.Namespace) -> dict[str, str]:
     """Returns the data source's options that say where and how to connect."""
     given = {"service.url": arguments.service_url, "admin.url": arguments.admin_url}
@@ -149,3 +165,23 @@ def check_stream(arguments: argparse.Namespace) -> None:
             raise JobFailed("--max-messages and --max-bytes need --trigger with an interval, or Spark 4.2 and newer")
     elif not INTERVAL.fullmatch(arguments.trigger):
         raise JobFailed(f"--trigger {arguments.trigger}: expected {AVAILABLE_NOW}, or an interval as '10 seconds'")
+
+
+def check_sql(arguments: argparse.Namespace) -> None:
+    """Raises JobFailed for SQL whose quotes or brackets are not closed. Other faults of SQL only Spark's parser
+    finds, so a job tells them after Java has started."""
+    texts = {option: getattr(arguments, name, "") for name, option in SQL_OPTIONS.items()}
+    texts |= {f"--transform {name}": sql for name, sql in getattr(arguments, "transform", {}).items()}
+    for option, sql in texts.items():
+        if fault := unclosed(sql):
+            raise JobFailed(f"{option}: {fault} in: {sql}")
+
+
+def chosen_columns(columns: str, known: Sequence[str]) -> list[str]:
+    """Returns the columns that `--columns` names, or all that are known. Raises JobFailed for one that the topic does
+    not have."""
+    wanted = [name.strip() for name in columns.split(",") if name.strip()]
+    missing = sorted(set(wanted) - set(known))
+    if missing:
+        raise JobFailed(f"--columns {', '.join(missing)}: the topic has {', '.join(known)}")
+    return wanted or list(known)

@@ -13,6 +13,10 @@ class JobFailed(Exception):
     """Ends the job with exit code 1. The error's text is a sentence for people."""
 
 
+class NothingToDo(Exception):
+    """Ends a job before Java starts, with exit code 0, because no message came since the last run."""
+
+
 @dataclass
 class JobOutcome:
     """The results that the job prints at its end. `problems` has a sentence for each check that failed."""

@@ -3,7 +3,7 @@ has read."""
 
 import argparse
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,6 +16,11 @@ from magnetar.spark.source.checkpoint import Checkpoint, acknowledge
 from magnetar.spark.source.options import LATEST, Options, address_of, read_options
 from magnetar.spark.source.planner import Planner
 from magnetar.spark.source.ranges.bounds import BEFORE_ALL, Bound
+
+if TYPE_CHECKING:
+    from magnetar.spark.jobs.storage.checkpoint_copy import CheckpointCopy
+
+Batch = Callable[[DataFrame, int], None]
 
 
 def stream(made: SparkSession, arguments: argparse.Namespace, **more: str) -> DataFrame:
@@ -44,6 +49,22 @@ def ends_now(arguments: argparse.Namespace) -> dict[str, Bound]:
         planner.close()
 
 
+def has_nothing_to_do(arguments: argparse.Namespace) -> bool:
+    """Returns whether a run would read nothing: an available-now run whose checkpoint is committed up to the last
+    message of each partition. Also acknowledges what is committed, which a run that was killed may have left out."""
+    if arguments.trigger != AVAILABLE_NOW or arguments.source != "python":
+        return False
+    checkpoint = Checkpoint(arguments.checkpoint)
+    committed = checkpoint.committed()
+    if not committed or committed != checkpoint.planned():
+        return False
+    ends = {name: end for name, end in ends_now(arguments).items() if name in committed or end.entry >= 0}
+    if ends != committed:
+        return False
+    acknowledge_committed(arguments)
+    return True
+
+
 def check_reached(arguments: argparse.Namespace, ends: Mapping[str, Bound], outcome: JobOutcome) -> None:
     """Checks that the checkpoint has reached the `ends`. Each partition whose end the checkpoint has not reached
     becomes a problem of the outcome."""
@@ -64,9 +85,21 @@ def acknowledge_committed(arguments: argparse.Namespace) -> None:
         acknowledge(address, arguments.subscription, Checkpoint(arguments.checkpoint).committed())
 
 
+def kept_batch(copy: "CheckpointCopy", batch: Batch) -> Batch:
+    """Returns a job's batch function that stores the plan of each batch before the batch is written, and afterwards
+    that the batch is done."""
+
+    def run(frame: DataFrame, number: int) -> None:
+        copy.keep()
+        batch(frame, number)
+        copy.keep_done(number)
+
+    return run
+
+
 def run_query(
     frame: DataFrame,
-    batch: Callable[[DataFrame, int], None],
+    batch: Batch,
     arguments: argparse.Namespace,
     ends: Mapping[str, Bound],
     outcome: JobOutcome,
@@ -74,8 +107,9 @@ def run_query(
     """Runs a job's streaming query to its end or to Ctrl-C, and acknowledges its last batch. Ctrl-C is a problem of the
     outcome unless the run was to be endless. Raises the query's error."""
     Checkpoint(arguments.checkpoint).sweep()
+    copy = getattr(arguments, "checkpoint_copy", None)
     query = (
-        frame.writeStream.foreachBatch(batch)
+        frame.writeStream.foreachBatch(batch if copy is None else kept_batch(copy, batch))
         .option("checkpointLocation", arguments.checkpoint)
         .trigger(**trigger(arguments))
         .start()
@@ -83,6 +117,8 @@ def run_query(
     progress = QueryProgress(Teller(arguments.progress, outcome.job))
     try:
         progress.watch(query)
+        if copy is not None:
+            copy.keep()
         check_reached(arguments, ends, outcome)
     except KeyboardInterrupt:
         query.stop()

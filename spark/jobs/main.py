@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from magnetar.spark.jobs.job_outcome import INTERRUPTED
+
 
 @dataclass(frozen=True, slots=True)
 class SparkJob:
@@ -38,7 +40,8 @@ def main(argv: Sequence[str]) -> int:
     one of its checks failed, 2 for wrong usage."""
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: magnetar spark JOB [options]      (magnetar spark JOB --help lists them)")
-        print("       magnetar spark --path JOB         (its file, for spark-submit)\n\njobs:")
+        print("       magnetar spark --path JOB         (its file, for spark-submit)")
+        print("       magnetar spark --bundle FILE.zip  (a zip for spark-submit --py-files)\n\njobs:")
         for name, job in JOBS.items():
             print(f"  {name:14} {job.summary}")
         return 0 if argv else 2
@@ -55,6 +58,9 @@ def main(argv: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
         print(f"magnetar spark: {missing} is missing; install it with: pip install 'magnetar[lake]'", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"magnetar spark {name}: {INTERRUPTED}", file=sys.stderr)
         return 1
     code: int = module.main(rest)
     return code

@@ -10,6 +10,7 @@ from magnetar.spark.source.checkpoint import Checkpoint
 from magnetar.spark.source.client.admin_client import AdminClient, AdminError
 from magnetar.spark.source.client.broker_connection import Disconnected
 from magnetar.spark.source.client.pulsar_client import PulsarClient, namespace_of_pattern, topic_pattern
+from magnetar.spark.source.columns.value_columns import ValueColumns
 from magnetar.spark.source.options import BadOption, Options, ServiceAddress, address_of, read_options
 from magnetar.spark.source.planner import Planner
 from pulsar_proto.errors import PulsarError, TopicNotFound
@@ -83,6 +84,15 @@ def check_topics(given: Mapping[str, str], *, endless: bool = False, begins: boo
         planner.close()
     if not names and not endless:
         raise TopicNotFound(f"no topic matches {asked!r}; names are as persistent://public/default/orders")
+
+
+def value_columns(given: Mapping[str, str]) -> list[str]:
+    """Returns the names of the columns that a job gets from the values of its topics. Raises PulsarError."""
+    planner = Planner(read_options(given, streaming=True))
+    try:
+        return [field.name for field in ValueColumns(planner.schema(), lambda version: None).fields]
+    finally:
+        planner.close()
 
 
 def check_checkpoint(given: Mapping[str, str], checkpoint: Checkpoint) -> None:

@@ -151,7 +151,10 @@ class QueryProgress:
 def _behind(step: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Returns the lag that the data source reports from Spark 4.2 on, and None when the source has reported none."""
     for source in step.get("sources", ()):
-        latest = json.loads(source["latestOffset"] or "null")
+        try:
+            latest = json.loads(source["latestOffset"] or "null")
+        except ValueError:  # Spark 4.1 shows a source's offsets in its own notation, without the lag
+            continue
         if isinstance(latest, dict) and "behind" in latest:
             found: Mapping[str, Any] = latest["behind"]
             return found

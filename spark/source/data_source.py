@@ -5,7 +5,8 @@ again in other processes, so they hold nothing but options, columns and bytes un
 of `pyspark.sql.datasource` in Spark 4.1 and newer.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -14,14 +15,18 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
 
-from magnetar.spark.source.columns.metadata_columns import METADATA_FIELDS, RAW_FIELDS
+from magnetar.spark.source.columns.metadata_columns import METADATA_FIELDS, PARTITION_FIELD, RAW_FIELDS
+from magnetar.spark.source.columns.row_filters import taken_and_left
 from magnetar.spark.source.columns.value_columns import ValueColumns
-from magnetar.spark.source.options import LATEST, read_options, write_options
+from magnetar.spark.source.narrowing import Narrowing
+from magnetar.spark.source.options import LATEST, BadOption, read_options, write_options
+from magnetar.spark.source.origin import made_anywhere
 from magnetar.spark.source.planner import Planner
 from magnetar.spark.source.ranges.bounds import Range
 from magnetar.spark.source.reading import TopicReading, tasks_of
@@ -38,8 +43,15 @@ class PulsarDataSource(DataSource):
     def name(cls) -> str:
         return "pulsar"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Spark makes the source in one worker of the driver and hands it to others. The worker that plans a stream
+        gets no files of `addPyFile` and `addArtifacts` (PythonStreamingSourceRunner), so the source brings along where
+        they are."""
+        return made_anywhere(type(self), self.options)
+
     def schema(self) -> StructType:
-        """Returns the value columns of the topics' schema, and then the metadata columns."""
+        """Returns the value columns of the topics' schema, and then the metadata columns, or those of them that the
+        option `columns` names. Raises BadOption when it names one that is not there."""
         options = read_options(self.options, streaming=_may_stream(self.options))
         planner = Planner(options)
         try:
@@ -48,7 +60,12 @@ class PulsarDataSource(DataSource):
         finally:
             planner.close()
             relieve_worker()
-        return StructType([*values.fields, *METADATA_FIELDS, *(RAW_FIELDS if options.raw_columns else [])])
+        if not options.columns:
+            return StructType([*values.fields, *METADATA_FIELDS, *(RAW_FIELDS if options.raw_columns else [])])
+        known = {field.name: field for field in (*values.fields, *METADATA_FIELDS, *RAW_FIELDS, PARTITION_FIELD)}
+        if unknown := [name for name in options.columns if name not in known]:
+            raise BadOption(f"option columns: {', '.join(unknown)} is unknown; there are {', '.join(known)}")
+        return StructType([known[name] for name in options.columns])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return PulsarReader(schema, dict(self.options))
@@ -74,19 +91,47 @@ def _may_stream(options: Mapping[str, str]) -> bool:
     return str(lower.get("startingoffsets", "")).lower() == LATEST or not {"endingoffsets", "endingtime"} & set(lower)
 
 
+class FilterTaker:
+    """What Spark calls as a reader's `pushFilters`, where `spark.sql.python.filterPushdown.enabled` is true.
+
+    Where that setting is false, which is Spark's default, Spark fails queries whose reader has a `pushFilters` of its
+    own (`DATA_SOURCE_PUSHDOWN_DISABLED` in pyspark.sql.worker.plan_data_source_read). It looks at the method's function
+    to find that out. This object shows the base class's function there, because our queries work either way.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, take: Callable[[list[Filter]], list[Filter]]) -> None:
+        self._take = take
+
+    def __call__(self, filters: list[Filter]) -> list[Filter]:
+        return self._take(filters)
+
+
 class PulsarReader(TopicReading, DataSourceReader):
     """Reads the messages of a batch query, whose range is fixed when the query is planned."""
 
     def __init__(self, schema: StructType, given: dict[str, str]) -> None:
         super().__init__(schema, given, streaming=False)
 
+    @property
+    def pushFilters(self) -> "FilterTaker":  # noqa: N802, Spark's name
+        return FilterTaker(self.take_filters)
+
+    def take_filters(self, filters: list[Filter]) -> list[Filter]:
+        """Takes the conditions that the data source applies itself, and returns the others."""
+        self._filters, left = taken_and_left(filters, self._columns.fieldNames())
+        return left
+
     def partitions(self) -> Sequence[InputPartition]:
         planner = Planner(self.options)
         try:
             names = planner.partitions()
             planner.check_names(names)
-            wanted = {name: Range(planner.start(name), planner.end(name)) for name in names}
-            return tasks_of(planner, wanted, repeatable=False)
+            narrowing = Narrowing(planner, self._filters, self.options.disorder_ms)
+            wanted = {name: Range(planner.start(name), planner.end(name)) for name in names if narrowing.reads(name)}
+            parts = [(name, part) for name, each in wanted.items() for part in narrowing.parts(name, each)]
+            return tasks_of(planner, parts, repeatable=False, may_lack=narrowing.is_by_id)
         finally:
             planner.close()
             relieve_worker()

@@ -33,7 +33,7 @@ KNOWN = (
     "subscriptionPrefix", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
     "minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition",
     "allowDifferentTopicSchemas", "waitingForNonExistedTopic", "mode", "columnNameOfCorruptRecord", "producerName",
-    "rawColumns", "rowOrder", "maxMessagesPerSecond", "path", "checkpointLocation",
+    "columns", "maxPublishTimeDisorder", "rawColumns", "rowOrder", "maxMessagesPerSecond", "path", "checkpointLocation",
     "pulsar.client.authPluginClassName", "pulsar.client.authParams",
     "pulsar.client.tlsTrustCertsFilePath", "pulsar.client.tlsCertificateFilePath", "pulsar.client.tlsKeyFilePath",
     "pulsar.client.tlsHostnameVerificationEnable",
@@ -229,6 +229,10 @@ class ReadOptions:
     bad_values: BadValues
     permits: int
     read_compacted: bool
+    columns: tuple[str, ...]
+    """The columns that the query has, in this order; empty for all."""
+    disorder_ms: int
+    """How much earlier a message may have been published than any message before it in its partition."""
     raw_columns: bool
     """Whether the query has the additional columns that a copy of a message needs: the value's bytes, the version of
     its schema, the ordering key."""
@@ -283,6 +287,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         ),
         permits=options.number("pulsar.reader.receiverQueueSize", 10_000, least=1),
         read_compacted=options.flag("pulsar.reader.readCompacted", default=False),
+        columns=tuple(name.strip() for name in options.text("columns").split(",") if name.strip()),
+        disorder_ms=round(options.seconds("maxPublishTimeDisorder", "1h") * 1000),
         raw_columns=options.flag("rawColumns", default=False),
     )
 

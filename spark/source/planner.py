@@ -193,15 +193,24 @@ class Planner:
             return BEFORE_ALL
         if when == LATEST_TIME:
             return self.last(name)
-        reader = PartitionReader(self.client, name, BEFORE_ALL, self._settings)
-        try:
-            reader.seek_time(when)
-            last, before = reader.last_and_mark_delete()
-        finally:
-            reader.close()
+        last, before = self._seek(name, when)
         if before >= last and missing == EARLIEST and self._options.no_message_at_time == "error":
             raise ValueError(f"{name} has no message published at or after {when}")
         return min(before, last)
+
+    def before_time(self, name: str, milliseconds: int) -> Bound:
+        """Returns the bound before the first message that was published at or after a time, as the broker finds it by
+        bisection; for a time before all messages that is BEFORE_ALL, and for a later one the last message."""
+        return BEFORE_ALL if milliseconds <= 0 else min(self._seek(name, milliseconds))
+
+    def _seek(self, name: str, milliseconds: int) -> tuple[Bound, Bound]:
+        """Returns the last entry, and the entry before the first one that was published at or after a time."""
+        reader = PartitionReader(self.client, name, BEFORE_ALL, self._settings)
+        try:
+            reader.seek_time(milliseconds)
+            return reader.last_and_mark_delete()
+        finally:
+            reader.close()
 
     def ledgers(self, name: str, wanted: Range, *, patient: bool = True) -> list[LedgerRun]:
         """Returns all ledgers of a partition that hold entries. Without an admin URL, or when the admin interface does

@@ -15,14 +15,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from magnetar.spark.source.client.partition_reader import PartitionReader
-from magnetar.spark.source.columns.batch_builder import BatchBuilder
+from magnetar.spark.source.columns.batch_builder import PARTS, BatchBuilder
+from magnetar.spark.source.columns.metadata_columns import PUBLISH_TIME
+from magnetar.spark.source.columns.row_filters import RowFilters
 from magnetar.spark.source.decoding.batch_walk import Unusual
 from magnetar.spark.source.decoding.block_decoder import BlockDecoder
 from magnetar.spark.source.decoding.compression import UNCOMPRESSED_BYTES_MAX
 from magnetar.spark.source.decoding.entry_block import CorruptEntry, EntryBlock
-from magnetar.spark.source.decoding.row_columns import RowColumns, columns_of, joined
+from magnetar.spark.source.decoding.row_columns import RowColumns, columns_of, joined, times
 from magnetar.spark.source.decoding.row_decoder import DecodedRows, RowDecoder
-from magnetar.spark.source.decoding.wire_scan import Ints
+from magnetar.spark.source.decoding.wire_scan import Bools, Ints
 from magnetar.spark.source.planner import partition_of
 from magnetar.spark.source.ranges.bounds import Bound, Range
 from magnetar.spark.source.ranges.continuity_rules import Continuity
@@ -36,6 +38,7 @@ BATCH_BYTES = 3 * 1024 * 1024
 """A record batch goes to the JVM when it holds BATCH_ROWS rows, or values of BATCH_BYTES bytes."""
 PORTION_BYTES = 64 * 1024 * 1024
 """At most this much is decompressed at once, plus one entry."""
+_PUBLISH_TIME = pb.MessageMetadata.DESCRIPTOR.fields_by_name["publish_time"].number
 _UNCOMPRESSED_SIZE = pb.MessageMetadata.DESCRIPTOR.fields_by_name["uncompressed_size"].number
 ODD_SHARE = 8
 """When more than one in ODD_SHARE entries of a block is odd, all entries of the block are read one by one."""
@@ -48,6 +51,8 @@ class ReadTask(InputPartition):
     topic: str
     after: str
     upto: str
+    may_lack: bool = False
+    """Whether the range may lie where no messages are, which is no loss."""
 
     @property
     def wanted(self) -> Range:
@@ -76,6 +81,7 @@ class RangeReader:
         task: ReadTask,
         builder: BatchBuilder,
         continuity: Continuity,
+        filters: RowFilters | None = None,
         *,
         poll_timeout_seconds: float,
         fail_on_data_loss: bool,
@@ -88,8 +94,11 @@ class RangeReader:
         self._strict = fail_on_data_loss
         partition = partition_of(task.topic)
         self._topic = task.topic
-        self._plain = RowDecoder(task.topic, partition, self._wanted, with_ids=builder.wants_ids)
-        self._fast = BlockDecoder(partition, self._wanted, with_ids=builder.wants_ids)
+        self._filters = (filters or RowFilters()).on(PARTS)
+        self._time_filters = self._filters.on({PUBLISH_TIME})
+        parts = builder.parts | {PARTS[name] for name in self._filters.columns}
+        self._plain = RowDecoder(task.topic, partition, self._wanted, with_ids="ids" in parts)
+        self._fast = BlockDecoder(partition, self._wanted, parts)
         self._pieces: list[RowColumns] = []
         self._reached = False
         self._chunks_until = 0.0
@@ -154,6 +163,9 @@ class RangeReader:
         return inside
 
     def _decode(self, block: EntryBlock, indexes: Ints) -> None:
+        if self._time_filters.conditions:
+            block = block.pick(indexes[self._are_in_time(block, indexes)])
+            indexes = np.arange(len(block))
         odd = np.flatnonzero(block.odd[: len(indexes)])
         if len(odd) * ODD_SHARE > len(indexes):
             self._read_plainly(block, indexes)
@@ -164,11 +176,22 @@ class RangeReader:
             self._read_plainly(block, indexes[at : at + 1])
             done = at + 1
 
+    def _are_in_time(self, block: EntryBlock, indexes: Ints) -> Bools:
+        """Returns which entries may have rows by the conditions on publish times, so that the others are not even
+        decompressed. Odd entries always may: a chunked message has the time of its last chunk."""
+        found = block.metadata.number(_PUBLISH_TIME)
+        published = times(np.zeros(len(indexes), np.int64) if found is None else found[indexes])
+        truth = self._time_filters.holds(lambda name: published)
+        assert truth is not None
+        inside: Bools = block.odd[indexes] | truth.fill_null(False).to_numpy(zero_copy_only=False)
+        return inside
+
     def _read_fast(self, block: EntryBlock, indexes: Ints) -> None:
         if not len(indexes):
             return
         try:
-            self._pieces += self._fast.decode(block if len(indexes) == len(block) else block.pick(indexes))
+            for piece in self._fast.decode(block if len(indexes) == len(block) else block.pick(indexes)):
+                self._keep(piece)
         except Unusual:
             self._read_plainly(block, indexes)
 
@@ -180,7 +203,14 @@ class RangeReader:
             except CorruptEntry as damage:
                 self._forgive(damage)
         if len(rows):
-            self._pieces.append(columns_of(rows))
+            self._keep(columns_of(rows))
+
+    def _keep(self, piece: RowColumns) -> None:
+        """Keeps the rows that fulfil all conditions, so that values of others are never decoded."""
+        truth = self._filters.holds(lambda name: getattr(piece, PARTS[name]))
+        kept = piece if truth is None else piece.where(truth)
+        if len(kept):
+            self._pieces.append(kept)
 
     def _forgive(self, damage: CorruptEntry) -> None:
         if self._strict:

@@ -24,6 +24,7 @@ from magnetar.spark.source.read_limits import (
     SupportsTriggerAvailableNow,
 )
 from magnetar.spark.source.reading import TopicReading, tasks_of
+from magnetar.spark.source.worker_relief import end_quietly
 from pulsar_proto.errors import TopicNotFound
 
 
@@ -39,6 +40,7 @@ class PulsarStreamReader(TopicReading, DataSourceStreamReader, SupportsTriggerAv
 
     def __init__(self, schema: StructType, given: dict[str, str]) -> None:
         super().__init__(schema, given, streaming=True)
+        end_quietly()
         self._known: dict[str, Bound] = {}
         self._begin: dict[str, Bound] = {}
         self._unacknowledged: dict[str, Bound] = {}
@@ -158,7 +160,7 @@ class PulsarStreamReader(TopicReading, DataSourceStreamReader, SupportsTriggerAv
         self._known |= upto
         if after != upto:
             self._unacknowledged = upto
-        wanted = {name: Range(after.get(name, BEFORE_ALL), bound) for name, bound in upto.items()}
+        wanted = [(name, Range(after.get(name, BEFORE_ALL), bound)) for name, bound in upto.items()]
         return tasks_of(self._planner, wanted, repeatable=True)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -42,6 +42,10 @@ class Reserve:
         missing = [path for path, *sizes in self._places() if not self._restore(path, *sizes)]
         return not missing
 
+    def held_bytes(self) -> int:
+        """Returns how much room the reserves hold now. Raises OSError."""
+        return sum(os.path.getsize(path) for path, *_ in self._places() if os.path.exists(path))
+
     def _restore(self, path: str, wanted_bytes: int, free_bytes: int) -> bool:
         if not self._is_possible or (os.path.exists(path) and os.path.getsize(path) >= wanted_bytes):
             return True

@@ -6,6 +6,7 @@ from itertools import islice
 from pyroaring import BitMap
 
 from magnetar.storage.managed import ack_holes
+from magnetar.storage.managed.ack_map import AckMap, ack_map
 from magnetar.storage.managed.ack_state import AckRange, AckState
 from magnetar.storage.managed.ledger_list import LedgerList
 from pulsar_proto.ids import LATEST, Position
@@ -57,6 +58,10 @@ class CursorView:
         """Yields (ledger, its entries in holes), in order. A hole holds unacknowledged entries that are followed by
         acknowledged ones; entries at or after `position` are left out."""
         return ack_holes.holes(self._acks, self._ledgers, position)
+
+    def ack_map(self, before: Position, cells_max: int) -> AckMap:
+        """Returns a map of the entries behind the mark-delete up to `before`, or up to the last acknowledged one."""
+        return ack_map(self._acks, self._ledgers, before, cells_max)
 
     @property
     def entries_in_holes(self) -> int:

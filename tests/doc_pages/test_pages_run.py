@@ -82,6 +82,7 @@ OWN_TEST = {
     "TESTING.md": "tests/testing/test_testing_page.py",
     "SPARK.md": "tests/spark/test_docs.py",
     "spark/audit.md": "tests/spark/test_docs.py",
+    "spark/CLUSTERS.md": "tests/spark/test_clusters.py",
     "spark/CONNECTORS.md": "tests/spark/test_docs.py",
     "spark/lake_ingest.md": "tests/spark/test_docs.py",
     "spark/replay.md": "tests/spark/test_docs.py",

@@ -12,6 +12,18 @@ TOPICS = (
     "server/topics/non_persistent",
     "server/topics/transactions",
 )
+READING = ("spark/source", "spark/source/client", "spark/source/ranges")
+"""What Spark's jobs ask the service with."""
+
+TABLE_JOB = (
+    *FOUNDATION,
+    "spark/jobs",
+    "spark/jobs/storage",
+    "spark/jobs/tables",
+    "spark/source",
+    "spark/source/columns",
+)
+"""What the jobs that write tables stand on."""
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pulsar_proto": ("pulsar_proto/pb",),
@@ -32,10 +44,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server/process": LOG,
     "server/schema": LOG,
     "server/config": (*LOG, "metadata/zookeeper_server", "storage/bookie", "storage/repair", "server/schema"),
-    "server/security": (
-        *LOG,
-        "server/config",
-    ),
+    "server/security": (*LOG, "server/config"),
     "server/network": (*LOG, "server/config", "server/process", "server/security"),
     "server/compaction": (*LOG, "server/process"),
     "server/policies": (*LOG, "server/config", "server/schema"),
@@ -90,7 +99,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/process",
         "server/topics/subscriptions/pending_acks",
     ),
-    "server/topics/subscriptions/pending_acks": (*LOG, "server/config", "server/process", "server/transactions"),
+    "server/topics/subscriptions/pending_acks": (*LOG, "server/process", "server/transactions"),
     "server/topics/non_persistent": (
         *LOG,
         "server/topics",
@@ -201,6 +210,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server/admin": (
         *LOG,
         "storage/bookie",
+        "storage/repair",
         "server/broker",
         "server/compaction",
         "server/console",
@@ -290,12 +300,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server/tools/connection": ("server/config",),
     "server/tools/admin": (*FOUNDATION, "server/tools/connection"),
     "server/tools/monitoring": (),
-    "server/tools/configuration": (
-        "storage/ledger",
-        "storage/managed",
-        "server/config",
-        "server/network",
-    ),
+    "server/tools/configuration": ("storage/ledger", "storage/managed", "server/config", "server/network"),
     "server/tools/messages": (*FOUNDATION, "pulsar_proto/values", "server/tools/connection"),
     "server/tools/diagnosis": ("server/tools/connection",),
     "server/commands": (
@@ -322,7 +327,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "server": (),
     "storage": (),
-    "spark": ("spark/source",),
+    "spark": ("spark/shipping", "spark/source"),
+    "spark/shipping": ("pulsar_proto", "spark/source"),
     "spark/source": (
         *FOUNDATION,
         "server/tools/connection",
@@ -340,36 +346,30 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark/source/decoding",
     ),
     "spark/source/columns": (*FOUNDATION, "pulsar_proto/values", "spark/source/decoding", "spark/source/client"),
-    "spark/jobs": (*FOUNDATION, "spark/source", "spark/source/client", "spark/source/ranges"),
-    "spark/jobs/tables": ("spark/jobs",),
-    "spark/jobs/audit": (*FOUNDATION, "spark/jobs", "spark/source", "spark/source/client", "spark/source/ranges"),
-    "spark/jobs/lake": (
+    "spark/jobs": (
         *FOUNDATION,
-        "spark/jobs",
-        "spark/jobs/tables",
-        "spark/source",
-        "spark/source/client",
+        "spark/jobs/storage",
+        "spark/shipping",
+        *READING,
         "spark/source/columns",
-        "spark/source/decoding",
-        "spark/source/ranges",
     ),
+    "spark/jobs/storage": (),
+    "spark/jobs/tables": ("spark/jobs", "spark/jobs/storage"),
+    "spark/jobs/audit": (
+        *FOUNDATION,
+        "server/tools/admin",
+        "spark/jobs",
+        *READING,
+    ),
+    "spark/jobs/lake": (*TABLE_JOB, "spark/source/client", "spark/source/decoding", "spark/source/ranges"),
     "spark/jobs/replay": (
         *FOUNDATION,
         "spark/jobs",
-        "spark/source",
-        "spark/source/client",
+        *READING,
         "spark/source/columns",
-        "spark/source/ranges",
     ),
-    "spark/jobs/snapshot": (*FOUNDATION, "spark/jobs", "spark/jobs/tables", "spark/source", "spark/source/columns"),
-    "spark/jobs/window": (
-        *FOUNDATION,
-        "spark/jobs",
-        "spark/jobs/tables",
-        "spark/source",
-        "spark/source/columns",
-        "spark/source/ranges",
-    ),
+    "spark/jobs/snapshot": TABLE_JOB,
+    "spark/jobs/window": (*TABLE_JOB, "spark/source/ranges"),
     "magnetar": (*FOUNDATION, *METADATA, "storage/ledger", "server/commands"),
     "magnetar/testing": ("server/programs",),
 }

@@ -26,6 +26,16 @@ def _the_end_is_answered_although_no_topic_was_told() -> AbstractContextManager[
     return patch.object(Endings, "_tell_participants", tell)
 
 
+def _only_one_topic_is_told() -> AbstractContextManager[Any]:
+    calls_of = Endings._calls_of
+
+    def without(self: Endings, ending: Ending, partitions: list[str]) -> Iterator[Any]:
+        del partitions[1:]
+        return calls_of(self, ending, partitions)
+
+    return patch.object(Endings, "_calls_of", without)
+
+
 def _subscriptions_are_not_told() -> AbstractContextManager[Any]:
     calls_of = Endings._calls_of
 
@@ -96,6 +106,10 @@ def _aborted_transactions_are_forgotten() -> AbstractContextManager[Any]:
     return patch.object(OpenTransactions, "aborted_at", aborted_at)
 
 
+def _a_restart_forgets_the_aborted_transactions_of_a_snapshot() -> AbstractContextManager[Any]:
+    return patch.object(OpenTransactions, "restore", lambda self, aborted: None)
+
+
 def _conflicting_acknowledgements_are_taken() -> AbstractContextManager[Any]:
     return patch.object(PendingAckRules, "check", lambda self, txn_id, positions: None)
 
@@ -108,6 +122,7 @@ MUTATIONS: dict[str, Mutation] = {
     each.__name__.removeprefix("_"): each
     for each in (
         _the_end_is_answered_although_no_topic_was_told,
+        _only_one_topic_is_told,
         _subscriptions_are_not_told,
         _the_decision_is_not_stored_before_topics_are_told,
         _decided_transactions_are_not_ended_after_a_restart,
@@ -115,6 +130,7 @@ MUTATIONS: dict[str, Mutation] = {
         _ids_begin_anew_after_a_restart,
         _messages_of_open_transactions_are_given_out,
         _aborted_transactions_are_forgotten,
+        _a_restart_forgets_the_aborted_transactions_of_a_snapshot,
         _conflicting_acknowledgements_are_taken,
         _a_restart_forgets_what_transactions_have_acknowledged,
     )

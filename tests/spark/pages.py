@@ -22,16 +22,19 @@ from typing import Any
 
 from magnetar.spark.jobs.main import main as run_job
 
-BROKER_URL, WEB_URL = "pulsar://127.0.0.1:6650", "http://127.0.0.1:8080"
+BROKER_URL, WEB_URL, S3_URL = "pulsar://127.0.0.1:6650", "http://127.0.0.1:8080", "http://127.0.0.1:5000"
 IN_A_SHELL = ("cat", "cp", "curl", "echo", "find", "head", "ls", "mkdir", "rm", "sort", "tail", "wc")
 SKIPPED = (
     r"cd \S+",
+    r"cp magnetar/docs/\S+ \.",
     r"export \S+=.*",
     r"git clone .*",
+    r"jupyter notebook .*",
     r"(sudo )?apt(-get)? install .*",
     r"python3?(\.\d+)? -m venv .*",
     r"(python3? -m )?pip install .*",
     r"magnetar standalone .*&",
+    r"python3? -m moto\.server .*&",
     r"spark-submit .*",
     r"kill .*",
 )

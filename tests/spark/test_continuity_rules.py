@@ -43,6 +43,13 @@ def test_an_end_that_never_comes_is_a_loss() -> None:
     assert "the last was nothing" in nothing
 
 
+def test_a_range_that_ends_where_a_ledger_begins_is_whole_without_an_entry_there() -> None:
+    """The broker names such a place for a time before a ledger's first message."""
+    assert watch(BEFORE_ALL, Bound(5, -1), (5, 0)) == []
+    assert watch(Bound(4, 7), Bound(5, -1), (4, 7), (4, 8), (5, 0)) == []
+    assert watch(Bound(4, 7), Bound(5, 1), (4, 7), (5, 0), (5, 2)) != []
+
+
 def test_a_compacted_view_may_have_gaps() -> None:
     assert watch(Bound(1, 3), Bound(1, 7), (1, 5), (1, 7), sparse=True) == []
 

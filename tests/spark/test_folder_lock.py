@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.spark.jobs.folder_lock import LOCK_FILE, FolderInUse, hold_folder, release_folders
+from magnetar.spark.jobs.folder_lock import hold_folder, release_folders
 from magnetar.spark.jobs.job_session import guarded
+from magnetar.spark.jobs.storage.storage_rules import LOCK_FILE, FolderInUse
 
 HOLD = (
     "import sys, pathlib; from magnetar.spark.jobs.folder_lock import hold_folder; "

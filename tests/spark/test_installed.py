@@ -25,10 +25,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
-from magnetar.spark import PulsarDataSource
+from magnetar.spark import PulsarDataSource, register
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-spark.dataSource.register(PulsarDataSource)
+register(spark)
 place = {"service.url": sys.argv[1], "topic": "installed"}
 spark.range(10).selectExpr("string(id) as value").write.format("pulsar").options(**place).mode("append").save()
 values = [row.value for row in spark.read.format("pulsar").options(**place).load().collect()]
@@ -63,7 +63,8 @@ def produce(server: Server, folder: Path) -> None:
 
 
 def test_the_data_source_and_a_submitted_job_work_from_a_wheel(site: Path, tmp_path: Path) -> None:
-    """A user's own package `spark` is there, too. Both Sparks run at once, because each takes a while to start."""
+    """A user's own package `spark` is there, too. The program's environment is not active, so its workers have the
+    packages only if they run the program's Python. Both Sparks run at once, because each takes a while to start."""
     work = tmp_path / "work"
     (work / "spark").mkdir(parents=True)
     (work / "spark" / "__init__.py").write_text("raise ImportError('the user\\'s own spark package')\n")
@@ -74,9 +75,9 @@ def test_the_data_source_and_a_submitted_job_work_from_a_wheel(site: Path, tmp_p
     assert Path(path) == site / "magnetar" / "spark" / "jobs" / "lake" / "lake_ingest.py"
     with Server(tmp_path / "server") as server, ThreadPoolExecutor() as both:
         python = python_with("magnetar-spark", requirements(), linked=("pyspark", "py4j"))
-        environment |= {"PYSPARK_PYTHON": str(python), "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
         produce(server, tmp_path)
-        program = both.submit(run, [str(python), "program.py", server.broker_url], work, environment)
+        program = both.submit(run, [str(python), "program.py", server.broker_url], work, dict(environment))
+        environment |= {"PYSPARK_PYTHON": str(python), "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
         options = ["--service-url", server.broker_url, "--topic", "submitted", "--path", "table", "--checkpoint", "ck"]
         submit = [str(spark_submit(python)), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
         said = run([*submit, path, *options, "--progress", "json"], work, environment)

@@ -1,17 +1,20 @@
 """What a job says before it starts Java, about wrong options and about a service that does not answer or refuses it."""
 
+import argparse
 import json
 import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import pulsar
 import pytest
 
 from compat_tests.harness import Server
 from compat_tests.security_site import Site, running_site
 from magnetar.spark.jobs import job_session, precheck
-from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobOutcome, finish
+from magnetar.spark.jobs.job_arguments import check_sql
+from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed, JobOutcome, finish
 from magnetar.spark.jobs.lake.lake_ingest import main
 from magnetar.spark.jobs.published_connector import check_versions, connector_options
 from magnetar.spark.source.checkpoint import Checkpoint
@@ -124,6 +127,79 @@ def test_limits_and_places_that_make_no_sense_are_told_before_java_starts(
     precheck.check_topics(given, begins=not resumed.planned())
 
 
+@pytest.mark.process
+def test_a_run_to_which_nothing_came_ends_without_java(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """SparkSession is None here, and to ask it for a session is an AttributeError."""
+    with Server(tmp_path / "server", settings={"brokerDeleteInactiveTopicsEnabled": "false"}) as server:
+        client = pulsar.Client(
+            server.broker_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(tmp_path / "l"))
+        )
+        producer = client.create_producer(TOPIC, batching_enabled=False)
+        last = [producer.send(b"x") for _ in range(3)][-1]
+        checkpoint = checkpoint_of(tmp_path / "checkpoint", TOPIC, bound=f"{last.ledger_id()}:{last.entry_id()}")
+        place = [
+            "--service-url",
+            server.broker_url,
+            "--topic",
+            "t",
+            "--path",
+            "p",
+            "--checkpoint",
+            str(checkpoint.folder),
+        ]
+        with pytest.raises(AttributeError):  # the batch is not committed, so Spark is asked for a session
+            main(place)
+        (checkpoint.folder / "commits").mkdir()
+        (checkpoint.folder / "commits" / "0").touch()
+        assert main(place) == 0
+        assert "lake_ingest: read 0, wrote 0" in capsys.readouterr().out
+        with pytest.raises(AttributeError):
+            main([*place, "--check", "table"])
+        producer.send(b"y")
+        with pytest.raises(AttributeError):
+            main(place)
+        client.close()
+
+
+@pytest.mark.process
+def test_a_column_that_the_topic_lacks_is_told_before_java_starts(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = ["--auth-params", f"token:{site.token('admin')}"]
+    topic = site.topic("columns")
+    login = ClientLogin(token=site.token("admin"))
+    AdminClient(site.server.web_url, login).call("PUT", topic_path(topic))
+    said = sentence(capsys, site.server.broker_url, *root, "--columns", "value,day,n", topic=topic)
+    assert said == "--columns day, n: the topic has value"
+
+
+@pytest.mark.parametrize(
+    ("sql", "fault"),
+    [
+        ("a = 'b' and (c[1] = \"it's\" or `it's` > 1) -- it's", ""),
+        (r"a = 'it\'s' and b rlike r'\d\'", ""),
+        ("a = 'b", "a ' has no end"),
+        ("a = `b", "a ` has no end"),
+        ("sum(a[1)", "a ) closes nothing"),
+        ("sum(a", "a ) is missing"),
+        ("a = 'b')", "a ) closes nothing"),
+    ],
+)
+def test_sql_whose_quotes_or_brackets_are_not_closed_is_told_before_java_starts(sql: str, fault: str) -> None:
+    given = argparse.Namespace(filter=sql, transform={})
+    if not fault:
+        check_sql(given)
+        return
+    for arguments, option in (
+        (given, "--filter"),
+        (argparse.Namespace(key=sql), "--key"),
+        (argparse.Namespace(transform={"n": sql}), "--transform n"),
+    ):
+        with pytest.raises(JobFailed) as raised:
+            check_sql(arguments)
+        assert str(raised.value) == f"{option}: {fault} in: {sql}"
+
+
 def test_ctrl_c_before_the_query_begins_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,10 +215,10 @@ def test_an_interrupted_run_does_not_say_that_a_check_failed(capsys: pytest.Capt
     assert capsys.readouterr().err.splitlines() == [INTERRUPTED, "check failed: 2 messages are missing"]
 
 
-def checkpoint_of(folder: Path, *topics: str) -> Checkpoint:
+def checkpoint_of(folder: Path, *topics: str, bound: str = "5:3") -> Checkpoint:
     """Leaves a checkpoint as Spark does after it planned a first batch."""
     (folder / "offsets").mkdir(parents=True)
-    offsets = json.dumps(dict.fromkeys(topics, "5:3"))
+    offsets = json.dumps(dict.fromkeys(topics, bound))
     (folder / "offsets" / "0").write_text(f"v1\n{{}}\n{offsets}")
     return Checkpoint(str(folder))
 

@@ -72,6 +72,14 @@ def test_what_is_to_come_is_said_when_the_source_knows_it(capsys: pytest.Capture
     assert json.loads(capsys.readouterr().err.splitlines()[0])["behind"] == behind
 
 
+def test_offsets_in_the_notation_of_spark_4_1_say_nothing_of_what_is_to_come(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    watch("text", Query([{**step(0, 10), "sources": [{"latestOffset": "{'persistent://public/default/t': '2:5'}"}]}]))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("10 in all")
+
+
 def test_programs_get_a_record_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
     watch("json", Query([step(7, 10)]))
     first, last = (json.loads(line) for line in capsys.readouterr().err.splitlines())

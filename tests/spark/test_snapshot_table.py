@@ -18,6 +18,7 @@ from magnetar.spark.jobs.position_column import position
 from magnetar.spark.jobs.snapshot.changes import changes
 from magnetar.spark.jobs.snapshot.snapshot_stores import Snapshot, open_snapshot
 from magnetar.spark.jobs.snapshot.snapshot_table import SnapshotJob, main, stored
+from magnetar.spark.jobs.storage.place import Place
 from magnetar.spark.source.checkpoint import Checkpoint
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.spark.support import Scene
@@ -42,8 +43,8 @@ def arguments(scene: Scene, topic: str, folder: Path, *more: str) -> list[str]:
 
 
 def snapshot(scene: Scene, folder: Path, kind: str = KINDS[0]) -> Snapshot:
-    path = str(folder / "table")
-    return open_snapshot(scene.session, kind, path, "pulsar.snapshot", staging=folder / "staged-by-test")
+    place, staging = Place(str(folder / "table")), Place(str(folder / "staged-by-test"))
+    return open_snapshot(scene.session, kind, place, "pulsar.snapshot", staging=staging)
 
 
 def rows_in(scene: Scene, folder: Path, kind: str = KINDS[0]) -> Rows:
@@ -295,10 +296,10 @@ def test_a_delete_is_done_although_the_job_was_killed_between_its_two_tables(
 
     merge = type(job._snapshot)._merge  # type: ignore[attr-defined]
 
-    def killed_at_the_rows(self: Snapshot, name: str, *more: Any, **named: Any) -> None:
-        if not name.endswith("_deleted"):
+    def killed_at_the_rows(self: Snapshot, table: str | Place, *more: Any, **named: Any) -> None:
+        if not (table.url if isinstance(table, Place) else table).endswith("_deleted"):
             raise KeyboardInterrupt
-        merge(self, name, *more, **named)
+        merge(self, table, *more, **named)
 
     batch("a", 0, deleted=False)
     with monkeypatch.context() as patch:

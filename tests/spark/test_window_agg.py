@@ -26,7 +26,7 @@ from compat_tests.spark.window_reference import (
     sliding,
     split,
 )
-from magnetar.spark.jobs.folder_lock import LOCK_FILE
+from magnetar.spark.jobs.storage.storage_rules import LOCK_FILE
 from magnetar.spark.jobs.window import window_rules
 from magnetar.spark.jobs.window.window_agg import main
 from magnetar.spark.jobs.window.window_rows import RowRules
@@ -265,7 +265,7 @@ def test_what_cannot_work_is_said_before_anything_is_read(
         ("--agg", "max(__messageProperties)"): "min and max need a single value",
         ("--agg", "count(*) as closed"): "a result cannot be called closed",
         ("--key", "who"): "--key 'who': [UNRESOLVED_COLUMN",
-        ("--key", "who("): "--key 'who(': ",
+        ("--key", "who("): "--key: a ) is missing in: who(",
         ("--event-time", "visitors"): "--event-time 'visitors' is bigint: expected a timestamp",
         (
             "--json-schema",
@@ -305,6 +305,7 @@ def test_an_empty_topic_gives_nothing_poison_is_parked_and_other_windows_need_an
     assert re.fullmatch(rf"{topic} \d+:\d+(:0)?: its value does not fit the schema", said["details"]["first parked"])
     parked = scene.session.read.parquet(f"{tmp_path}/ck/parked").collect()
     assert sorted(bytes(row.value) for row in parked) == [b"", b"nonsense", b'{"level": "high"}']
+    produce(scene, topic, [Reading("k", BASE, 2.0)])  # a run that has nothing to read does not look at its windows
     assert main([*given, "--window", "2 minutes"]) == 1
     assert "the checkpoint's windows were made with '--window 60000 ms" in capsys.readouterr().err
 

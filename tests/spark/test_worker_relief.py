@@ -1,5 +1,5 @@
-"""Spark's own archives are dropped from the importers' cache, and what is imported is hidden from the collector;
-nothing else is."""
+"""Spark's own archives and this project's are dropped from the importers' cache, and what is imported is hidden from
+the collector; nothing else is."""
 
 import gc
 import importlib
@@ -17,15 +17,17 @@ ARCHIVES = {
     "pyspark.zip": True,
     "py4j-0.10.9.9-src.zip": True,
     "spark-core_2.13-4.1.1.jar": True,
+    "magnetar.zip": True,
     "users.zip": False,
     "not_pyspark.zip": False,
 }
-"""The names of archives, and whether each is one of Spark's."""
+"""The names of archives, and whether each is one of Spark's or the one that this project is imported from."""
 
 
 @pytest.fixture
 def archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Puts archives on Python's path, and looks in each for a module and a package."""
+    monkeypatch.setattr(worker_relief, "archive_of_this", lambda: tmp_path / "magnetar.zip")
     for number, name in enumerate(ARCHIVES):
         with zipfile.ZipFile(tmp_path / name, "w") as archive:
             archive.writestr(f"relief_module_{number}.py", f"origin = {name!r}")
@@ -54,10 +56,10 @@ def cached(folder: Path) -> set[str]:
     return {path.parts[0] for path in found}
 
 
-def test_importers_of_sparks_archives_are_forgotten_and_no_others(archives: Path) -> None:
+def test_importers_of_sparks_archives_and_the_bundle_are_forgotten_and_no_others(archives: Path) -> None:
     assert cached(archives) == set(ARCHIVES)
     relieve_worker()
-    assert cached(archives) == {name for name, is_sparks in ARCHIVES.items() if not is_sparks}
+    assert cached(archives) == {name for name, is_known in ARCHIVES.items() if not is_known}
 
 
 def test_what_was_not_imported_yet_can_still_be(archives: Path) -> None:

@@ -24,6 +24,7 @@ def test_a_server_that_does_not_allow_faults_takes_none() -> None:
             lambda: plain.admin.call("DELETE", FAULTS),
             lambda: faults.fill_disk(),
             lambda: faults.move_clock(1),
+            lambda: faults.partition_bookie(),
             lambda: faults.close_producers("orders"),
             lambda: faults.close_consumers("orders", "billing"),
             lambda: faults.redeliver("orders", "billing"),
@@ -54,9 +55,14 @@ def test_a_fault_that_cannot_be_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize(
-    ("path", "kind"), [("clock", "a whole number of milliseconds"), ("full-disk", "true or false")]
+    ("path", "kind"),
+    [
+        ("clock", "a whole number of milliseconds"),
+        ("full-disk", "true or false"),
+        ("bookie-partition", "true or false"),
+    ],
 )
-def test_null_moves_no_clock_and_empties_no_disk(server: Server, path: str, kind: str) -> None:
+def test_null_moves_no_clock_and_takes_back_no_fault(server: Server, path: str, kind: str) -> None:
     request = urllib.request.Request(f"{server.admin_url}{FAULTS}/{path}", b"null", method="PUT")
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(request)

@@ -66,6 +66,52 @@ def can_send(client: pulsar.Client, topic: str) -> bool:
     return True
 
 
+def test_what_is_published_while_the_bookie_is_cut_off_has_its_receipt_when_the_bookie_is_back(
+    server: Server, client: pulsar.Client, topic: str
+) -> None:
+    impatient = client.create_producer(topic, producer_name="impatient", send_timeout_millis=SHORT_TIMEOUT_MS)
+    patient = client.create_producer(topic, producer_name="patient", send_timeout_millis=RECEIVE_MS)
+    consumer = client.subscribe(topic, "billing")
+    receipts: list[pulsar.Result] = []
+    server.faults.partition_bookie()
+    for content in (b"one", b"two"):
+        patient.send_async(content, lambda result, message_id: receipts.append(result))
+    with pytest.raises(pulsar.Timeout):
+        impatient.send(b"three")
+    assert receipts == []
+    server.faults.partition_bookie(False)
+    patient.flush()
+    assert receipts == [pulsar.Result.Ok, pulsar.Result.Ok]
+    # The message that timed out had reached the broker, too.
+    assert {receive(consumer) for _ in range(3)} == {b"one", b"two", b"three"}
+
+
+def test_reads_wait_while_the_bookie_is_cut_off(server: Server, client: pulsar.Client, topic: str) -> None:
+    client.create_producer(topic).send(b"one")
+    server.kill()
+    server.start()  # what it has kept in memory is gone
+    server.faults.partition_bookie()
+    with (
+        client_of(server.service_url, operation_timeout_seconds=1) as impatient,
+        pytest.raises(pulsar.PulsarException),
+    ):
+        impatient.create_reader(topic, pulsar.MessageId.earliest)
+    server.faults.partition_bookie(False)
+    assert stored(client, topic, b"one") == [b"one"]
+
+
+def test_a_server_whose_bookie_is_cut_off_stops_in_order(server: Server, client: pulsar.Client, topic: str) -> None:
+    producer = client.create_producer(topic, send_timeout_millis=SHORT_TIMEOUT_MS)
+    before = server.log_size()
+    server.faults.partition_bookie()
+    with pytest.raises(pulsar.Timeout):
+        producer.send(b"one")
+    server.stop()
+    assert "cut off a stop" not in server.log_text(before)
+    server.start()
+    assert stored(client, topic, b"one") == [b"one"]
+
+
 def test_a_killed_server_is_back_with_everything_that_had_a_receipt(
     server: Server, client: pulsar.Client, topic: str
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar.server.namespaces.topic_catalog import NAMESPACE_NOT_FOUND
 from magnetar.server.protocol.pending_creations import PendingCreation
 from magnetar.server.protocol.topic_names import topic_name
-from pulsar_proto.errors import MalformedFrame, MetadataFault, TopicNotFound
+from pulsar_proto.errors import ConsumerNotFound, MalformedFrame, MetadataFault, TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import ack_response_frame, success_frame
@@ -76,11 +76,15 @@ def flow(cnx: "Connection", command: pb.CommandFlow) -> None:
 
 
 def ack(cnx: "Connection", command: pb.CommandAck) -> Awaitable[None] | None:
-    """Acknowledges messages, and answers ACK_RESPONSE when the acknowledgement is durable. An ACK without a request id,
-    or for an unknown consumer, has no answer."""
+    """Acknowledges messages, and answers ACK_RESPONSE when the acknowledgement is durable. An ACK without a request id
+    has no answer. Raises ConsumerNotFound when another one names a consumer that is unknown or still being created:
+    Java's client sends such ones while it connects anew, and a transaction would wait for the answer until its client
+    gives up, half a minute later."""
     consumer = cnx.consumers.get(command.consumer_id)
     if consumer is None:
-        return None
+        if not command.HasField("request_id"):
+            return None
+        raise ConsumerNotFound(f"Consumer {command.consumer_id} not found")
     durable = consumer.ack(command)
     if not command.HasField("request_id"):
         return None

@@ -57,6 +57,7 @@ CHANGING = (
     BundleSettings,
     PeerSettings,
     LoadSettings,
+    TransactionSettings,
 )
 """The settings that an administrator may change while a broker runs (`DynamicConfiguration.hold`)."""
 

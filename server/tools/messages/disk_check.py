@@ -1,4 +1,5 @@
-"""`check disk`: the disks below folders of this machine, or those of bookies that serve HTTP."""
+"""`check disk`: the disks below folders of this machine, those of bookies that serve HTTP, or that of a standalone
+server."""
 
 import json
 import os
@@ -6,7 +7,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from http.client import HTTPException
+from typing import Any
 
+from magnetar.server.tools.connection.http_client import AdminHttp
 from magnetar.server.tools.messages.check_measures import FREE, USED
 from magnetar.server.tools.messages.check_rules import Outcome, State, Thresholds
 
@@ -16,10 +19,18 @@ INFO_PATH = "/api/v1/bookie/info"
 
 
 def check_disk(
-    outcome: Outcome, folders: Sequence[str], bookies: Sequence[str], thresholds: Thresholds, timeout_s: float
+    outcome: Outcome,
+    folders: Sequence[str],
+    bookies: Sequence[str],
+    thresholds: Thresholds,
+    timeout_s: float,
+    server: AdminHttp | None = None,
 ) -> None:
-    """Adds how full the fullest of all disks is, and the smallest room that any of them has."""
+    """Adds how full the fullest of all disks is, and the smallest room that any of them has. Raises AdminCallError when
+    `server` does not tell about its disk."""
     sizes: list[tuple[int, int]] = []
+    if server is not None:
+        sizes.append(_sizes_of(server.get(INFO_PATH).json()))
     for folder in folders:
         try:
             stat = os.statvfs(folder)
@@ -45,5 +56,8 @@ def _bookie_sizes(bookie: str, timeout_s: float) -> tuple[int, int]:
     """Returns the free and the total bytes of a bookie. Raises OSError, and others for an answer of another kind."""
     base = bookie if "://" in bookie else f"http://{bookie}"
     with urllib.request.urlopen(base.rstrip("/") + INFO_PATH, timeout=timeout_s) as answer:
-        told = json.loads(answer.read(ANSWER_BYTES_MAX))
+        return _sizes_of(json.loads(answer.read(ANSWER_BYTES_MAX)))
+
+
+def _sizes_of(told: Any) -> tuple[int, int]:
     return int(told["freeSpace"]), int(told["totalSpace"])

@@ -106,7 +106,7 @@ async def recover_pending_acks(topic: "PersistentSubscriptionTopic", subscriptio
     """Called when a topic is loaded: begins to read the logs of those subscriptions that have one. Subscribers wait
     until theirs was read. Raises MetaStoreFault when it cannot be known which subscriptions have one."""
     logs = topic.pending_ack_logs
-    if logs is None:
+    if logs is None or logs.transactions is None:
         return
 
     async def recover(subscription: "Subscription") -> None:
@@ -136,7 +136,8 @@ async def delete_pending_acks(topic: "PersistentSubscriptionTopic", subscription
 async def ack_in_transaction(subscription: "Subscription", consumer: Consumer, command: pb.CommandAck) -> None:
     """Applies an ACK of a transaction. Returns when the acknowledgement is durable. Raises NotAllowed for what cannot
     be acknowledged in a transaction, and the errors of `PendingAcksOfTransactions.ack`."""
-    if subscription.topic.pending_ack_logs is None:
+    logs = subscription.topic.pending_ack_logs
+    if logs is None or logs.transactions is None:
         raise NotAllowed("Transactions are not enabled.")
     if not subscription.cursor.durable:
         raise NotAllowed("A reader cannot acknowledge messages in a transaction.")

@@ -45,7 +45,8 @@ class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
 
     @property
     def pending_ack_logs(self) -> PendingAckLogs | None:
-        """Opens the logs of acknowledgements in transactions; None when the topic takes no transactions."""
+        """Opens and deletes the logs of acknowledgements in transactions. None for a topic of the system, whose
+        subscriptions never have such logs."""
 
     def lost_ledger(self, error: ManagedLedgerError) -> None:
         """Called when another broker has taken over a log of this topic."""

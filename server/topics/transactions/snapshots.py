@@ -7,7 +7,7 @@ Source: SingleSnapshotAbortedTxnProcessorImpl.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from magnetar.server.process.turns import Turns
+from magnetar.server.process.turns import Turns, in_slices
 from magnetar.server.topics.transactions.snapshot_table import SnapshotTable
 from pulsar_proto.errors import MalformedRecord, MetadataFault
 from pulsar_proto.ids import Position, TxnId
@@ -75,7 +75,11 @@ class WholeSnapshots:
         """Does nothing, like `recovered`."""
 
     async def write(self, aborted: Mapping[TxnId, Position], max_read_position: Position) -> None:
-        snapshot = Snapshot(self._topic, list(map(AbortedTxn._make, aborted.items())), max_read_position)
+        aborts: list[AbortedTxn] = []
+        async for some in in_slices(list(aborted)):
+            # Transactions that are forgotten meanwhile have no messages in the log any more.
+            aborts += (AbortedTxn(txn_id, aborted[txn_id]) for txn_id in some if txn_id in aborted)
+        snapshot = Snapshot(self._topic, aborts, max_read_position)
         value = await Turns().run(encode_snapshot(snapshot))
         await self._table.put(self._topic, value)
 

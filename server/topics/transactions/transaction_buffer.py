@@ -277,6 +277,11 @@ class TransactionBuffer:
                 live = self._known.is_live(oldest)
                 if live if isinstance(live, bool) else await live:
                     return
+                # While the coordinator was asked, the END may have come, after which the coordinator forgot.
+                if oldest not in self.transactions.open:
+                    continue
+                if TransactionMarker(oldest, True) in self._ending:
+                    return
                 log.warning("%s: transaction %s is unknown to its coordinator, is aborted", self._topic, oldest)
                 await self._end(TransactionMarker(oldest, False))
         finally:

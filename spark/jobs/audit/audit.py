@@ -30,6 +30,7 @@ from magnetar.spark.jobs.audit.audit_rules import (
     is_orphan,
     rows_of,
 )
+from magnetar.spark.jobs.audit.audit_text import subscriptions_table, tenants_table, time_text
 from magnetar.spark.jobs.job_arguments import parser, service_options
 from magnetar.spark.jobs.job_outcome import JobFailed, JobOutcome, finish
 from magnetar.spark.jobs.job_session import guarded
@@ -101,18 +102,18 @@ def look(arguments: Namespace) -> int:
     address = address_of(Options(service_options(arguments)))
     audit = Audit(AdminClient(address.admin_url, address.login), arguments, outcome)
     rows = list(audit.rows())
+    for_people = arguments.progress != "json"
     if arguments.progress == "text":
-        show(rows)
+        print(f"{subscriptions_table(rows)}\n\n{tenants_table(rows)}\n")
     if arguments.sink and rows:
         Path(arguments.sink).mkdir(parents=True, exist_ok=True)
         path = Path(arguments.sink) / f"audit-{int(time.time() * 1000)}.parquet"
         pq.write_table(pa.Table.from_pylist([{"time": audit.now, **asdict(row)} for row in rows]), path)
         outcome.written = len(rows)
     details = outcome.details
-    details["time"] = audit.now
-    details["usage by tenant"] = by_tenant(rows)
-    if arguments.progress == "json":
-        details["topics"] = by_base_topic(rows)
+    details["time"] = time_text(audit.now) if for_people else audit.now
+    if not for_people:
+        details |= {"usage by tenant": by_tenant(rows), "topics": by_base_topic(rows)}
     details["non-persistent topics, which keep nothing"] = audit.non_persistent
     details["orphans"] = sum(row.is_orphan for row in rows)
     details["orphans of unknown age, kept"] = sum(is_of_unknown_age(row) for row in rows)
@@ -263,19 +264,6 @@ class Audit:
         now = int(time.time() * 1000)
         fresh = rows_of(row.topic, stats, internal, now, self._arguments.older_than)
         return any(each.subscription == row.subscription and each.is_orphan for each in fresh)
-
-
-def show(rows: Sequence[SubscriptionRow]) -> None:
-    """Prints a line for each subscription, the largest backlog first. The partitions of a topic share one line."""
-    print(f"{'topic':52} {'subscription':26} {'backlog':>10} {'holes':>6} {'stored':>13} {'skew':>5} {'idle h':>7}")
-    for each in sorted(by_base_topic(rows), key=lambda each: -each["backlog"]):
-        topic = each["topic"] + (f" ({each['partitions']})" if each["partitions"] > 1 else "")
-        idle = "" if each["idle_hours"] == UNKNOWN else f"{each['idle_hours']:.1f}"
-        mark = "  orphan" if each["orphans"] else ""
-        print(
-            f"{topic:52} {each['subscription'][:26]:26} {each['backlog']:>10,} {each['ack_holes']:>6,} "
-            f"{each['storage_bytes']:>13,} {each['skew']:>5} {idle:>7}{mark}"
-        )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
 from magnetar.spark.source.client.partition_reader import PartitionReader
@@ -69,26 +69,33 @@ def look_at(rows: DataFrame, *, cut: bool) -> TableIds:
         F.min("index").alias("index"),
         F.max("size").alias("size"),
     )
-    order = Window.partitionBy("topic").orderBy("ledger", "entry")
-    before = F.lag(F.struct("ledger", "entry")).over(order)
-    next_entry = F.when(before["ledger"] == F.col("ledger"), before["entry"] + 1).otherwise(0)
-    found = by_entry.withColumn("begins", before.isNull())
-    found = found.withColumn("expected", F.when(before.isNull(), F.col("entry")).otherwise(next_entry)).persist()
+    # a task looks at one ledger: a topic may have more entries than one task should sort
+    order = Window.partitionBy("topic", "ledger").orderBy("entry")
+    found = by_entry.withColumn("before", F.lag("entry").over(order)).persist()
     try:
         sums = found.agg(F.sum("rows"), F.sum(F.col("rows") - F.col("different"))).first()
         assert sums is not None
         ids = TableIds(sums[0] or 0, sums[1] or 0)
-        for row in found.where("begins").collect():
-            ids.begins[row.topic] = Bound(row.ledger, row.entry, row["index"])
-        half = f"different < size and not ({str(cut).lower()} and begins)"
-        for row in found.where(f"entry > expected or {half}").limit(HOLES_MAX).collect():
-            if row.entry > row.expected:
-                ids.holes.append(Hole(row.topic, row.ledger, row.expected, row.entry - 1))
-            if row.different < row.size:
-                ids.holes.append(Hole(row.topic, row.ledger, row.entry, row.entry, row.different))
+        for row in found.where("before is null").orderBy("topic", "ledger").collect():  # a row for each ledger
+            begins = row.topic not in ids.begins
+            if begins:
+                ids.begins[row.topic] = Bound(row.ledger, row.entry, row["index"])
+            ids.holes += _holes_at(row, row.entry if begins else 0, may_be_cut=cut and begins)
+        inside = found.where("entry > before + 1 or (before is not null and different < size)")
+        for row in inside.limit(HOLES_MAX).collect():
+            ids.holes += _holes_at(row, row.before + 1, may_be_cut=False)
+        del ids.holes[HOLES_MAX:]
         return ids
     finally:
         found.unpersist()
+
+
+def _holes_at(row: Row, expected: int, *, may_be_cut: bool) -> Iterator[Hole]:
+    """Yields the holes before an entry and in it. `expected` is the entry that comes next after the one before."""
+    if row.entry > expected:
+        yield Hole(row.topic, row.ledger, expected, row.entry - 1)
+    if row.different < row.size and not may_be_cut:
+        yield Hole(row.topic, row.ledger, row.entry, row.entry, row.different)
 
 
 def _parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -11,15 +11,25 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from pyspark.errors import AnalysisException
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
-from magnetar.spark.jobs.job_arguments import add_source, add_stream, parser, service_options
-from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed, JobOutcome, finish
+from magnetar.spark.jobs.job_arguments import (
+    add_source,
+    add_storage,
+    add_stream,
+    chosen_columns,
+    parser,
+    service_options,
+)
+from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobOutcome, finish
+from magnetar.spark.jobs.job_places import job_place
 from magnetar.spark.jobs.job_query import ends_now, run_query, stream
 from magnetar.spark.jobs.job_session import guarded, session
 from magnetar.spark.jobs.lake.id_check import began_before, lacking, look_at
+from magnetar.spark.jobs.storage.place import Place
+from magnetar.spark.jobs.tables.row_folders import read_folders, write_folder
 from magnetar.spark.jobs.tables.table import Table, open_table
 from magnetar.spark.jobs.tables.table_rules import check_columns
 from magnetar.spark.source.checkpoint import Checkpoint
@@ -28,6 +38,7 @@ from magnetar.spark.source.columns.metadata_columns import MESSAGE_ID, METADATA_
 from magnetar.spark.source.options import EARLIEST, LATEST, Options, address_of
 
 CORRUPT = "__corrupt"
+IDS = pa.schema([(TOPIC, pa.string()), (MESSAGE_ID, pa.binary())])
 PERIODS = {"day": "yyyy-MM-dd", "hour": "yyyy-MM-dd-HH"}
 PERIOD_COLUMN = "message_{}"
 COMPACT_BATCHES = 100
@@ -46,6 +57,7 @@ def options() -> ArgumentParser:
     made = parser("lake_ingest", "Writes topics to a table, each message once.", EXAMPLES)
     add_source(made)
     add_stream(made)
+    add_storage(made)
     made.add_argument("--format", choices=["parquet", "delta", "iceberg"], default="parquet", help="default: parquet")
     made.add_argument("--path", required=True, metavar="DIR", help="the table; for iceberg a warehouse folder")
     made.add_argument("--table", default="pulsar.messages", metavar="NS.NAME", help="iceberg: the table's name")
@@ -82,16 +94,17 @@ def run(argv: Sequence[str]) -> int:
         made.error("--compact-files: pyiceberg cannot rewrite files; leave it to the engine that reads the table")
     began = time.monotonic()
     outcome = JobOutcome("lake_ingest")
-    checkpoint = Checkpoint(arguments.checkpoint)
     by = "" if arguments.partition_by == "none" else PERIOD_COLUMN.format(arguments.partition_by)
-    spark = session(arguments, "lake_ingest", "" if arguments.format == "parquet" else f"--format {arguments.format}")
+    looks_at_table = arguments.compact_files or arguments.check == "table"
+    needs = "" if arguments.format == "parquet" else f"--format {arguments.format}"
+    spark = session(arguments, "lake_ingest", needs, only_reads=not looks_at_table, checkpoint_anywhere=True)
+    checkpoint = Checkpoint(arguments.checkpoint)
     ends = ends_now(arguments)
     more = {"columnNameOfCorruptRecord": CORRUPT} if arguments.source == "python" else {}
     frame = stream(spark, arguments, **more)
-    staging = checkpoint.folder / "staged"
-    table = open_table(spark, arguments.format, arguments.path, arguments.table, by=by, staging=staging)
+    table = open_table(spark, arguments.format, job_place(arguments, arguments.path), arguments.table, by=by)
     shape = partial(shaped, columns=arguments.columns, metadata=not arguments.drop_metadata, by=arguments.partition_by)
-    check_columns(table.schema(spark), shape(frame).schema, evolve=arguments.schema == "evolve")
+    check_columns(table.schema(), shape(frame).schema, evolve=arguments.schema == "evolve")
     ingest = Ingest(spark, table, shape, arguments, checkpoint, outcome)
     run_query(frame, ingest.batch, arguments, ends, outcome)
     unknown = not ends or INTERRUPTED in outcome.problems  # an interrupted batch may have read more than it wrote
@@ -107,12 +120,7 @@ def run(argv: Sequence[str]) -> int:
 
 def shaped(batch: DataFrame, *, columns: str, metadata: bool, by: str) -> DataFrame:
     """Returns a batch with the table's columns. Raises JobFailed for a column that the topic does not have."""
-    wanted = [name.strip() for name in columns.split(",") if name.strip()]
-    values = [name for name in batch.columns if name not in METADATA_TYPES and name != CORRUPT]
-    missing = sorted(set(wanted) - set(values))
-    if missing:
-        raise JobFailed(f"--columns {', '.join(missing)}: the topic has {', '.join(values)}")
-    kept = wanted or values
+    kept = chosen_columns(columns, [name for name in batch.columns if name not in METADATA_TYPES and name != CORRUPT])
     if metadata:
         kept = [*kept, *(name for name in METADATA_TYPES if name in batch.columns)]
     selected: list[Column] = [F.col(f"`{name}`") for name in kept]
@@ -140,8 +148,8 @@ class Ingest:
         self._arguments = arguments
         self._checkpoint = checkpoint
         self._outcome = outcome
-        self._parked_to = arguments.parked or f"{arguments.path.rstrip('/')}_parked"
-        self._parked: list[str] = []
+        self._parked_to = job_place(arguments, arguments.parked or f"{arguments.path.rstrip('/')}_parked")
+        self._parked: list[Place] = []
         self._files_before = set(table.files()) if arguments.check == "run" else set()
         self._committed_before = checkpoint.committed() if arguments.check == "run" else {}
 
@@ -165,10 +173,10 @@ class Ingest:
         if parked:
             kept = [CORRUPT, *(name for name in METADATA_TYPES if name in bad.columns)]
             # another checkpoint's batches, of another topic in the same table, have the same numbers
-            folder = f"{self._parked_to}/query={self._checkpoint.query_id()}/ingest_batch={number:08d}"
-            bad.select(*kept).write.mode("overwrite").parquet(folder)
+            folder = self._parked_to.below(f"query={self._checkpoint.query_id()}/ingest_batch={number:08d}")
+            write_folder(bad.select(*kept), folder)
             self._parked.append(folder)
-            self._outcome.details["parked in"] = self._parked_to
+            self._outcome.details["parked in"] = self._parked_to.url
         self._outcome.parked += parked
 
     def _write(self, rows: DataFrame, number: int) -> None:
@@ -188,20 +196,8 @@ class Ingest:
 
     def count(self) -> None:
         """Adds to the outcome how many files and rows the table has."""
-        files = self._table.files()
-        self._outcome.details["files in the table"] = len(files)
-        self._outcome.details["rows in the table"] = self._spark.read.parquet(*files).count() if files else 0
-
-    def _parked_ids(self, folders: list[str]) -> DataFrame | None:
-        """Returns the ids of all parked messages in the folders, None when there are none. Folders may be anywhere that
-        Spark can read."""
-        if not folders:
-            return None
-        try:
-            found = self._spark.read.option("recursiveFileLookup", "true").parquet(*folders)
-        except AnalysisException:  # nothing was parked yet
-            return None
-        return found.select(TOPIC, MESSAGE_ID).distinct()  # a message may have been parked for an earlier table, too
+        self._outcome.details["files in the table"] = len(self._table.files())
+        self._outcome.details["rows in the table"] = self._table.count()
 
     def check_ids(self) -> None:
         """Checks that no message is in the table twice, and that no message is missing between two messages of the
@@ -211,10 +207,10 @@ class Ingest:
         everything = not self._files_before
         if not new:
             return
-        rows = self._spark.read.parquet(*new).select(TOPIC, MESSAGE_ID)
-        parked = self._parked_ids([self._parked_to] if everything else self._parked)
+        rows = self._table.rows(self._spark, new, [TOPIC, MESSAGE_ID])
+        parked = read_folders(self._spark, [self._parked_to] if everything else self._parked, IDS)
         if parked is not None:
-            rows = rows.unionByName(parked)
+            rows = rows.unionByName(parked.distinct())  # a message may have been parked for an earlier table, too
         ids = look_at(rows, cut=self._arguments.starting not in (EARLIEST, LATEST) or not everything)
         self._outcome.details["ids looked at"] = ids.rows
         if ids.twice:

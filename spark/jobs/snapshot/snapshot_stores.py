@@ -13,19 +13,23 @@ from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.dataset as pds
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
 from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.snapshot.changes import DELETED, KEY, LSN, ORIGIN
+from magnetar.spark.jobs.storage.place import Place
+from magnetar.spark.jobs.storage.storage_rules import local_folder, without_iceberg
 from magnetar.spark.jobs.tables.parquet import replace_text
-from magnetar.spark.jobs.tables.staging import spark_schema, staged, streamed
+from magnetar.spark.jobs.tables.parquet_files import read_files
+from magnetar.spark.jobs.tables.staging import StagedRows, staged
 from magnetar.spark.jobs.tables.table import TIMESTAMPS_SETTING
-from magnetar.spark.jobs.tables.table_rules import local_folder
 
 LATEST_FILE = "_latest.json"
 VERSIONS_KEPT = 3
+SLICE_BYTES = 256 * 1024 * 1024
+"""At most this much of a batch is in the driver's memory at a time when it is merged into an Iceberg table."""
 REMEMBERED = [KEY, *ORIGIN, LSN]
 """The columns of deleted keys. LSN is among them only when changes are ordered by LSN."""
 
@@ -47,20 +51,22 @@ class Snapshot(Protocol):
         """Removes deleted keys and versions of the table that are older than `hours`."""
 
 
-def open_snapshot(spark: SparkSession, kind: str, path: str, name: str, *, staging: Path) -> Snapshot:
-    """Opens the table at a path. Raises JobFailed when the folder holds a table of another kind, or when the path or
-    the name does not suit the kind."""
+def open_snapshot(spark: SparkSession, kind: str, place: Place, name: str, *, staging: Place) -> Snapshot:
+    """Opens the table at a place. `staging` is a place that executors and driver reach. Raises JobFailed when the
+    folder holds a table of another kind, or when the place or the name does not suit the kind."""
     spark.conf.set(TIMESTAMPS_SETTING, "TIMESTAMP_MICROS")
-    if "://" not in path:
+    if place.is_local:
         marks = {"parquet-overwrite": LATEST_FILE, "delta": "_delta_log", "iceberg": "catalog.db"}
         for other, mark in marks.items():
-            if other != kind and (Path(path) / mark).exists():
-                raise JobFailed(f"{path} was written with --merge {other}")
+            if other != kind and (local_folder(place.url) / mark).exists():
+                raise JobFailed(f"{place.url} was written with --merge {other}")
     if kind == "delta":
-        return DeltaSnapshot(spark, path, staging)
+        return DeltaSnapshot(spark, place, staging)
     if kind == "iceberg":
-        return IcebergSnapshot(spark, local_folder(path), name, staging)
-    return ParquetVersions(spark, local_folder(path))
+        return IcebergSnapshot(spark, place, name, staging)
+    if not place.is_local:
+        raise JobFailed(f"{place.url}: --merge {kind} needs a local or mounted folder; take delta or iceberg")
+    return ParquetVersions(spark, local_folder(place.url))
 
 
 def rows_of(changes: DataFrame) -> DataFrame:
@@ -80,14 +86,6 @@ def taken_out(deleted: DataFrame | None, live: DataFrame | None) -> DataFrame | 
     if deleted is None or live is None:
         return deleted
     return deleted.join(live.select(KEY), KEY, "left_anti")
-
-
-def frame_of_files(spark: SparkSession, files: list[str], columns: pa.Schema, staging: Path) -> DataFrame:
-    """Returns the rows of a table's Parquet files. If there are no files, returns an empty frame with the table's
-    columns."""
-    if files:
-        return spark.read.option("mergeSchema", "true").parquet(*files)
-    return spark.createDataFrame([], spark_schema(spark, columns, staging))
 
 
 class ParquetVersions:
@@ -149,43 +147,53 @@ class DeltaSnapshot:
     """Keeps the rows in a Delta table and the deleted keys in a second table, `PATH_deleted`. Each merge makes one
     transaction in each of the two tables, first in the table of the deleted keys."""
 
-    def __init__(self, spark: SparkSession, path: str, staging: Path) -> None:
+    def __init__(self, spark: SparkSession, place: Place, staging: Place) -> None:
         self._spark = spark
-        self._path = path.rstrip("/")
+        self._rows = place
+        self._keys = place.beside("_deleted")
         self._staging = staging
 
     def live(self) -> DataFrame | None:
-        return self._read(self._path)
+        return self._read(self._rows)
 
     def deleted(self) -> DataFrame | None:
-        return taken_out(self._read(f"{self._path}_deleted"), self.live())
+        return taken_out(self._read(self._keys), self.live())
 
-    def _read(self, path: str) -> DataFrame | None:
-        import deltalake
+    def _read(self, place: Place) -> DataFrame | None:
+        from magnetar.spark.jobs.tables import delta
 
-        from magnetar.spark.jobs.tables.delta import data_files
-
-        if not deltalake.DeltaTable.is_deltatable(path):
+        table = delta.existing(place)
+        if table is None:
             return None
-        table = deltalake.DeltaTable(path)
-        columns = pa.schema(table.schema().to_arrow())
-        return frame_of_files(self._spark, data_files(table, path), columns, self._staging)
+        return read_files(self._spark, place, delta.data_files(table), delta.columns_of(table))
 
     def apply(self, changes: DataFrame) -> None:
         keys = [*keys_of(changes).columns, DELETED]
         with staged(changes, self._staging) as data:
-            self._merge(f"{self._path}_deleted", data, keys, gone=f"not s.{DELETED}")
-            self._merge(self._path, data, data.schema.names, gone=f"s.{DELETED}")
+            if not data.files:
+                return
+            self._merge(self._keys, data, keys, gone=f"not s.{DELETED}")
+            self._merge(self._rows, data, data.schema.names, gone=f"s.{DELETED}")
 
-    def _merge(self, path: str, data: pds.Dataset, columns: list[str], *, gone: str) -> None:
+    def _merge(self, place: Place, data: StagedRows, columns: list[str], *, gone: str) -> None:
         import deltalake
 
-        if not deltalake.DeltaTable.is_deltatable(path):
+        from magnetar.spark.jobs.tables import delta
+
+        table = delta.existing(place)
+        if table is None:
             kept = pa.schema([data.schema.field(name) for name in columns if name != DELETED])
-            deltalake.DeltaTable.create(path, deltalake.Schema.from_arrow(kept))
+            options = without_iceberg(place.options)
+            schema = deltalake.Schema.from_arrow(kept)
+            table = deltalake.DeltaTable.create(place.url, schema, storage_options=options)
         (
-            deltalake.DeltaTable(path)
-            .merge(streamed(data, columns), f"t.{KEY} = s.{KEY}", source_alias="s", target_alias="t", merge_schema=True)
+            table.merge(
+                data.stream(columns),
+                f"t.{KEY} = s.{KEY}",
+                source_alias="s",
+                target_alias="t",
+                merge_schema=True,
+            )
             .when_matched_delete(gone)
             .when_matched_update_all(except_cols=[DELETED])
             .when_not_matched_insert_all(f"not ({gone})", except_cols=[DELETED])
@@ -193,26 +201,29 @@ class DeltaSnapshot:
         )
 
     def forget(self, hours: float) -> None:
-        import deltalake
+        from magnetar.spark.jobs.tables.delta import existing
 
-        for path in (self._path, f"{self._path}_deleted"):
-            if deltalake.DeltaTable.is_deltatable(path):
-                if path != self._path:
-                    deltalake.DeltaTable(path).delete(f"__publishTime < '{oldest(hours).isoformat()}'")
-                deltalake.DeltaTable(path).vacuum(int(hours), dry_run=False, enforce_retention_duration=False)
+        keys = existing(self._keys)
+        if keys is not None:
+            keys.delete(f"__publishTime < '{oldest(hours).isoformat()}'")
+        for place in (self._rows, self._keys):
+            table = existing(place)
+            if table is not None:
+                table.vacuum(int(hours), dry_run=False, enforce_retention_duration=False)
 
 
 class IcebergSnapshot:
     """Keeps the rows in an Iceberg table and the deleted keys in a second table, NAME_deleted. Each merge makes one
     transaction in each of the two tables, first in the table of the deleted keys."""
 
-    def __init__(self, spark: SparkSession, folder: Path, name: str, staging: Path) -> None:
-        from magnetar.spark.jobs.tables.iceberg import open_catalog
+    def __init__(self, spark: SparkSession, warehouse: Place, name: str, staging: Place) -> None:
+        from magnetar.spark.jobs.tables.iceberg import check_name
+        from magnetar.spark.jobs.tables.iceberg_catalog import open_catalog
 
-        if "." not in name:
-            raise JobFailed(f"--table {name}: expected NAMESPACE.NAME")
+        check_name(name)
         self._spark = spark
-        self._catalog = open_catalog(folder)
+        self._warehouse = warehouse
+        self._catalog = open_catalog(warehouse)
         self._name = name
         self._staging = staging
 
@@ -223,35 +234,37 @@ class IcebergSnapshot:
         return taken_out(self._read(f"{self._name}_deleted"), self.live())
 
     def _read(self, name: str) -> DataFrame | None:
-        from magnetar.spark.jobs.tables.iceberg import data_files
+        from magnetar.spark.jobs.tables.iceberg import data_files, existing
 
-        if not self._catalog.table_exists(name):
+        table = existing(self._catalog, name)
+        if table is None:
             return None
-        table = self._catalog.load_table(name)
-        return frame_of_files(self._spark, data_files(table), table.schema().as_arrow(), self._staging)
+        files = data_files(table, self._warehouse)
+        return read_files(self._spark, self._warehouse, files, table.schema().as_arrow())
 
     def apply(self, changes: DataFrame) -> None:
         keys = keys_of(changes).columns
         with staged(changes, self._staging) as data:
-            self._merge(f"{self._name}_deleted", data, keys, pds.field(DELETED))
-            self._merge(self._name, data, [name for name in data.schema.names if name != DELETED], ~pds.field(DELETED))
+            if not data.files:
+                return
+            self._merge(f"{self._name}_deleted", data, keys, deleted=True)
+            self._merge(self._name, data, [name for name in data.schema.names if name != DELETED], deleted=False)
 
-    def _merge(self, name: str, data: pds.Dataset, columns: list[str], kept: pds.Expression) -> None:
+    def _merge(self, name: str, data: StagedRows, columns: list[str], *, deleted: bool) -> None:
         from pyiceberg.expressions import In, Reference
 
-        from magnetar.spark.jobs.tables.iceberg import slices
+        from magnetar.spark.jobs.tables.iceberg import created, slices
 
         schema = pa.schema([data.schema.field(each) for each in columns])
-        self._catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
-        table = self._catalog.create_table_if_not_exists(name, schema=schema)
+        table = created(self._catalog, name, schema)
         with table.transaction() as change:
             with change.update_schema() as update:
                 update.union_by_name(schema)
             if table.current_snapshot() is not None:
-                changed = set(data.to_table(columns=[KEY])[KEY].to_pylist())
+                changed = {key for batch in data.stream([KEY]) for key in batch.column(0).to_pylist()}
                 change.delete(In(term=Reference(KEY), values=changed))
-            for part in slices(data, columns, kept):
-                change.append(part)
+            for part in slices(data.stream([*columns, DELETED]), SLICE_BYTES):
+                change.append(part.filter(pc.equal(part[DELETED], deleted)).select(columns))
 
     def forget(self, hours: float) -> None:
         """Expires snapshots, but leaves their files, because pyiceberg removes no files."""

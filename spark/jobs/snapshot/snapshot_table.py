@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from pyspark.sql.types import StructType
 
-from magnetar.spark.jobs.folder_lock import hold_folder
-from magnetar.spark.jobs.job_arguments import add_source, add_stream, parser, source_options
+from magnetar.spark.jobs.job_arguments import add_source, add_storage, add_stream, parser, source_options
 from magnetar.spark.jobs.job_outcome import JobOutcome, finish
+from magnetar.spark.jobs.job_places import hold_place, job_place, staging_place
 from magnetar.spark.jobs.job_query import ends_now, run_query, stream
 from magnetar.spark.jobs.job_session import guarded, session
 from magnetar.spark.jobs.position_column import digits, position
@@ -34,7 +34,9 @@ from magnetar.spark.jobs.snapshot.changes import (
     younger,
 )
 from magnetar.spark.jobs.snapshot.snapshot_stores import Snapshot, open_snapshot
-from magnetar.spark.jobs.tables.table_rules import check_columns, is_local, local_folder
+from magnetar.spark.jobs.tables.row_folders import write_folder
+from magnetar.spark.jobs.tables.staging import FOLDER
+from magnetar.spark.jobs.tables.table_rules import check_columns
 from magnetar.spark.source.checkpoint import Checkpoint
 from magnetar.spark.source.columns.metadata_columns import MESSAGE_ID, METADATA_TYPES, PROPERTIES, TOPIC
 from magnetar.spark.source.columns.metadata_columns import VALUE as RAW_VALUE
@@ -56,6 +58,7 @@ def options() -> ArgumentParser:
     made = parser("snapshot_table", "Keeps the latest row of each key as a table.", EXAMPLES)
     add_source(made)
     add_stream(made)
+    add_storage(made)
     made.add_argument("--path", required=True, metavar="DIR", help="the table; for iceberg a warehouse folder")
     made.add_argument(
         "--merge",
@@ -92,14 +95,14 @@ def run(argv: Sequence[str]) -> int:
         made.error("--check reads the whole topic, and --starting latest leaves out its begin")
     began = time.monotonic()
     outcome = JobOutcome("snapshot_table")
-    spark = session(arguments, "snapshot_table")
+    only_reads = not arguments.check and arguments.vacuum is None
+    spark = session(arguments, "snapshot_table", only_reads=only_reads, checkpoint_anywhere=True)
     ends = ends_now(arguments)
     frame = stream(spark, arguments, **(READ_OPTIONS if arguments.source == "python" else {}))
     checkpoint = Checkpoint(arguments.checkpoint)
-    if is_local(arguments.path):
-        hold_folder(local_folder(arguments.path))  # nobody else may write between this run's reads and its writes
-    staging = checkpoint.folder / "staged"
-    snapshot = open_snapshot(spark, arguments.merge, arguments.path, arguments.table, staging=staging)
+    place, staging = job_place(arguments, arguments.path), staging_place(arguments, FOLDER)
+    hold_place(arguments, place, "snapshot_table")  # nobody else may write between this run's reads and its writes
+    snapshot = open_snapshot(spark, arguments.merge, place, arguments.table, staging=staging)
     job = SnapshotJob(snapshot, arguments, checkpoint, outcome)
     live = snapshot.live()
     wanted = stored(changes(frame, arguments), arguments).drop(DELETED).schema
@@ -167,8 +170,8 @@ class SnapshotJob:
         have the same numbers."""
         where = self._arguments.parked or f"{self._arguments.path.rstrip('/')}_parked"
         kept = [REASON, *(name for name in (RAW_VALUE, *METADATA_TYPES) if name in bad.columns)]
-        folder = f"{where}/query={self._checkpoint.query_id()}/ingest_batch={number:08d}"
-        bad.select(*kept).write.mode("overwrite").parquet(folder)
+        folder = f"query={self._checkpoint.query_id()}/ingest_batch={number:08d}"
+        write_folder(bad.select(*kept), job_place(self._arguments, where).below(folder))
         self._outcome.details["parked in"] = where
 
     def check(self, spark: SparkSession, columns: StructType) -> None:

@@ -15,10 +15,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from magnetar.spark.jobs.job_outcome import JobFailed
-from magnetar.spark.jobs.tables.table_rules import check_partitioning
+from magnetar.spark.jobs.tables.table_rules import BATCH, check_owner, check_partitioning
 
-BATCH = "ingest_batch"
 OWNER_FILE = "_magnetar_ingest.json"
 BUILDING, MERGED, REPLACED, INTENT_FILE = "_building", "_merged", "_replaced", "_merging.json"
 """Spark, pyarrow and others do not see files and folders whose names begin with an underscore."""
@@ -44,7 +42,7 @@ class ParquetTable:
         owner: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         return owner
 
-    def schema(self, spark: SparkSession) -> StructType | None:
+    def schema(self) -> StructType | None:
         owner = self._owner()
         return StructType.fromJson(owner["schema"]) if owner else None
 
@@ -61,14 +59,10 @@ class ParquetTable:
         return sum(int(pq.read_metadata(path).num_rows) for path in _files(finished))
 
     def _own(self, app: str, columns: StructType) -> None:
-        """Makes sure that the owner file names this query and these columns. Raises JobFailed when the folder belongs
-        to another checkpoint, because two checkpoints give the same numbers to their batches. Also raises JobFailed
-        when a column is called `ingest_batch`: readers make a column of that name from the names of the folders."""
-        if BATCH in map(str.lower, columns.names):
-            raise JobFailed(f"a Parquet table's folders are called {BATCH}, and so is a column: use delta or iceberg")
+        """Makes sure that the owner file names this query and these columns. Raises JobFailed for what `check_owner`
+        refuses."""
         owner = self._owner()
-        if owner and owner["query"] != app:
-            raise JobFailed(f"{self._folder} was written with another checkpoint; use that one, or another folder")
+        check_owner(self._folder, owner.get("query", ""), app, columns)
         known = StructType.fromJson(owner["schema"]) if owner else StructType()
         union = StructType([*known.fields, *(field for field in columns.fields if field.name not in known.names)])
         if union != known:
@@ -81,6 +75,12 @@ class ParquetTable:
 
     def files(self) -> list[str]:
         return [str(path) for folder in self._batches() for path in _files(folder)]
+
+    def rows(self, spark: SparkSession, files: Sequence[str], columns: Sequence[str]) -> DataFrame:
+        return spark.read.option("mergeSchema", "true").parquet(*files).select(*columns)
+
+    def count(self) -> int:
+        return sum(int(pq.read_metadata(path).num_rows) for path in self.files())
 
     def compact(self, spark: SparkSession) -> int:
         gone = 0
@@ -96,7 +96,7 @@ class ParquetTable:
         """Merges a group of folders: builds the merged folder, writes down the renames that are to happen (the intent
         file), and makes them."""
         reader = spark.read.option("basePath", str(self._folder)).option("mergeSchema", "true")
-        rows = reader.schema(self.schema(spark) or StructType()).parquet(*map(str, files))
+        rows = reader.schema(self.schema() or StructType()).parquet(*map(str, files))
         rows = rows.select(*(f"`{name}`" for name in rows.columns if name != BATCH))
         writer = (rows.repartition(1, self._by) if self._by else rows.coalesce(1)).write.mode("overwrite")
         (writer.partitionBy(self._by) if self._by else writer).parquet(str(self._folder / MERGED))

@@ -1,51 +1,56 @@
-"""Passes rows to tables that Spark cannot write without jars.
+"""Passes rows to merges, which the packages of Delta and Iceberg make in the driver.
 
-Delta and Iceberg are written by the driver through their Python packages. The executors first put the rows into Parquet
-files. The driver streams the rows from these files, so that its memory holds only a part of a batch.
+The executors first put the rows into Parquet files. The driver streams the rows from these files, so that its memory
+holds only a part of a batch.
 """
 
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.dataset as pds
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame
 
-SCAN_ROWS = 16_384
+from magnetar.spark.jobs.storage.place import Place
+from magnetar.spark.jobs.tables.parquet_files import WrittenFile, rows_of_file, union_of, write_files
+
+FOLDER = ".staged"
+"""The folder of a checkpoint in which rows are staged. A checkpoint's copy leaves hidden folders out."""
 
 
-def spark_schema(spark: SparkSession, schema: pa.Schema, staging: Path) -> StructType:
-    """Returns the Spark schema that corresponds to an Arrow schema. Spark reads the schema from a Parquet file without
-    rows, so that this module needs no table of types."""
-    staging.mkdir(parents=True, exist_ok=True)
-    try:
-        pq.write_table(schema.empty_table(), staging / "schema.parquet")
-        return spark.read.parquet(str(staging)).schema
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+@dataclass(frozen=True)
+class StagedRows:
+    """Rows in Parquet files of a place."""
+
+    place: Place
+    files: Sequence[WrittenFile]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return union_of(self.files)
+
+    def stream(self, columns: Sequence[str]) -> pa.RecordBatchReader:
+        """Returns some columns of the rows as a stream that reads one file after the other."""
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        return pa.RecordBatchReader.from_batches(schema, self._batches(schema))
+
+    def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        store = self.place.open()
+        for file in self.files:
+            with store.open(file.path) as source:
+                yield from rows_of_file(pq.ParquetFile(source), schema)
 
 
 @contextmanager
-def staged(rows: DataFrame, folder: Path) -> Iterator[pds.Dataset]:
-    """Gives the rows, as a context manager, in a dataset of Parquet files, which are removed when the block ends. All
-    columns of the dataset are nullable, because later batches may have nulls in them."""
-    rows.write.mode("overwrite").parquet(str(folder))
+def staged(rows: DataFrame, place: Place) -> Iterator[StagedRows]:
+    """Gives the rows, as a context manager, in files that are removed when the block ends."""
+    store = place.open()
+    for left in store.names():  # a run that was killed has left them
+        store.delete(left)
+    found = StagedRows(place, write_files(rows, place))
     try:
-        found = pds.dataset(str(folder), format="parquet").schema
-        schema = pa.schema([each.with_nullable(True).remove_metadata() for each in found])
-        yield pds.dataset(str(folder), schema=schema, format="parquet")
+        yield found
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def streamed(
-    data: pds.Dataset, columns: list[str] | None = None, kept: pds.Expression | None = None
-) -> pa.RecordBatchReader:
-    """Returns the rows as a stream that reads only a little ahead, so that the driver holds only a part of the rows at
-    a time."""
-    scanner = data.scanner(columns=columns, filter=kept, batch_size=SCAN_ROWS, batch_readahead=2, fragment_readahead=1)
-    return scanner.to_reader()
+        for file in found.files:
+            store.delete(file.path)

@@ -4,13 +4,14 @@ The classes of Delta and Iceberg need packages that are only there with the extr
 table of its kind is opened.
 """
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from magnetar.spark.jobs.tables.table_rules import local_folder
+from magnetar.spark.jobs.storage.place import Place
+from magnetar.spark.jobs.storage.storage_rules import local_folder
 
 TIMESTAMPS_SETTING = "spark.sql.parquet.outputTimestampType"
 """The Spark setting for the type of timestamps in Parquet files. Spark's default is INT96, which other readers take for
@@ -20,7 +21,7 @@ nanoseconds without a time zone."""
 class Table(Protocol):
     """A table that micro-batches are written to."""
 
-    def schema(self, spark: SparkSession) -> StructType | None:
+    def schema(self) -> StructType | None:
         """Returns the table's columns, or None when there is no table yet."""
 
     def write(self, rows: DataFrame, app: str, number: int) -> int | None:
@@ -28,26 +29,36 @@ class Table(Protocol):
         None when the table had the batch already."""
 
     def files(self) -> list[str]:
-        """Returns the Parquet files that make up the table now."""
+        """Returns the Parquet files that make up the table now, as `rows` takes them."""
+
+    def rows(self, spark: SparkSession, files: Sequence[str], columns: Sequence[str]) -> DataFrame:
+        """Returns columns of the rows in some of the table's files. There has to be at least one file."""
+
+    def count(self) -> int:
+        """Returns how many rows the table has, from what it knows of its files."""
 
     def compact(self, spark: SparkSession) -> int:
         """Merges small files; returns how many files fewer there are. Raises JobFailed when the table cannot be
         compacted."""
 
 
-def open_table(spark: SparkSession, kind: str, path: str, name: str, *, by: str, staging: Path) -> Table:
+def open_table(spark: SparkSession, kind: str, place: Place, name: str, *, by: str) -> Table:
     """Opens a table of the kind `parquet`, `delta` or `iceberg`, to be partitioned by the column `by` unless that is
-    empty. `staging` is a folder that executors can write to, too. Raises JobFailed when the path or the name does not
-    suit the kind, or when an existing table is partitioned by other columns."""
+    empty. Raises JobFailed when the name does not suit the kind, or when an existing table is partitioned by other
+    columns, and StorageFault when the place cannot be reached."""
     spark.conf.set(TIMESTAMPS_SETTING, "TIMESTAMP_MICROS")
     if kind == "delta":
         from magnetar.spark.jobs.tables.delta import DeltaTable
 
-        return DeltaTable(path, by=by, staging=staging)
+        return DeltaTable(place, by=by)
     if kind == "iceberg":
         from magnetar.spark.jobs.tables.iceberg import IcebergTable
 
-        return IcebergTable(local_folder(path), name, by=by, staging=staging)
+        return IcebergTable(place, name, by=by)
+    if not place.is_local:
+        from magnetar.spark.jobs.tables.parquet_objects import ParquetObjects
+
+        return ParquetObjects(place, by=by)
     from magnetar.spark.jobs.tables.parquet import ParquetTable
 
-    return ParquetTable(local_folder(path), by=by)
+    return ParquetTable(local_folder(place.url), by=by)

@@ -1,26 +1,13 @@
-"""Rules for the folders, columns and partitions that a table accepts."""
+"""Rules for the columns, partitions and queries that a table accepts."""
 
 import re
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from pyspark.sql.types import StructType
 
 from magnetar.spark.jobs.job_outcome import JobFailed
 
-
-def is_local(path: str) -> bool:
-    """Returns whether `path` is a path, which may have a colon in it, or a `file:` URL."""
-    return "://" not in path or path.startswith("file:")
-
-
-def local_folder(path: str) -> Path:
-    """Returns the folder of a path or `file:` URL. Raises JobFailed for another URL, because files behind it cannot be
-    renamed in one step."""
-    parts = urlsplit(path)
-    if parts.scheme not in ("", "file"):
-        raise JobFailed(f"--path {path}: only delta can be elsewhere than in a local or mounted folder")
-    return Path(unquote(parts.path) if parts.scheme else path).absolute()
+BATCH = "ingest_batch"
+"""The folders of a Parquet table are called so, with the number of their batch."""
 
 
 def check_columns(table: StructType | None, rows: StructType, *, evolve: bool) -> None:
@@ -58,3 +45,13 @@ def check_partitioning(where: object, found: str, wanted: str) -> None:
         raise JobFailed(
             f"{where} is partitioned by {found or 'nothing'}, --partition-by asks for {wanted or 'nothing'}"
         )
+
+
+def check_owner(where: object, owner: str, app: str, columns: StructType) -> None:
+    """Raises JobFailed when a Parquet table belongs to another checkpoint, because two checkpoints give the same
+    numbers to their batches. Also raises JobFailed when a column is called `ingest_batch`: readers make a column of
+    that name from the names of the folders. `owner` is empty when there is no table yet."""
+    if BATCH in map(str.lower, columns.names):
+        raise JobFailed(f"a Parquet table's folders are called {BATCH}, and so is a column: use delta or iceberg")
+    if owner and owner != app:
+        raise JobFailed(f"{where} was written with another checkpoint; use that one, or another folder")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
-from magnetar.spark.jobs.job_arguments import add_source, add_stream, parser
+from magnetar.spark.jobs.job_arguments import add_source, add_storage, add_stream, parser
 from magnetar.spark.jobs.job_outcome import JobOutcome, finish
 from magnetar.spark.jobs.job_query import ends_now, run_query, stream
 from magnetar.spark.jobs.job_session import guarded, session
@@ -40,7 +40,7 @@ def run(argv: Sequence[str]) -> int:
     arguments, shape = _parsed(argv)
     began = time.monotonic()
     outcome = JobOutcome("window_agg")
-    spark = session(arguments, "window_agg")
+    spark = session(arguments, "window_agg", only_reads=True)
     ends = ends_now(arguments)
     more = {"columnNameOfCorruptRecord": CORRUPT} if arguments.source == "python" else {}
     if arguments.late_topic:
@@ -56,6 +56,7 @@ def _parsed(argv: Sequence[str]) -> tuple[Namespace, WindowShape]:
     made = parser("window_agg", "Aggregates topics by windows of event time.", EXAMPLES)
     add_source(made)
     add_stream(made)
+    add_storage(made)
     _add_rules(made)
     _add_outputs(made)
     arguments = made.parse_args(argv)

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
 from magnetar.spark.jobs.job_arguments import service_options
+from magnetar.spark.jobs.job_places import job_place
 from magnetar.spark.jobs.position_column import position
 from magnetar.spark.jobs.tables.table import Table, open_table
 from magnetar.spark.jobs.window.window_rows import CORRUPT, MESSAGE, REASON
@@ -22,7 +23,6 @@ from magnetar.spark.source.ranges.bounds import bound_of
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
-STAGING = "magnetar-staging"
 RAW = [field.name for field in source.RAW_FIELDS]
 
 
@@ -39,8 +39,7 @@ class WindowOutputs:
         self._parked = self._open(arguments.parked or str(checkpoint.folder / "parked"))
 
     def _open(self, path: str, kind: str = "parquet") -> Table:
-        staging = self._checkpoint.folder / STAGING
-        return open_table(self._spark, kind, path, self._arguments.table, by="", staging=staging)
+        return open_table(self._spark, kind, job_place(self._arguments, path), self._arguments.table, by="")
 
     def park(self, rows: DataFrame, number: int) -> str:
         """Writes rows that fit no window. Returns the id of one of these rows' messages, and the reason why it fits no
@@ -106,7 +105,10 @@ class WindowOutputs:
     def windows_that_are_there_twice(self) -> int:
         """Returns how many windows are in the table more than once."""
         files = [] if self._table is None else self._table.files()
-        return self._spark.read.parquet(*files).groupBy(*IDENTITY).count().where("count > 1").count() if files else 0
+        if self._table is None or not files:
+            return 0
+        rows = self._table.rows(self._spark, files, IDENTITY)
+        return rows.groupBy(*IDENTITY).count().where("count > 1").count()
 
 
 def _message_key() -> Column:

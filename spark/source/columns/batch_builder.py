@@ -10,6 +10,9 @@ from magnetar.spark.source.columns.metadata_columns import (
     METADATA_FIELDS,
     NOT_VALUES,
     ORDERING_KEY,
+    PARTITION,
+    PARTITION_FIELD,
+    PROPERTIES,
     PUBLISH_TIME,
     RAW_FIELDS,
     SCHEMA_VERSION,
@@ -18,6 +21,19 @@ from magnetar.spark.source.columns.metadata_columns import (
 )
 from magnetar.spark.source.columns.value_columns import ValueColumns
 from magnetar.spark.source.decoding.row_columns import RowColumns
+from pulsar_proto.names import TopicName
+
+PARTS = {
+    KEY: "keys",
+    MESSAGE_ID: "ids",
+    PUBLISH_TIME: "publish_times",
+    EVENT_TIME: "event_times",
+    PROPERTIES: "properties",
+    VALUE: "values",
+    SCHEMA_VERSION: "versions",
+    ORDERING_KEY: "ordering_keys",
+}
+"""The columns that are attributes of RowColumns."""
 
 
 class BatchBuilder:
@@ -29,7 +45,9 @@ class BatchBuilder:
         self._names = schema.fieldNames()
         self._values = values
         self._topic = topic
-        known = {field.name: field.dataType for field in [*values.fields, *METADATA_FIELDS, *RAW_FIELDS]}
+        known = {
+            field.name: field.dataType for field in [*values.fields, *METADATA_FIELDS, *RAW_FIELDS, PARTITION_FIELD]
+        }
         for field in schema.fields:
             if field.name not in known:
                 raise ValueError(f"column {field.name} is unknown; there are {', '.join(known)}")
@@ -39,9 +57,10 @@ class BatchBuilder:
         self._wants_values = any(name not in NOT_VALUES for name in self._names)
 
     @property
-    def wants_ids(self) -> bool:
-        """Returns whether the query asks for message ids, which cost time to make."""
-        return MESSAGE_ID in self._names
+    def parts(self) -> frozenset[str]:
+        """Returns the attributes of RowColumns that `batch` needs. The others may hold nothing but nulls."""
+        needed = {PARTS[name] for name in self._names if name in PARTS}
+        return frozenset(needed | (self._values.parts if self._wants_values else set()))
 
     def batch(self, rows: RowColumns) -> pa.RecordBatch:
         """Returns a batch of all rows. Raises BadValue in mode FAILFAST when a value does not fit the schema."""
@@ -50,20 +69,13 @@ class BatchBuilder:
         return pa.RecordBatch.from_arrays(arrays, names=self._names)
 
     def _metadata(self, name: str, rows: RowColumns) -> pa.Array:
-        if name == KEY:
-            return rows.keys
         if name == TOPIC:
             return pa.repeat(pa.scalar(self._topic), len(rows))
-        if name == MESSAGE_ID:
-            return rows.ids
-        if name == PUBLISH_TIME:
-            return rows.publish_times
-        if name == EVENT_TIME:
-            return rows.event_times
-        if name == VALUE:
-            return rows.values
-        if name == SCHEMA_VERSION:
-            return pa.array([b""] * len(rows), pa.binary()) if rows.versions is None else rows.versions
-        if name == ORDERING_KEY:
-            return pa.nulls(len(rows), pa.binary()) if rows.ordering_keys is None else rows.ordering_keys
-        return rows.properties
+        if name == PARTITION:
+            partition = TopicName.parse(self._topic).partition_index
+            return pa.repeat(pa.scalar(partition if partition >= 0 else None, pa.int32()), len(rows))
+        if name == SCHEMA_VERSION and rows.versions is None:
+            return pa.array([b""] * len(rows), pa.binary())
+        if name == ORDERING_KEY and rows.ordering_keys is None:
+            return pa.nulls(len(rows), pa.binary())
+        return getattr(rows, PARTS[name])

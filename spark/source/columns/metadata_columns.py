@@ -3,14 +3,15 @@ so that the same query runs over the connector and over this data source."""
 
 from collections.abc import Mapping
 
-from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructField, TimestampType
+from pyspark.sql.types import BinaryType, DataType, IntegerType, MapType, StringType, StructField, TimestampType
 
 KEY, TOPIC, MESSAGE_ID = "__key", "__topic", "__messageId"
 PUBLISH_TIME, EVENT_TIME, PROPERTIES = "__publishTime", "__eventTime", "__messageProperties"
 VALUE, SCHEMA_VERSION, ORDERING_KEY = "__value", "__schemaVersion", "__orderingKey"
 """The columns that the option rawColumns adds for copies of messages: bytes as they are stored."""
 PARTITION = "__partition"
-"""The column that tells the sink which partition to write to."""
+"""The number of the partition, or null in a topic without partitions. Queries have this column only when they ask for
+it by name; the sink writes to the partition that it names."""
 
 METADATA_TYPES: Mapping[str, DataType] = {
     KEY: BinaryType(),
@@ -22,4 +23,5 @@ METADATA_TYPES: Mapping[str, DataType] = {
 }
 METADATA_FIELDS = [StructField(name, kind) for name, kind in METADATA_TYPES.items()]
 RAW_FIELDS = [StructField(name, BinaryType()) for name in (VALUE, SCHEMA_VERSION, ORDERING_KEY)]
-NOT_VALUES = frozenset(field.name for field in (*METADATA_FIELDS, *RAW_FIELDS))
+PARTITION_FIELD = StructField(PARTITION, IntegerType())
+NOT_VALUES = frozenset(field.name for field in (*METADATA_FIELDS, *RAW_FIELDS, PARTITION_FIELD))

@@ -6,7 +6,7 @@ is a bad value; as in Spark's JSON source, the option `mode` says how bad values
 """
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
 from magnetar.spark.source.client.pulsar_client import PASSING_ERRORS
 from magnetar.spark.source.columns.arrow_types import arrow_type
-from magnetar.spark.source.columns.avro_types import UnsupportedSchema, record_field, with_nulls
+from magnetar.spark.source.columns.avro_types import ConvertedField, UnsupportedSchema, record_field, with_nulls
 from magnetar.spark.source.columns.primitives import NO_SCHEMA, PRIMITIVES
 from magnetar.spark.source.columns.protobuf_types import ProtobufCodec
 from magnetar.spark.source.decoding.row_columns import RowColumns
@@ -86,15 +86,21 @@ class PrimitiveCodec:
 class RecordCodec:
     """Decodes records of JSON or AVRO schemas."""
 
-    def __init__(self, schema: pb.Schema, lookup: VersionLookup) -> None:
-        field = record_field(schema.schema_data)
+    def __init__(self, schema: pb.Schema, lookup: VersionLookup, only: Collection[str] | None = None) -> None:
+        """With `only`, decodes no other fields than these, as far as the definition lets them be left out. Raises
+        UnsupportedSchema."""
         self._is_json = schema.type == pb.Schema.Json
-        if not isinstance(field.type, StructType):
-            raise UnsupportedSchema(f"a schema of {field.type.simpleString()} at its root")
+        whole = record_field(schema.schema_data)
+        if not isinstance(whole.type, StructType):
+            raise UnsupportedSchema(f"a schema of {whole.type.simpleString()} at its root")
+        definition, field = schema.schema_data, whole
+        if only is not None:
+            definition, field = _with_fields(schema.schema_data, only) or (definition, whole)
         self.type: DataType = with_nulls(field.type) if self._is_json else field.type
         self._arrow = arrow_type(self.type)
         self._convert = field.from_json if self._is_json else field.from_avro
         self._newest = None if self._is_json else fastavro.parse_schema(orjson.loads(schema.schema_data))
+        self._wanted = None if self._is_json else fastavro.parse_schema(orjson.loads(definition))
         self._lookup = lookup
         self._readers: dict[bytes, tuple[Callable[..., Any], Any]] = {}
         self._definitions: dict[bytes, bytes] = {}
@@ -125,7 +131,7 @@ class RecordCodec:
             record = orjson.loads(value)
         else:
             read, writer = self._reader(version)
-            record = read(io.BytesIO(value), writer, self._newest)
+            record = read(io.BytesIO(value), writer, self._wanted)
         if not isinstance(record, dict):
             raise ValueError("not a record")
         return record if self._convert is None else self._convert(record)
@@ -164,11 +170,20 @@ class RecordCodec:
 
 
 class ValueColumns:
-    """The value columns of one topic."""
+    """The value columns of one topic. `fields` are all of them."""
 
-    def __init__(self, schema: pb.Schema | None, lookup: VersionLookup, bad: BadValues | None = None) -> None:
-        """Prepares the columns of `schema`. Raises UnsupportedSchema when a part of the schema has no Spark type."""
+    def __init__(
+        self,
+        schema: pb.Schema | None,
+        lookup: VersionLookup,
+        bad: BadValues | None = None,
+        only: Collection[str] | None = None,
+    ) -> None:
+        """Prepares the columns of `schema`. With `only`, fields of JSON and AVRO records with other names are not
+        decoded, unless the query has to find every bad value. Raises UnsupportedSchema when a part of the schema has no
+        Spark type."""
         self._bad = bad or BadValues()
+        finds_all = self._bad.mode is BadValueMode.FAILFAST or (only is not None and self._bad.corrupt_column in only)
         kind = NO_SCHEMA if schema is None else schema.type
         self._pair: tuple[ValueCodec, ValueCodec, bool] | None = None
         if schema is not None and kind == pb.Schema.KeyValue:
@@ -176,10 +191,19 @@ class ValueColumns:
             key, value, _ = self._pair
             self.fields = [StructField("key", key.type, True), StructField("value", value.type, True)]
         else:
-            self._codec = _codec(schema, lookup)
-            self.fields = _fields_of(self._codec.type)
+            whole = _codec(schema, lookup)
+            self.fields = _fields_of(whole.type)
+            is_part = only is not None and not finds_all and not {field.name for field in self.fields} <= set(only)
+            self._codec = whole
+            if is_part and schema is not None and isinstance(whole, RecordCodec):
+                self._codec = RecordCodec(schema, lookup, only)
         if self._bad.corrupt_column:
             self.fields.append(StructField(self._bad.corrupt_column, BinaryType(), True))
+
+    @property
+    def parts(self) -> set[str]:
+        """Returns the attributes of RowColumns that `columns` needs."""
+        return {"values", "versions"} | ({"keys"} if self._pair is not None else set())
 
     def columns(self, rows: RowColumns) -> Mapping[str, pa.Array]:
         """Returns the columns by their names. Raises BadValue in mode FAILFAST."""
@@ -220,6 +244,19 @@ class ValueColumns:
         key_column, bad_keys = key_codec.decode(key_bytes, versions)
         value_column, bad_values = value_codec.decode(value_bytes, versions)
         return {"key": key_column, "value": value_column}, sorted({*bad, *bad_keys, *bad_values})
+
+
+def _with_fields(definition: bytes, names: Collection[str]) -> tuple[bytes, ConvertedField] | None:
+    """Returns a record's definition with only the fields of these names, and its Spark type. Returns None when there
+    is no such definition, because a field that would be left out defines a type that another one uses."""
+    tree = orjson.loads(definition)
+    tree["fields"] = [field for field in tree["fields"] if field["name"] in names]
+    cut = orjson.dumps(tree)
+    try:
+        fastavro.parse_schema(orjson.loads(cut))
+        return cut, record_field(cut)
+    except (UnsupportedSchema, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType):
+        return None
 
 
 def _fields_of(kind: DataType) -> list[StructField]:

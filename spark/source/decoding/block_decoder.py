@@ -6,6 +6,7 @@ them or raises the error that names the damaged entry.
 """
 
 import base64
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 from magnetar.spark.source.decoding.batch_walk import BatchPlaces, Unusual
 from magnetar.spark.source.decoding.compression import BadCompression, decompress
 from magnetar.spark.source.decoding.entry_block import EntryBlock
-from magnetar.spark.source.decoding.row_columns import MAP, TIME, RowColumns, moments, no_maps, times
+from magnetar.spark.source.decoding.row_columns import ALL_PARTS, MAP, TIME, RowColumns, moments, no_maps, times
 from magnetar.spark.source.decoding.wire_scan import PADDING, Bools, Buffer, Ints, Scan, scan, varint_bytes
 from magnetar.spark.source.ranges.bounds import WHOLE_ENTRY, Range
 from pulsar_proto.ids import unsigned64
@@ -55,10 +56,11 @@ class _BlockMessages:
 class BlockDecoder:
     """Decodes the entries of one partition, and drops the messages that are outside the wanted range."""
 
-    def __init__(self, partition: int, wanted: Range, *, with_ids: bool = True) -> None:
+    def __init__(self, partition: int, wanted: Range, parts: Collection[str] = ALL_PARTS) -> None:
+        """`parts` are the attributes of RowColumns that are needed; those that are not stay empty."""
         self._partition = b"\x18" + varint(partition) if partition >= 0 else b""
         self._wanted = wanted
-        self._with_ids = with_ids
+        self._parts = parts
 
     def decode(self, block: EntryBlock) -> list[RowColumns]:
         """Returns the rows of a block that has no odd entries. The rows come in pieces, each either of batches or of
@@ -119,19 +121,19 @@ class BlockDecoder:
         metadata = block.metadata
         published = metadata.number(_META["publish_time"])
         milliseconds = np.zeros(len(found.entry), np.int64) if published is None else published[found.entry]
-        null_values = found.heads.flags(found.fields["null_value"])
         event_times = found.heads.number(found.fields["event_time"])
-        count = len(found.entry)
+        parts, count = self._parts, len(found.entry)
+        no_bytes = pa.nulls(count, pa.binary())
         return RowColumns(
-            buffer.values(found.starts, found.stops, None if null_values is None else ~null_values),
-            _keys(buffer, found),
+            _values(buffer, found) if "values" in parts else no_bytes,
+            _keys(buffer, found) if "keys" in parts else no_bytes,
             times(milliseconds),
             pa.nulls(count, TIME) if event_times is None else moments(event_times),
-            _properties(buffer, found.heads),
-            self._ids(block, found) if self._with_ids else None,
-            _versions(block, found.entry),
-            _ordering_keys(buffer, found),
-            int((found.stops - found.starts).sum()),
+            _properties(buffer, found.heads) if "properties" in parts else no_maps(count),
+            self._ids(block, found) if "ids" in parts else None,
+            _versions(block, found.entry) if "versions" in parts else None,
+            _ordering_keys(buffer, found) if "ordering_keys" in parts else None,
+            int((found.stops - found.starts).sum()) if "values" in parts else 0,
         )
 
     def _ids(self, block: EntryBlock, found: _BlockMessages) -> pa.BinaryArray:
@@ -191,6 +193,11 @@ def _is_upto(ledgers: Ints, entries: Ints, indexes: Ints, bound: tuple[int, int,
         (ledgers == ledger) & ((entries < entry) | ((entries == entry) & (indexes <= index)))
     )
     return inside
+
+
+def _values(buffer: Buffer, found: _BlockMessages) -> pa.BinaryArray:
+    nothing = found.heads.flags(found.fields["null_value"])
+    return buffer.values(found.starts, found.stops, None if nothing is None else ~nothing)
 
 
 def _keys(buffer: Buffer, found: _BlockMessages) -> pa.BinaryArray:

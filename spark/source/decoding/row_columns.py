@@ -1,10 +1,11 @@
 """Decoded messages as Arrow columns, before the topic's schema is applied. Both ways of decoding entries end here."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from magnetar.spark.source.decoding.row_decoder import DecodedRows
 from magnetar.spark.source.decoding.wire_scan import Ints
@@ -19,7 +20,8 @@ MAP = pa.map_(pa.string(), pa.string())
 @dataclass(slots=True)
 class RowColumns:
     """The columns of some messages, all of equal length. `versions` and `ordering_keys` are None when no message has a
-    version or an ordering key, and `ids` is None when the query does not ask for ids."""
+    version or an ordering key, and `ids` is None when the query does not ask for ids. Other columns that the query does
+    not ask for may be empty: nulls, or empty maps."""
 
     values: pa.BinaryArray
     keys: pa.BinaryArray
@@ -36,6 +38,17 @@ class RowColumns:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def where(self, truth: pa.BooleanArray) -> "RowColumns":
+        """Returns the rows for which `truth` is true, and not false or null."""
+        if truth.true_count == len(self):
+            return self
+        columns = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "size"}
+        kept = {name: None if column is None else column.filter(truth) for name, column in columns.items()}
+        return RowColumns(**kept, size=pc.sum(pc.binary_length(kept["values"])).as_py() or 0)
+
+
+ALL_PARTS = frozenset(field.name for field in fields(RowColumns))
 
 
 def columns_of(rows: DecodedRows) -> RowColumns:

@@ -84,14 +84,14 @@ class Continuity:
 
     def finished(self, reached: bool) -> None:
         """The reader calls this when it stops. `reached` says that the range's last entry, or an entry behind it, has
-        come."""
+        come. A range up to a time may end at the beginning of a ledger, where there is no entry of its own."""
         upto = self._wanted.upto
         if self._sparse:
             return
         if not reached:
             seen = "nothing" if self._last is None else f"{self._last.ledger}:{self._last.entry}"
             self._report(f"{upto} never came, the last was {seen}")
-        elif self._last is not None and Bound(self._last.ledger, self._last.entry) > Bound(upto.ledger, upto.entry):
+        elif upto.entry >= 0 and self._last is not None and self._last[:2] > upto[:2]:
             self._report(f"{upto} is gone: {self._last.ledger}:{self._last.entry} came instead")
 
     def _report(self, what: str) -> None:

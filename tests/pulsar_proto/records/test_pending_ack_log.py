@@ -1,10 +1,13 @@
 """Entries of pending-ack logs, against those that Apache's broker wrote."""
 
+from collections.abc import Callable
+
 import pytest
 
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import TxnId
 from pulsar_proto.pb import pending_ack_pb2 as pb
+from pulsar_proto.records import pending_ack_log
 from pulsar_proto.records.batched_log import PREFIX
 from pulsar_proto.records.pending_ack_log import (
     PendingAckOp,
@@ -14,7 +17,9 @@ from pulsar_proto.records.pending_ack_log import (
     parse_pending_ack_entry,
     pending_ack_entry,
 )
+from pulsar_proto.varint import varint
 from tests.pulsar_proto.vectors import Item, as_described, load, unhex
+from tests.server.steps import finish
 
 LOGS = load("pending_ack_logs.json")
 ENTRIES = [(log["of"], entry) for log in LOGS for entry in log["entries"]]
@@ -30,7 +35,7 @@ def described(records: list[PendingAckRecord]) -> list[Item]:
 )
 def test_an_entry_reads_and_is_written_as_apache_wrote_it(of: str, entry: Item) -> None:
     stored = unhex(entry["hex"])
-    records = parse_pending_ack_entry(stored)
+    records = finish(parse_pending_ack_entry(stored))
     logs = entry["record"].get("pending_ack_logs")
     if logs is None:
         assert described(records) == [entry["record"]]
@@ -42,7 +47,7 @@ def test_an_entry_reads_and_is_written_as_apache_wrote_it(of: str, entry: Item) 
 
 def test_an_acknowledgement_of_part_of_a_batch_keeps_its_ack_set_and_size() -> None:
     log = next(each for each in LOGS if "bidx" in each["of"])
-    (record,) = parse_pending_ack_entry(unhex(log["entries"][0]["hex"]))
+    (record,) = finish(parse_pending_ack_entry(unhex(log["entries"][0]["hex"])))
     assert record == PendingAckRecord(PendingAckOp.ACK, TxnId(0, 16), False, (PendingPosition(37, 0, (6,), 3),))
 
 
@@ -71,4 +76,16 @@ def test_an_acknowledgement_of_part_of_a_batch_keeps_its_ack_set_and_size() -> N
 )
 def test_a_damaged_entry_is_refused(entry: bytes) -> None:
     with pytest.raises(MalformedRecord):
-        parse_pending_ack_entry(entry)
+        finish(parse_pending_ack_entry(entry))
+
+
+@pytest.mark.parametrize("of", [bytes, lambda record: PREFIX + b"\x0a" + varint(len(record)) + record])
+def test_a_long_record_is_read_in_steps_as_if_at_once(
+    of: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    positions = [PendingPosition(12, entry_id, (entry_id,) if entry_id % 3 else ()) for entry_id in range(1_000)]
+    record = PendingAckRecord(PendingAckOp.ACK, TxnId(2, 3), False, tuple(positions))
+    encoded = pending_ack_entry(record)
+    monkeypatch.setattr(pending_ack_log, "STEP_BYTES", len(encoded) // 20)
+    assert finish(parse_pending_ack_entry(of(encoded))) == [record]
+    assert 19 <= sum(1 for _ in parse_pending_ack_entry(of(encoded))) <= 21

@@ -190,3 +190,15 @@ async def test_a_policy_without_effect_is_kept_and_told(admin: Admin, caplog: py
     body = {"dispatcherPauseOnAckStatePersistentEnabled": True}
     assert await admin("PUT", "namespaces/public/paused", body) == (204, "")
     assert "public/paused: policy without effect" in caplog.text
+
+
+@pytest.mark.parametrize("body", [None, 2], ids=["plain", "partitioned"])
+@pytest.mark.parametrize(
+    "local_name", ["t-s__transaction_pending_ack", "__transaction_log_0", "transaction_coordinator_assign"]
+)
+async def test_a_name_of_a_transactions_log_is_refused_as_apaches_broker_does(
+    admin: Admin, local_name: str, body: int | None
+) -> None:
+    path = f"persistent/public/default/{local_name}"
+    answer = await admin("PUT", path if body is None else f"{path}/partitions", body)
+    assert answer == (400, {"reason": "Cannot create topic in system topic format!"})

@@ -7,7 +7,7 @@ import pytest
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.admin.transaction_scene import BASE, MINUTE_MS, asked, begun, connected, enabled
-from tests.server.web.web_scene import TOPIC, running
+from tests.server.web.web_scene import TOPIC, Web, running
 
 
 async def test_the_coordinators_and_their_state(tmp_path: Path) -> None:
@@ -155,3 +155,26 @@ async def test_the_metrics_count_transactions(tmp_path: Path) -> None:
             assert float(samples[f'pulsar_txn_tb_client_{end}_latency_count{{cluster="standalone"}}']) == 1
             assert float(samples[f'pulsar_txn_tb_client_{end}_failed_total{{cluster="standalone"}}']) == 0
         client.writer.close()
+
+
+async def test_batching_switched_on_while_the_server_runs_holds_for_logs_that_are_opened_later(tmp_path: Path) -> None:
+    async with enabled(tmp_path) as web:
+        client = await connected(web)
+        await begun(client)
+        path = "/admin/v2/brokers/configuration/transactionLogBatchedWriteEnabled/true"
+        assert await web.call("POST", path) == (200, "")
+        await begun(client)
+        assert await _records_in_batches(web) == 0
+        path = "/admin/v2/persistent/pulsar/system/transaction_coordinator_assign-partition-0/unload"
+        assert await web.call("PUT", path) == (204, "")
+        await asked(client, "TC_CLIENT_CONNECT_REQUEST", "tcClientConnectRequest", request_id=1, tc_id=0)
+        assert (await begun(client)).least == 2
+        assert await _records_in_batches(web) == 1
+        assert (await web.json(f"{BASE}/coordinatorStats?coordinatorId=0"))["ongoingTxnSize"] == 3
+        client.writer.close()
+
+
+async def _records_in_batches(web: Web) -> float:
+    name = 'pulsar_txn_tc_bufferedwriter_batch_records_sum{cluster="standalone",broker="127.0.0.1"} '
+    (value,) = (line.removeprefix(name) for line in (await web.get("/metrics/"))[2].splitlines() if name in line)
+    return float(value)

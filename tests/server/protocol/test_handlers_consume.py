@@ -83,10 +83,13 @@ class TestConsumer:
         assert await peer.answers() == []
         assert consumer.acks[0].message_id[0].entryId == 2
 
-    async def test_an_ack_of_an_unknown_consumer_is_silent_even_with_request_id(self) -> None:
+    async def test_an_ack_of_an_unknown_consumer_is_refused_if_it_wants_an_answer(self) -> None:
         peer = await connected()
-        peer.say(command("ACK", "ack", consumer_id=99, ack_type=0, request_id=12))
+        peer.say(command("ACK", "ack", consumer_id=99, ack_type=0))
         assert await peer.answers() == []
+        peer.say(command("ACK", "ack", consumer_id=99, ack_type=0, request_id=12))
+        answer = (await peer.answer()).ackResponse
+        assert (answer.consumer_id, answer.request_id, answer.error) == (99, 12, pb.ConsumerNotFound)
         assert not peer.is_closed
 
     async def test_ack_response_comes_when_the_ack_is_durable(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.topics.broker_service import BrokerService
+from magnetar.server.transactions.batch_counters import BatchCounters
 from magnetar.server.transactions.coordinator import TransactionCoordinator
 from magnetar.server.transactions.coordinators import TransactionCoordinators
 from magnetar.server.transactions.end_calls import EndCalls
@@ -52,12 +53,13 @@ class Scene:
         self.settings = settings
         self.participants = RememberingParticipants()
         self.calls = EndCalls(self.participants, settings)
+        self.batches = BatchCounters()
         self.closed: list[TransactionCoordinator] = []
 
     async def coordinator(self) -> TransactionCoordinator:
         """Opens coordinator 0."""
         return await TransactionCoordinator.open(
-            0, self.factory, self.settings, self.calls, lambda closed, error: self.closed.append(closed)
+            0, self.factory, self.settings, self.calls, lambda closed, error: self.closed.append(closed), self.batches
         )
 
     def coordinators(self) -> TransactionCoordinators:

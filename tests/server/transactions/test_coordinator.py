@@ -8,8 +8,10 @@ import pytest
 
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.server.config.transaction_settings import TransactionSettings
+from magnetar.server.process import turns
 from magnetar.server.transactions.coordinator import CoordinatorState
-from magnetar.server.transactions.transaction_log import CURSOR
+from magnetar.server.transactions.log_place import LogPlace
+from magnetar.server.transactions.transaction_log import CURSOR, RECORDS_AT_ONCE, TransactionLog
 from pulsar_proto.errors import (
     InvalidTxnStatus,
     NotAllowed,
@@ -18,11 +20,14 @@ from pulsar_proto.errors import (
     TransactionNotFound,
 )
 from pulsar_proto.ids import TxnId
-from pulsar_proto.records.transaction_log import TxnStatus, parse_entry
+from pulsar_proto.records.transaction_log import Record, TxnStatus, parse_entry
 from tests.server.topics.storage_scene import until
 from tests.server.transactions.scene import MINUTE_MS, TOPIC, Scene, scene
 
 BATCHED = TransactionSettings(transaction_log_batched_write_enabled=True)
+ONE_BATCH = TransactionSettings(
+    transaction_log_batched_write_enabled=True, transaction_log_batched_write_max_delay_in_millis=0
+)
 BOTH = pytest.mark.parametrize("settings", [TransactionSettings(), BATCHED], ids=["bare", "batched"])
 
 
@@ -122,6 +127,53 @@ async def test_all_records_of_an_ended_transaction_are_deleted_and_only_those(
         await coordinator.end(TxnId(0, 66), commit=True)
         await coordinator.end(TxnId(0, 3), commit=True)
         assert coordinator.log.ledger.cursors[CURSOR].backlog == 0
+
+
+async def test_a_log_is_read_whatever_kind_of_entries_its_earlier_coordinators_have_written(tmp_path: Path) -> None:
+    store = MemoryStore()
+    ids: list[TxnId] = []
+    for settings in (TransactionSettings(), BATCHED, TransactionSettings(), BATCHED):
+        async with scene(tmp_path, store, settings) as broker:
+            coordinator = await broker.coordinator()
+            assert [each.txn_id for each in coordinator.table] == ids
+            assert all(each.partitions == (TOPIC,) for each in coordinator.table)
+            ended, *kept = await asyncio.gather(*(coordinator.new(MINUTE_MS, None) for _ in range(3)))
+            ids += kept
+            await asyncio.gather(*(coordinator.add_partitions(txn_id, [TOPIC]) for txn_id in (ended, *kept)))
+            await coordinator.end(ended, commit=True)
+            await coordinator.log.ledger.cursors[CURSOR].persisted()
+    async with scene(tmp_path, store) as broker:
+        coordinator = await broker.coordinator()
+        await asyncio.gather(*(coordinator.end(txn_id, commit=True) for txn_id in ids))
+        assert coordinator.log.ledger.cursors[CURSOR].backlog == 0
+
+
+@pytest.mark.parametrize("settings", [TransactionSettings(), ONE_BATCH], ids=["bare", "one batch"])
+async def test_other_tasks_run_while_a_log_is_replayed(
+    tmp_path: Path, settings: TransactionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, count = MemoryStore(), 5 * RECORDS_AT_ONCE
+    async with scene(tmp_path, store, settings) as broker:
+        coordinator = await broker.coordinator()
+        await asyncio.gather(*(coordinator.new(MINUTE_MS, None) for _ in range(count)))
+    monkeypatch.setattr(turns, "PORTION_SECONDS", 0.0)
+    seen: set[int] = set()
+    async with scene(tmp_path, store, settings) as broker:
+        log = await TransactionLog.open(0, broker.factory, settings, broker.batches)
+        replayed: list[LogPlace] = []
+
+        def apply(record: Record, place: LogPlace) -> tuple[LogPlace, ...]:
+            replayed.append(place)
+            return ()
+
+        replaying = asyncio.create_task(log.replay(apply))
+        while not replaying.done():
+            seen.add(len(replayed))
+            await asyncio.sleep(0)
+        assert await replaying == count
+        await log.close()
+    assert len({place[:2] for place in replayed}) == (1 if settings is ONE_BATCH else count)
+    assert len(seen - {0, count}) >= count // RECORDS_AT_ONCE - 1
 
 
 async def test_a_transaction_that_is_not_open_takes_no_participants_and_no_other_end(tmp_path: Path) -> None:

@@ -122,8 +122,21 @@ def test_deleting_each_record_of_a_batch_leaves_none(size: int) -> None:
         assert acks_of(places) == [(3, 4, None)]
         return
     left = (1 << size) - 1
-    for number, (place, (_, _, words)) in enumerate(zip(places, acks_of(places), strict=True)):
+    for number, place in enumerate(places):
+        ((_, _, words),) = acks_of([place])
         assert words is not None
         assert is_left([left >> 64 * word & 2**64 - 1 for word in range(8)], place)
         left &= mask_of_words(words)
         assert left.bit_count() == size - number - 1
+
+
+def test_the_records_of_an_entry_are_deleted_together() -> None:
+    batch = list(places_in(3, 4, 70))
+    acks = acks_of([*batch[:3], LogPlace(3, 5), batch[69], LogPlace(2, 9)])
+    assert [(*each[:2], None if each[2] is None else mask_of_words(each[2])) for each in acks] == [
+        (2, 9, None),
+        (3, 4, ((1 << 70) - 1) & ~(0b111 | 1 << 69)),
+        (3, 5, None),
+    ]
+    ((_, _, words),) = acks_of(batch)
+    assert words == [0, 0]

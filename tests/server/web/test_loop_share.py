@@ -1,6 +1,7 @@
 """The web port's share of the loop: turns, their order, and that a call behaves as if nobody had cut it into steps."""
 
 import asyncio
+import random
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -198,6 +199,35 @@ async def test_a_step_waits_for_messages_only_for_so_long() -> None:
         await until(lambda: len(seen) == step)  # noqa: B023
     clock.now_s += PATIENCE_SECONDS
     assert await call == "call"
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_message_waits_for_one_step_and_then_for_one_in_each_patience(seed: int) -> None:
+    """However many calls wait, and however long messages and steps take. With the bound on the length of a step
+    (`test_web_steps`), this bounds what all calls together add to the latency of publishing."""
+    chance, clock, appends, seen = random.Random(seed), Clock(), AppendsUnderWay(), list[str]()
+    share = LoopShare(appends, clock)
+
+    async def call() -> None:
+        while True:
+            clock.now_s += chance.uniform(0.0001, 0.001)
+            seen.append("step")
+            await asyncio.sleep(0)
+
+    calls = [asyncio.ensure_future(wrapped(share.run(call()))) for _ in range(50)]
+    while len(seen) < 100:
+        for _ in range(chance.randint(0, 3)):  # turns between two messages
+            clock.now_s += 0.0001
+            await asyncio.sleep(0)
+        before, sent_s = len(seen), clock.now_s
+        appends.begins()
+        for _ in range(chance.randint(1, 10)):  # turns until the message is answered
+            clock.now_s += chance.uniform(0, 0.0005)
+            await asyncio.sleep(0)
+        appends.ends()
+        assert len(seen) - before <= 1 + (clock.now_s - sent_s) / PATIENCE_SECONDS
+    for task in calls:
+        task.cancel()
 
 
 async def test_nothing_ticks_while_nobody_waits() -> None:

@@ -91,6 +91,8 @@ async def test_no_step_of_any_call_grows_with_the_topics(tmp_path: Path, monkeyp
         for route in sorted(asked, key=lambda route: "unsubscribe" in route.path):
             for topic in ("t1", "p") if "{topic}" in route.path else ("",):
                 path = re.sub(r"\{(\w+)\}", lambda part: {**PARTS, "topic": topic}.get(part[1], "1"), route.path)  # noqa: B023
+                if path == "/metrics":
+                    path += "/"  # otherwise the call is redirected
                 with share.counting():
                     await web.get(path + (ONE_EVENT if path.endswith(STREAM) else ""), route.method)
                 if share.longest_step_s > STEP_CALLS_MAX:

@@ -57,6 +57,16 @@ class Web:
         finally:
             writer.close()
 
+    async def head(self, *parts: bytes) -> bytes:
+        """Sends the parts one after the other, and returns the head of the first answer. Other than `said`, it does not
+        wait until the web port closes the connection, which a slow machine may do before all is sent and read."""
+        reader, writer = await self.connect()
+        try:
+            writer.write(b"".join(parts))
+            return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), SECONDS_MAX)
+        finally:
+            writer.close()
+
     async def json(self, path: str) -> Any:
         status, _, body = await self.get(path)
         assert status == 200, body

@@ -1,14 +1,18 @@
 // Draws the backlog of a subscription as cells: what is acknowledged, what lies in holes, what was read, what was not.
 
-import { STATES, TopicLine, backlogOf, cellsOf, stateOf } from "../parts/backlog_map_rules.js";
+import { STATES, TopicLine, backlogOf, cellsOf, cellsOfMap, stateOf } from "../parts/backlog_map_rules.js";
 import * as format from "../parts/format_rules.js";
 import { html, useLayoutEffect, useMemo, useRef, useState } from "../parts/library.js";
+import { Fault, HowTo } from "../parts/panels.js";
+import { FRESH_MS, useCall } from "../parts/polling.js";
+import { topicPath, withQuery } from "../parts/rest_calls.js";
 import { Table } from "../parts/tables.js";
 
 const CELL_PIXELS = 11;
 const GAP_PIXELS = 2;
 const ROWS_MAX = 24;
 const HOLES_SHOWN_MAX = 500;
+const NO_CELLS = { cells: [], entriesPerCell: 1, unread: 0 };
 
 const WORDS = {
   hole: ["warn", "in a hole: later entries are acknowledged, this is not"],
@@ -17,7 +21,7 @@ const WORDS = {
   acked: ["accent", "acknowledged"],
 };
 
-export function HoleMap({ stats, name }) {
+export function HoleMap({ topic, stats, name }) {
   const cursor = stats.cursors[name];
   const line = useMemo(() => new TopicLine(stats), [stats]);
   const backlog = useMemo(() => backlogOf(line, cursor), [line, cursor]);
@@ -25,7 +29,13 @@ export function HoleMap({ stats, name }) {
   const [width, setWidth] = useState(0);
   const [pointed, setPointed] = useState(null);
   const columns = Math.max(1, Math.floor(width / (CELL_PIXELS + GAP_PIXELS)));
-  const { cells, entriesPerCell, unread } = useMemo(() => cellsOf(backlog, columns * ROWS_MAX), [backlog, columns]);
+  // Where there are too many ranges for a list, the server makes the cells.
+  const mapPath = withQuery(topicPath(topic, "subscription", name, "ackMap"), { cells: columns * ROWS_MAX });
+  const map = useCall(backlog.isCut && width > 0 ? mapPath : null, { every: FRESH_MS });
+  const { cells, entriesPerCell, unread } = useMemo(() => {
+    if (!backlog.isCut) return cellsOf(backlog, columns * ROWS_MAX);
+    return map.value === undefined ? NO_CELLS : cellsOfMap(line, map.value);
+  }, [backlog, columns, map.value]);
   const rows = Math.ceil(cells.length / columns);
   useLayoutEffect(() => {
     const watch = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
@@ -46,11 +56,11 @@ export function HoleMap({ stats, name }) {
     const index = Math.floor((event.clientY - box.top) / step) * columns + column;
     setPointed(column < columns ? (cells[index] ?? null) : null);
   };
-  const said = summaryOf(backlog);
+  const said = backlog.isCut ? summaryOfMap(map.value) : summaryOf(backlog);
   return html`<p class="hint" data-map="summary">
       ${said}.${entriesPerCell > 1 && ` A cell stands for ${format.count(entriesPerCell)} entries.`}
     </p>
-    <div hidden=${cells.length === 0}>
+    <div hidden=${cells.length === 0 && !backlog.isCut}>
       <canvas
         class="map"
         ref=${canvas}
@@ -62,25 +72,28 @@ export function HoleMap({ stats, name }) {
         onMouseLeave=${() => setPointed(null)}
       ></canvas>
     </div>
-    ${backlog.isCut && html`<p class="note" data-map="cut">${cutOf(cursor, backlog)}</p>`}
+    <${Fault} error=${map.error} />
     <p class="map-note" aria-hidden="true">${pointed && sentenceOf(pointed, line)}</p>
     ${unread > 0 && html`<p class="hint" data-map="unread">${unreadOf(unread, cells.length > 0)}</p>`}
     <div class="legend">
       ${STATES.map((state) => html`<span key=${state}><i class=${`swatch ${WORDS[state][0]}`}></i>${WORDS[state][1]}</span>`)}
     </div>
-    ${backlog.holes.length > 0 && html`<${Holes} line=${line} holes=${backlog.holes} />`}`;
+    ${backlog.holes.length > 0 && html`<${Holes} line=${line} holes=${backlog.holes} isCut=${backlog.isCut} />`}
+    ${backlog.isCut && html`<${HowTo} calls=${[`GET ${mapPath}`]} />`}`;
 }
 
 function summaryOf(backlog) {
   const inHoles = backlog.holes.reduce((sum, [first, last]) => sum + last - first, 0);
   const all = format.plural(backlog.end - backlog.begin, "entry", "entries");
-  const holes = `${backlog.isCut ? "the first " : ""}${format.plural(backlog.holes.length, "hole")}`;
-  return `${all} behind the mark-delete position, ${format.count(inHoles)} of them in ${holes}`;
+  const holes = `${format.count(inHoles)} of them in ${format.plural(backlog.holes.length, "hole")}`;
+  return `${all} behind the mark-delete position, ${inHoles === 0 ? "none of them in a hole" : holes}`;
 }
 
-function cutOf(cursor, backlog) {
-  const all = format.plural(cursor.totalNonContiguousDeletedMessagesRange, "acknowledged range");
-  return `The subscription has ${all}; the broker lists the first ${format.count(backlog.ranges.length)}, where the map ends.`;
+function summaryOfMap(map) {
+  if (map === undefined) return "The map is being made";
+  const all = format.plural(map.entries, "entry", "entries");
+  const ranges = format.plural(map.ackedRanges, "acknowledged range");
+  return `${all} behind the mark-delete position, ${format.count(map.entriesInHoles)} of them in holes before ${ranges}`;
 }
 
 function unreadOf(unread, isAfterMap) {
@@ -126,14 +139,14 @@ const HOLE_COLUMNS = [
   },
 ];
 
-function Holes({ line, holes }) {
+function Holes({ line, holes, isCut }) {
   const rows = holes
     .slice(0, HOLES_SHOWN_MAX)
     .map(([first, last]) => ({ place: first, first: line.at(first), last: line.at(last - 1), entries: last - first }));
   return html`<details>
     <summary>
-      ${format.plural(holes.length, "hole")} as a
-      list${holes.length > rows.length ? `, the first ${format.count(rows.length)} of them` : ""}
+      ${isCut ? "Holes" : format.plural(holes.length, "hole")} as a
+      list${isCut || holes.length > rows.length ? `, the first ${format.count(rows.length)} of them` : ""}
     </summary>
     <${Table}
       name="holes"

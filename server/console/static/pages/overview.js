@@ -11,6 +11,7 @@ import { link } from "../parts/routes.js";
 import { Table } from "../parts/tables.js";
 
 const LIVE = "admin/v2/broker-stats/live";
+const DISK = "api/v1/bookie/info";
 const REPORT_MS = 10_000;
 
 const MESSAGES = [
@@ -33,8 +34,10 @@ export function Overview() {
   const [now, setNow] = useState(null);
   const error = useStream(LIVE, (event, value) => {
     if (event !== "broker") return;
-    messages.add(value.time, [value.msgRateIn, value.msgRateOut]);
-    traffic.add(value.time, [value.msgThroughputIn, value.msgThroughputOut]);
+    if (value.msgRateIn !== null) {
+      messages.add(value.time, [value.msgRateIn, value.msgRateOut]);
+      traffic.add(value.time, [value.msgThroughputIn, value.msgThroughputOut]);
+    }
     latency.add(value.time, [value.publishLatencyMs?.p50 ?? null, value.publishLatencyMs?.p99 ?? null]);
     setNow(value);
   });
@@ -57,15 +60,15 @@ export function Overview() {
         <${Panel} title="Publishing takes" name="latency">
           <${Chart} series=${latency} lines=${LATENCY} show=${format.milliseconds} label="How long publishing takes" />${howTo}
         </${Panel}>`}
-      <${AboutBroker} isDenied=${error?.isDenied} />
+      ${error?.isDenied || html`<${Disk} /><${AboutBroker} />`}
       <${Namespaces} isDenied=${error?.isDenied} />
     </div>`;
 }
 
 function Figures({ now }) {
   return html`<div class="figures">
-    <${Figure} name="In" value=${`${format.rate(now.msgRateIn)}/s`} detail=${format.byteRate(now.msgThroughputIn)} />
-    <${Figure} name="Out" value=${`${format.rate(now.msgRateOut)}/s`} detail=${format.byteRate(now.msgThroughputOut)} />
+    <${Figure} name="In" value=${format.perSecond(now.msgRateIn)} detail=${format.byteRate(now.msgThroughputIn)} />
+    <${Figure} name="Out" value=${format.perSecond(now.msgRateOut)} detail=${format.byteRate(now.msgThroughputOut)} />
     ${now.publishLatencyMs && html`<${Figure} name="Publishing takes"
       value=${format.milliseconds(now.publishLatencyMs.p50)} detail=${`99 %: ${format.milliseconds(now.publishLatencyMs.p99)}`} />`}
     <${Figure} name="Topics loaded" value=${format.count(now.topics)} />
@@ -73,11 +76,7 @@ function Figures({ now }) {
     <${Figure} name="Consumers" value=${format.count(now.consumers)} />
     <${Figure} name="Connections" value=${format.count(now.connections)} />
     <${Figure} name="Memory" value=${format.bytes(now.memoryBytes)} />
-    <${Figure}
-      name="Stored"
-      value=${format.bytes(now.storageBytes)}
-      detail=${now.diskFreeBytes === undefined ? undefined : `${format.bytes(now.diskFreeBytes)} free`}
-    />
+    <${Figure} name="Stored" value=${format.bytes(now.storageBytes)} />
   </div>`;
 }
 
@@ -136,9 +135,41 @@ function Namespaces({ isDenied }) {
   </${Panel}>`;
 }
 
-function AboutBroker({ isDenied }) {
-  const report = useCall(isDenied ? null : adminPath("broker-stats", "load-report"), { every: REPORT_MS });
-  if (isDenied) return null;
+const percent = (share) => `${(100 * share).toFixed(2)} %`;
+
+function Disk() {
+  const disk = useCall(DISK, { every: REPORT_MS });
+  // The broker of a cluster has no such call.
+  if (disk.error?.status === 404) {
+    return html`<${Panel} title="Disk" name="disk">
+      <p>This broker stores nothing itself. The page <a href=${link("bookies")}>Bookies</a> has the disk of each bookie.</p>
+      <${HowTo} calls=${["GET admin/v2/bookies/disks"]} commands=${["magnetar bk bookieinfo"]} />
+    </${Panel}>`;
+  }
+  return html`<${Panel} title="Disk" name="disk">
+    <${Loaded} from=${disk}>${(value) =>
+      html`<p>
+          ${
+            value.refusesWritesBecause === null
+              ? html`<${Badge} tone="good">takes writes</${Badge}>`
+              : html`<${Badge} tone="bad">refuses writes</${Badge}> <span>${value.refusesWritesBecause}</span>`
+          }
+        </p>
+        <${Facts}
+          rows=${[
+            ["Free", format.bytes(value.freeSpace)],
+            ["Used", `${percent(value.usedShare)} of ${format.bytes(value.totalSpace)}`],
+            ["Writes are refused", `above ${percent(value.diskUsageThreshold)} used`],
+            ["They are taken again", `at ${percent(value.diskUsageLwmThreshold)}`],
+            ["Kept for a start on a full disk", format.bytes(value.reservedSpace)],
+          ]}
+        />`}</${Loaded}>
+    <${HowTo} calls=${[`GET ${DISK}`]} commands=${["magnetar check disk", "magnetar config diskUsageThreshold"]} />
+  </${Panel}>`;
+}
+
+function AboutBroker() {
+  const report = useCall(adminPath("broker-stats", "load-report"), { every: REPORT_MS });
   return html`<${Panel} title="This broker">
     <${Loaded} from=${report}>${(value) =>
       html`<${Facts}

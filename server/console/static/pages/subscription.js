@@ -37,7 +37,7 @@ export function Subscription({ topic, name }) {
         ${
           cursor &&
           html`<${Panel} title="Backlog" wide=${true} name="backlog">
-          <${HoleMap} stats=${internal.value} name=${name} />
+          <${HoleMap} topic=${topic} stats=${internal.value} name=${name} />
           <${HowTo} calls=${[`GET ${internalPath}`]} commands=${[`magnetar admin topics stats-internal ${topicWord(topic)}`]} />
         </${Panel}>`
         }
@@ -151,7 +151,7 @@ function Details({ about, cursor, path, topic }) {
   return html`<${Panel} title="The cursor">
     <${Facts} rows=${[
       ["Durable", about.isDurable ? "yes" : "no"],
-      ["Ledger of its state", cursor && format.count(cursor.cursorLedger)],
+      ["Ledger of its state", cursor && (cursor.cursorLedger < 0 ? "none yet" : String(cursor.cursorLedger))],
       ["State", cursor?.state],
       ["Expired", format.count(about.totalMsgExpired)],
       ["Last acknowledgement", format.time(about.lastAckedTimestamp)],

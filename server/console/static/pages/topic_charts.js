@@ -26,7 +26,7 @@ export function useTopicStream(topic) {
     if (event !== "topic") return;
     const subscriptions = value.subscriptions ?? {};
     if (names.current.length === 0) names.current = Object.keys(subscriptions).slice(0, BACKLOG_COLOURS.length);
-    rates.add(value.time, [value.msgRateIn, value.msgRateOut]);
+    if (value.msgRateIn !== null) rates.add(value.time, [value.msgRateIn, value.msgRateOut]);
     backlogs.add(value.time, names.current.map((name) => subscriptions[name]?.msgBacklog ?? null));
     setLive(value);
   });

@@ -29,12 +29,12 @@ function Figures({ stats }) {
   return html`<div class="figures">
     <${Figure}
       name="In"
-      value=${`${format.rate(stats.msgRateIn)}/s`}
+      value=${format.perSecond(stats.msgRateIn)}
       detail=${format.byteRate(stats.msgThroughputIn)}
     />
     <${Figure}
       name="Out"
-      value=${`${format.rate(stats.msgRateOut)}/s`}
+      value=${format.perSecond(stats.msgRateOut)}
       detail=${format.byteRate(stats.msgThroughputOut)}
     />
     <${Figure}
@@ -52,10 +52,11 @@ function Figures({ stats }) {
   </div>`;
 }
 
-// The stats have the rates of the last minute; the stream has those of the last second, where it is there.
+// The stats have the rates of the last minute; the stream has those of the last second, from its second event on.
 function ratesOf(live) {
   if (live === null) return {};
-  return { msgRateIn: live.msgRateIn, msgRateOut: live.msgRateOut, storageSize: live.storageSize };
+  const rates = live.msgRateIn === null ? {} : { msgRateIn: live.msgRateIn, msgRateOut: live.msgRateOut };
+  return { ...rates, storageSize: live.storageSize };
 }
 
 function Subscriptions({ topic, stats, path }) {

@@ -53,7 +53,7 @@ export class TopicLine {
 
 // Returns {begin, end, ranges, readPlace, holes, isCut}: the part of the topic behind the mark-delete position, the
 // ranges of it that are acknowledged ([begin, end) in places), up to where entries were read, and the holes between them.
-// `isCut` says that there are more ranges than the server lists: nothing is known behind the last one of the list.
+// `isCut` says that there are more ranges than the server lists: behind the last one of the list, ackMap has to be asked.
 export function backlogOf(line, cursor) {
   const begin = line.behind(parsePosition(cursor.markDeletePosition));
   const ranges = parseRanges(cursor.individuallyDeletedMessages ?? "")
@@ -71,14 +71,13 @@ export function backlogOf(line, cursor) {
   return { begin, end: line.length, ranges, readPlace, holes, isCut };
 }
 
-// Cuts the part of the backlog that the subscription has read, as far as it is known, into at most `cellsMax` cells of
-// equally many entries. Returns {cells, entriesPerCell, unread}: a cell is {first, last, counts: {hole, read, unread,
-// acked}} over the places [first, last), and `unread` is how many entries were not read, which would only fill the page.
+// Cuts the part of the backlog that the subscription has read into at most `cellsMax` cells of equally many entries.
+// Returns {cells, entriesPerCell, unread}: a cell is {first, last, counts: {hole, read, unread, acked}} over the places
+// [first, last), and `unread` is how many entries were not read, which would only fill the page.
 export function cellsOf(backlog, cellsMax) {
   const { begin, ranges, readPlace } = backlog;
   const lastAcked = ranges.length > 0 ? ranges[ranges.length - 1][1] : begin;
-  const readEnd = Math.min(Math.max(readPlace, lastAcked, begin), backlog.end);
-  const end = backlog.isCut ? lastAcked : readEnd;
+  const end = Math.min(Math.max(readPlace, lastAcked, begin), backlog.end);
   const entriesPerCell = Math.max(1, Math.ceil((end - begin) / cellsMax));
   const cells = [];
   let range = 0;
@@ -96,7 +95,27 @@ export function cellsOf(backlog, cellsMax) {
     addOpen(counts, at, last, lastAcked, readPlace);
     cells.push({ first, last, counts });
   }
-  return { cells, entriesPerCell, unread: backlog.end - readEnd };
+  return { cells, entriesPerCell, unread: backlog.end - end };
+}
+
+// The same cells, from the answer of the call ackMap, which counts what is acknowledged of each cell: where there are more
+// ranges than the server lists, the places of the ranges are not known.
+export function cellsOfMap(line, map) {
+  const begin = line.behind(parsePosition(map.markDeletePosition));
+  const read = parsePosition(map.readPosition);
+  const readPlace = line.behind({ ledger: read.ledger, entry: read.entry - 1 });
+  const lastAcked = begin + map.toLastAcked;
+  const end = begin + map.entries;
+  const cells = map.acked.map((acked, index) => {
+    const first = begin + index * map.entriesPerCell;
+    const last = Math.min(first + map.entriesPerCell, end);
+    const counts = { hole: 0, read: 0, unread: 0, acked };
+    addOpen(counts, first, last, lastAcked, readPlace);
+    // What is acknowledged lies among what counts as a hole so far.
+    counts.hole -= acked;
+    return { first, last, counts };
+  });
+  return { cells, entriesPerCell: map.entriesPerCell, unread: Math.max(0, line.length - end) };
 }
 
 // Counts the entries of [first, last), which are not acknowledged: those before the last acknowledged one are holes,

@@ -5,6 +5,8 @@ import { html, useEffect, useMemo, useRef } from "./library.js";
 
 const POINTS_MAX = 300;
 const HEIGHT_PIXELS = 150;
+// A chart is at least this wide: over less time, several marks of the axis would fall into one second.
+const SECONDS_MIN = 30;
 
 // The newest points of several lines: add(timeMs, [values]) and table(), which is what uPlot draws.
 class Series {
@@ -83,7 +85,10 @@ function optionsOf(element, lines, { show, least }) {
     height: HEIGHT_PIXELS,
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { size: 5 } },
-    scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(high ?? 0, least) * 1.1] } },
+    scales: {
+      x: { time: true, range: (plot) => timesOf(plot.data[0]) },
+      y: { range: (_, low, high) => [0, Math.max(high ?? 0, least) * 1.1] },
+    },
     axes: [
       { ...axis, size: 28, space: 70, values: (_, times) => times.map(clockTime) },
       { ...axis, size: 66, space: 32, values: (_, values) => values.map(show) },
@@ -93,6 +98,12 @@ function optionsOf(element, lines, { show, least }) {
       ...lines.map((line) => ({ label: line.name, stroke: colour(line.colour), width: 1.5, points: { show: false } })),
     ],
   };
+}
+
+// The beginning and the end of the axis for the times of all points. Of a single point, uPlot would make a day.
+function timesOf(times) {
+  const end = times.at(-1) ?? Date.now() / 1000;
+  return [Math.min(times[0] ?? end, end - SECONDS_MIN), end];
 }
 
 // The time of day in UTC, as everywhere on the pages.

@@ -77,10 +77,16 @@ async function readOnce(path, signal, receive) {
   }
 }
 
+// Nothing stays behind at the signal, which a page has for all the streams of its life.
 function slept(ms, signal) {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener("abort", end);
   });
 }
 

@@ -19,6 +19,10 @@ export function rate(value) {
   return value < 0.05 ? "<0.1" : value.toFixed(1);
 }
 
+export function perSecond(value) {
+  return isNumber(value) ? `${rate(value)}/s` : NOTHING;
+}
+
 // 1536 -> "1.5 KiB"
 export function bytes(value) {
   if (!isNumber(value) || value < 0) return NOTHING;

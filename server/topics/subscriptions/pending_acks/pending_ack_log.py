@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from magnetar.server.config.transaction_settings import TransactionSettings
-from magnetar.server.process.turns import Turns
+from magnetar.server.process.turns import Steps, Turns, in_slices
 from magnetar.server.topics.subscriptions.pending_acks.log_trimming_rules import LogIndex
 from magnetar.server.transactions.known_transactions import TransactionSupport
 from magnetar.server.transactions.log_place import LogPlace
@@ -22,7 +21,12 @@ from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, NoSuchManagedLedger
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.names import TopicName, encode_local
-from pulsar_proto.records.pending_ack_log import PendingAckRecord, parse_pending_ack_entry, pending_ack_entry
+from pulsar_proto.records.pending_ack_log import (
+    PendingAckRecord,
+    PendingPosition,
+    parse_pending_ack_entry,
+    pending_ack_entry,
+)
 from pulsar_proto.system_topics import PENDING_ACK_SUFFIX
 
 log = logging.getLogger(__name__)
@@ -47,7 +51,8 @@ def log_name(topic: TopicName, subscription: str) -> str:
 class PendingAckLog:
     """The log of one subscription, open. `PendingAckLogs.open` creates it."""
 
-    def __init__(self, ledger: ManagedLedger, cursor: Cursor, settings: TransactionSettings) -> None:
+    def __init__(self, ledger: ManagedLedger, cursor: Cursor, transactions: TransactionSupport) -> None:
+        settings = transactions.settings
         self.ledger = ledger
         self._cursor = cursor
         self._index = LogIndex(settings.transaction_pending_ack_log_index_min_lag)
@@ -56,11 +61,12 @@ class PendingAckLog:
             settings.transaction_pending_ack_batched_write_max_size,
             settings.transaction_pending_ack_batched_write_max_delay_in_millis,
         )
-        self._writer = LogWriter(ledger, batching if settings.transaction_pending_ack_batched_write_enabled else None)
+        is_batching = settings.transaction_pending_ack_batched_write_enabled
+        self._writer = LogWriter(ledger, batching if is_batching else None, transactions.pending_ack_batches)
 
-    async def replay(self, apply: Callable[[PendingAckRecord], None]) -> None:
-        """Calls `apply` with all records that are still needed, in order. Raises ManagedLedgerError, and
-        MalformedRecord for an entry that is none of a pending-ack log."""
+    async def replay(self, apply: Callable[[PendingAckRecord], Steps[None]]) -> None:
+        """Does the work of `apply` for all records that are still needed, in order and in portions. Raises
+        ManagedLedgerError, and MalformedRecord for an entry that is none of a pending-ack log."""
         turns = Turns()
         position = self._cursor.next_unacked(self._cursor.mark_delete)
         while position <= self.ledger.last_confirmed:
@@ -68,10 +74,12 @@ class PendingAckLog:
             if not run.entries:
                 return
             for entry_id, entry in enumerate(run.entries, run.first_entry_id):
-                for record in parse_pending_ack_entry(entry[run.payload_offset :]):
-                    apply(record)
-                    self._index.add(Position(run.ledger_id, entry_id), _reach(record))
-                    await turns.breathe()
+                for record in await turns.run(parse_pending_ack_entry(entry[run.payload_offset :])):
+                    await turns.run(apply(record))
+                    reach = EARLIEST
+                    async for some in in_slices(record.positions):
+                        reach = max(reach, _reach(some))
+                    self._index.add(Position(run.ledger_id, entry_id), reach)
             position = self.ledger.next_position(Position(run.ledger_id, run.end_entry_id - 1))
 
     def append(self, records: Sequence[PendingAckRecord], stored: Stored) -> None:
@@ -85,7 +93,7 @@ class PendingAckLog:
     def _appended(self, record: PendingAckRecord, stored: Stored | None, result: LogPlace | ManagedLedgerError) -> None:
         error = result if isinstance(result, ManagedLedgerError) else None
         if isinstance(result, LogPlace):
-            self._index.add(Position(result.ledger_id, result.entry_id), _reach(record))
+            self._index.add(Position(result.ledger_id, result.entry_id), _reach(record.positions))
         if stored is not None:
             stored(error)
 
@@ -115,10 +123,11 @@ class PendingAckLog:
 class PendingAckLogs:
     """Opens the logs of subscriptions. There is one object in the broker."""
 
-    def __init__(self, factory: ManagedLedgerFactory, transactions: TransactionSupport) -> None:
+    def __init__(self, factory: ManagedLedgerFactory, transactions: TransactionSupport | None) -> None:
+        """`transactions` is None while transactions are switched off. Then logs of an earlier time are only deleted,
+        together with their subscriptions."""
         self._factory = factory
-        self.settings = transactions.settings
-        self.known = transactions.known
+        self.transactions = transactions
 
     async def exists(self, topic: TopicName, subscription: str) -> bool:
         """Whether the subscription has a log. Raises MetaStoreFault."""
@@ -138,7 +147,8 @@ class PendingAckLogs:
         ledger = await self._factory.open(log_name(topic, subscription), config)
         cursor = await ledger.open_cursor(CURSOR, EARLIEST)
         ledger.on_fenced(on_lost)
-        return PendingAckLog(ledger, cursor, self.settings)
+        assert self.transactions is not None, "no log is opened while transactions are off"
+        return PendingAckLog(ledger, cursor, self.transactions)
 
     async def close(self, topic: TopicName, subscription: str) -> None:
         """Closes a subscription's log, if it is open."""
@@ -153,5 +163,6 @@ class PendingAckLogs:
             log.info("%s / %s: the pending-ack log was deleted meanwhile", topic, subscription)
 
 
-def _reach(record: PendingAckRecord) -> Position:
-    return max((each.position for each in record.positions), default=EARLIEST)
+def _reach(positions: Sequence[PendingPosition]) -> Position:
+    """Returns the largest of these positions of messages, or EARLIEST if there are none."""
+    return max((each.position for each in positions), default=EARLIEST)

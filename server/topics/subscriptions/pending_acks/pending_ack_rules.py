@@ -8,7 +8,7 @@ returns on the subscription's cursor; when it aborts, the caller delivers it aga
 What an acknowledgement may not hold is a conflict, with the texts of Apache's broker. Source: PendingAckHandleImpl.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pyroaring import BitMap
@@ -25,6 +25,9 @@ many, because each costs a bit of the broker's memory."""
 ENDED_MAX = 10_000
 """How many ended transactions a subscription remembers, to refuse acknowledgements that come after the end. When there
 are more, the oldest are forgotten."""
+
+STEP_POSITIONS = 500
+"""How many entries of a record are replayed in one step."""
 
 JAVA_CONFLICT = "org.apache.pulsar.transaction.common.exception.TransactionConflictException: "
 
@@ -330,23 +333,24 @@ class PendingAckRules:
 
     # --- recovery ----------------------------------------------------------------------------------------------------
 
-    def replay(self, record: PendingAckRecord) -> Held | None:
-        """Applies a record of the log. Returns what a committed transaction has held, which the caller acknowledges on
-        the cursor, and None for other records.
+    def replay(self, record: PendingAckRecord) -> Iterator[Held | None]:
+        """Applies a record of the log in steps. A step yields what a committed transaction has held, which the caller
+        acknowledges on the cursor, or None. Other work may run after each step, but the next call of this object that
+        is no question is made after the last one.
 
         Apache's broker appends an acknowledgement before it looks for conflicts, so the log may hold an acknowledgement
         that was refused. Such a record is recognized by messages that another transaction holds, and is passed over.
         Messages that are acknowledged on the cursor are no conflict here: the cursor may have been stored after the
         record, so only these messages are left out."""
         if record.op is not PendingAckOp.ACK:
-            held = self.let_go(record.txn_id)
+            while self.holds(record.txn_id):
+                held = self.let_go(record.txn_id, STEP_POSITIONS)
+                yield held if record.op is PendingAckOp.COMMIT else None
             self.note_end(record.txn_id)
-            return held if record.op is PendingAckOp.COMMIT else None
-        if record.is_cumulative:
+        elif record.is_cumulative:
             self._replay_cumulative(record.txn_id, record.positions[0])
         else:
-            self._replay_individual(record.txn_id, record.positions)
-        return None
+            yield from self._replay_individual(record.txn_id, record.positions)
 
     def _replay_cumulative(self, txn_id: TxnId, position: PendingPosition) -> None:
         try:
@@ -355,20 +359,29 @@ class PendingAckRules:
             return
         self.hold_cumulative(txn_id, position)
 
-    def _replay_individual(self, txn_id: TxnId, positions: Sequence[PendingPosition]) -> None:
-        own = self._held.get(txn_id, {})
-        wanted = []
-        for position in positions:
-            part, key = part_of(position), (position.ledger_id, position.entry_id)
-            held = self.held_of(*key)
-            if held is not None and held.bits & part.bits:
-                mine = own.get(key)
-                if mine is None or held.bits & part.bits & ~mine.bits:
+    def _replay_individual(self, txn_id: TxnId, positions: Sequence[PendingPosition]) -> Iterator[None]:
+        wanted: list[PendingPosition] = []
+        for start in range(0, len(positions), STEP_POSITIONS):
+            for position in positions[start : start + STEP_POSITIONS]:
+                kept = self._kept_in_replay(txn_id, position)
+                if kept is None:
                     return
-                continue
-            if not self._cursor.is_acked(*key):
-                wanted.append(position)
-        self.hold(txn_id, wanted)
+                if kept:
+                    wanted.append(position)
+            yield None
+        self.hold(txn_id, ())  # so that the transaction is known, whatever is left of its acknowledgement
+        for start in range(0, len(wanted), STEP_POSITIONS):
+            self.hold(txn_id, wanted[start : start + STEP_POSITIONS])
+            yield None
+
+    def _kept_in_replay(self, txn_id: TxnId, position: PendingPosition) -> bool | None:
+        """Returns whether a replayed acknowledgement holds this entry, or None when another transaction holds it."""
+        part, key = part_of(position), (position.ledger_id, position.entry_id)
+        held = self.held_of(*key)
+        if held is not None and held.bits & part.bits:
+            mine = self._held.get(txn_id, {}).get(key)
+            return None if mine is None or held.bits & part.bits & ~mine.bits else False
+        return not self._cursor.is_acked(*key)
 
 
 def _reach(position: PendingPosition) -> tuple[int, int, int]:

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Protocol
 
 from magnetar.server.process.storage_faults import storage_faults_told
-from magnetar.server.process.turns import Turns, in_slices
+from magnetar.server.process.turns import SLICE_ITEMS, Steps, Turns, in_slices
 from magnetar.server.topics.subscriptions.pending_acks.end_counters import EndCounters
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLog, PendingAckLogs
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import Held, PendingAckRules
@@ -169,19 +169,24 @@ class PendingAcksOfTransactions:
             self.state = PendingAckState.ERROR
             log.log(level, "%s: the log cannot be used: %s", self, error)
 
-    def _replay(self, record: PendingAckRecord) -> None:
-        existing = self._existing(record.positions)
+    def _replay(self, record: PendingAckRecord) -> Steps[None]:
+        existing = yield from self._existing(record.positions)
         if record.positions and not existing:
             return
-        held = self.rules.replay(record._replace(positions=existing))
-        if held is not None:
-            self._owner.commit_held(held)
+        for held in self.rules.replay(record._replace(positions=existing)):
+            if held is not None:
+                self._owner.commit_held(held)
+            yield
 
-    def _existing(self, positions: Sequence[PendingPosition]) -> tuple[PendingPosition, ...]:
+    def _existing(self, positions: Sequence[PendingPosition]) -> Steps[tuple[PendingPosition, ...]]:
         """Returns the positions that the topic has. The others have no effect in any acknowledgement; here they would
         keep the log from being trimmed."""
         last = self._owner.last_position
-        return tuple(each for each in positions if each.position <= last)
+        existing: list[PendingPosition] = []
+        for start in range(0, len(positions), SLICE_ITEMS):
+            existing += (each for each in positions[start : start + SLICE_ITEMS] if each.position <= last)
+            yield
+        return tuple(existing)
 
     async def forget_the_past(self) -> None:
         """Makes sure that the log, when it is read again, acknowledges nothing that is acknowledged now. Called before
@@ -233,7 +238,7 @@ class PendingAcksOfTransactions:
         if not self.rules.holds(txn_id) and not await self._is_live(txn_id):
             raise TransactionNotFound(f"The transaction with this txdID `{txn_id}`not found ")
         self._check_open(txn_id)
-        positions = self._existing(positions)
+        positions = await Turns().run(self._existing(positions))
         if positions:
             # What was begun is not left half done when the client goes away.
             storing = asyncio.get_running_loop().create_task(
@@ -245,7 +250,8 @@ class PendingAcksOfTransactions:
         return positions
 
     async def _is_live(self, txn_id: TxnId) -> bool:
-        live = self._logs.known.is_live(txn_id)
+        assert self._logs.transactions is not None, "nothing is acknowledged in transactions while they are off"
+        live = self._logs.transactions.known.is_live(txn_id)
         return live if isinstance(live, bool) else await live
 
     def _check_open(self, txn_id: TxnId) -> None:

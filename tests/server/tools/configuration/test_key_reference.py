@@ -84,8 +84,8 @@ def test_a_default_can_be_written_into_the_file() -> None:
 
 
 async def test_the_keys_of_a_running_server_that_change_are_those_that_are_called_dynamic(tmp_path: Path) -> None:
-    settings = {"authenticationEnabled": "true", "anonymousUserRole": "anybody"}
-    async with running(tmp_path, **settings) as web:
+    parts = {"authenticationEnabled": "true", "anonymousUserRole": "anybody", "transactionCoordinatorEnabled": "true"}
+    async with running(tmp_path, **parts) as web:
         held = set(await web.json("/admin/v2/brokers/configuration/runtime"))
         told = {each.name for each in entries() if each.program == "standalone" and each.is_dynamic}
         assert told == held & DYNAMIC_KEYS.keys()

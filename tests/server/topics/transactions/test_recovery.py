@@ -81,6 +81,26 @@ async def test_recovery_aborts_what_the_coordinators_do_not_know_any_more() -> N
     scene.topic.detach()
 
 
+@pytest.mark.parametrize("seed", range(5))
+@in_virtual_time
+async def test_a_transaction_that_commits_while_its_coordinator_is_asked_is_not_aborted(seed: int) -> None:
+    """The coordinator forgets it as soon as it has committed, and only then answers that it is not alive."""
+    scene = await TxnScene(seed=seed).start()
+    txn_id = scene.known.begin(1)
+    producer = await scene.producer(FakeConnection())
+    send(producer, b"a", txn_id)
+    await settle()
+    scene.known.is_elsewhere = True
+    await scene.reload()
+    scene.known.live.discard(txn_id)
+    await scene.buffer.end(txn_id, True, 0)
+    await settle()
+    assert scene.known.asked > 1
+    assert (await scene.seen("s")).bodies == [b"a"]
+    assert not scene.buffer.is_aborted(txn_id)
+    scene.topic.detach()
+
+
 @in_virtual_time
 async def test_a_snapshot_is_written_after_the_period_only_if_the_read_limit_has_moved() -> None:
     scene = await TxnScene(settings={"transaction_buffer_snapshot_min_time_in_millis": 2_000}).start()

@@ -16,6 +16,7 @@ from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.ids import Position, TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.pending_ack_log import PendingAckRecord, parse_pending_ack_entry, pending_ack_entry
+from tests.server.steps import finish
 from tests.server.topics.fake_managed_ledger import HEADER, FakeManagedLedger
 from tests.server.topics.scene import FakeConnection, Scene, ack, settle, subscription_of
 
@@ -94,7 +95,7 @@ class TransactionScene(Scene):
             record
             for entries in self.log_of(subscription).entries.values()
             for entry in entries
-            for record in parse_pending_ack_entry(entry[len(HEADER) :])
+            for record in finish(parse_pending_ack_entry(entry[len(HEADER) :]))
         ]
 
     def write_log(self, records: list[PendingAckRecord], subscription: str = "s") -> None:

@@ -15,6 +15,7 @@ from magnetar.server.transactions.known_transactions import TransactionSupport
 from pulsar_proto.errors import PulsarError
 from pulsar_proto.ids import Position
 from pulsar_proto.records.pending_ack_log import PendingAckRecord, parse_pending_ack_entry
+from tests.server.steps import finish
 from tests.server.topics.scene import FakeConnection, ack, bodies, publish
 from tests.server.topics.storage_scene import NAME, SMALL_LEDGERS, Process, numbers, process, until
 from tests.server.topics.subscriptions.pending_acks.pending_ack_scene import A, B, C, FakeKnown, abort, commit, pending
@@ -48,7 +49,7 @@ async def records(broker: Process) -> tuple[int, list[PendingAckRecord]]:
     ledger = await broker.service.managed_ledgers.open(log_name(NAME, "s"))
     run = await ledger.read(ledger.first_position, 1_000, 1 << 20)
     entries = [entry[run.payload_offset :] for entry in run.entries]
-    return len(entries), [record for entry in entries for record in parse_pending_ack_entry(entry)]
+    return len(entries), [record for entry in entries for record in finish(parse_pending_ack_entry(entry))]
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -92,6 +93,25 @@ async def test_deleting_the_topic_deletes_the_logs(tmp_path: Path) -> None:
         consumer.close()
         await broker.service.delete_topic(NAME, force=True)
         assert not await broker.service.managed_ledgers.exists(log_name(NAME, "s"))
+
+
+@pytest.mark.parametrize("whole_topic", [False, True])
+async def test_a_log_goes_with_its_subscription_although_transactions_are_off(
+    tmp_path: Path, whole_topic: bool
+) -> None:
+    store = MemoryStore()
+    async with process(tmp_path, store, SMALL_LEDGERS, support()) as broker:
+        await publish_all(broker, 1)
+        cnx = FakeConnection()
+        consumer = await shared(broker, cnx)
+        await until(lambda: cnx.messages)
+        await ack(consumer, positions(cnx, 0), request_id=1, txn_id=A)
+    async with process(tmp_path, store, SMALL_LEDGERS) as broker:
+        topic, ledgers = await broker.topic(), broker.service.managed_ledgers
+        assert topic.subscriptions["s"].pending_acks is None
+        assert await ledgers.exists(log_name(NAME, "s"))
+        await (broker.service.delete_topic(NAME, force=True) if whole_topic else topic.subscriptions["s"].delete())
+        assert not await ledgers.exists(log_name(NAME, "s"))
 
 
 async def test_an_unloaded_topic_keeps_its_open_transactions(tmp_path: Path) -> None:

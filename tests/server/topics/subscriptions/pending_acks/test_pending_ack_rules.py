@@ -21,6 +21,7 @@ from pulsar_proto.records.pending_ack_log import (
     parse_pending_ack_entry,
 )
 from tests.pulsar_proto.vectors import load, unhex
+from tests.server.steps import finish
 
 LOGS = {log["of"].rpartition("/")[2]: log for log in load("pending_ack_logs.json")}
 A, B, C = TxnId(0, 1), TxnId(0, 2), TxnId(1, 2)
@@ -221,17 +222,27 @@ def test_ended_transactions_are_forgotten_at_some_time(monkeypatch: pytest.Monke
 # --- replays ----------------------------------------------------------------------------------------------------------
 
 
+def replay(
+    rules: PendingAckRules, acks: AckState, record: PendingAckRecord
+) -> list[tuple[int, int, Sequence[int] | None]]:
+    """Replays a record, and returns the individual acknowledgements that it committed."""
+    committed: list[tuple[int, int, Sequence[int] | None]] = []
+    for held in rules.replay(record):
+        if held is not None:
+            committed += held.acks
+            acks.ack(held.acks)
+            if held.cumulative is not None:
+                acks.ack_cumulative(*held.cumulative.position, held.cumulative.ack_set)
+    return committed
+
+
 def replayed(log: str, acks: AckState) -> PendingAckRules:
     """Replays a log of Apache's, whose positions are in ledger 12 then."""
     rules = rules_on(acks)
     for entry in LOGS[log]["entries"]:
-        for record in parse_pending_ack_entry(unhex(entry["hex"])):
+        for record in finish(parse_pending_ack_entry(unhex(entry["hex"]))):
             moved = tuple(each._replace(ledger_id=12) for each in record.positions)
-            held = rules.replay(record._replace(positions=moved))
-            if held is not None:
-                acks.ack(held.acks)
-                if held.cumulative is not None:
-                    acks.ack_cumulative(*held.cumulative.position, held.cumulative.ack_set)
+            replay(rules, acks, record._replace(positions=moved))
     return rules
 
 
@@ -268,7 +279,7 @@ def test_a_replay_passes_over_an_acknowledgement_that_apaches_broker_refused() -
     acks = cursor()
     rules = rules_on(acks)
     for txn_id, positions in ((A, whole(1)), (B, whole(1, 2)), (A, whole(1, 3))):
-        rules.replay(PendingAckRecord(PendingAckOp.ACK, txn_id, False, tuple(positions)))
+        replay(rules, acks, PendingAckRecord(PendingAckOp.ACK, txn_id, False, tuple(positions)))
     assert rules.holders == [A]
     assert list(rules.positions_of(A)) == [(12, 1), (12, 3)]
 
@@ -277,10 +288,31 @@ def test_a_replay_after_the_cursor_was_stored_commits_what_is_left() -> None:
     acks = cursor()
     acks.ack([(12, 3, None)])
     rules = rules_on(acks)
-    rules.replay(PendingAckRecord(PendingAckOp.ACK, A, False, tuple(whole(3, 4))))
-    held = rules.replay(PendingAckRecord(PendingAckOp.COMMIT, A))
-    assert held is not None
-    assert held.acks == [(12, 4, None)]
+    replay(rules, acks, PendingAckRecord(PendingAckOp.ACK, A, False, tuple(whole(3, 4))))
+    assert replay(rules, acks, PendingAckRecord(PendingAckOp.COMMIT, A)) == [(12, 4, None)]
+
+
+@pytest.mark.parametrize("op", [PendingAckOp.COMMIT, PendingAckOp.ABORT])
+def test_a_replay_of_many_positions_goes_in_steps(op: PendingAckOp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_ack_rules, "STEP_POSITIONS", 10)
+    acks = cursor()
+    rules = rules_on(acks)
+    ack = PendingAckRecord(PendingAckOp.ACK, A, False, tuple(whole(*range(100))))
+    held = [len(list(rules.positions_of(A))) for _ in rules.replay(ack)]
+    assert held == [0] * 10 + list(range(10, 101, 10))
+    left = [len(list(rules.positions_of(A))) for _ in rules.replay(PendingAckRecord(op, A))]
+    assert left == list(range(90, -1, -10))
+    assert rules.has_ended(A)
+
+
+def test_a_replay_in_steps_passes_over_a_refused_acknowledgement_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_ack_rules, "STEP_POSITIONS", 2)
+    acks = cursor()
+    rules = rules_on(acks)
+    replay(rules, acks, PendingAckRecord(PendingAckOp.ACK, A, False, tuple(whole(9))))
+    replay(rules, acks, PendingAckRecord(PendingAckOp.ACK, B, False, tuple(whole(*range(10)))))
+    assert rules.holders == [A]
+    assert rules.held_of(12, 0) is None
 
 
 # --- random histories -------------------------------------------------------------------------------------------------
@@ -361,5 +393,5 @@ def _assert_rebuilt(acks: AckState, rules: PendingAckRules, model: Model) -> Non
     """Asserts that the records that the rules give for a shorter log make the same state."""
     again = rules_on(acks)
     for record in rules.records():
-        again.replay(record)
+        replay(again, acks, record)
     _assert_same(WithheldAcks(acks, again), model)

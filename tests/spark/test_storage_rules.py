@@ -1,0 +1,101 @@
+"""Which paths, URLs and storage options jobs take, and how each library calls an option."""
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from magnetar.spark.jobs.job_outcome import JobFailed
+from magnetar.spark.jobs.job_places import check_places
+from magnetar.spark.jobs.storage.place import Place
+from magnetar.spark.jobs.storage.storage_rules import (
+    StorageFault,
+    completed_options,
+    iceberg_properties,
+    is_local,
+    local_folder,
+    parsed_options,
+    scheme_of,
+    sentence_of,
+    without_iceberg,
+)
+
+
+@pytest.mark.parametrize("path", ["/a/b", "a", "./a:b", "file:///a/b"])
+def test_paths_and_file_urls_are_local(path: str) -> None:
+    assert (is_local(path), scheme_of(path)) == (True, "file")
+
+
+def test_a_file_url_is_decoded_and_a_path_is_not() -> None:
+    assert local_folder("file:///a%20b") == Path("/a b")
+    assert local_folder("/a%20b") == Path("/a%20b")
+    with pytest.raises(StorageFault, match="s3://lake/a: a local or mounted folder is needed"):
+        local_folder("s3://lake/a")
+
+
+def test_a_scheme_that_is_not_known_is_named() -> None:
+    assert scheme_of("abfss://c@account.dfs.core.windows.net/a") == "abfss"
+    with pytest.raises(StorageFault, match=r"ftp://a/b: expected a path, or one of hdfs://, s3://"):
+        scheme_of("ftp://a/b")
+
+
+def test_options_have_one_name_for_each_meaning() -> None:
+    given = parsed_options(["AWS_ENDPOINT_URL=http://h", "access_key_id=k=1", "s3.region=r"])
+    assert given == {"aws_endpoint": "http://h", "aws_access_key_id": "k=1", "s3.region": "r"}
+    assert without_iceberg(given) == {"aws_endpoint": "http://h", "aws_access_key_id": "k=1"}
+    assert iceberg_properties(given) == {"s3.endpoint": "http://h", "s3.access-key-id": "k=1", "s3.region": "r"}
+
+
+@pytest.mark.parametrize("pair", ["secret", "=secret"])
+def test_a_wrong_option_is_refused_without_its_value(pair: str) -> None:
+    with pytest.raises(StorageFault) as refused:
+        parsed_options([pair])
+    assert str(refused.value) == "--storage-option: expected KEY=VALUE"
+
+
+def test_endpoint_and_region_come_from_the_environment_unless_options_say_them() -> None:
+    environment = {"AWS_ENDPOINT_URL": "http://h:1", "AWS_REGION": "eu-west-1"}
+    found = completed_options("s3a://lake/a", {}, environment)
+    assert found == {"aws_endpoint": "http://h:1", "aws_region": "eu-west-1", "allow_http": "true"}
+    found = completed_options("s3://lake/a", {"aws_endpoint": "https://other", "aws_region": "x"}, environment)
+    assert found == {"aws_endpoint": "https://other", "aws_region": "x"}
+    assert completed_options("s3://lake/a", {"aws_endpoint": "https://other"}, {})["aws_region"] == "us-east-1"
+    assert completed_options("/a", {}, environment) == {}
+
+
+def test_a_place_does_not_show_its_options() -> None:
+    place = Place("s3://lake/a/", {"aws_secret_access_key": "secret"})
+    assert "secret" not in repr(place)
+    assert (place.below("b").url, place.beside("_x").url) == ("s3://lake/a/b", "s3://lake/a_x")
+    assert place.below("b").options == place.options
+
+
+@pytest.mark.parametrize(
+    ("given", "package", "sentence"),
+    [
+        (Namespace(path="s3://lake/a", checkpoint="/a", format="parquet"), "obstore", "s3://lake/a needs obstore"),
+        (Namespace(path="/a", checkpoint="gs://lake/a"), "obstore", "gs://lake/a needs obstore"),
+        (Namespace(path="/a", checkpoint="/b", format="delta"), "deltalake", "--format delta needs deltalake"),
+        (Namespace(path="/a", format="plain", merge="iceberg"), "pyiceberg", "--merge iceberg needs pyiceberg"),
+    ],
+)
+def test_a_missing_package_is_named(
+    given: Namespace, package: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(JobFailed) as failed:
+        check_places(given)
+    assert str(failed.value) == f"{sentence}; install it with: pip install 'magnetar[lake]'"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("Error: 403: <?xml v?><Error><Message>No</Message></Error>\n\nDebug source:\nx", "Error: 403 (No)"),
+        ("Generic S3 error\n  \x1b[31m↳\x1b[0m timed out", "Generic S3 error timed out"),
+        ("GET https://a/b?sv=1&sig=abc%3D&x=2 failed", "GET https://a/b?sv=1&sig=…&x=2 failed"),
+    ],
+)  # fmt: skip
+def test_an_error_of_a_store_is_one_line_without_signatures(text: str, sentence: str) -> None:
+    assert sentence_of(text) == sentence
