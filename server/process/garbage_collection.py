@@ -2,10 +2,12 @@
 when the server's memory has grown.
 
 A collection that looks at all objects holds the event loop up: for most of a second with ten thousand topics. Therefore
-a full collection of Python's looks only at what is new since the one before: what it leaves alive is frozen
-(`gc.freeze`). A frozen object still dies when nothing refers to it. Only frozen objects that refer to each other in a
-circle stay when they are not needed any more, as the parts of a topic do. `OldObjects` frees those, when
-`full_collection_rules` says so.
+each of Python's collections looks only at what is new since the one before: what it leaves alive is frozen
+(`gc.freeze`). With 20,000 new objects that takes some 6 ms. By Python's own rules each object would be looked at three
+times, the last time together with 80,000 others.
+
+A frozen object still dies when nothing refers to it. Only frozen objects that refer to each other in a circle stay when
+they are not needed any more, as the parts of a topic do. `OldObjects` frees those when `full_collection_rules` says so.
 """
 
 import gc
@@ -30,13 +32,6 @@ YOUNG_OBJECTS_MAX = 20_000
 5,000 objects and fewer than this: collections took a sixth of the CPU time of publishing to them with 5,000, and a
 fiftieth with 20,000."""
 
-COLLECTIONS_MAX = (1, 0)
-"""How many collections of a generation may pass before one of the next generation. A full collection therefore has some
-80,000 objects to look at, which takes it 10 to 20 ms; with Python's 10 and 10 it has two million."""
-
-FULL = 2
-"""The oldest generation in Python's callbacks."""
-
 LOOK_SECONDS = 1.0
 """How often a server looks whether old objects are to be looked at."""
 
@@ -59,7 +54,7 @@ def freeze_start() -> None:
     """Exempts all objects that exist when a server has started. They are not collected before: that would take 20 ms of
     the start and free some hundred objects. From now on young objects are collected less often."""
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS_MAX, *COLLECTIONS_MAX)
+    gc.set_threshold(YOUNG_OBJECTS_MAX)
 
 
 def collect_no_more() -> None:
@@ -68,7 +63,7 @@ def collect_no_more() -> None:
 
 
 class OldObjects:
-    """Freezes what full collections leave alive, and looks at all objects when the memory has grown. A context manager,
+    """Freezes what collections leave alive, and looks at all objects when the memory has grown. A context manager,
     which is entered and left on the event loop's thread."""
 
     def __init__(
@@ -97,7 +92,7 @@ class OldObjects:
 
     def _collector_runs(self, phase: str, info: dict[str, int]) -> None:
         """Called by Python right before and right after each collection."""
-        if phase == "stop" and info["generation"] == FULL:
+        if phase == "stop":
             gc.freeze()
 
     def _look(self) -> None:
