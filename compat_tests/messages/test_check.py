@@ -185,7 +185,6 @@ def test_formats(server: Server, form: str) -> None:
         (("conection",), "invalid choice: 'conection'"),
         (("topic",), "TOPIC"),
         (("topic", "a//b"), "Invalid topic name"),
-        (("disk",), "--path FOLDER"),
         (("latency", "--warn", "soon"), "'soon' is no duration"),
         (("latency", "--warn", "nope=1"), "this check has no 'nope'"),
         (("brokers", "--nope"), "unrecognized arguments: --nope"),

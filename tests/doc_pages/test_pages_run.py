@@ -85,6 +85,7 @@ OWN_TEST = {
     "spark/CLUSTERS.md": "tests/spark/test_clusters.py",
     "spark/CONNECTORS.md": "tests/spark/test_docs.py",
     "spark/lake_ingest.md": "tests/spark/test_docs.py",
+    "spark/object_stores.md": "tests/spark/test_docs.py",
     "spark/replay.md": "tests/spark/test_docs.py",
     "spark/snapshot_table.md": "tests/spark/test_docs.py",
     "spark/window_agg.md": "tests/spark/test_docs.py",
