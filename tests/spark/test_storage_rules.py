@@ -8,7 +8,7 @@ import pytest
 
 from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.job_places import check_places
-from magnetar.spark.jobs.storage.place import Place
+from magnetar.spark.jobs.storage.place import Place, place_of
 from magnetar.spark.jobs.storage.storage_rules import (
     StorageFault,
     completed_options,
@@ -32,6 +32,26 @@ def test_a_file_url_is_decoded_and_a_path_is_not() -> None:
     assert local_folder("/a%20b") == Path("/a%20b")
     with pytest.raises(StorageFault, match="s3://lake/a: a local or mounted folder is needed"):
         local_folder("s3://lake/a")
+
+
+@pytest.mark.parametrize(
+    ("path", "url"),
+    [
+        ("lake", "{folder}/lake"),
+        ("./lake", "{folder}/lake"),
+        ("/data/lake", "/data/lake"),
+        ("file:/data/lake", "file:/data/lake"),
+        ("s3://bucket/lake", "s3://bucket/lake"),
+    ],
+)
+def test_a_place_is_the_same_from_every_folder(
+    path: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors are given the driver's place, and work in folders of their own."""
+    monkeypatch.chdir(tmp_path)
+    place = place_of(path, {})
+    monkeypatch.chdir("/")
+    assert place.url == url.format(folder=tmp_path)
 
 
 def test_a_scheme_that_is_not_known_is_named() -> None:

@@ -71,6 +71,8 @@ class Place:
 
 
 def place_of(url: str, options: Mapping[str, str]) -> Place:
-    """Returns the place of a URL, with what this process's environment says about the store. Raises StorageFault for an
-    unknown scheme."""
+    """Returns the place of a path or URL, with what this process's environment says about the store. A path is seen
+    from this process's folder, because executors work in other folders. Raises StorageFault for an unknown scheme."""
+    if url and "://" not in url and not url.startswith("file:"):
+        url = str(local_folder(url))
     return Place(url, completed_options(url, options, os.environ))
