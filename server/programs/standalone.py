@@ -145,7 +145,7 @@ class Standalone:
         store, self.bookie = await open_storage(config, self._options.data_dir, listeners.internal, self._closing)
         injection = inject_faults(config, self.bookie, self._closing)
         telemetry = broker_parts.load_telemetry()
-        self._readiness = WriteReadiness((store, self.bookie))
+        self._readiness = WriteReadiness((store, self.bookie), lambda: self.bookie.maintenance.disk_warning)
         store.on_fault = self._look_for_fault
         self.bookie.on_mode_change(lambda mode: self._look_for_fault())
         self.bookkeeper = await self._open_bookkeeper(
