@@ -297,6 +297,10 @@ class Bookie:
         """Frees the space of ledgers that the metadata does not list; see `Maintenance.collect_garbage`."""
         await self.maintenance.collect_garbage(compaction_threshold)
 
+    async def drop_ledgers(self, ledger_ids: set[int]) -> None:
+        """Forgets ledgers although the metadata lists them; see `Maintenance.drop_ledgers`."""
+        await self.maintenance.drop_ledgers(ledger_ids)
+
     async def close(self) -> None:
         """Makes all accepted adds durable, flushes them, and releases the folders. A second call has no effect."""
         if self._closing is None:

@@ -106,7 +106,7 @@ class OverReplicatedLedgers:
             if not await self._is_over_replicated(ledger_id):
                 return False
             log.info("ledger %d is closed and has all its copies elsewhere: deleted here", ledger_id)
-            await self._bookie.maintenance.drop_ledgers({ledger_id})
+            await self._bookie.drop_ledgers({ledger_id})
             return True
         finally:
             with contextlib.suppress(MetadataError):

@@ -139,7 +139,7 @@ async def test_a_cursors_ledger_that_cannot_be_read_keeps_the_compacted_ledgers_
         await here.topic()
         await here.cursor("__compaction", cursor)
         assert await here.orphans() == {}
-        await here.bookie.maintenance.drop_ledgers({cursor})
+        await here.bookie.drop_ledgers({cursor})
         found = await here.find()
         assert found.orphans == []
         assert [each[1].verdict for each in found.judged] == [Verdict.UNREADABLE]
