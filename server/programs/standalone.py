@@ -105,10 +105,8 @@ class Standalone:
             raise StartError(start_sentence(error, [self._options.data_dir])) from error
 
     async def stop(self, seconds_max: float = STOP_DEADLINE_SECONDS) -> None:
-        """Stops in reverse order of the start, within `seconds_max`. After a longer stop, threads may still write to
-        the data folder."""
-        if not await close_within(self._closing, seconds_max):
-            log.warning("cut off a stop of more than %s s; nothing acknowledged is lost", seconds_max)
+        """Stops in reverse order of the start, within `seconds_max`."""
+        await close_within(self._closing, seconds_max)
 
     @property
     def broker_url(self) -> str:
