@@ -45,7 +45,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "not process and not slow" tests
+	MAGNETAR_TEST_ROUNDS=few $(BIN)/pytest -q $(BESIDE) -m "not process and not slow" tests
 
 test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's software, the official client, Spark
 	@$(MAKE) --no-print-directory lint types
@@ -61,6 +61,7 @@ cluster: $(STAMP)  ## the tests of compat_tests/python on clusters of three brok
 	@failed=0; set -x; \
 	MAGNETAR_CLUSTER=1 $(BIN)/pytest -q compat_tests/python $(ARGS) || failed=1; \
 	$(BIN)/pytest -q $(LONG) $(ARGS) || failed=1; \
+	$(BIN)/pytest -q -m long compat_tests/cluster/test_transactions.py $(ARGS) || failed=1; \
 	exit $$failed
 
 mixed: $(STAMP)  ## clusters of Apache's brokers and ours side by side; needs Java, minutes for each test
