@@ -3,7 +3,7 @@ consumer, and the sums of the consumers' counters."""
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol
 
 from magnetar.server.config.topic_settings import TopicSettings
@@ -184,9 +184,9 @@ class BaseSubscription(ABC):
         """Applies an individual ACK."""
 
     @abstractmethod
-    async def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> None:
-        """Applies an ACK of a transaction. Returns when the acknowledgement is durable. Raises PulsarError when nothing
-        is acknowledged."""
+    def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> Awaitable[None]:
+        """Applies an ACK of a transaction. The result ends when the acknowledgement is durable. The call and the result
+        may raise PulsarError; then nothing is acknowledged."""
 
     @abstractmethod
     def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
