@@ -44,6 +44,7 @@ CALL_MODULES = (
     "schema_calls",
     "shadow_topic_calls",
     "subscription_calls",
+    "subscription_position_calls",
     "tenant_calls",
     "topic_calls",
     "topic_policy_calls",
