@@ -32,6 +32,7 @@ from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatc
 from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.topics.subscriptions.subscription_settings import check_durability, follow, properties_of
 from magnetar.server.topics.transactions.readable_log import CommittedLog, ReadableLog
+from magnetar.server.topics.transactions.topic_transactions import TopicTransactions
 from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
@@ -72,6 +73,7 @@ class Topic(BaseTopic):
         "readable_log",
         "state",
         "subscriptions",
+        "transaction_maker",
         "transactions",
     )
 
@@ -108,13 +110,14 @@ class Topic(BaseTopic):
         self.deduplication = DedupSwitch(name.full, ledger, settings, self.publishing)
         self.pending_ack_logs: PendingAckLogs | None = None
         self.transactions: TransactionBuffer | None = None
-        """The topic's transactions; None while transactions are switched off, and for system topics."""
+        """The topic's transactions; None until there is one in the topic."""
+        self.transaction_maker: TopicTransactions | None = None
+        """Makes `transactions`; set by `TopicOpener.open` if the topic takes any."""
         self.readable_log: ReadableLog = ledger
         """The log as far as consumers may read it."""
         self._last_message = LastMessage(ledger, None)
         self._is_detached = False
-        self._close_ledger = close_ledger
-        self._on_lost = on_lost
+        self._close_ledger, self._on_lost = close_ledger, on_lost
         self._memo: MessagesMemo | None = None
         """The cache that prepares the newest run (a group of consecutive entries) once for several subscriptions. It is
         set only while a group of messages that the log has just confirmed is given to the subscriptions."""
@@ -146,12 +149,14 @@ class Topic(BaseTopic):
         return [each.cursor for each in self.subscriptions.values() if each.cursor.durable]
 
     def use_transactions(self, transactions: TransactionBuffer) -> None:
-        """Makes the topic take messages of transactions. Called once, before `prepare`."""
-        self.transactions = self.publishing.transactions = transactions
-        self.readable_log = CommittedLog(self.ledger, transactions.transactions)
+        assert isinstance(self.readable_log, CommittedLog), "the topic takes no transactions"
+        self.transactions, self.readable_log.transactions = transactions, transactions.transactions
         self._last_message = LastMessage(self.ledger, transactions)
-        if self.compaction is not None:
-            self.compaction.read_through(self.readable_log, transactions.is_aborted)
+
+    def begin_transactions(self) -> TransactionBuffer | None:
+        if self.transactions is None and self.transaction_maker is not None:
+            self.use_transactions(self.transaction_maker.begun(self.name, self.ledger, is_open=self.is_open))
+        return self.transactions
 
     def is_aborted(self, txn_id: TxnId) -> bool:
         return self.transactions is not None and self.transactions.is_aborted(txn_id)
@@ -159,12 +164,10 @@ class Topic(BaseTopic):
     # --- policies ----------------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Applies the policies and recovers deduplication and transactions. Called once, before a client connects.
-        Raises ManagedLedgerError when the log cannot be read, and PulsarError when a snapshot cannot be read."""
+        """Applies the policies and recovers deduplication. Called once, before a client connects, and after
+        transactions were recovered. Raises ManagedLedgerError when the log cannot be read."""
         self.apply_send_policies()
         self.configure_ledger()
-        if self.transactions is not None:
-            await self.transactions.recover()
         await self.deduplication.begin(self.policies.deduplication_enabled)
         if self.compaction is not None and self.policies.compaction_threshold > 0:
             await self.compaction.hold_messages()

@@ -33,6 +33,8 @@ class FakeKnown:
         self.is_away = False
         self.asked: list[TxnId] = []
 
+    are_in_use = True
+
     async def is_live(self, txn_id: TxnId) -> bool:
         self.asked.append(txn_id)
         await settle(2)
