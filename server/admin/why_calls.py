@@ -12,7 +12,6 @@ from magnetar.server.admin.over_partitions import each_partition
 from magnetar.server.admin.partition_outcome_rules import Outcome
 from magnetar.server.admin.topic_calls import loaded_of_any_domain, partitions_of
 from magnetar.server.process.turns import in_portions
-from magnetar.server.topics.topic import Topic
 from magnetar.server.web.calls import Answer, Call, Refusal
 from magnetar.server.why import answers
 from magnetar.server.why.reasons import Holds, Reason
@@ -75,8 +74,9 @@ async def _of_topic(call: Call) -> Answer:
         held,
         broker.broker_id,
         is_owned=broker.ownership.owns(name),
-        hindrance=broker.readiness.hindrance or "" if isinstance(held, Topic) else "",
         subscription=subscription,
+        hindrance=broker.readiness.hindrance or "",
+        storage_warning=broker.readiness.warning or "",
     )
 
 
