@@ -15,6 +15,9 @@ from magnetar.spark.jobs.storage.raw_file import RawFile
 from magnetar.spark.jobs.storage.storage_rules import StorageFault, sentence_of
 
 READ_BYTES = 1024 * 1024
+PATIENCE = {"dfs.client.failover.max.attempts": "4"}
+"""A namenode that does not answer is asked again for some 15 s. Hadoop's default is 15 times, which takes minutes in
+which the job would say nothing. A storage option of that name overrides this one."""
 
 
 class HadoopStore:
@@ -27,7 +30,7 @@ class HadoopStore:
         parts = urlsplit(url)
         self._root = parts.path.rstrip("/")
         with self._faults():
-            self._client = Client(f"hdfs://{parts.netloc}" if parts.netloc else None, dict(options))
+            self._client = Client(f"hdfs://{parts.netloc}" if parts.netloc else None, {**PATIENCE, **options})
 
     @contextmanager
     def _faults(self, *expected: type[Exception]) -> Iterator[None]:
