@@ -54,7 +54,7 @@ test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's soft
 	$(BIN)/pytest -q -m "not long" $(BESIDE) $(SPARK) || failed=1; \
 	exit $$failed
 
-spark: $(STAMP)  ## all tests of Spark, the long ones too (ten minutes)
+spark: $(STAMP)  ## all tests of Spark, the long ones too, with stores of npm and Maven (fifteen minutes)
 	$(BIN)/pytest -q $(BESIDE) $(SPARK) $(ARGS)
 
 cluster: $(STAMP)  ## the tests of compat_tests/python on clusters of three brokers, and the long tests of failures (twenty minutes)
