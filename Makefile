@@ -54,7 +54,7 @@ test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's soft
 	$(BIN)/pytest -q -m "not long" $(BESIDE) $(SPARK) || failed=1; \
 	exit $$failed
 
-spark: $(STAMP)  ## all tests of Spark, the long ones too (ten minutes)
+spark: $(STAMP)  ## all tests of Spark, the long ones too, with stores of npm and Maven (fifteen minutes)
 	$(BIN)/pytest -q $(BESIDE) $(SPARK) $(ARGS)
 
 cluster: $(STAMP)  ## the tests of compat_tests/python on clusters of three brokers, and the long tests of failures (twenty minutes)
@@ -129,7 +129,7 @@ MUTANTS ?= 300
 mutants: $(STAMP)  ## plant MUTANTS small bugs (default 300) and see whether the nearest tests notice (ARGS="--seed N --area storage")
 	$(BIN)/python -m tests.mutants --count $(MUTANTS) $(ARGS)
 
-spark-rounds: $(STAMP)  ## kill Spark's jobs and the server ROUNDS times (default 5, a minute each; ARGS="--job JOB --seed N --store s3")
+spark-rounds: $(STAMP)  ## kill Spark's jobs and the server ROUNDS times (default 5, a minute each; ARGS="--job JOB --seed N --store s3", azure or hdfs)
 	$(BIN)/python -m compat_tests.spark.kill_rounds --rounds $(or $(ROUNDS),5) $(ARGS)
 
 proto: $(STAMP)  ## make pulsar_proto/pb/*_pb2.py anew from our .proto files
