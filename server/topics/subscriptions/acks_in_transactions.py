@@ -15,6 +15,7 @@ from magnetar.server.process.turns import for_each, in_slices
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.outgoing_messages import bits_set
+from magnetar.server.topics.subscriptions.pending_acks.batch_parts import WHOLE
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import Held
 from magnetar.server.topics.subscriptions.pending_acks.pending_acks import PendingAcksOfTransactions
 from magnetar.server.topics.subscriptions.pending_acks.withheld_acks import WithheldAcks
@@ -213,12 +214,12 @@ def _settle(subscription: "Subscription", consumer: Consumer, positions: Sequenc
     dispatcher, pending = subscription.dispatcher, subscription.pending_acks
     if not isinstance(dispatcher, SharedDispatcher) or consumer.pending is None or pending is None:
         return
-    view = WithheldAcks(subscription.cursor, pending.rules)
+    cursor, rules = subscription.cursor, pending.rules
+    view = WithheldAcks(cursor, rules)
     for each in positions:
         ledger_id, entry_id = each.ledger_id, each.entry_id
-        if subscription.cursor.is_acked(ledger_id, entry_id):
-            remaining = 0
-        else:
+        remaining = 0
+        if rules.held_of(ledger_id, entry_id) is not WHOLE and not cursor.is_acked(ledger_id, entry_id):
             words = view.ack_set_of(ledger_id, entry_id)
             if words is None:
                 continue  # the transaction was aborted meanwhile
