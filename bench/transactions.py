@@ -61,9 +61,13 @@ def run(server: Server, topic: str, count: int, messages: int) -> tuple[float, f
 def topics_without_transactions(product: Product, sizes: Sizes) -> Figures:
     """The CPU of publishing and consuming plain messages on a server with transactions, over that on one without."""
     with new_server(product, ON) as with_them, new_server(product, OFF) as without:
-        for server in (with_them, without):
+        costs: dict[Server, list[tuple[float, float]]] = {with_them: [], without: []}
+        for server in costs:
             server.start()
-        pairs = [(plain(with_them, number, sizes), plain(without, number, sizes)) for number in range(PAIRS + 1)][1:]
+        for number in range(PAIRS + 1):
+            for server in (with_them, without) if number % 2 else (without, with_them):
+                costs[server].append(plain(server, number, sizes))
+    pairs = list(zip(costs[with_them], costs[without], strict=True))[1:]  # the first pair warms up
     return {
         "txn_on_publish_cpu": statistics.median(on[0] / off[0] for on, off in pairs),
         "txn_on_consume_cpu": statistics.median(on[1] / off[1] for on, off in pairs),

@@ -204,8 +204,6 @@ class PendingAcksOfTransactions:
         """Appends records. The result comes when they are durable; it raises ManagedLedgerError when it is unknown
         whether they are."""
         assert self.log is not None
-        assert self._groups is not None
-        self._groups.flush()
         result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(error: ManagedLedgerError | None) -> None:
