@@ -18,6 +18,7 @@ from magnetar.storage.bookie.bookie_latencies import Latencies
 from magnetar.storage.bookie.entry_log_reader import EntryLogReader
 from magnetar.storage.bookie.index_runs import ranges_of, union_of
 from magnetar.storage.bookie.ledger_state import LedgerStates
+from magnetar.storage.bookie.prompt_threads import PromptThreads
 from magnetar.storage.bookie.read_ahead import ReadAheadCache, within_bytes
 from magnetar.storage.bookie.write_cache import WriteCache
 from pulsar_proto.latency_summary import LatencySummary
@@ -64,6 +65,7 @@ class ReadPath:
         self._waiting = 0
         self._is_draining = False
         self._pending: set[asyncio.Future[Any]] = set()
+        self._prompt_threads = PromptThreads()
         self._damage_told: set[str] = set()
         self.cache_hits = 0
         self.cache_misses = 0
@@ -173,6 +175,7 @@ class ReadPath:
     async def _stored(self, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
         """Reads entries from the logs. Puts the entries that were read in advance into the read-ahead cache."""
         self.cache_misses += 1
+        self._prompt_threads.reading()
         flushes = self._flushes()
         found = await self._on_disk(self._reader.read, ledger_id, first_entry_id, span_bytes)
         self.batch_sizes.add(len(found) / 1000)
@@ -255,5 +258,6 @@ class ReadPath:
     async def drain(self) -> None:
         """Fails the reads that wait for a slot, and returns when no read uses the files any more."""
         self._is_draining = True
+        self._prompt_threads.close()
         if self._pending:
             await asyncio.wait(self._pending)
