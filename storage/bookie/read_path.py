@@ -49,15 +49,17 @@ class ReadPath:
         read_ahead: ReadAheadCache,
         reader: EntryLogReader,
         flushes: Callable[[], int],
+        batches: Callable[[], int],
     ) -> None:
         """`flushes()` returns how many checkpoints have ended. Entries that were read from a log before a checkpoint
-        ended may be outdated after it."""
+        ended may be outdated after it. `batches()` returns how many batches the journals have written."""
         self._executor = executor
         self._states = states
         self._cache = cache
         self._read_ahead = read_ahead
         self._reader = reader
         self._flushes = flushes
+        self._batches = batches
         self._read_ahead_bytes = config.read_ahead_bytes
         self._slots = asyncio.Semaphore(config.max_pending_read_requests)
         self._waiting_max = _WAITING_SHARE * config.max_pending_read_requests
@@ -175,7 +177,7 @@ class ReadPath:
     async def _stored(self, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
         """Reads entries from the logs. Puts the entries that were read in advance into the read-ahead cache."""
         self.cache_misses += 1
-        self._prompt_threads.reading()
+        self._prompt_threads.reading(self._batches())
         flushes = self._flushes()
         found = await self._on_disk(self._reader.read, ledger_id, first_entry_id, span_bytes)
         self.batch_sizes.add(len(found) / 1000)

@@ -1,4 +1,4 @@
-"""The switch interval is short while entries are read from the logs, and the usual one at all other times."""
+"""The switch interval is short while entries are read from the logs and added, and the usual one at all other times."""
 
 import asyncio
 import sys
@@ -29,9 +29,11 @@ def is_prompt() -> bool:
 def test_the_interval_is_short_until_reads_have_ended_for_a_while() -> None:
     async def reads() -> None:
         threads = PromptThreads()
+        batches = 0
         for _ in range(2):
             for _ in range(30):
-                threads.reading()
+                batches += 1
+                threads.reading(batches)
                 assert is_prompt()
                 await asyncio.sleep(READING_SECONDS * 0.9)
                 assert is_prompt()
@@ -41,10 +43,22 @@ def test_the_interval_is_short_until_reads_have_ended_for_a_while() -> None:
     virtual_loop.run(reads())
 
 
+def test_reads_alone_leave_the_usual_interval() -> None:
+    async def reads() -> None:
+        threads = PromptThreads()
+        threads.reading(7)
+        for _ in range(30):
+            await asyncio.sleep(READING_SECONDS * 0.9)
+            threads.reading(7)
+        assert not is_prompt()
+
+    virtual_loop.run(reads())
+
+
 def test_a_bookie_that_is_closed_while_entries_are_read_leaves_the_usual_interval() -> None:
     async def reads() -> None:
         threads = PromptThreads()
-        threads.reading()
+        threads.reading(1)
         threads.close()
         assert not is_prompt()
         threads.close()
@@ -57,14 +71,14 @@ def test_a_bookie_that_is_closed_while_entries_are_read_leaves_the_usual_interva
 def test_two_bookies_of_a_process_leave_the_usual_interval_whichever_is_read_longer() -> None:
     async def reads() -> None:
         first, second = PromptThreads(), PromptThreads()
-        for _ in range(100):
-            first.reading()
-            second.reading()
+        for round_ in range(100):
+            first.reading(3 * round_ + 1)
+            second.reading(3 * round_ + 1)
             await asyncio.sleep(READING_SECONDS * 0.6)
-            second.reading()
+            second.reading(3 * round_ + 2)
             assert is_prompt()
             await asyncio.sleep(READING_SECONDS * 0.6)
-            second.reading()
+            second.reading(3 * round_ + 3)
             assert is_prompt()
             await asyncio.sleep(READING_SECONDS * 2)
             assert not is_prompt()
