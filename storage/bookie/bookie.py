@@ -82,6 +82,7 @@ class Bookie:
             self._read_ahead,
             opened.reader,
             lambda: self._checkpointer.completed,
+            lambda: sum(journal.batches for journal in self._journals),
         )
         self._journals: list[Journal] = []
         self._collector = GarbageCollector(opened.index, opened.logs, opened.writer, opened.states.__contains__)
