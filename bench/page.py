@@ -49,7 +49,7 @@ QUICK_RUN = "**This was a quick run**: smaller loads, one run each, and {topics}
 COMPILED = """\
 ## Compiled modules
 
-`pip install .` compiles the modules that a publish runs through with mypyc, when the machine has a C compiler
+`pip install .` compiles the modules that messages run through with mypyc, when the machine has a C compiler
 ([CONTRIBUTING.md](../CONTRIBUTING.md) says how). Their CPU for a message, over that of the sources, measured by turns
 (medians of pairs; the second line on a machine that was busy with other work):
 
@@ -60,9 +60,6 @@ COMPILED = """\
 
 What a message to one of a thousand topics costs is spread over some forty functions, each of which takes less than 8 %
 of it. No single function is worth writing in C, while compiling most of them is.
-
-The dispatchers are not compiled: as mypyc compiles them, attributes that a subclass sets are missing in methods of its
-base, and the tests of subscriptions fail.
 """
 
 NEWER_PYTHONS = """\
