@@ -13,7 +13,7 @@ stands in the journal before the mark is in the half that this checkpoint writes
 checkpoint. The mark can never pass an entry that the entry logs lack. A ledger's key record goes ahead of its first
 entries in the same batch, so replay always finds the key of an entry's ledger.
 
-A group of adds stays one tuple all the way; a single entry costs no allocation but its slot in the cache.
+All adds of one turn of the event loop go to the journal together (`journal_feed`).
 
 While both halves of the cache are full, or the journal's queue is full, groups wait in the order in which they came. A
 group that has waited for `dbStorage_maxThrottleTimeMs` fails with ETOOMANYREQUESTS. When adds of `waiting_adds_max_mb`
