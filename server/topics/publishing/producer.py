@@ -122,7 +122,7 @@ class Producer:
             return
         receipts: list[Receipt] = []
         payloads: list[bytes] = []
-        messages = 0
+        messages = size_bytes = 0
         for send, payload in sends:
             sequence_id = send.sequence_id
             highest = send.highest_sequence_id
@@ -130,7 +130,8 @@ class Producer:
             receipts.append((sequence_id, highest if highest and highest >= sequence_id else None))
             payloads.append(payload)
             messages += send.num_messages
-        self.append(PublishGroup(self, receipts, messages, sum(map(len, payloads))), payloads)
+            size_bytes += len(payload)
+        self.append(PublishGroup(self, receipts, messages, size_bytes), payloads)
 
     def publish_singles(self, first_sequence_id: int, payloads: list[bytes]) -> None:
         """Publishes single messages whose sequence ids follow one another, as `publish` does. For callers within the
