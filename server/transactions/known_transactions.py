@@ -12,6 +12,9 @@ from pulsar_proto.ids import TxnId
 class KnownTransactions(Protocol):
     """Knows the transactions of all coordinators of the cluster."""
 
+    def is_live_here(self, txn_id: TxnId) -> bool:
+        """Whether a coordinator that is loaded in this process has the transaction, so that `is_live` returns True."""
+
     def is_live(self, txn_id: TxnId) -> bool | Awaitable[bool]:
         """Returns whether the transaction's coordinator has the transaction, and it has not ended everywhere: it is
         OPEN, COMMITTING or ABORTING. The answer is awaitable when the coordinator is not in this process or not loaded
