@@ -58,9 +58,10 @@ async def internal_stats(call: Call) -> Answer:
 
 
 def _buffer(held: Topic) -> TransactionBuffer:
-    if held.transactions is None:
+    transactions = held.begin_transactions()
+    if transactions is None:
         raise Refusal(405, f"{held.name.full} is a system topic and takes no messages of transactions")
-    return held.transactions
+    return transactions
 
 
 async def _system_topic(call: Call, name: TopicName) -> Any:

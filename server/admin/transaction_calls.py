@@ -18,6 +18,7 @@ from magnetar.server.process.turns import in_portions
 from magnetar.server.stats.internal_stats import ledger_stats
 from magnetar.server.stats.transaction_stats import (
     coordinator_stats,
+    stats_before_first_use,
     transaction_in_buffer,
     transaction_in_pending_acks,
     transaction_metadata,
@@ -81,12 +82,15 @@ async def coordinators(call: Call) -> Answer:
 async def stats(call: Call) -> Answer:
     """Answers with the state of one coordinator, or with those of all coordinators by their ids."""
     if call.query.get("coordinatorId"):
-        return coordinator_stats(_coordinator(call, _number(call.query["coordinatorId"], "coordinatorId")))
+        return await _stats_here(call, _number(call.query["coordinatorId"], "coordinatorId"))
     return await _of_all(call, "coordinatorStats", _stats_here)
 
 
-async def _stats_here(call: Call, coordinator: TransactionCoordinator) -> Any:
-    return coordinator_stats(coordinator)
+async def _stats_here(call: Call, coordinator_id: int) -> Any:
+    made = coordinators_of(call)
+    if not made.are_in_use and coordinator_id < await made.count():
+        return stats_before_first_use(coordinator_id)
+    return coordinator_stats(_coordinator(call, coordinator_id))
 
 
 async def internal_stats(call: Call) -> Answer:
@@ -111,23 +115,22 @@ async def scale(call: Call) -> Answer:
 
 
 def _coordinator(call: Call, coordinator_id: int) -> TransactionCoordinator:
-    """Returns a coordinator that this broker runs. Raises Refusal 404 when it is not loaded or there is none."""
+    """Returns a coordinator that this broker runs. Raises Refusal 404 when it is not loaded, which it is not before a
+    standalone server's first transaction, or there is none."""
     coordinator = coordinators_of(call).loaded.get(coordinator_id)
     if coordinator is None:
         raise Refusal(404, f"Transaction coordinator not found! coordinator id : {coordinator_id}")
     return coordinator
 
 
-async def _of_all(
-    call: Call, path: str, here: Callable[[Call, TransactionCoordinator], Awaitable[Any]]
-) -> Mapping[str, Any]:
+async def _of_all(call: Call, path: str, here: Callable[[Call, int], Awaitable[Any]]) -> Mapping[str, Any]:
     """Returns the answers for all coordinators by their ids. `here` makes the answer for one of this broker, and the
     call of that path with the parameter `coordinatorId` gets those of other brokers."""
     made = coordinators_of(call)
 
     async def one(coordinator_id: int) -> tuple[str, Any]:
         if made.runs_here(coordinator_id):
-            return str(coordinator_id), await here(call, _coordinator(call, coordinator_id))
+            return str(coordinator_id), await here(call, coordinator_id)
         owner = (await call.broker.lookups.find_topic(ASSIGN_TOPIC.partition(coordinator_id))).broker
         asked = {"coordinatorId": str(coordinator_id)}
         return str(coordinator_id), await ask_peer(call.broker, owner, "GET", f"{BASE}/{path}", asked)
@@ -150,12 +153,15 @@ async def slow_transactions(call: Call) -> Answer:
     their ids. Apache's broker chooses by the time-out with which a transaction began instead."""
     number_of(call, "milliseconds")
     if call.query.get("coordinatorId"):
-        return await _slow_here(call, _coordinator(call, _number(call.query["coordinatorId"], "coordinatorId")))
+        return await _slow_here(call, _number(call.query["coordinatorId"], "coordinatorId"))
     found = await _of_all(call, f"slowTransactions/{call.parts['milliseconds']}", _slow_here)
     return {txn_id: transaction for each in found.values() for txn_id, transaction in each.items()}
 
 
-async def _slow_here(call: Call, coordinator: TransactionCoordinator) -> Mapping[str, Any]:
+async def _slow_here(call: Call, coordinator_id: int) -> Mapping[str, Any]:
+    if not coordinators_of(call).are_in_use:
+        return {}
+    coordinator = _coordinator(call, coordinator_id)
     before_ms = call.broker.service.managed_ledgers.clock_ms() - number_of(call, "milliseconds")
     slow = islice((each for each in list(coordinator.table) if each.started_ms < before_ms), SLOW_SHOWN_MAX)
     return {str(each.txn_id): await _metadata_of(call, each) async for each in in_portions(slow)}

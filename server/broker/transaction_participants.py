@@ -36,8 +36,9 @@ class LocalParticipants:
     async def end_on_partition(self, topic: str, txn_id: TxnId, commit: bool, low_watermark: int) -> None:
         """Ends the transaction on a topic of this broker. Raises PulsarError."""
         loaded = await self._topic(topic)
-        if loaded is not None and loaded.transactions is not None:
-            await loaded.transactions.end(txn_id, commit, low_watermark)
+        transactions = None if loaded is None else loaded.begin_transactions()
+        if transactions is not None:
+            await transactions.end(txn_id, commit, low_watermark)
 
     async def end_on_subscription(
         self, topic: str, subscription: str, txn_id: TxnId, commit: bool, low_watermark: int

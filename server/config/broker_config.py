@@ -18,6 +18,7 @@ from magnetar.server.config.honoured_keys import KEYS, NOT_ABOVE, UNSAFE_TO_IGNO
 from magnetar.server.config.key_kinds import PORT_OFF, Key, Value
 from magnetar.server.config.missed_keys import NOT_HERE
 from magnetar.server.config.properties_file import Assignment, parse_properties
+from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 
@@ -112,6 +113,12 @@ class ServerConfig:
             managed_ledger_default_write_quorum=write,
             managed_ledger_default_ack_quorum=ack,
         )
+
+    def transactions(self, *, is_standalone: bool) -> TransactionSettings:
+        """Returns the settings of transactions. Unless the configuration says otherwise, transactions are on in a
+        standalone server, where they cost nothing before a client uses them, and off in a cluster, as in Apache's."""
+        is_on = self.values.get("transaction_coordinator_enabled", is_standalone)
+        return self.fill(TransactionSettings, transaction_coordinator_enabled=is_on)
 
 
 def load_config(

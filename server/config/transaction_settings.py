@@ -15,7 +15,8 @@ class TransactionSettings:
 
     transaction_coordinator_enabled: bool = False
     """Whether clients may use transactions. While this is off, every command of a transaction is refused, and topics
-    take no messages and acknowledgements of transactions."""
+    take no messages and acknowledgements of transactions. A standalone server stores nothing for transactions before a
+    client uses one."""
     transaction_metadata_store_provider_class_name: str = METADATA_STORE_CLASS
     """The class that stores the state of transactions. The one value keeps it in a managed ledger."""
     transaction_buffer_provider_class_name: str = BUFFER_CLASS

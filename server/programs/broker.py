@@ -140,7 +140,10 @@ class BrokerApp:
         member = ClusterMembership(config, store, addresses)
         self._closing.push_async_callback(member.close)
         own = member.make_ownership
-        service = await broker_parts.open_topics(config, store, cluster.bookkeeper, managed, own, self._closing)
+        transactions = config.transactions(is_standalone=False)
+        service = await broker_parts.open_topics(
+            config, store, cluster.bookkeeper, managed, transactions, own, self._closing
+        )
         member.follow_policies(service)
         member.reach_snapshots(service)
         self.broker = broker_parts.make_broker(config, store, service, self._ask_to_stop, member.load.manager)

@@ -67,6 +67,7 @@ async def open_topics(
     store: MetadataStore,
     bookkeeper: BookKeeper,
     managed: ManagedLedgerConfig,
+    transactions: TransactionSettings,
     make_ownership: Callable[[BundleCache], Ownership],
     closing: AsyncExitStack,
     injection: "FaultInjection | None" = None,
@@ -77,12 +78,10 @@ async def open_topics(
     store = MeasuredStore(store)
     factory = ManagedLedgerFactory(store, bookkeeper, managed, clock_ms=wall_clock_ms, label_of=topic_of_managed_ledger)
     closing.push_async_callback(factory.close)
-    settings = config.fill(TransactionSettings)
-    transactions = (
-        TransactionSupport(settings, LiveTransactions()) if settings.transaction_coordinator_enabled else None
-    )
+    is_on = transactions.transaction_coordinator_enabled
+    support = TransactionSupport(transactions, LiveTransactions()) if is_on else None
     service = BrokerService(
-        factory, store, config.fill(TopicSettings), make_ownership, config.fill(BundleSettings), transactions
+        factory, store, config.fill(TopicSettings), make_ownership, config.fill(BundleSettings), support
     )
     closing.push_async_callback(service.close)
     await service.warm_up()

@@ -152,7 +152,14 @@ class Standalone:
         managed = config.managed_ledgers(bookies=1)
         own_all = partial(SoleOwner, addresses=addresses_of(listeners.internal, listeners.named))
         self.service = await broker_parts.open_topics(
-            config, store, self.bookkeeper, managed, own_all, self._closing, injection
+            config,
+            store,
+            self.bookkeeper,
+            managed,
+            config.transactions(is_standalone=True),
+            own_all,
+            self._closing,
+            injection,
         )
         await self._prove_storage()
 

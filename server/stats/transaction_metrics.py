@@ -7,7 +7,7 @@ from itertools import pairwise
 from magnetar.server.process.metric_summaries import add_histogram, add_summary
 from magnetar.server.process.metric_tables import MetricFamilies
 from magnetar.server.transactions.batch_counters import BatchCounters
-from magnetar.server.transactions.coordinator import TransactionCoordinator
+from magnetar.server.transactions.coordinator_counters import CoordinatorCounters
 from magnetar.server.transactions.coordinators import TransactionCoordinators
 from magnetar.server.transactions.end_calls import EndCalls
 from magnetar.server.transactions.known_transactions import TransactionSupport
@@ -21,23 +21,29 @@ def add_transactions(
 ) -> None:
     """Adds the metrics of the coordinators that this broker runs, and of the logs of transactions. `host` is the
     broker's."""
-    for _, coordinator in sorted(coordinators.loaded.items()):
-        _add_coordinator(families, coordinator)
+    for coordinator_id, coordinator in sorted(coordinators.loaded.items()):
+        _add_coordinator(
+            families, coordinator_id, len(coordinator.table), coordinator.counters, coordinator.log.appended
+        )
+    if not coordinators.are_in_use:
+        _add_coordinator(families, 0, 0, CoordinatorCounters(), 0)
     _add_calls(families, coordinators.calls)
     _add_batches(families, "tc", coordinators.batches, host)
     _add_batches(families, "pending_ack_store", support.pending_ack_batches, host)
 
 
-def _add_coordinator(families: MetricFamilies, coordinator: TransactionCoordinator) -> None:
-    labels = families.labels(coordinator_id=str(coordinator.coordinator_id))
-    counters = coordinator.counters
-    families.add("pulsar_txn_active_count", labels, len(coordinator.table))
+def _add_coordinator(
+    families: MetricFamilies, coordinator_id: int, active: int, counters: CoordinatorCounters, appended: int
+) -> None:
+    """Adds the metrics of a coordinator with `active` transactions, whose log got `appended` records."""
+    labels = families.labels(coordinator_id=str(coordinator_id))
+    families.add("pulsar_txn_active_count", labels, active)
     totals = {
         "created": counters.created,
         "committed": counters.committed,
         "aborted": counters.aborted,
         "timeout": counters.timed_out,
-        "append_log": coordinator.log.appended,
+        "append_log": appended,
     }
     families.add_all(labels, ((f"pulsar_txn_{name}_total", value) for name, value in totals.items()), "counter")
     lifetimes = counters.lifetimes_ms

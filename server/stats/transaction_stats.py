@@ -8,7 +8,7 @@ from magnetar.server.stats.traffic_stats import Json
 from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.topics.topic import Topic
 from magnetar.server.transactions.coordinator import TransactionCoordinator
-from magnetar.server.transactions.coordinator_rules import Transaction
+from magnetar.server.transactions.coordinator_rules import Transaction, TransactionTable
 from magnetar.storage.managed.ack_sets import mask_of_words
 from pulsar_proto.ids import TxnId
 
@@ -21,6 +21,19 @@ def coordinator_stats(coordinator: TransactionCoordinator) -> Json:
         "ongoingTxnSize": len(coordinator.table),
         "recoverStartTime": coordinator.recovery_started_ms,
         "recoverEndTime": coordinator.recovered_ms,
+    }
+
+
+def stats_before_first_use(coordinator_id: int) -> Json:
+    """Returns what is told about a coordinator that no client has used yet."""
+    table = TransactionTable(coordinator_id, 0)
+    return {
+        "state": "None",
+        "leastSigBits": table.counter,
+        "lowWaterMark": table.low_watermark,
+        "ongoingTxnSize": 0,
+        "recoverStartTime": 0,
+        "recoverEndTime": 0,
     }
 
 

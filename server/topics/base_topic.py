@@ -30,6 +30,7 @@ from magnetar.server.topics.subscriptions.subscribe_rate_rules import (
     SubscribeLimiter,
 )
 from magnetar.server.topics.topic_schemas import TopicSchemas
+from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import ConsumerBusy, MetadataFault, NotAllowed, ProducerBusy, PulsarError, ServiceNotReady
 from pulsar_proto.ids import Position
@@ -313,6 +314,10 @@ class BaseTopic(ABC):
         return *await self.last_message_id(), cursor.mark_delete
 
     # --- the whole topic ---------------------------------------------------------------------------------------------
+
+    def begin_transactions(self) -> TransactionBuffer | None:
+        """See `ProducersTopic.begin_transactions`."""
+        return None
 
     @abstractmethod
     def lost_ledger(self, error: ManagedLedgerError) -> None:

@@ -16,7 +16,7 @@ from magnetar.server.topics.base_topic import BaseTopic, TopicState, is_reserved
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.last_message import LastMessage
 from magnetar.server.topics.ledger_config_rules import ledger_config
-from magnetar.server.topics.publish_times import BacklogAges, OldestMessage
+from magnetar.server.topics.publish_times import BacklogAges, OldestMessage, first_published_at
 from magnetar.server.topics.publishing.dedup_switch import DedupSwitch
 from magnetar.server.topics.publishing.quota_gate import QuotaGate
 from magnetar.server.topics.publishing.topic_producers import TopicProducers
@@ -32,16 +32,16 @@ from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatc
 from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.topics.subscriptions.subscription_settings import check_durability, follow, properties_of
 from magnetar.server.topics.transactions.readable_log import CommittedLog, ReadableLog
+from magnetar.server.topics.transactions.topic_transactions import TopicTransactions
 from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
-from pulsar_proto.errors import MalformedFrame, NotAllowed, PulsarError, ServiceNotReady, SubscriptionNotFound
+from pulsar_proto.errors import NotAllowed, PulsarError, ServiceNotReady, SubscriptionNotFound
 from pulsar_proto.ids import EARLIEST, LATEST, Position, TxnId
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.records.payload import publish_time_of
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +72,7 @@ class Topic(BaseTopic):
         "readable_log",
         "state",
         "subscriptions",
+        "transaction_maker",
         "transactions",
     )
 
@@ -108,7 +109,9 @@ class Topic(BaseTopic):
         self.deduplication = DedupSwitch(name.full, ledger, settings, self.publishing)
         self.pending_ack_logs: PendingAckLogs | None = None
         self.transactions: TransactionBuffer | None = None
-        """The topic's transactions; None while transactions are switched off, and for system topics."""
+        """The topic's transactions; None until there is one in the topic."""
+        self.transaction_maker: TopicTransactions | None = None
+        """Makes `transactions`; set by `TopicOpener.open` if the topic takes any."""
         self.readable_log: ReadableLog = ledger
         """The log as far as consumers may read it."""
         self._last_message = LastMessage(ledger, None)
@@ -146,12 +149,14 @@ class Topic(BaseTopic):
         return [each.cursor for each in self.subscriptions.values() if each.cursor.durable]
 
     def use_transactions(self, transactions: TransactionBuffer) -> None:
-        """Makes the topic take messages of transactions. Called once, before `prepare`."""
-        self.transactions = self.publishing.transactions = transactions
-        self.readable_log = CommittedLog(self.ledger, transactions.transactions)
+        assert isinstance(self.readable_log, CommittedLog), "the topic takes no transactions"
+        self.transactions, self.readable_log.transactions = transactions, transactions.transactions
         self._last_message = LastMessage(self.ledger, transactions)
-        if self.compaction is not None:
-            self.compaction.read_through(self.readable_log, transactions.is_aborted)
+
+    def begin_transactions(self) -> TransactionBuffer | None:
+        if self.transactions is None and self.transaction_maker is not None:
+            self.use_transactions(self.transaction_maker.begun(self.name, self.ledger, is_open=self.is_open))
+        return self.transactions
 
     def is_aborted(self, txn_id: TxnId) -> bool:
         return self.transactions is not None and self.transactions.is_aborted(txn_id)
@@ -159,12 +164,10 @@ class Topic(BaseTopic):
     # --- policies ----------------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Applies the policies and recovers deduplication and transactions. Called once, before a client connects.
-        Raises ManagedLedgerError when the log cannot be read, and PulsarError when a snapshot cannot be read."""
+        """Applies the policies and recovers deduplication. Called once, before a client connects, and after
+        transactions were recovered. Raises ManagedLedgerError when the log cannot be read."""
         self.apply_send_policies()
         self.configure_ledger()
-        if self.transactions is not None:
-            await self.transactions.recover()
         await self.deduplication.begin(self.policies.deduplication_enabled)
         if self.compaction is not None and self.policies.compaction_threshold > 0:
             await self.compaction.hold_messages()
@@ -335,16 +338,7 @@ class Topic(BaseTopic):
         return await first_kept_at(self.ledger, self.compaction, publish_time_ms) or position
 
     async def first_published_at(self, publish_time_ms: int) -> Position:
-        """Returns the position of the first message that was published at that time or later, or the end of the log
-        when there is no such message. Raises ManagedLedgerError when the log cannot be read."""
-
-        def is_late_enough(payload: bytes) -> bool:
-            try:
-                return publish_time_of(payload) >= publish_time_ms
-            except MalformedFrame:
-                return False
-
-        return await self.ledger.find_first(is_late_enough)
+        return await first_published_at(self.ledger, publish_time_ms)
 
     def roll_storage(self, elapsed_s: float) -> None:
         self.ledger.traffic.roll(elapsed_s, sum(cursor.changes for cursor in self.ledger.cursors.values()))

@@ -21,6 +21,7 @@ from magnetar.server.topics.subscriptions.acks_in_transactions import close_pend
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
 from magnetar.server.topics.topic import Topic
 from magnetar.server.topics.topic_schemas import TopicSchemas
+from magnetar.server.topics.transaction_recovery import recover_transactions
 from magnetar.server.topics.transactions.topic_transactions import TopicTransactions
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import ManagedLedger
@@ -117,15 +118,14 @@ class TopicOpener:
         ledger.on_fenced(topic.lost_ledger)
         topic.compaction = TopicCompaction(name.full, ledger, self._compactions)
         topic.base_config = self._factory.config
-        buffer = None if self._transactions is None else self._transactions.buffer_of(name, ledger)
-        if buffer is not None:
-            topic.use_transactions(buffer)
         if not is_system_topic(name):
             topic.pending_ack_logs = self._pending_ack_logs
         self.equip(topic)
         try:
             with storage_faults_told():
                 await self._affinity.follow(topic)
+                if self._transactions is not None:
+                    await recover_transactions(topic, self._transactions)
                 await topic.prepare()
                 await recover_pending_acks(topic, topic.subscriptions.values())
         except BaseException:

@@ -3,7 +3,9 @@
 
 The partitions are never loaded as topics; only their bundles count. A coordinator is loaded as soon as this broker owns
 the bundle, so that transactions time out and decided ones are ended although no client asks. (Apache's broker loads a
-coordinator when a client connects to it: TransactionMetadataStoreService.handleTcClientConnect.)
+coordinator when a client connects to it: TransactionMetadataStoreService.handleTcClientConnect.) Only a standalone
+server whose coordinators never had a log waits until a client uses transactions, because most servers never have such a
+client.
 """
 
 import asyncio
@@ -21,6 +23,7 @@ from magnetar.server.process.task_failures import log_failure
 from magnetar.server.transactions.batch_counters import BatchCounters
 from magnetar.server.transactions.coordinator import TransactionCoordinator, coordinator_not_found
 from magnetar.server.transactions.end_calls import EndCalls
+from magnetar.server.transactions.transaction_log import log_topic
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ManagedLedgerFenced
 from pulsar_proto.errors import MalformedRecord, MetadataFault, NotAllowed, PulsarError, ServiceNotReady
@@ -55,6 +58,9 @@ class TransactionCoordinators:
         self.calls = calls
         self.batches = BatchCounters()
         """The batches of the logs of this broker's coordinators."""
+        self.are_in_use = True
+        """False in a standalone server until its first coordinator is loaded: there is no log of a coordinator, so
+        no transaction exists, and topics have nothing to recover."""
         self.loaded: dict[int, TransactionCoordinator] = {}
         self._factory = factory
         self._partitioned = partitioned
@@ -68,11 +74,13 @@ class TransactionCoordinators:
 
     async def start(self) -> None:
         """Begins to load the coordinators of the bundles that this broker owns, now and from now on. A standalone
-        server makes the record that says how many coordinators there are if it is missing. Raises PulsarError when the
-        metadata store fails."""
-        with storage_faults_told():
-            if self._ownership.is_sole and await self._partitioned.get(ASSIGN_TOPIC) is None:
-                await self._partitioned.create(ASSIGN_TOPIC, STANDALONE_COORDINATORS)
+        server makes the record that says how many coordinators there are if it is missing, and loads coordinators only
+        if one of them has a log. Raises PulsarError when the metadata store fails."""
+        if self._ownership.is_sole:
+            with storage_faults_told():
+                if await self._partitioned.get(ASSIGN_TOPIC) is None:
+                    await self._partitioned.create(ASSIGN_TOPIC, STANDALONE_COORDINATORS)
+                self.are_in_use = await self._has_log()
         self._ownership.on_gained(self._bundle_changed)
         self._ownership.on_lost(self._bundle_changed)
         await self._follow_ownership()
@@ -89,6 +97,7 @@ class TransactionCoordinators:
             self._begin_to_close(coordinator)
         if self._closing:
             await asyncio.wait(self._closing.values())
+        self.calls.close()
 
     # --- for clients -------------------------------------------------------------------------------------------------
 
@@ -129,6 +138,13 @@ class TransactionCoordinators:
             await asyncio.shield(attempt)
         return self.get(coordinator_id)
 
+    async def get_to_begin(self, coordinator_id: int) -> TransactionCoordinator:
+        """Returns the coordinator that is to begin a transaction. A standalone server loads it if no client has
+        connected to it before, which older clients never do (ProtocolVersion.v19). Raises as `get` or `connect`."""
+        if self._ownership.is_sole and coordinator_id not in self.loaded:
+            return await self.connect(coordinator_id)
+        return self.get(coordinator_id)
+
     async def reload(self, coordinator_id: int) -> None:
         """Closes a coordinator of this broker, if it is loaded, and begins to load it again."""
         coordinator = self.loaded.get(coordinator_id)
@@ -141,10 +157,16 @@ class TransactionCoordinators:
         if bundle.namespace == ASSIGN_TOPIC.namespace:
             self._spawn(self._follow_ownership(), "the coordinators of the owned bundles")
 
+    async def _has_log(self) -> bool:
+        for coordinator_id in range(await self.count()):
+            if await self._factory.exists(log_topic(coordinator_id).managed_ledger_name):
+                return True
+        return False
+
     async def _follow_ownership(self) -> None:
         """Loads the coordinators that this broker has to run now, and closes those that it must not run any more."""
         for coordinator_id in range(await self.count()):
-            if self.runs_here(coordinator_id):
+            if self.are_in_use and self.runs_here(coordinator_id):
                 self._load(coordinator_id)
         for coordinator_id, coordinator in list(self.loaded.items()):
             if not self.runs_here(coordinator_id):
@@ -157,6 +179,7 @@ class TransactionCoordinators:
     def _load(self, coordinator_id: int) -> None:
         if self._is_closed or coordinator_id in self.loaded or coordinator_id in self._loading:
             return
+        self.are_in_use = True
         task = asyncio.get_running_loop().create_task(self._keep_loading(coordinator_id))
         self._loading[coordinator_id] = task
         task.add_done_callback(partial(log_failure, f"loading transaction coordinator {coordinator_id}"))

@@ -1,4 +1,5 @@
 """Tells the topics and subscriptions of a transaction that it has ended, a bounded number of them at the same time.
+Failures are told in the log here; the caller tries again.
 
 Source: TransactionBufferHandlerImpl.
 """
@@ -9,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from magnetar.server.config.transaction_settings import TransactionSettings
+from magnetar.server.transactions.unreached import Unreached
 from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.ids import TxnId
 from pulsar_proto.latency_summary import LatencySummary
@@ -37,6 +39,7 @@ class EndCalls:
         self._permits = asyncio.Semaphore(
             max(settings.transaction_buffer_client_max_concurrent_requests, CALLS_AT_ONCE_MIN)
         )
+        self._unreached = Unreached()
         self.pending = 0
         """How many calls are under way or wait for their turn."""
         self.failed = {True: 0, False: 0}
@@ -47,18 +50,29 @@ class EndCalls:
     async def on_partition(self, topic: str, txn_id: TxnId, commit: bool, low_watermark: int) -> None:
         """Ends the transaction on a topic. Raises what the participant raises, and ServiceNotReady after
         transactionBufferClientOperationTimeoutInMills."""
-        await self._call(commit, lambda: self._participants.end_on_partition(topic, txn_id, commit, low_watermark))
+        await self._call(
+            topic,
+            txn_id,
+            commit,
+            lambda: self._participants.end_on_partition(topic, txn_id, commit, low_watermark),
+        )
 
     async def on_subscription(
         self, topic: str, subscription: str, txn_id: TxnId, commit: bool, low_watermark: int
     ) -> None:
         """Ends the transaction on a subscription. Raises as `on_partition` does."""
         await self._call(
+            f"{topic} / {subscription}",
+            txn_id,
             commit,
             lambda: self._participants.end_on_subscription(topic, subscription, txn_id, commit, low_watermark),
         )
 
-    async def _call(self, commit: bool, call: Callable[[], Awaitable[None]]) -> None:
+    def close(self) -> None:
+        """Called when no call is made any more."""
+        self._unreached.close()
+
+    async def _call(self, where: str, txn_id: TxnId, commit: bool, call: Callable[[], Awaitable[None]]) -> None:
         self.pending += 1
         try:
             async with self._permits:
@@ -66,11 +80,11 @@ class EndCalls:
                 async with asyncio.timeout(self._seconds):
                     await call()
                 self.latencies[commit].add(time.monotonic() - began_s)
-        except TimeoutError:
+        except Exception as error:
             self.failed[commit] += 1
-            raise ServiceNotReady(f"no answer within {self._seconds:g} s") from None
-        except Exception:
-            self.failed[commit] += 1
-            raise
+            if isinstance(error, TimeoutError):
+                error = ServiceNotReady(f"no answer within {self._seconds:g} s")
+            self._unreached.failed(where, txn_id, error)
+            raise error from None
         finally:
             self.pending -= 1

@@ -25,9 +25,22 @@ ATTEMPTS_AT_ONCE = 1_000
 """How many transactions of a coordinator are being ended at the same time. Further ones wait for their turn."""
 CALLS_OF_ONE_MAX = 16
 """How many participants of one transaction are told at the same time."""
-RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 1.0, 30.0
-"""How long an ending waits before its next attempt: at first as long as in Apache's broker, and twice as long after
-each further failure."""
+RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 1.0, 32.0
+"""How long an ending waits at most before its next attempt: at first as long as in Apache's broker, and twice as long
+after each further failure."""
+GOLDEN_RATIO = 0.618034
+"""The multiples of this number, without their integer parts, are spread evenly however many there are."""
+
+
+def retry_seconds(attempts: int, least: int) -> float:
+    """Returns how long the ending of transaction `least` waits after so many failed attempts. The times of transactions
+    that fail together are spread over the second half of the wait, so that their attempts do not come together."""
+    longest = min(RETRY_SECONDS_MIN * (1 << min(attempts, 16)), RETRY_SECONDS_MAX)
+    return longest * (1 - least * GOLDEN_RATIO % 1 / 2)
+
+
+class NotAllTold(Exception):
+    """Some topics or subscriptions of a transaction have not confirmed its end."""
 
 
 class StatusWriter(Protocol):
@@ -127,16 +140,21 @@ class Endings:
         except Exception as error:
             if self._is_closed:
                 return
-            self._again(ending, error)
+            if not isinstance(error, NotAllTold):
+                log.warning("transaction %s has not ended yet, tried again: %s", transaction.txn_id, error)
+            self._again(ending)
             return
         self._by_id.pop(transaction.txn_id, None)
         if not ending.done.done():
             ending.done.set_result(None)
 
     async def _tell_participants(self, ending: Ending, partitions: list[str]) -> None:
-        """Tells the participants that have not answered yet. Raises the first error, after all were asked."""
+        """Tells the participants that have not answered yet. Raises NotAllTold, after all were asked."""
         calls = list(self._calls_of(ending, partitions))
-        await for_each(calls, lambda call: call(), at_once=min(len(calls), CALLS_OF_ONE_MAX))
+        try:
+            await for_each(calls, lambda call: call(), at_once=min(len(calls), CALLS_OF_ONE_MAX))
+        except Exception as error:
+            raise NotAllTold(str(error)) from error  # `EndCalls` has logged it
 
     def _calls_of(self, ending: Ending, partitions: list[str]) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
         for subscription in ending.subscriptions:
@@ -154,19 +172,10 @@ class Endings:
         )
         ending.subscriptions.remove(subscription)
 
-    def _again(self, ending: Ending, error: Exception) -> None:
+    def _again(self, ending: Ending) -> None:
         """Has the next attempt made later."""
-        seconds = min(RETRY_SECONDS_MIN * 2**ending.attempts, RETRY_SECONDS_MAX)
+        seconds = retry_seconds(ending.attempts, ending.transaction.txn_id.least)
         ending.attempts += 1
-        log.warning(
-            "transaction %s: not %s yet, %d topics and %d subscriptions are to be told; tried again in %g s: %s",
-            ending.transaction.txn_id,
-            "committed" if ending.commit else "aborted",
-            len(ending.partitions or ()),
-            len(ending.subscriptions),
-            seconds,
-            error,
-        )
 
         def retry() -> None:
             del self._timers[ending]

@@ -32,10 +32,14 @@ class LiveTransactions:
         coordinator = None if self._coordinators is None else self._coordinators.loaded.get(txn_id.most)
         return coordinator is not None and coordinator.table.find(txn_id.least) is not None
 
+    @property
+    def are_in_use(self) -> bool:
+        return self._coordinators is None or self._coordinators.are_in_use
+
     def is_live(self, txn_id: TxnId) -> bool | Awaitable[bool]:
         """See `KnownTransactions.is_live`. Callers that ask for one transaction at the same time share one answer."""
         coordinators = self._coordinators
-        if coordinators is None:
+        if coordinators is None or not coordinators.are_in_use:
             return False
         coordinator = coordinators.loaded.get(txn_id.most)
         if coordinator is not None:

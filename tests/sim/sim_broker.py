@@ -152,7 +152,9 @@ class SimBroker:
         member.load._host = Host()  # type: ignore[assignment]
         managed = managed_ledger_settings(config)
         own = member.make_ownership
-        service = await broker_parts.open_topics(config, store, cluster.bookkeeper, managed, own, closing)
+        service = await broker_parts.open_topics(
+            config, store, cluster.bookkeeper, managed, config.transactions(is_standalone=False), own, closing
+        )
         self._watch_loads(service)
         self.broker = broker_parts.make_broker(config, store, service, lambda: None, manager)
         self.listener = BrokerListener(ClientTraffic(self.broker), commands_of(None))

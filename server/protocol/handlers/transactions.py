@@ -68,9 +68,10 @@ async def _connect(cnx: "Connection", coordinators: "TransactionCoordinators", c
 
 
 async def _begin(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> TxnId:
-    """Begins a transaction, which belongs to the client's role. Raises TransactionCoordinatorNotFound,
-    TooManyRequests."""
-    return await coordinators.get(command.tc_id).new(command.txn_ttl_millis, _role(cnx))
+    """Begins a transaction, which belongs to the client's role. Raises TooManyRequests, and the errors of
+    `TransactionCoordinators.get_to_begin`."""
+    coordinator = await coordinators.get_to_begin(command.tc_id)
+    return await coordinator.new(command.txn_ttl_millis, _role(cnx))
 
 
 async def _add_partitions(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> TxnId:

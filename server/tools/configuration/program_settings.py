@@ -45,7 +45,6 @@ BOTH_BROKERS = (
     ListenerSettings,
     BindSettings,
     BundleSettings,
-    TransactionSettings,
 )
 """The settings that a standalone server and a broker of a cluster have in common."""
 
@@ -104,6 +103,7 @@ def programs() -> tuple[Program, ...]:
     client = (recovery.ledger, recovery.wire)
     standalone = (
         *both,
+        nothing.transactions(is_standalone=True),
         nothing.managed_ledgers(bookies=1),
         *_storage(nothing),
         nothing.fill(LedgerConfig),
@@ -111,6 +111,7 @@ def programs() -> tuple[Program, ...]:
     )
     broker = (
         *both,
+        nothing.transactions(is_standalone=False),
         managed_ledger_settings(nothing),
         *ledger_client_settings(nothing),
         nothing.fill(ClusterSettings),

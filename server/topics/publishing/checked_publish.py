@@ -68,9 +68,9 @@ class _CheckedGroup(PublishGroup):
         self.txn_ids: list[tuple[int, TxnId]] = []
 
     def stored(self, result: AddResult) -> None:
-        if self.txn_ids and self.publisher.registry.transactions is not None:
+        if self.txn_ids and (transactions := self.publisher.registry.owner.begin_transactions()) is not None:
             # This comes first, because what is written below may make somebody read.
-            self.publisher.registry.transactions.stored(self.txn_ids, result)
+            transactions.stored(self.txn_ids, result)
         dedup = self.publisher.registry.dedup
         count = sum(run[2] for run in result.runs)
         if dedup is not None and count:
@@ -131,7 +131,7 @@ class CheckedPublisher:
                 refusal = checks.refusal(payload)
             txn_id = txn_of(send)
             if refusal is None and txn_id is not None:
-                payload, admitted = admission(payload, txn_id, self.registry.transactions)
+                payload, admitted = admission(payload, txn_id, self.registry.owner.begin_transactions())
                 if admitted is not None and not isinstance(admitted, PulsarError):
                     self._append(run)
                     self._hold(sends[index:])

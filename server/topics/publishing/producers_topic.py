@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from magnetar.server.policies.effective_policies import EffectivePolicies
+from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
 from magnetar.storage.managed.append_queue import AddDone
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 
@@ -20,6 +21,10 @@ class ProducersTopic(Protocol):
 
     @property
     def policies(self) -> EffectivePolicies: ...
+
+    def begin_transactions(self) -> TransactionBuffer | None:
+        """Returns the topic's transactions, also if there was none yet, or None for a topic that takes none: while they
+        are switched off, for system topics and non-persistent topics."""
 
     def lost_ledger(self, error: ManagedLedgerError) -> None:
         """Called when the topic cannot use its log any more, because another broker owns the log or the log is closed.

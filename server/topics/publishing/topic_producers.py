@@ -34,7 +34,6 @@ from magnetar.server.topics.publishing.publish_fence_rules import FenceState, Pu
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
 from magnetar.server.topics.publishing.receipt_writers import ReceiptWriter
 from magnetar.server.topics.publishing.send_rules import SendChecks
-from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ManagedLedgerTerminated
 from pulsar_proto.errors import (
     NotAllowed,
@@ -86,8 +85,6 @@ class TopicProducers:
         self.is_checked = False
         """Whether each SEND must be checked, because `dedup` or `checks` is set or because SENDs are held. The method
         `check` sets `dedup` and `checks`."""
-        self.transactions: TransactionBuffer | None = None
-        """The topic's transactions; None when the topic takes no messages of transactions."""
         self._holding = 0
         self.dedup: Deduplication | None = None
         self.checks: SendChecks | None = None
@@ -95,7 +92,7 @@ class TopicProducers:
         """The limiters of the topic's publish rate and of the broker's publish rate, as far as these rates are set."""
         self.access: ProducerAccess[_WaitingProducer] = ProducerAccess(stored_epoch(ledger.properties))
         self._topic_name = topic_name
-        self._owner = owner
+        self.owner = owner
         self._ledger = ledger
         self._new_name = new_name
         self._loop = asyncio.get_running_loop()
@@ -123,7 +120,7 @@ class TopicProducers:
             raise NotAllowed(f"Producer name of {len(name)} characters: deduplication takes at most {DEDUP_NAME_MAX}")
         producer = Producer(self, cnx, command, name, now_ms(), receipts)
         await self._free_name(producer)
-        limit = self._owner.policies.max_producers_per_topic
+        limit = self.owner.policies.max_producers_per_topic
         if 0 < limit <= len(self.by_name):
             raise ProducerBusy("Topic reached max producers limit")
         mode = command.producer_access_mode
@@ -167,9 +164,9 @@ class TopicProducers:
                 existing.close()
 
     def _check_open(self) -> None:
-        if self._owner.is_terminated:
+        if self.owner.is_terminated:
             raise TopicTerminated("Topic was already terminated")
-        if not self._owner.is_open:
+        if not self.owner.is_open:
             raise ServiceNotReady("Topic is temporarily unavailable")
         if self.fence.is_storage_down and not self._lacks_metadata:
             raise QuotaExceeded(f"Storage does not take messages: {self.fence.reason}")
@@ -235,7 +232,7 @@ class TopicProducers:
     async def _grant_next(self) -> None:
         """Gives access to the first waiting producer whose client is still connected."""
         try:
-            while not self.by_name and self._owner.is_open:
+            while not self.by_name and self.owner.is_open:
                 waiter = self.access.next_waiting()
                 if waiter is None:
                     return
@@ -334,7 +331,7 @@ class TopicProducers:
         if isinstance(error, ManagedLedgerTerminated):
             self.disconnect_all()
         elif not error.retriable:
-            self._owner.lost_ledger(error)
+            self.owner.lost_ledger(error)
         elif self.fence.failed(str(error)):
             self._lacks_metadata = self._ledger.metadata_is_away
             log.warning("%s: storing failed, producers are closed: %s", self._topic_name, error)
@@ -367,7 +364,7 @@ class TopicProducers:
     async def _recover(self) -> None:
         """Tries to open a ledger until a ledger can be opened, with the pauses that the fence asks for."""
         fence = self.fence
-        while self._owner.is_open:
+        while self.owner.is_open:
             if fence.state is FenceState.HOLDING:
                 await asyncio.sleep(fence.hold_seconds)
                 fence.held()
@@ -380,7 +377,7 @@ class TopicProducers:
                 fence.tried(str(error))
                 log.warning("%s: storage does not take messages: %s", self._topic_name, error)
                 if not error.retriable:
-                    self._owner.lost_ledger(error)
+                    self.owner.lost_ledger(error)
                     return
             else:
                 fence.tried(None)

@@ -107,7 +107,7 @@ async def recover_pending_acks(topic: "PersistentSubscriptionTopic", subscriptio
     """Called when a topic is loaded: begins to read the logs of those subscriptions that have one. Subscribers wait
     until theirs was read. Raises MetaStoreFault when it cannot be known which subscriptions have one."""
     logs = topic.pending_ack_logs
-    if logs is None or logs.transactions is None:
+    if logs is None or logs.transactions is None or not logs.transactions.known.are_in_use:
         return
 
     async def recover(subscription: "Subscription") -> None:

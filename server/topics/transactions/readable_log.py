@@ -32,15 +32,20 @@ class CommittedLog:
     """Implements `ReadableLog`. Its last entry is the last one that may be read now; this entry only ever moves
     forward."""
 
-    __slots__ = ("_ledger", "_transactions")
+    __slots__ = ("_ledger", "transactions")
 
-    def __init__(self, ledger: ManagedLedger, transactions: OpenTransactions) -> None:
+    def __init__(self, ledger: ManagedLedger) -> None:
         self._ledger = ledger
-        self._transactions = transactions
+        self.transactions: OpenTransactions | None = None
+        """The topic's transactions; None until the topic has one."""
+
+    @property
+    def _bound(self) -> Position | None:
+        return None if self.transactions is None else self.transactions.bound
 
     @property
     def last_confirmed(self) -> Position:
-        return self._transactions.max_read_position
+        return self._bound or self._ledger.last_confirmed
 
     @property
     def first_position(self) -> Position:
@@ -52,14 +57,14 @@ class CommittedLog:
     def cached(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun | None:
         """The caller asks for entries up to `last_confirmed` only."""
         run = self._ledger.cached(position, max_entries, max_bytes)
-        bound = self._transactions.bound
+        bound = self._bound
         return run if run is None or bound is None else _up_to(bound, run)
 
     async def read(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun:
         """Returns an empty run when there is no entry that may be read at or after `position`. Raises the errors of
         `ManagedLedger.read`."""
         run = await self._ledger.read(position, max_entries, max_bytes)
-        bound = self._transactions.bound
+        bound = self._bound
         return run if bound is None else _up_to(bound, run)
 
 

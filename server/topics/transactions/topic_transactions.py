@@ -7,7 +7,7 @@ from magnetar.server.topics.transactions.buffer_rules import LogPositions
 from magnetar.server.topics.transactions.segmented_snapshots import SegmentedSnapshots
 from magnetar.server.topics.transactions.snapshot_table import SnapshotKind, SnapshotLogs, SnapshotTables
 from magnetar.server.topics.transactions.snapshots import TopicSnapshots, WholeSnapshots
-from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
+from magnetar.server.topics.transactions.transaction_buffer import BufferState, TransactionBuffer
 from magnetar.server.transactions.known_transactions import TransactionSupport
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from pulsar_proto.ids import EARLIEST, Position
@@ -32,11 +32,25 @@ class TopicTransactions:
         self._clock_ms = clock_ms
         self.tables = SnapshotTables(logs)
 
-    def buffer_of(self, name: TopicName, ledger: ManagedLedger) -> TransactionBuffer | None:
-        """Returns the buffer of a topic that is being loaded, or None for a topic that takes no messages of
-        transactions because the broker itself writes it."""
-        if is_system_topic(name):
+    async def recovered(self, name: TopicName, ledger: ManagedLedger) -> TransactionBuffer | None:
+        """Returns the buffer of a topic that is being loaded, or None if the topic never had a message of a
+        transaction. Raises the errors of `TransactionBuffer.recover`."""
+        if not self.support.known.are_in_use:
             return None
+        buffer = self._buffer(name, ledger)
+        await buffer.recover()
+        return None if buffer.state is BufferState.NO_SNAPSHOT else buffer
+
+    def begun(self, name: TopicName, ledger: ManagedLedger, *, is_open: bool) -> TransactionBuffer:
+        """Returns the buffer of a loaded topic that never had a message of a transaction. The buffer of a topic that is
+        being closed is closed, too."""
+        buffer = self._buffer(name, ledger)
+        buffer.begin()
+        if not is_open:
+            buffer.close()
+        return buffer
+
+    def _buffer(self, name: TopicName, ledger: ManagedLedger) -> TransactionBuffer:
         return TransactionBuffer(name.full, ledger, self.support, self._snapshots_of(name, ledger), self._clock_ms)
 
     def _snapshots_of(self, name: TopicName, log: LogPositions) -> TopicSnapshots:

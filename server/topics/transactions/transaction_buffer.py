@@ -98,11 +98,15 @@ class TransactionBuffer:
         or ManagedLedgerError when the snapshot or the log cannot be read."""
         self.recovery_began_ms = self._clock_ms()
         latest = await self.snapshots.latest()
-        if latest is None:
+        first_ledger_id = self._ledger.first_position.ledger_id
+        # A topic that was deleted while transactions were off has left its snapshot to a new topic of its name. That
+        # topic's log has no ledger yet, or later ledgers only.
+        if latest is None or first_ledger_id < 0:
             self.state = BufferState.NO_SNAPSHOT
         else:
             transactions = self.transactions
-            transactions.restore(latest.aborted)
+            if latest.max_read_position.ledger_id >= first_ledger_id:
+                transactions.restore(latest.aborted)
             entries = await read_transactions(self._ledger, latest.max_read_position, transactions, self._clock_ms())
             transactions.recovered()
             await self.snapshots.recovered(transactions.aborted)
@@ -113,6 +117,11 @@ class TransactionBuffer:
             if transactions.open:
                 self._look_for_orphans()
         self.recovery_ended_ms = self._clock_ms()
+
+    def begin(self) -> None:
+        """Called in place of `recover` for a topic that has no snapshot."""
+        self.state = BufferState.NO_SNAPSHOT
+        self.recovery_began_ms = self.recovery_ended_ms = self._clock_ms()
 
     def _become_ready(self) -> None:
         self.state = BufferState.READY

@@ -158,6 +158,6 @@ async def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
 
 
 async def test_while_transactions_are_off_the_calls_say_so(tmp_path: Path) -> None:
-    async with running(tmp_path) as web:
+    async with running(tmp_path, transactionCoordinatorEnabled="false") as web:
         status, reason = await refused(web, f"pendingAckStats/{SUBSCRIPTION}")
         assert (status, reason) == (503, "This Broker is not configured with transactionCoordinatorEnabled=true.")

@@ -106,9 +106,24 @@ async def test_what_does_not_exist_is_named(path: str, reason: str, tmp_path: Pa
         assert (status, json.loads(body)) == (404, {"reason": reason})
 
 
+async def test_before_the_first_transaction_there_are_zero_of_them_and_no_log(tmp_path: Path) -> None:
+    async with running(tmp_path) as web:
+        none = {"state": "None", "leastSigBits": -1, "lowWaterMark": 0, "ongoingTxnSize": 0}
+        shown = {**none, "recoverStartTime": 0, "recoverEndTime": 0}
+        assert await web.json(f"{BASE}/coordinators") == [{"id": 0, "brokerServiceUrl": web.server.broker_url}]
+        assert await web.json(f"{BASE}/coordinatorStats") == {"0": shown}
+        assert await web.json(f"{BASE}/coordinatorStats?coordinatorId=0") == shown
+        assert await web.json(f"{BASE}/slowTransactions/0") == {}
+        _, _, metrics = await web.get("/metrics/")
+        assert 'pulsar_txn_active_count{cluster="standalone",coordinator_id="0"} 0' in metrics
+        status, _, body = await web.get(f"{BASE}/transactionMetadata/0/0")
+        assert (status, json.loads(body)) == (404, {"reason": "Transaction coordinator not found! coordinator id : 0"})
+        assert not await web.server.service.managed_ledgers.exists("pulsar/system/persistent/__transaction_log_0")
+
+
 async def test_without_transactions_every_call_says_so(tmp_path: Path) -> None:
     reason = {"reason": "This Broker is not configured with transactionCoordinatorEnabled=true."}
-    async with running(tmp_path) as web:
+    async with running(tmp_path, transactionCoordinatorEnabled="false") as web:
         for path in ("coordinators", "coordinatorStats", "transactionMetadata/0/0", "slowTransactions/1"):
             status, _, body = await web.get(f"{BASE}/{path}")
             assert (status, json.loads(body)) == (503, reason)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pulsar_proto.ids import TxnId
-from tests.server.fakes import command, until
+from tests.server.fakes import command
 from tests.server.web.web_scene import Web, running
 from tests.server.wire_client import Client
 
@@ -17,10 +17,7 @@ MINUTE_MS = 60_000
 @asynccontextmanager
 async def enabled(folder: Path, **settings: str) -> AsyncIterator[Web]:
     """Runs a server whose coordinator is loaded."""
-    async with running(folder, transactionCoordinatorEnabled="true", **settings) as web:
-        broker = web.server.service
-        assert broker.transactions is not None
-        await until(lambda: "pulsar/system/persistent/__transaction_log_0" in broker.managed_ledgers.ledgers)
+    async with running(folder, **settings) as web:
         client = await connected(web)
         await asked(client, "TC_CLIENT_CONNECT_REQUEST", "tcClientConnectRequest", request_id=1, tc_id=0)
         client.writer.close()

@@ -19,6 +19,7 @@ from magnetar.server.config.peer_settings import PeerSettings
 from magnetar.server.config.properties_file import parse_properties
 from magnetar.server.config.security_settings import SecuritySettings
 from magnetar.server.config.topic_settings import TopicSettings
+from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.tools.configuration.program_settings import BOTH_BROKERS
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.ledger.client_config import LedgerConfig
@@ -31,6 +32,7 @@ SETTINGS = (
     LoadSettings,
     MetadataSettings,
     PeerSettings,
+    TransactionSettings,
     ManagedLedgerConfig,
     BookieConfig,
     LedgerConfig,

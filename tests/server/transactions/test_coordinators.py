@@ -1,5 +1,6 @@
 """Which coordinators a broker runs: those of the bundles that it owns, from the start on, and again after a fault."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -18,16 +19,49 @@ async def asked_elsewhere(txn_id: TxnId) -> bool:
     raise AssertionError(f"{txn_id}: there is no other broker")
 
 
-async def test_a_standalone_server_makes_one_coordinator_and_loads_it_unasked(tmp_path: Path) -> None:
+async def test_a_standalone_server_has_one_coordinator_which_gets_a_log_when_a_client_connects(tmp_path: Path) -> None:
     store = MemoryStore()
     async with scene(tmp_path, store) as broker:
         coordinators = broker.coordinators()
         await coordinators.start()
-        await until(lambda: 0 in coordinators.loaded)
         assert await coordinators.count() == 1
         record = await store.get("/admin/partitioned-topics/pulsar/system/persistent/transaction_coordinator_assign")
         assert record is not None
         assert record.value == b'{"partitions":1,"deleted":false}'
+        assert not coordinators.are_in_use
+        assert not await broker.factory.exists(log_topic(0).managed_ledger_name)
+        await coordinators.connect(0)
+        assert coordinators.are_in_use
+        assert await broker.factory.exists(log_topic(0).managed_ledger_name)
+        await coordinators.close()
+    async with scene(tmp_path, store) as broker:
+        coordinators = broker.coordinators()
+        await coordinators.start()
+        await until(lambda: 0 in coordinators.loaded)
+        await coordinators.close()
+
+
+async def test_more_coordinators_of_a_standalone_server_have_no_logs_either_before_a_client_connects(
+    tmp_path: Path,
+) -> None:
+    async with scene(tmp_path, MemoryStore()) as broker:
+        coordinators = broker.coordinators()
+        await coordinators.start()
+        await coordinators.scale(3)
+        await coordinators.connect(2)
+        assert list(coordinators.loaded) == [2]
+        await coordinators.close()
+
+
+async def test_clients_that_begin_without_connecting_get_transactions_of_one_coordinator(tmp_path: Path) -> None:
+    async with scene(tmp_path, MemoryStore()) as broker:
+        coordinators = broker.coordinators()
+        await coordinators.start()
+        first, second = await asyncio.gather(coordinators.get_to_begin(0), coordinators.get_to_begin(0))
+        assert first is second
+        assert await first.new(MINUTE_MS, None) == TxnId(0, 0)
+        with pytest.raises(TransactionCoordinatorNotFound):
+            await coordinators.get_to_begin(1)
         await coordinators.close()
 
 
@@ -84,10 +118,15 @@ async def test_only_live_transactions_of_existing_coordinators_are_known(tmp_pat
         assert live.is_live(TxnId(0, 0)) is False
         await coordinators.start()
         live.attach(coordinators, asked_elsewhere)
+        assert not live.are_in_use
+        assert live.is_live(TxnId(0, 0)) is False
+        assert not await broker.factory.exists(log_topic(0).managed_ledger_name)
+        loading = asyncio.create_task(coordinators.connect(0))
+        await until(lambda: live.are_in_use)
         waits = live.is_live(TxnId(0, 0))  # the coordinator is being loaded
         assert not isinstance(waits, bool)
         assert await waits is False
-        coordinator = coordinators.get(0)
+        coordinator = await loading
         txn_id = await coordinator.new(MINUTE_MS, None)
         assert live.is_live(txn_id) is True
         assert live.is_live(TxnId(0, 1)) is False

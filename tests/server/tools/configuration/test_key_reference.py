@@ -70,6 +70,8 @@ def test_every_settings_class_that_a_program_fills_is_in_the_reference() -> None
         ("broker", "bookkeeperClientSpeculativeReadTimeoutInMillis", "0"),
         ("standalone", "subscriptionTypesEnabled", "Exclusive,Shared,Failover,Key_Shared"),
         ("standalone", "allowAutoTopicCreation", "true"),
+        ("standalone", "transactionCoordinatorEnabled", "true"),
+        ("broker", "transactionCoordinatorEnabled", "false"),
     ],
 )
 def test_a_default_is_the_program_s_own(program: str, name: str, default: str) -> None:
@@ -84,7 +86,7 @@ def test_a_default_can_be_written_into_the_file() -> None:
 
 
 async def test_the_keys_of_a_running_server_that_change_are_those_that_are_called_dynamic(tmp_path: Path) -> None:
-    parts = {"authenticationEnabled": "true", "anonymousUserRole": "anybody", "transactionCoordinatorEnabled": "true"}
+    parts = {"authenticationEnabled": "true", "anonymousUserRole": "anybody"}
     async with running(tmp_path, **parts) as web:
         held = set(await web.json("/admin/v2/brokers/configuration/runtime"))
         told = {each.name for each in entries() if each.program == "standalone" and each.is_dynamic}

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.schema.schema_types import Schema
 from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.topic import Topic
+from magnetar.server.topics.transaction_recovery import recover_transactions
 from magnetar.server.topics.transactions.snapshot_table import SnapshotKind
 from magnetar.server.topics.transactions.topic_transactions import TopicTransactions
 from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
@@ -43,6 +44,7 @@ class FakeKnown:
     each answer takes some turns."""
 
     def __init__(self, random: Random) -> None:
+        self.are_in_use = True
         self.live: set[TxnId] = set()
         self.is_elsewhere = False
         self.failure: PulsarError | None = None
@@ -106,6 +108,7 @@ class FakeSnapshotLog:
 class FakeSnapshotLogs:
     def __init__(self, random: Random) -> None:
         self._random = random
+        self.opened = 0
         self._of: dict[str, FakeSnapshotLog] = {}
 
     def of(self, kind: SnapshotKind, namespace: str = "public/default") -> FakeSnapshotLog:
@@ -114,6 +117,7 @@ class FakeSnapshotLogs:
 
     async def open(self, name: TopicName, schema: Schema, *, create: bool) -> FakeSnapshotLog:
         await pause(self._random)
+        self.opened += 1
         log = self.of(SnapshotKind(name.local_name), name.namespace)
         if not create and not log.exists and not log.messages:
             raise TopicNotFound(name.full)
@@ -134,13 +138,11 @@ class TxnScene(Scene):
 
     def load(self) -> Topic:
         topic = super().load()
-        shared = TopicTransactions(self.support, self.logs, lambda: self.now_ms)
-        buffer = shared.buffer_of(self.name, cast(Any, self.ledger))
-        assert buffer is not None
-        topic.use_transactions(buffer)
+        self.shared = TopicTransactions(self.support, self.logs, lambda: self.now_ms)
         return topic
 
     async def start(self) -> "TxnScene":
+        await recover_transactions(self.topic, self.shared)
         await self.topic.prepare()
         return self
 
@@ -152,8 +154,9 @@ class TxnScene(Scene):
 
     @property
     def buffer(self) -> TransactionBuffer:
-        assert self.topic.transactions is not None
-        return self.topic.transactions
+        buffer = self.topic.begin_transactions()
+        assert buffer is not None
+        return buffer
 
     async def seen(self, subscription: str, sub_type: str = "Exclusive", **fields: Any) -> "Seen":
         """Returns a new consumer's connection with all permits."""

@@ -54,7 +54,7 @@ async def test_uncommitted_messages_are_out_of_reach_and_aborted_ones_are_droppe
     committed, aborted, opened = (known.begin(least) for least in (1, 2, 3))
     async with process(tmp_path, MemoryStore(), transactions=support) as running:
         topic = await running.topic()
-        buffer = topic.transactions
+        buffer = topic.begin_transactions()
         assert buffer is not None
         await sent(running, "a", b"a0")
         await sent(running, "a", b"a1", committed)
@@ -89,7 +89,7 @@ async def test_the_last_message_of_a_compacted_topic_is_one_that_was_kept(tmp_pa
     support = TransactionSupport(TransactionSettings(), known)
     async with process(tmp_path, MemoryStore(), transactions=support) as running:
         topic = await running.topic()
-        buffer = topic.transactions
+        buffer = topic.begin_transactions()
         assert buffer is not None
         await sent(running, "a", b"a0")
         await sent(running, "b", b"b0", txn_id)

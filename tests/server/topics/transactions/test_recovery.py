@@ -7,6 +7,7 @@ import pytest
 
 from magnetar.server.topics.transactions.snapshot_table import SnapshotKind
 from magnetar.server.topics.transactions.transaction_buffer import BufferState
+from magnetar.storage.managed.ledger_list import LedgerList
 from pulsar_proto.errors import MetadataFault
 from pulsar_proto.ids import Position, TxnId
 from pulsar_proto.records.payload import body, parse_metadata
@@ -24,6 +25,37 @@ async def test_a_topic_without_a_snapshot_is_not_read() -> None:
     await scene.reload()
     assert scene.ledger.reads == []
     assert scene.buffer.state is BufferState.NO_SNAPSHOT
+
+
+@in_virtual_time
+async def test_a_topic_does_not_inherit_the_snapshot_of_a_deleted_topic_of_its_name() -> None:
+    scene = await TxnScene().start()
+    aborted = scene.known.begin(1)
+    send(await scene.producer(FakeConnection()), b"a", aborted)
+    await settle()
+    await scene.buffer.end(aborted, False, 0)
+    await pass_time(6)
+    scene.topic.detach()
+    # While transactions are off, deletion leaves the snapshot.
+    scene.ledger = FakeManagedLedger()
+    scene.ledger.ledgers = LedgerList()  # a new log has no ledger before its first message
+    scene.load()
+    await scene.start()
+    assert scene.topic.transactions is None
+    scene.ledger = FakeManagedLedger(first_ledger_id=20)
+    scene.load()
+    await scene.start()
+    assert not scene.buffer.is_aborted(aborted)
+    scene.topic.detach()
+
+
+@in_virtual_time
+async def test_while_no_coordinator_was_used_nothing_is_looked_for() -> None:
+    scene = TxnScene()
+    scene.known.are_in_use = False
+    await scene.start()
+    assert scene.topic.transactions is None
+    assert scene.logs.opened == 0
 
 
 @pytest.mark.parametrize("snapshots_after", range(7))

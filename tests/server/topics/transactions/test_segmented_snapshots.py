@@ -147,7 +147,7 @@ async def test_a_deleted_topic_leaves_neither_index_nor_segments() -> None:
 @pytest.mark.parametrize("count", [2, 3])
 async def test_the_index_of_apache_is_read(count: int) -> None:
     """Apache's broker showed 8 aborted transactions and the read limit 151:15 for the last one."""
-    scene = TxnScene(name=NAME, settings=SEGMENTS)
+    scene = await TxnScene(name=NAME, settings=SEGMENTS).start()
     for payload in recorded_ledger(INDEXES, "2")[:count]:
         scene.logs.of(SnapshotKind.INDEXES).messages.append((parse_metadata(payload).partition_key, body(payload)))
     start = await scene.buffer.snapshots.latest()

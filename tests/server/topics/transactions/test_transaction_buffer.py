@@ -221,9 +221,27 @@ async def test_a_send_whose_metadata_names_no_transaction_is_stored_with_the_id_
     assert reading.messages == []
 
 
-async def test_a_topic_without_transactions_refuses_their_messages() -> None:
+@pytest.mark.parametrize("sub_type", ["Exclusive", "Shared", "Key_Shared"])
+async def test_a_consumer_that_was_there_before_the_topic_s_first_transaction_waits_for_its_end(sub_type: str) -> None:
     scene = await TxnScene().start()
-    scene.topic.publishing.transactions = None
+    producer = await scene.producer(FakeConnection())
+    seen = await scene.seen("s", sub_type)
+    send(producer, b"before")
+    await settle()
+    assert scene.topic.transactions is None
+    txn_id = scene.known.begin(1)
+    send(producer, b"in it", txn_id, 1)
+    send(producer, b"behind", None, 2)
+    await settle()
+    assert seen.bodies == [b"before"]
+    await scene.buffer.end(txn_id, True, 0)
+    await settle()
+    assert seen.bodies == [b"before", b"in it", b"behind"]
+
+
+async def test_a_topic_without_transactions_refuses_their_messages() -> None:
+    scene = TxnScene()  # transactions are off: the topic is not made to take them
+    await scene.topic.prepare()
     cnx = FakeConnection()
     producer = await scene.producer(cnx)
     send(producer, b"a", TxnId(0, 1))

@@ -35,6 +35,8 @@ class FakeKnown:
         self.is_away = False
         self.asked: list[TxnId] = []
 
+    are_in_use = True
+
     def is_live_here(self, txn_id: TxnId) -> bool:
         return self.is_here and txn_id not in self.dead
 
