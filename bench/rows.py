@@ -66,6 +66,7 @@ READERS = "catch-up of 10 GB from the disk, batched, 8 readers"
 TEN_TIMES = "10,000 topics, 100 B unbatched in turn"
 CROWD = "10,000 connections, a consumer of a topic each"
 OVER = "Spark batch read over the published connector's,"
+BOUND = "the same, columns made beforehand,"
 MANY = "publish through a broker, 3 bookies E3/Qw3/Qa2"
 THREE = "three bookies E3/Qw3/Qa2"
 BESIDE_WORKS = {
@@ -181,9 +182,13 @@ ROWS = (
     Row("published_single_rate", SPARK, "published connector, unbatched", "k rows/s", None, None, more_is_better=True),
     Row("spark_batch_ratio", SPARK, f"{OVER} batched", "times", 1.5, None, more_is_better=True),
     Row("spark_single_ratio", SPARK, f"{OVER} unbatched", "times", 1.5, None, more_is_better=True),
+    Row("prepared_batch_ratio", SPARK, f"{BOUND} batched", "times", None, None, more_is_better=True),
+    Row("prepared_single_ratio", SPARK, f"{BOUND} unbatched", "times", None, None, more_is_better=True),
     *_spark_costs("spark_batch", "Spark batch read, batched"),
+    *_spark_costs("prepared_batch", "the same, columns made beforehand"),
     *_spark_costs("published_batch", "published connector, batched"),
     *_spark_costs("spark_single", "Spark batch read, unbatched"),
+    *_spark_costs("prepared_single", "the same, columns made beforehand"),
     *_spark_costs("published_single", "published connector, unbatched"),
     *_executors(2),
     *_executors(4),
