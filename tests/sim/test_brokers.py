@@ -1,41 +1,25 @@
 """Brokers keep their claims on random histories, a seed is one history, and the histories find planted bugs. `make sim`
 tells many more histories, and `make sim-mutants` plants all bugs."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from tests.sim.broker_history import tell_of_brokers
 from tests.sim.broker_mutations import first_broken
+from tests.sim.history_checks import check_no_claim_breaks, check_same_in_any_process
 
-ROOT = Path(__file__).resolve().parents[2]
+OPTION = "--brokers"
 SEEDS = 10
 SEEDS_OF_A_MUTATION = 20
 
 
 @pytest.mark.slow
 def test_no_history_of_brokers_breaks_a_claim() -> None:
-    for seed in range(SEEDS):
-        try:
-            tell_of_brokers(seed)
-        except Exception as error:
-            again = f"python -m tests.sim --brokers --seed {seed}"
-            raise AssertionError(f"seed {seed}: {error!r}; again: {again}") from error
+    check_no_claim_breaks(tell_of_brokers, OPTION, SEEDS)
 
 
 @pytest.mark.slow
 def test_a_seed_of_brokers_is_the_same_history_in_any_process() -> None:
-    command = [sys.executable, "-m", "tests.sim", "--brokers", "--seed", "1"]
-    traces = {
-        subprocess.run(
-            command, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(traces) == 1
+    check_same_in_any_process(OPTION)
 
 
 @pytest.mark.slow
