@@ -31,9 +31,9 @@ def admin(product: Product, sizes: Sizes) -> Figures:
         subscribe(server, "latency", "bench")
         publish(server, "latency", sizes.unbatched // 3)
         for _ in range(sizes.rounds):
-            quiet.append(latency_at(server, PER_SECOND, sizes))
+            quiet.append(latency_at(server, PER_SECOND, sizes.latency_seconds))
             with admin_calls(server, sizes.topics, IN_FLIGHT):
-                loaded.append(latency_at(server, PER_SECOND, sizes))
+                loaded.append(latency_at(server, PER_SECOND, sizes.latency_seconds))
             print(f"p99 quiet {quiet[-1].p99_ms:.2f} ms, loaded {loaded[-1].p99_ms:.2f} ms", file=sys.stderr)
     quiet_p99_ms = statistics.median(each.p99_ms for each in quiet)
     loaded_p99_ms = statistics.median(each.p99_ms for each in loaded)

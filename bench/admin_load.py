@@ -2,34 +2,34 @@
 answered.
 
 This runs as a process of its own (`python -m bench.admin_load`) until its stdin is closed. Then it prints one JSON
-object that says how many calls were answered with which status. It prints "all in flight" when every connection has
-been answered once.
+object that says how many calls were answered with which status, and how many connections were lost. It prints "all in
+flight" when every connection has been answered once.
 """
 
 import argparse
 import asyncio
 import json
-import re
 import sys
 from collections import Counter
 from itertools import cycle
+
+from bench.http_answers import AnswerScanner, HttpError
 
 CALLS = ("{topic}/stats", "{topic}/internalStats", "namespaces/public/default/topics", "persistent/public/default")
 SCRAPE_EVERY = 50
 """Every connection whose number is a multiple of this scrapes /metrics; the others take turns with CALLS."""
 
-LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
-
 
 class Caller(asyncio.Protocol):
     """One connection, which sends the requests `asked` in turn."""
 
-    def __init__(self, asked: list[bytes], statuses: Counter[int], first: asyncio.Future[None]) -> None:
+    def __init__(self, asked: list[bytes], statuses: Counter[str], first: asyncio.Future[None]) -> None:
+        """Counts the answers in `statuses`. `first` is done after the first answer, or fails when none comes."""
         self._asked = cycle(asked)
         self._statuses = statuses
         self._first = first
-        self._buffer = bytearray()
-        self._missing: int | None = None
+        self._answers = AnswerScanner()
+        self._error: HttpError | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
@@ -37,24 +37,25 @@ class Caller(asyncio.Protocol):
         transport.write(next(self._asked))
 
     def data_received(self, data: bytes) -> None:
-        """Counts the bytes of bodies without keeping them."""
-        if self._missing is None:
-            self._buffer += data
-            end = self._buffer.find(b"\r\n\r\n")
-            if end < 0:
-                return
-            head = bytes(self._buffer[:end])
-            length = LENGTH.search(head)
-            self._statuses[int(head.split()[1])] += 1
-            self._missing = (int(length[1]) if length else 0) + end + 4 - len(self._buffer)
-            self._buffer.clear()
-        else:
-            self._missing -= len(data)
-        if self._missing <= 0:
-            self._missing = None
+        try:
+            statuses = self._answers.feed(data)
+        except HttpError as error:
+            self._error = error
+            self._transport.abort()
+            return
+        for status in statuses:
+            self._statuses[str(status)] += 1
             if not self._first.done():
                 self._first.set_result(None)
             self._transport.write(next(self._asked))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Has `load` fail, or counts the loss if calls were answered on this connection before."""
+        error = self._error or exc or ConnectionError("the server closed a connection")
+        if self._first.done():
+            self._statuses[str(error)] += 1
+        else:
+            self._first.set_exception(error)
 
 
 def request(path: str) -> bytes:
@@ -70,9 +71,9 @@ def requests(number: int, topics: int) -> list[bytes]:
     return asked[number % len(asked) :] + asked[: number % len(asked)]
 
 
-async def load(port: int, connections: int, topics: int) -> Counter[int]:
+async def load(port: int, connections: int, topics: int) -> Counter[str]:
     loop = asyncio.get_running_loop()
-    statuses: Counter[int] = Counter()
+    statuses: Counter[str] = Counter()
     answered: list[asyncio.Future[None]] = []
     for number in range(connections):
         first: asyncio.Future[None] = loop.create_future()

@@ -80,7 +80,7 @@ def _latencies(server: Server, sizes: Sizes, name: str, work: Work) -> Figures:
     """Returns the latencies beside one kind of work, and how long full garbage collections took meanwhile."""
     with work(server, sizes):
         before = _collection_seconds(server)
-        outcome = latency_at(server, PER_SECOND, sizes)
+        outcome = latency_at(server, PER_SECOND, sizes.latency_seconds)
         collected_ms = (_collection_seconds(server) - before) * 1000
     print(f"  {name}: p50 {outcome.p50_ms:.2f} ms, longest {outcome.max_ms:.1f} ms", file=sys.stderr, flush=True)
     figures = {f"beside_{name}_p99": outcome.p99_ms, f"beside_{name}_p999": outcome.p999_ms}

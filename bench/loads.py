@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.driver import Outcome
-from bench.sizes import Sizes
 from compat_tests import wire
 from compat_tests.harness import UNWATCHED, Server
 from compat_tests.products import Product
@@ -80,7 +79,7 @@ def subscribe(server: Server, topic: str, subscription: str) -> None:
         client.subscribe(f"{NAMESPACE}/{topic}", subscription)
 
 
-def latency_at(server: Server, per_second: int, sizes: Sizes) -> Outcome:
-    count = str(per_second * sizes.latency_seconds)
-    topic = f"{NAMESPACE}/latency"
+def latency_at(server: Server, per_second: int, seconds: int) -> Outcome:
+    """Publishes so many messages a second to the topic `latency`, whatever the server does."""
+    topic, count = f"{NAMESPACE}/latency", str(per_second * seconds)
     return load("bench.driver", "latency", server, "--topic", topic, "--messages", count, "--rate", str(per_second))

@@ -127,6 +127,8 @@ ROWS = (
     Row("cold_rate", COLD, f"{READERS}, all together", "k msg/s", None, None, more_is_better=True, goal_ratio=1.5),
     Row("cold_cpu", COLD, f"{READERS}", "CPU s/million", None, None),
     Row("cold_quiet_p99", COLD, "publish latency at 1,000/s before them, p99", "ms", None, None),
+    Row("cold_floor_p99", COLD, "4 KB written and synced 1,000/s beside a plain reader, p99", "ms", None, None),
+    Row("cold_beside_p50", COLD, "publish latency at 1,000/s beside them, p50", "ms", None, None),
     Row("cold_beside_p99", COLD, "publish latency at 1,000/s beside them, p99", "ms", 4, None),
     Row("latency_p50", LATENCY, "publish latency at 1,000/s, p50", "ms", 0.45, 1.7),
     Row("latency_p99", LATENCY, "publish latency at 1,000/s, p99", "ms", 2, 57),

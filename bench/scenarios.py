@@ -214,8 +214,8 @@ def latency(product: Product, sizes: Sizes) -> Figures:
         server.start()
         subscribe(server, "latency", "bench")
         publish(server, "latency", sizes.unbatched // 3)
-        fast = latency_at(server, 1000, sizes)
-        slow = latency_at(server, 100, sizes)
+        fast = latency_at(server, 1000, sizes.latency_seconds)
+        slow = latency_at(server, 100, sizes.latency_seconds)
         topic = ["--topic", f"{NAMESPACE}/synchronous", "--messages", str(sizes.synchronous)]
         official = load("bench.official", "synchronous", server, *topic)
     return {

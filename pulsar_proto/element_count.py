@@ -17,8 +17,8 @@ too many, so it costs at most ELEMENTS_MAX steps, whatever the peer sent.
 
 from google.protobuf.descriptor import Descriptor
 
-from pulsar_proto.errors import MalformedFrame
-from pulsar_proto.varint import varint_at
+from pulsar_proto.errors import MalformedFrame, MalformedRecord
+from pulsar_proto.message_pieces import BYTES_KIND, fields_between
 
 INNOCENT_BYTES = 16 << 10
 """A message up to this length is not checked: it is parsed in some milliseconds even if it consists of the smallest
@@ -26,36 +26,25 @@ elements."""
 ELEMENTS_MAX = 4_096
 """How many elements a longer message may have, the elements of its inner messages included."""
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-
 
 def check_elements(data: bytes, descriptor: Descriptor, elements_max: int = ELEMENTS_MAX) -> None:
-    """Checks an encoded message. Raises MalformedFrame when it has more than `elements_max` elements, or a group."""
-    _walk(data, 0, len(data), descriptor, elements_max)
+    """Checks an encoded message. Raises MalformedFrame when it has more than `elements_max` elements, or a group. All
+    other faults are for the parser to find."""
+    try:
+        _room_after(data, 0, len(data), descriptor, elements_max)
+    except MalformedRecord as error:
+        raise MalformedFrame(str(error)) from None
 
 
-def _walk(data: bytes, at: int, end: int, descriptor: Descriptor | None, room: int) -> int:
-    """Counts the elements between `at` and `end`, and returns `room` minus this number: how many elements the message
-    may still have after `end`. Raises MalformedFrame when there are more than `room`.
-
-    Bytes that do not decode are not judged here: the parser refuses them afterwards.
-    """
-    while at < end:
+def _room_after(data: bytes, at: int, end: int, descriptor: Descriptor, room: int) -> int:
+    """Returns `room` minus the number of elements between `at` and `end`: how many elements the message may still have
+    after `end`. Raises MalformedFrame when there are more than `room`, and MalformedRecord for a group."""
+    for tag, start, field_end in fields_between(data, at, end):
         room -= 1
         if room < 0:
             raise MalformedFrame(f"a message of {len(data)} bytes has too many elements")
-        tag, at = varint_at(data, at, end)
-        kind = tag & 7
-        if kind == _VARINT:
-            _, at = varint_at(data, at, end)
-        elif kind == _BYTES:
-            size, at = varint_at(data, at, end)
-            field = None if descriptor is None else descriptor.fields_by_number.get(tag >> 3)
+        if tag & 7 == BYTES_KIND:
+            field = descriptor.fields_by_number.get(tag >> 3)
             if field is not None and field.message_type is not None:
-                room = _walk(data, at, min(at + size, end), field.message_type, room)
-            at += size
-        elif kind in (_FIXED64, _FIXED32):
-            at += 8 if kind == _FIXED64 else 4
-        else:
-            raise MalformedFrame(f"a message of {len(data)} bytes has a group in it")
+                room = _room_after(data, start, min(field_end, end), field.message_type, room)
     return room

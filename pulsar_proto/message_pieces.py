@@ -1,4 +1,5 @@
-"""Cuts an encoded protobuf message between its fields, so that a long message is parsed in portions.
+"""Finds where the fields of an encoded protobuf message begin and end, and cuts a long message between them, so that it
+is parsed in portions.
 
 Protobuf reads the pieces of a message like the message itself: the fields of all pieces together are those of the
 message. Only tags and lengths are looked at. Source: protobuf.dev, "Encoding".
@@ -9,17 +10,18 @@ from collections.abc import Iterator
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.varint import varint_at
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+BYTES_KIND = 2
+"""The lowest three bits of the tag of a field that holds a string, bytes, a message or packed numbers."""
+_VARINT, _FIXED64, _FIXED32 = 0, 1, 5
 
 
-def fields_of(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yields the fields of a message as (tag, where the field's value begins, where the field ends). Raises
-    MalformedRecord for a field that reaches beyond the end of the message, and for a group."""
-    at, end = 0, len(data)
+def fields_between(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yields the fields of the message between `at` and `end` as (tag, where the field's value begins, where the field
+    ends). The last field ends beyond `end` if the message is cut off. Raises MalformedRecord for a group."""
     while at < end:
         tag, start = varint_at(data, at, end)
         kind = tag & 7
-        if kind == _BYTES:
+        if kind == BYTES_KIND:
             size, start = varint_at(data, start, end)
             at = start + size
         elif kind == _VARINT:
@@ -27,10 +29,17 @@ def fields_of(data: bytes) -> Iterator[tuple[int, int, int]]:
         elif kind in (_FIXED64, _FIXED32):
             at = start + (8 if kind == _FIXED64 else 4)
         else:
-            raise MalformedRecord(f"a message of {end} bytes has a group in it")
-        if at > end:
-            raise MalformedRecord(f"a field of a message of {end} bytes reaches beyond the end of the message")
+            raise MalformedRecord(f"a message of {len(data)} bytes has a group in it")
         yield tag, start, at
+
+
+def fields_of(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yields the fields of a whole message like `fields_between`. Raises MalformedRecord for a field that reaches
+    beyond the end of the message, and for a group."""
+    for field in fields_between(data, 0, len(data)):
+        if field[2] > len(data):
+            raise MalformedRecord(f"a field of a message of {len(data)} bytes reaches beyond the end of the message")
+        yield field
 
 
 def pieces_of(data: bytes, size: int) -> Iterator[bytes]:

@@ -26,6 +26,11 @@ STEP_BYTES = 4_096
 """How much of a record is decoded in one step. An acknowledged entry takes some 12 bytes."""
 
 
+RECORD_POSITIONS_MAX = 400
+"""How many positions this broker puts into one record, so that a record with the longest ack sets, which take 10 KB
+each, is smaller than an entry may be."""
+
+
 class PendingAckOp(IntEnum):
     """What a record says about its transaction."""
 

@@ -13,7 +13,7 @@ from magnetar.server.web.places import Place
 
 async def list_all(call: Call) -> Answer:
     """Lists the bookies that take writes and those that are read-only."""
-    return {"bookies": [{"bookieId": each} for each in await registered(call.broker.service.metadata)]}
+    return {"bookies": [{"bookieId": each} for each in await registered(call.broker.bookie_metadata)]}
 
 
 async def registered(store: MetadataStore) -> list[str]:

@@ -37,7 +37,7 @@ async def own_disk(call: Call) -> Answer:
 async def disks(call: Call) -> Answer:
     """Answers with the free and the total bytes of each bookie, or with the reason why a bookie does not tell them."""
     ask = call.broker.bookie_disk
-    ids = await bookie_calls.registered(call.broker.service.metadata)
+    ids = await bookie_calls.registered(call.broker.bookie_metadata)
     found: Json = dict.fromkeys(ids)
 
     async def fill(bookie: str) -> None:
@@ -58,7 +58,7 @@ async def auto_recovery(call: Call) -> Answer:
     # Most brokers are never asked, so they do without the modules of auto-recovery.
     repair = await asyncio.to_thread(import_module, "magnetar.storage.repair.recovery_state")
     try:
-        state: RecoveryState = await repair.recovery_state(call.broker.service.metadata)
+        state: RecoveryState = await repair.recovery_state(call.broker.bookie_metadata)
     except MalformedRecord as error:
         raise Refusal(500, f"A record of auto-recovery does not decode: {error}") from None
     return {

@@ -195,12 +195,12 @@ async def _bundle_load(loaded: list[BaseTopic]) -> Json:
 
 def _rates(topic: BaseTopic) -> tuple[float, float, float, float]:
     """Returns the rates of a topic in the order of RATES."""
-    outs = [each.counters_out() for each in topic.subscriptions.values()]
+    out = topic.counters_out()
     return (
         topic.publishing.counters.message_rate.value,
         topic.publishing.counters.byte_rate.value,
-        sum(out.message_rate.value for out in outs),
-        sum(out.byte_rate.value for out in outs),
+        out.message_rate.value,
+        out.byte_rate.value,
     )
 
 

@@ -57,7 +57,7 @@ async def story(call: Call) -> Answer:
     found = await backlog.message_at(held, position)
     if found is None:
         raise Refusal(404, f"The topic has no message {position}")
-    record = await call.broker.service.metadata.get(ledger_path(position.ledger_id))
+    record = await call.broker.bookie_metadata.get(ledger_path(position.ledger_id))
     if record is None:
         raise Refusal(404, f"The ledger {position.ledger_id} has no record any more")
     place = where(LedgerMetadata.parse(position.ledger_id, record.value), position.entry_id, len(found.payload))

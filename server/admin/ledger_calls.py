@@ -50,7 +50,7 @@ async def _of_topic(call: Call) -> Answer:
 async def _place_of(call: Call, ledger_id: int, entries: int) -> dict[str, Any]:
     """Returns where the entries of a ledger are, or the fault of its record."""
     try:
-        record = await call.broker.service.metadata.get(ledger_path(ledger_id))
+        record = await call.broker.bookie_metadata.get(ledger_path(ledger_id))
         if record is None:
             return {"fault": "the ledger has no record: its entries are lost"}
         return fragments(LedgerMetadata.parse(ledger_id, record.value), entries)

@@ -172,6 +172,8 @@ def _attention(broker: "Broker") -> list[str]:
     found = []
     if broker.readiness.hindrance is not None:
         found.append(f"Messages cannot be stored: {broker.readiness.hindrance}")
+    if broker.readiness.warning is not None:
+        found.append(f"Messages can soon not be stored: {broker.readiness.warning}")
     if broker.metadata_link is not None and not broker.metadata_link.is_connected:
         found.append(f"The metadata store has been away for {broker.metadata_link.away_seconds:.0f} s")
     throttled = broker.clients.throttled()

@@ -91,7 +91,7 @@ async def internal_stats(call: Call) -> Answer:
 async def _ledger_metadata(call: Call, ledger_id: int) -> str:
     """Returns the metadata of a ledger as Java prints it (LedgerMetadataImpl.toSafeString), or "" when the ledger has
     no metadata. Raises MetadataError."""
-    record = await call.broker.service.metadata.get(ledger_path(ledger_id))
+    record = await call.broker.bookie_metadata.get(ledger_path(ledger_id))
     if record is None:
         return ""
     try:

@@ -116,7 +116,7 @@ def _answer(rows: list[Row]) -> dict[str, Any]:
 def row_of(topic: BaseTopic, at_ms: int) -> Row:
     """Returns a topic's row. `at_ms` is the present time."""
     counters = topic.publishing.counters
-    outs = [each.counters_out() for each in topic.subscriptions.values()]
+    out = topic.counters_out()
     size = backlog = backlog_bytes = 0
     oldest_ms = None
     if isinstance(topic, Topic):
@@ -128,9 +128,9 @@ def row_of(topic: BaseTopic, at_ms: int) -> Row:
     return [
         topic.name.full,
         counters.message_rate.value,
-        sum(each.message_rate.value for each in outs),
+        out.message_rate.value,
         counters.byte_rate.value,
-        sum(each.byte_rate.value for each in outs),
+        out.byte_rate.value,
         size,
         backlog,
         backlog_bytes,

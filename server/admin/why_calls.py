@@ -12,7 +12,6 @@ from magnetar.server.admin.over_partitions import each_partition
 from magnetar.server.admin.partition_outcome_rules import Outcome
 from magnetar.server.admin.topic_calls import loaded_of_any_domain, partitions_of
 from magnetar.server.process.turns import in_portions
-from magnetar.server.topics.topic import Topic
 from magnetar.server.web.calls import Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic
 from magnetar.server.web.places import Place
@@ -77,8 +76,9 @@ async def _of_topic(call: Call) -> Answer:
         held,
         broker.broker_id,
         is_owned=broker.ownership.owns(name),
-        hindrance=broker.readiness.hindrance or "" if isinstance(held, Topic) else "",
         subscription=subscription,
+        hindrance=broker.readiness.hindrance or "",
+        storage_warning=broker.readiness.warning or "",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from magnetar.metadata.store import MetadataStore
 from magnetar.server.broker.broker_state import BrokerState
 from magnetar.server.broker.client_counters import ClientCounters
 from magnetar.server.broker.dynamic_configuration import DynamicConfiguration
@@ -126,6 +127,12 @@ class Broker:
     def appends(self) -> AppendsUnderWay:
         """Counts the messages that are on their way to the bookies."""
         return self.service.managed_ledgers.bookkeeper.appends
+
+    @property
+    def bookie_metadata(self) -> MetadataStore:
+        """The store of the bookies' registrations, of auto-recovery and of the ledgers' records. With a
+        bookkeeperMetadataServiceUri this is not the broker's own store, `service.metadata`."""
+        return self.service.managed_ledgers.bookkeeper.metadata
 
     @property
     def broker_id(self) -> str:

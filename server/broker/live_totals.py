@@ -64,12 +64,11 @@ class LiveTotals:
             bytes_in += topic.publishing.counters.bytes_in
             producers += len(topic.publishing.by_name)
             stored += topic.stored_bytes
-            for subscription in topic.subscriptions.values():
-                out = subscription.counters_out()
-                messages_out += out.messages_out
-                bytes_out += out.bytes_out
-                subscriptions += 1
-                consumers += len(subscription.consumers)
+            out = topic.counters_out()
+            messages_out += out.messages_out
+            bytes_out += out.bytes_out
+            subscriptions += len(topic.subscriptions)
+            consumers += topic.consumer_count
         # Other work of the thread counts too, so a busy broker is asked less often still.
         self._period_s = max(PERIOD_SECONDS, (time.thread_time() - busy_s) / SHARE_MAX)
         made = Totals(

@@ -36,7 +36,7 @@ class FaultInjection:
 
     async def pretend_full_disk(self, is_full: bool) -> None:
         """Makes the bookie see a full disk, or the real disk again. Returns when the bookie has looked at the disk."""
-        await self._bookie.measure_disks_by(_measure_full if is_full else measure)
+        await self._bookie.maintenance.measure_disks_by(_measure_full if is_full else measure)
 
 
 def _measure_full(directories: Sequence[str]) -> DiskUsage:

@@ -44,7 +44,6 @@ def _add(stats: BundleStats, topic: BaseTopic) -> None:
     stats.msg_throughput_in += counters.byte_rate.value
     stats.producers += len(topic.producers)
     stats.consumers += topic.consumer_count
-    for subscription in topic.subscriptions.values():
-        out = subscription.counters_out()
-        stats.msg_rate_out += out.message_rate.value
-        stats.msg_throughput_out += out.byte_rate.value
+    out = topic.counters_out()
+    stats.msg_rate_out += out.message_rate.value
+    stats.msg_throughput_out += out.byte_rate.value

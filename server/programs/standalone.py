@@ -104,10 +104,9 @@ class Standalone:
         except START_FAULTS as error:
             raise StartError(start_sentence(error, [self._options.data_dir])) from error
 
-    async def stop(self) -> None:
-        """Stops in reverse order of the start, within STOP_DEADLINE_SECONDS."""
-        if not await close_within(self._closing, STOP_DEADLINE_SECONDS):
-            log.warning("cut off a stop of more than %s s; nothing acknowledged is lost", STOP_DEADLINE_SECONDS)
+    async def stop(self, seconds_max: float = STOP_DEADLINE_SECONDS) -> None:
+        """Stops in reverse order of the start, within `seconds_max`."""
+        await close_within(self._closing, seconds_max)
 
     @property
     def broker_url(self) -> str:
@@ -144,7 +143,7 @@ class Standalone:
         store, self.bookie = await open_storage(config, self._options.data_dir, listeners.internal, self._closing)
         injection = inject_faults(config, self.bookie, self._closing)
         telemetry = broker_parts.load_telemetry()
-        self._readiness = WriteReadiness((store, self.bookie))
+        self._readiness = WriteReadiness((store, self.bookie), lambda: self.bookie.maintenance.disk_warning)
         store.on_fault = self._look_for_fault
         self.bookie.on_mode_change(lambda mode: self._look_for_fault())
         self.bookkeeper = await self._open_bookkeeper(

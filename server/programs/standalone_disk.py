@@ -6,7 +6,7 @@ from typing import Any
 
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.bookie_config import BookieConfig
-from magnetar.storage.bookie.disks import DiskSpace, measure
+from magnetar.storage.bookie.disks import file_systems, space_of, usage_of
 from magnetar.storage.bookie.reserve import Reserve
 
 
@@ -26,6 +26,7 @@ class StandaloneDisk:
             "freeSpace": free,
             "totalSpace": total,
             "usedShare": used_share,
+            "diskUsageWarnThreshold": self._config.disk_usage_warn_threshold,
             "diskUsageThreshold": self._config.disk_usage_threshold,
             "diskUsageLwmThreshold": self._config.disk_usage_lwm_threshold,
             "reservedSpace": reserve_bytes,
@@ -33,5 +34,5 @@ class StandaloneDisk:
         }
 
     def _measure(self) -> tuple[int, int, float, int]:
-        usage = measure(self._folders)
-        return (*DiskSpace(self._folders)(), usage.used_share, Reserve(self._folders).held_bytes())
+        systems = file_systems(self._folders)
+        return (*space_of(systems), usage_of(systems).used_share, Reserve(self._folders).held_bytes())

@@ -58,8 +58,7 @@ class ZooKeeperApp:
     async def stop(self) -> None:
         """Answers the requests that are under way and closes the file, within STOP_DEADLINE_SECONDS. Sessions
         survive."""
-        if not await close_within(self._closing, STOP_DEADLINE_SECONDS):
-            log.warning("cut off a stop of more than %s s; nothing acknowledged is lost", STOP_DEADLINE_SECONDS)
+        await close_within(self._closing, STOP_DEADLINE_SECONDS)
 
     async def failed(self) -> str:
         """Returns the reason when nothing can be written until a restart."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 RunCommand = Callable[["Connection", Any], Awaitable[None] | None]
 """`run(connection, the command's own message)` answers at once and returns None, or returns an awaitable that answers
 at its end. Both the call and the awaitable may raise PulsarError, of which the client is told, and MalformedFrame,
-which closes the connection."""
+which closes the connection. A command that comes as often as messages do returns a future, which costs no task."""
 
 AnswerCommand = Callable[["Connection", Any], None]
 """`answer(connection, the command's own message)` tells the client that `run` has succeeded."""

@@ -97,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         self.remote_ip = str(peer[0]) if peer else "unknown"
         self.remote_address = f"/{f'[{peer[0]}]' if ':' in peer[0] else peer[0]}:{peer[1]}" if peer else "/unknown"
         self._output = Output(
-            self._loop, self._transport, self._writable_changed, self._too_much_output, self.traffic.output_budget.added
+            self._loop, self._transport, self._writable_changed, self._cut_off, self.traffic.output_budget.added
         )
         refusal = self.traffic.admit(self)
         if refusal is not None:
@@ -138,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
             self._become_closed(f"closed by the peer ({exc})" if exc else "closed by the peer", logging.INFO)
         finally:
             self.traffic.leave(self)
+            self.traffic.output_budget.left(self._output)
             self._output.lost()
             self._transport = GONE
 
@@ -265,6 +266,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_open:
             return  # Publishing has closed this connection.
         publishes = self.publishes
+        if not publishes.unanswered_count:
+            self.traffic.publishing.add(self)
         publishes.add(count, size_bytes)
         fits = self.traffic.budget.take(size_bytes)
         if publishes.may_be_full:
@@ -282,25 +285,11 @@ class Connection(asyncio.BufferedProtocol):
             pending = 0
             for producer in self.producers.values():
                 pending += producer.pending
-            self.traffic.budget.free(self.publishes.settle(pending))
+            self._settle(pending)
 
     def abort(self) -> None:
         """Closes the socket at once. Output that was not delivered is lost."""
         self._cut_off("cut off")
-
-    @property
-    def held_bytes(self) -> int:
-        return self._output.unsent_bytes
-
-    def idle_since(self, now_s: float) -> float:
-        return self._output.idle_since(now_s)
-
-    def cut_off_for_room(self) -> None:
-        """Ends the connection. The output budget calls this when it has chosen this connection, to free memory."""
-        self._cut_off(
-            f"does not read: {self.held_bytes} bytes wait for it, and all clients together have more than "
-            "maxMessageDispatchBufferSizeInMB waiting"
-        )
 
     def tick(self, now_s: float) -> None:
         """Called by the listener's sweep every few seconds. This method sends PING, closes a connection that shows no
@@ -321,7 +310,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         taken = self._output.taken_bytes
         if not self._output.is_writable and taken == self._taken_at_tick:
-            self._cut_off(f"took nothing of {self._output.unsent_bytes} bytes in a keep-alive interval")
+            self._cut_off(f"took nothing of {self._output.held_bytes} bytes in a keep-alive interval")
             return
         self._taken_at_tick = taken
         self.write(_PING)
@@ -353,15 +342,17 @@ class Connection(asyncio.BufferedProtocol):
         if self._liveness is not None and not self._liveness.done():
             self._liveness.set_result(False)
         self.traffic.waiting_for_budget.discard(self)
-        self.traffic.budget.free(self.publishes.settle(0))
+        self._settle(0)
         self.traffic.budget_may_have_room()
+
+    def _settle(self, pending: int) -> None:
+        self.traffic.budget.free(self.publishes.settle(pending))
+        if not pending:
+            self.traffic.publishing.discard(self)
 
     def _cut_off(self, reason: str) -> None:
         self._become_closed(reason, logging.WARNING)
         self._transport.abort()
-
-    def _too_much_output(self) -> None:
-        self._cut_off(f"does not read: {self._output.unsent_bytes} bytes wait for it")
 
     def _writable_changed(self, writable: bool) -> None:
         """Stops reading while the peer does not take its output, so that a client cannot ask for more and more answers

@@ -21,10 +21,12 @@ vectored write. Longer chunks are never joined."""
 
 
 class Output:
-    """Owns the writing side of a transport, and decides by the water marks whether the output is writable."""
+    """Owns the writing side of a transport, and decides by the water marks whether the output is writable. Implements
+    `magnetar.server.process.byte_budget.BudgetedClient`."""
 
     __slots__ = (
         "_chunks",
+        "_cut_off",
         "_handed_bytes",
         "_has_large",
         "_idle_since_s",
@@ -34,7 +36,6 @@ class Output:
         "_scheduled",
         "_sent",
         "_taken_seen",
-        "_too_much",
         "_transport",
         "_waiters",
         "_writable_changed",
@@ -45,15 +46,16 @@ class Output:
         loop: asyncio.AbstractEventLoop,
         transport: asyncio.Transport,
         writable_changed: Callable[[bool], None],
-        too_much: Callable[[], None],
-        sent: Callable[[int], None],
+        cut_off: Callable[[str], None],
+        sent: Callable[["Output", int], None],
     ) -> None:
-        """Calls `writable_changed(writable)` when the transport's buffer passes a water mark, `too_much()` when more
-        than OUTPUT_MAX_BYTES wait, and `sent(size)` whenever it has handed `size` bytes to the transport."""
+        """Calls `writable_changed(writable)` when the transport's buffer passes a water mark, `cut_off(reason)` when
+        the peer makes the server hold too much, and `sent(self, size)` whenever it has handed `size` bytes to the
+        transport."""
         self._loop = loop
         self._transport = transport
         self._writable_changed = writable_changed
-        self._too_much = too_much
+        self._cut_off = cut_off
         self._sent = sent
         self._taken_seen = -1
         self._idle_since_s = 0.0
@@ -71,7 +73,7 @@ class Output:
         return not self._paused and self._pending_bytes < OUTPUT_HIGH_WATER_BYTES
 
     @property
-    def unsent_bytes(self) -> int:
+    def held_bytes(self) -> int:
         """Returns the number of bytes that the peer has not taken: those of this turn's chunks and of the transport's
         buffer."""
         return self._pending_bytes + self._transport.get_write_buffer_size()
@@ -86,9 +88,16 @@ class Output:
         """Returns the last time at which the peer was seen to have taken output, or at which no output
         waited (`byte_budget.BudgetedClient.idle_since`)."""
         taken = self.taken_bytes
-        if taken != self._taken_seen or not self.unsent_bytes:
+        if taken != self._taken_seen or not self.held_bytes:
             self._taken_seen, self._idle_since_s = taken, now_s
         return self._idle_since_s
+
+    def cut_off_for_room(self) -> None:
+        """Ends the connection. The output budget calls this when it has chosen this connection, to free memory."""
+        self._cut_off(
+            f"does not read: {self.held_bytes} bytes wait for it, and all clients together have more than "
+            "maxMessageDispatchBufferSizeInMB waiting"
+        )
 
     def write(self, data: bytes) -> None:
         size = len(data)
@@ -143,7 +152,7 @@ class Output:
             if self._paused and self._transport.get_write_buffer_size() > OUTPUT_MAX_BYTES:
                 self._too_much()
                 return
-            self._sent(sent)
+            self._sent(self, sent)
         if self._waiters and not self._paused:
             self._wake()
 
@@ -161,7 +170,7 @@ class Output:
     def forget(self) -> None:
         """Called when the connection is closed: nothing is written or called back any more. The callbacks are dropped,
         because they refer to the connection, and the reference cycle would keep the connection in memory."""
-        self._writable_changed, self._too_much = _is_ignored, _is_nothing
+        self._writable_changed = self._cut_off = _is_ignored
         self._chunks.clear()
         self._waiters.clear()
         self._pending_bytes = 0
@@ -172,18 +181,17 @@ class Output:
         self.forget()
         self._transport = GONE
 
+    def _too_much(self) -> None:
+        self._cut_off(f"does not read: {self.held_bytes} bytes wait for it")
+
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
         for callback in waiters:
             callback()
 
 
-def _is_ignored(writable: bool) -> None:
-    """Takes the place of `writable_changed` in a closed connection."""
-
-
-def _is_nothing() -> None:
-    """Takes the place of `too_much` in a closed connection."""
+def _is_ignored(_: object) -> None:
+    """Takes the place of `writable_changed` and of `cut_off` in a closed connection."""
 
 
 def join_small(chunks: list[bytes]) -> list[bytes]:

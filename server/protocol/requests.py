@@ -70,10 +70,25 @@ class Requests:
 
     def _start(self, cnx: "Connection", handler: CommandHandler, body: Any, work: Work) -> None:
         self._in_progress += 1
+        if isinstance(work, asyncio.Future):  # the outcome of something that is under way needs no task to wait for it
+            work.add_done_callback(partial(self._outcome_came, cnx, handler, body))
+            return
         task = cnx.broker.spawn(_answer(cnx, handler, body, work))
         if not handler.changes_state:
             self._tasks.add(task)
         task.add_done_callback(partial(self._ended, work))
+
+    def _outcome_came(
+        self, cnx: "Connection", handler: CommandHandler, body: Any, outcome: "asyncio.Future[None]"
+    ) -> None:
+        self._in_progress -= 1
+        if outcome.cancelled():
+            return
+        error = outcome.exception()
+        if error is not None:
+            _failed(cnx, handler, body, error)
+        elif handler.answer is not None:
+            handler.answer(cnx, body)
 
     def _ended(self, work: Work, task: asyncio.Task[None]) -> None:
         self._in_progress -= 1
@@ -86,9 +101,14 @@ async def _answer(cnx: "Connection", handler: CommandHandler, body: Any, work: W
         await work
         if handler.answer is not None:
             handler.answer(cnx, body)
-    except MalformedFrame as error:
-        cnx.close(str(error), logging.WARNING)
     except Exception as error:
+        _failed(cnx, handler, body, error)
+
+
+def _failed(cnx: "Connection", handler: CommandHandler, body: Any, error: BaseException) -> None:
+    if isinstance(error, MalformedFrame):
+        cnx.close(str(error), logging.WARNING)
+    else:
         _refuse(cnx, handler, body, error)
 
 
@@ -113,7 +133,7 @@ def _refuses_for_load(cnx: "Connection", handler: CommandHandler, body: Any) -> 
     return bool(refusal)
 
 
-def _refuse(cnx: "Connection", handler: CommandHandler, body: Any, error: Exception) -> None:
+def _refuse(cnx: "Connection", handler: CommandHandler, body: Any, error: BaseException) -> None:
     """Tells the client that its command failed. If the command has no answer that could say so, or the client is not
     connected yet, the connection is closed as well: a client without an answer would wait for ever."""
     if isinstance(error, PulsarError):

@@ -90,7 +90,7 @@ class LedgerSums:
         traffic, sums = topic.ledger.traffic, self._of[f"{topic.name.namespace}/{topic.name.domain}"]
         sums.messages += topic.publishing.counters.message_rate.value
         sums.backlog += topic.backlog_entries
-        sums.stored += topic.stored_bytes
+        sums.stored += topic.stored_bytes * topic.ledger.config.quorums[1]
         if traffic.per_second is not NOTHING:
             sums.rates = [one + other for one, other in zip(sums.rates, traffic.per_second, strict=True)]
             sums.bytes_of_all_copies += traffic.per_second.bytes_added * topic.ledger.config.quorums[1]

@@ -90,7 +90,7 @@ class _Page:
         """Adds the samples of a topic and all that belongs to it."""
         namespace = topic.name.namespace
         self.topics_of[namespace] = self.topics_of.get(namespace, 0) + 1
-        out = ConsumerCounters()
+        out = topic.counters_out_removed()
         labels = self._labels_of(topic)
         for name, subscription in topic.subscriptions.items():
             out.add(self._add_subscription({**labels, "subscription": name}, topic, subscription))

@@ -7,7 +7,7 @@ from enum import Enum
 from magnetar.server.process.metric_summaries import add_summary
 from magnetar.server.process.metric_tables import MetricFamilies
 from magnetar.server.stats.traffic_stats import Json
-from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import WHOLE
+from magnetar.server.topics.subscriptions.pending_acks.batch_parts import WHOLE
 from magnetar.server.topics.subscriptions.pending_acks.pending_acks import PendingAcksOfTransactions, PendingAckState
 from magnetar.server.topics.subscriptions.subscription import Subscription
 from pulsar_proto.ids import Position

@@ -70,6 +70,7 @@ def traffic_values(topic: BaseTopic, out: ConsumerCounters) -> Iterator[float]:
     """Yields the values of TRAFFIC_COLUMNS. `out` holds the sums of all consumers of the topic."""
     publishing = topic.publishing
     counts = publishing.counters
+    copies = topic.ledger.config.quorums[1] if isinstance(topic, Topic) else 1
     yield len(topic.subscriptions)
     yield len(publishing.by_name)
     yield topic.consumer_count
@@ -77,8 +78,8 @@ def traffic_values(topic: BaseTopic, out: ConsumerCounters) -> Iterator[float]:
     yield out.message_rate.value
     yield counts.byte_rate.value
     yield out.byte_rate.value
-    yield topic.stored_bytes
-    yield topic.stored_bytes
+    yield topic.stored_bytes * copies  # ManagedLedgerMBeanImpl.getStoredMessagesSize
+    yield topic.stored_bytes  # getStoredMessagesLogicalSize
     yield topic.backlog_entries
     yield counts.messages_in
     yield counts.bytes_in

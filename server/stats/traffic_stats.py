@@ -52,17 +52,17 @@ def traffic_stats(topic: BaseTopic) -> Json:
     """Returns the incoming traffic of a persistent or non-persistent topic, and the outgoing traffic to its
     subscriptions."""
     publishing = topic.publishing
-    outs = [each.counters_out() for each in topic.subscriptions.values()]
+    out = topic.counters_out()
     return {
         "msgRateIn": publishing.counters.message_rate.value,
         "msgThroughputIn": publishing.counters.byte_rate.value,
-        "msgRateOut": sum(each.message_rate.value for each in outs),
-        "msgThroughputOut": sum(each.byte_rate.value for each in outs),
+        "msgRateOut": out.message_rate.value,
+        "msgThroughputOut": out.byte_rate.value,
         "bytesInCounter": publishing.counters.bytes_in,
         "msgInCounter": publishing.counters.messages_in,
         "systemTopicBytesInCounter": 0,
-        "bytesOutCounter": sum(each.bytes_out for each in outs),
-        "msgOutCounter": sum(each.messages_out for each in outs),
+        "bytesOutCounter": out.bytes_out,
+        "msgOutCounter": out.messages_out,
         "bytesOutInternalCounter": 0,
         "averageMsgSize": publishing.counters.average_size,
         "msgChunkPublished": False,

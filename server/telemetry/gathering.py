@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from magnetar.server.process.turns import in_portions
 from magnetar.server.telemetry import instruments
 from magnetar.server.telemetry.points import Attributes, PointTable
-from magnetar.server.topics.counters import ConsumerCounters, now_ms
+from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
 from magnetar.server.topics.topic import Topic
@@ -59,9 +59,8 @@ class Points:
 
     def add_topic(self, topic: "BaseTopic") -> None:
         """Adds a topic with its consumers, producers and, if it is persistent, its managed ledger."""
-        attributes, out = topic_attributes(topic.name), ConsumerCounters()
+        attributes, out = topic_attributes(topic.name), topic.counters_out()
         for subscription in topic.subscriptions.values():
-            out.add(subscription.counters_out())
             self._add_consumers(attributes, subscription)
         for producer in topic.producers.values():
             self._add_producer(attributes, producer)

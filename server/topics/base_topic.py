@@ -13,7 +13,7 @@ from magnetar.server.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies, of_broker
 from magnetar.server.topics.client_connection import ClientConnection
-from magnetar.server.topics.counters import now_ms
+from magnetar.server.topics.counters import ConsumerCounters, now_ms
 from magnetar.server.topics.inactivity_rules import TopicUse
 from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
@@ -71,8 +71,10 @@ class BaseTopic(ABC):
         "__weakref__",
         "_subscribe_limiter",
         "broker_limiter",
+        "bytes_out_removed",
         "created_ms",
         "last_active_s",
+        "messages_out_removed",
         "name",
         "policies",
         "refusals",
@@ -104,6 +106,8 @@ class BaseTopic(ABC):
         self._subscribe_limiter: SubscribeLimiter | None = None
         self.last_active_s = time.monotonic()
         """When the periodic jobs (`server/upkeep`) last saw the topic in use, in seconds of the monotonic clock."""
+        self.messages_out_removed = self.bytes_out_removed = 0
+        """What was sent to subscriptions that were removed since."""
 
     def __str__(self) -> str:
         return self.name.full
@@ -134,7 +138,7 @@ class BaseTopic(ABC):
 
     @property
     def stored_bytes(self) -> int:
-        """The size of the stored messages, in bytes."""
+        """The size of the stored messages, in bytes. Each message counts once."""
         return 0
 
     @property
@@ -336,6 +340,26 @@ class BaseTopic(ABC):
         Called once."""
 
     # --- stats -------------------------------------------------------------------------------------------------------
+
+    def counters_out_removed(self) -> ConsumerCounters:
+        """Returns the counts of the subscriptions that were removed, which still count for the topic
+        (PersistentTopic.removeSubscription)."""
+        result = ConsumerCounters()
+        result.messages_out, result.bytes_out = self.messages_out_removed, self.bytes_out_removed
+        return result
+
+    def counters_out(self) -> ConsumerCounters:
+        """Returns the sums of the counters of all subscriptions that are or were there."""
+        result = self.counters_out_removed()
+        for subscription in self.subscriptions.values():
+            result.add(subscription.counters_out())
+        return result
+
+    def _keep_counts_of(self, removed: BaseSubscription) -> None:
+        """Called after a subscription was removed and its consumers have left."""
+        out = removed.counters_out()
+        self.messages_out_removed += out.messages_out
+        self.bytes_out_removed += out.bytes_out
 
     def roll_rates(self, elapsed_s: float) -> None:
         """Computes the rates over the last `elapsed_s` seconds."""

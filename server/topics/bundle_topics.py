@@ -157,11 +157,11 @@ def _load_of(full_name: str, topic: BaseTopic | None) -> TopicLoad:
     if topic is None:
         return TopicLoad(hash_of(full_name))
     taken = topic.publishing.counters
-    sent = [each.counters_out() for each in topic.subscriptions.values()]
+    sent = topic.counters_out()
     return TopicLoad(
         hash_of(full_name),
-        taken.message_rate.value + sum(each.message_rate.value for each in sent),
-        taken.byte_rate.value + sum(each.byte_rate.value for each in sent),
+        taken.message_rate.value + sent.message_rate.value,
+        taken.byte_rate.value + sent.byte_rate.value,
     )
 
 

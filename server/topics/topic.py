@@ -285,6 +285,7 @@ class Topic(BaseTopic):
             del self.subscriptions[subscription.name]
             self.dispatch_limits.forget(subscription.name)
             subscription.close()
+            self._keep_counts_of(subscription)
             if not subscription.cursor.durable:
                 self.ledger.release(subscription.cursor)
 

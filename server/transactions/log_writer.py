@@ -65,6 +65,12 @@ class LogWriter:
             delay_ms = 0 if batching is None else batching.delay_ms
             self._timer = loop.call_later(delay_ms / 1000, self.flush) if delay_ms else loop.call_soon(self.flush)
 
+    def push(self) -> None:
+        """Appends the records that wait, unless they wait for a batch. For a caller who has gathered the records of
+        this turn of the event loop already."""
+        if self._batching is None:
+            self.flush()
+
     def flush(self, reason: Flush = Flush.MAX_DELAY) -> None:
         """Appends the records that wait. `reason` is for metrics; a log that is being closed flushes as if the delay
         were over."""

@@ -4,6 +4,7 @@ import hashlib
 from base64 import b64decode, b64encode
 
 from aiohttp import web
+from aiohttp.web_ws import WebSocketResponse
 
 _KEY_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _KEY_BYTES = 16
@@ -19,7 +20,7 @@ def is_handshake(request: web.BaseRequest) -> bool:
     except ValueError:
         return False
     asked = [name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
-    return web.WebSocketResponse(protocols=asked).can_prepare(request).ok
+    return WebSocketResponse(protocols=asked).can_prepare(request).ok
 
 
 def switching_protocols(request: web.BaseRequest) -> web.StreamResponse:

@@ -14,23 +14,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from magnetar.server.peers.retry_rules import FATAL
 from magnetar.server.websocket.answer_queue import Answer
 from magnetar.server.websocket.json_message_rules import entry_id_texts, message_id_text
 from magnetar.server.websocket.producer_options_rules import ProducerOptions
 from magnetar.server.websocket.socket_topics import AttachedProducer, SocketTopics
 from pulsar_proto.backoff import backoff
 from pulsar_proto.errors import (
-    AuthenticationFault,
-    AuthorizationFault,
-    IncompatibleSchema,
-    InvalidTopicName,
-    NotAllowed,
-    ProducerFenced,
     PulsarError,
     QuotaExceeded,
     ServiceNotReady,
-    TopicNotFound,
-    TopicTerminated,
 )
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -40,18 +33,6 @@ if TYPE_CHECKING:
     from magnetar.server.websocket.websocket_client import WebSocketClient
 
 log = logging.getLogger(__name__)
-
-LASTING_FAULTS = (
-    AuthenticationFault,
-    AuthorizationFault,
-    IncompatibleSchema,
-    InvalidTopicName,
-    NotAllowed,
-    ProducerFenced,
-    TopicNotFound,
-    TopicTerminated,
-)
-"""Errors after which a producer does not reconnect."""
 
 FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 5.0
 """The pauses between two attempts to attach the producer again grow from FIRST_PAUSE_SECONDS to PAUSE_SECONDS_MAX."""
@@ -230,7 +211,7 @@ class PartitionProducer:
             self._epoch += 1
             try:
                 producer = await self._attach()
-            except LASTING_FAULTS as error:
+            except FATAL as error:
                 self._end(error)
                 return
             except PulsarError as error:

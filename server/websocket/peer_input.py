@@ -73,7 +73,7 @@ class PeerInput:
         self._owner.heard()
         self._heard_s = self._loop.time()
         self._take(data)
-        self._unfinished.added(len(data))
+        self._unfinished.added(self, len(data))
         if not self._is_due:
             self._step()
         return False, b""

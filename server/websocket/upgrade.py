@@ -93,9 +93,7 @@ class WebSocketService:
         self._sockets_max = settings.web_socket_max_connections or max(1, connections_max // 2)
         bytes_max = broker.limits.max_message_publish_buffer_size_in_mb << 20
         self.in_flight = InFlightBytes(bytes_max)
-        self.unfinished = ByteBudget(
-            bytes_max, lambda: [each.input for each in self._sockets], lambda: asyncio.get_running_loop().time()
-        )
+        self.unfinished = ByteBudget(bytes_max, lambda: asyncio.get_running_loop().time())
         self._sockets: dict[WebSocketClient, SocketPath] = {}
         self._ticking: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -208,6 +206,7 @@ class WebSocketService:
     def left(self, client: WebSocketClient) -> None:
         """Called when a socket has ended."""
         self._sockets.pop(client, None)
+        self.unfinished.left(client.input)
 
     def close(self) -> None:
         self._is_closed = True

@@ -29,9 +29,17 @@ READING_SECONDS = 8.0
 """How long all reads of one answer may take together."""
 
 
-async def why(topic: BaseTopic, broker_id: str, *, is_owned: bool, hindrance: str, subscription: str | None) -> Json:
-    """Returns the answer for a loaded topic. `hindrance` says why the broker's storage takes no writes. With a
-    `subscription`, which exists, the verdict is about it alone."""
+async def why(
+    topic: BaseTopic,
+    broker_id: str,
+    *,
+    is_owned: bool,
+    subscription: str | None,
+    hindrance: str = "",
+    storage_warning: str = "",
+) -> Json:
+    """Returns the answer for a loaded topic. With a `subscription`, which exists, the verdict is about it alone. For
+    `hindrance` and `storage_warning` see `producers_snapshot`."""
     fenced = isinstance(topic, Topic) and topic.ledger.state is AppendState.FENCED
     of_topic = topic_reasons(TopicSnapshot(is_owned, topic.is_open, fenced))
     asked = topic.subscriptions.values() if subscription is None else [topic.subscriptions[subscription]]
@@ -43,7 +51,7 @@ async def why(topic: BaseTopic, broker_id: str, *, is_owned: bool, hindrance: st
         told[each.name], blocks = await _subscription(topic, each, until_s, turns)
         verdict = verdict or blocks
         await turns.breathe()
-    producers = producers_snapshot(topic, now_ms(), hindrance)
+    producers = producers_snapshot(topic, now_ms(), hindrance, storage_warning)
     await turns.breathe()
     of_producers = producer_reasons(producers)
     if subscription is None:

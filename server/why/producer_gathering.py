@@ -14,8 +14,11 @@ from magnetar.server.why.producer_snapshot import (
 from magnetar.server.why.subscription_gathering import refused_snapshot
 
 
-def producers_snapshot(topic: BaseTopic, now_ms: int, hindrance: str = "") -> ProducersSnapshot:
-    """Returns the snapshot. `hindrance` says why the broker's storage takes no writes; it is empty while it does."""
+def producers_snapshot(
+    topic: BaseTopic, now_ms: int, hindrance: str = "", storage_warning: str = ""
+) -> ProducersSnapshot:
+    """Returns the snapshot. `hindrance` says why the broker's storage takes no writes, and `storage_warning` why it may
+    soon take none; both are empty while all is well."""
     publishing = topic.publishing
     fence, dedup = publishing.fence, publishing.dedup
     persistent = topic if isinstance(topic, Topic) else None
@@ -36,6 +39,7 @@ def producers_snapshot(topic: BaseTopic, now_ms: int, hindrance: str = "") -> Pr
         storage_is_down=fence.is_storage_down,
         storage_reason=fence.reason,
         hindrance="" if persistent is None else hindrance,
+        storage_warning="" if persistent is None else storage_warning,
         metadata_is_away=persistent is not None and persistent.ledger.metadata_is_away,
         dedup_is_starting=dedup is not None and not dedup.is_complete,
         pending_sends=sum(each.pending for each in connected),

@@ -36,6 +36,13 @@ def _storage(producers: ProducersSnapshot) -> Iterator[Reason]:
             f"The broker's storage takes no writes: {producers.hindrance}.",
             {"reason": producers.hindrance},
         )
+    if producers.storage_warning:
+        yield Reason(
+            "STORAGE_SOON_FULL",
+            Holds.NOTHING,
+            f"The broker's storage may soon take no writes: {producers.storage_warning}.",
+            {"reason": producers.storage_warning},
+        )
     if producers.metadata_is_away:
         holds = Holds.NOTHING if producers.log_state == "open" and producers.takes_messages else Holds.EVERYTHING
         yield Reason(

@@ -59,6 +59,8 @@ class ProducersSnapshot:
     """Why the last append, or the last try to open a ledger, failed."""
     hindrance: str = ""
     """Why the broker's own storage takes no writes: a full disk, or a fault that lasts until a restart."""
+    storage_warning: str = ""
+    """Why the broker's own storage may soon take no writes: a disk that is nearly full."""
     metadata_is_away: bool = False
     dedup_is_starting: bool = False
     """Whether deduplication is being turned on; producers are let in when it knows what is stored."""

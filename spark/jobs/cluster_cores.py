@@ -11,6 +11,8 @@ SHUFFLE_SETTING = "spark.sql.shuffle.partitions"
 QUIET_SECONDS, SECONDS_MAX = 1.0, 120.0
 """Without any executor a job would wait for ever at its first query anyway."""
 LOOK_SECONDS = 0.1
+ROWS_OF_TASK = 2_000_000
+"""A task that sorts so many message ids takes a few seconds, and keeps them in memory."""
 
 
 def spread_over_cores(session: SparkSession) -> None:
@@ -20,6 +22,14 @@ def spread_over_cores(session: SparkSession) -> None:
     context = session.sparkContext
     if not context.getConf().contains(SHUFFLE_SETTING) and not may_change(dict(context.getConf().getAll())):
         session.conf.set(SHUFFLE_SETTING, str(cores_of(context)))
+
+
+def spread_over_rows(session: SparkSession, rows: int) -> None:
+    """Gives the shuffles of a query over so many rows more tasks, if it takes more than there are cores to have no more
+    than ROWS_OF_TASK rows in a task. Has no effect when the user said how many tasks there are."""
+    if not session.sparkContext.getConf().contains(SHUFFLE_SETTING):
+        tasks = max(int(session.conf.get(SHUFFLE_SETTING, "1")), -(-rows // ROWS_OF_TASK))
+        session.conf.set(SHUFFLE_SETTING, str(tasks))
 
 
 def cores_of(context: SparkContext) -> int:

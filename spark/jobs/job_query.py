@@ -24,11 +24,14 @@ Batch = Callable[[DataFrame, int], None]
 
 
 def stream(made: SparkSession, arguments: argparse.Namespace, **more: str) -> DataFrame:
-    """Returns the stream of the topics that the arguments name; `more` are further options of the data source. From now
+    """Returns the stream of the topics that the arguments name, split for all cores of the cluster: a job's tables and
+    topics take a repeated batch once, whatever its tasks are. `more` are further options of the data source. From now
     on the job holds a lock on the checkpoint's folder. Raises FolderInUse when another run holds that lock."""
     given = stream_options(arguments) | more
     if arguments.source == "connector":
         given = connector_options(given)
+    else:
+        given["cores"] = str(made.sparkContext.defaultParallelism)
     hold_folder(Checkpoint(arguments.checkpoint).folder)
     return made.readStream.format("pulsar").options(**given).load()
 

@@ -20,8 +20,8 @@ def register(session: "SparkSession") -> None:
 
     Executors, and the processes that plan queries, need nothing of this project: where it may be missing there, a
     bundle of what this process runs is sent to them (SparkContext.addPyFile, SparkSession.addArtifacts). On one machine
-    they run the Python of this process, unless PYSPARK_PYTHON names another one. Raises LibraryMissing when a bundle
-    is needed and cannot be made here.
+    they run the Python of this process, unless PYSPARK_PYTHON names another one. Batch queries are split for the cores
+    that the cluster has now. Raises LibraryMissing when a bundle is needed and cannot be made here.
     """
     from magnetar.spark.source import PulsarDataSource
 
@@ -34,6 +34,9 @@ def register(session: "SparkSession") -> None:
 
 
 def _prepare(context: "SparkContext") -> None:
+    from magnetar.spark.source.data_source import CORES_VARIABLE
+
+    context.environment[CORES_VARIABLE] = str(context.defaultParallelism)
     own = archive_of_this()
     one_machine = is_one_machine(context.master or "")
     if one_machine and PYTHON_VARIABLE not in os.environ:

@@ -5,6 +5,7 @@ again in other processes, so they hold nothing but options, columns and bytes un
 of `pyspark.sql.datasource` in Spark 4.1 and newer.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,10 @@ from magnetar.spark.source.reading import TopicReading, tasks_of
 from magnetar.spark.source.row_writer import write_rows
 from magnetar.spark.source.stream_reader import PulsarStreamReader
 from magnetar.spark.source.worker_relief import relieve_worker
+
+CORES_VARIABLE = "MAGNETAR_SPARK_CORES"
+"""The environment variable by which `register` tells the workers that plan queries how many tasks the cluster runs at
+once."""
 
 
 class PulsarDataSource(DataSource):
@@ -68,7 +73,7 @@ class PulsarDataSource(DataSource):
         return StructType([known[name] for name in options.columns])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return PulsarReader(schema, dict(self.options))
+        return PulsarReader(schema, _for_all_cores(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, Spark's name
         return PulsarStreamReader(schema, dict(self.options))
@@ -80,6 +85,15 @@ class PulsarDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         return PulsarStreamWriter(schema, dict(self.options))
+
+
+def _for_all_cores(options: Mapping[str, str]) -> dict[str, str]:
+    """Returns the options of a batch query, which is read by all cores of the cluster unless a user says how finely it
+    is split. A streaming query gets no such default: a batch that is repeated after a restart needs the same tasks,
+    and the cluster may have another number of cores by then."""
+    is_said = {"cores", "minpartitions"} & {name.lower() for name in options}
+    cores = {} if is_said or CORES_VARIABLE not in os.environ else {"cores": os.environ[CORES_VARIABLE]}
+    return {**options, **cores}
 
 
 def _may_stream(options: Mapping[str, str]) -> bool:

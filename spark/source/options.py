@@ -31,7 +31,7 @@ KNOWN = (
     "service.url", "admin.url", "topic", "topics", "topicsPattern", "startingOffsets", "endingOffsets", "startingTime",
     "endingTime", "startingOffsetsByTimestampStrategy", "failOnDataLoss", "pollTimeoutMs", "predefinedSubscription",
     "subscriptionPrefix", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
-    "minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition",
+    "cores", "minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition",
     "allowDifferentTopicSchemas", "waitingForNonExistedTopic", "mode", "columnNameOfCorruptRecord", "producerName",
     "columns", "maxPublishTimeDisorder", "rawColumns", "rowOrder", "maxMessagesPerSecond", "path", "checkpointLocation",
     "pulsar.client.authPluginClassName", "pulsar.client.authParams",
@@ -221,6 +221,7 @@ class ReadOptions:
     max_bytes: int
     min_messages: int
     max_delay_seconds: float
+    cores: int
     min_partitions: int
     max_messages_per_task: int
     max_bytes_per_partition: int
@@ -276,6 +277,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         max_bytes=options.number("maxBytesPerTrigger", 0),
         min_messages=min_messages,
         max_delay_seconds=options.seconds("maxTriggerDelay", "15m"),
+        cores=options.number("cores", 0),
         min_partitions=options.number("minPartitions", 0),
         max_messages_per_task=options.number("maxRecordsPerPartition", 0),
         max_bytes_per_partition=options.number("maxBytesPerPartition", 128 * 1024 * 1024),

@@ -15,7 +15,16 @@ from magnetar.spark.source.message_counter import MessageCounter
 from magnetar.spark.source.options import EARLIEST, LATEST, LATEST_LEDGER, BadOption, QueryEdge, ReadOptions
 from magnetar.spark.source.ranges.bounds import BEFORE_ALL, Bound, Range
 from magnetar.spark.source.ranges.continuity_rules import DataLoss
-from magnetar.spark.source.ranges.planning_rules import LedgerRun, clip, first_mean, one_ledger, runs_of, split
+from magnetar.spark.source.ranges.planning_rules import (
+    PART_BYTES_MIN,
+    LedgerRun,
+    clip,
+    first_mean,
+    one_ledger,
+    parts_for,
+    runs_of,
+    split,
+)
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -238,8 +247,8 @@ class Planner:
 
     def tasks(self, name: str, wanted: Range, partitions: int, *, repeatable: bool) -> list[Range]:
         """Returns the parts that one partition's range is split into, a task each. `partitions` is the number of
-        partitions that share the option minPartitions. A `repeatable` split depends on nothing that changes while a
-        ledger grows, such as the average size of the ledger's entries."""
+        partitions that share the options minPartitions and cores. A `repeatable` split depends on nothing that changes
+        while a ledger grows, such as the average size of the ledger's entries."""
         if wanted.is_empty:
             return []
         parts = self._tasks_of_bytes(name, wanted, partitions, repeatable=repeatable)
@@ -263,16 +272,17 @@ class Planner:
 
     def _tasks_of_bytes(self, name: str, wanted: Range, partitions: int, *, repeatable: bool) -> list[Range]:
         options = self._options
-        pieces = -(-options.min_partitions // max(1, partitions))
+        pieces, cores = (-(-each // max(1, partitions)) for each in (options.min_partitions, options.cores))
         if options.read_compacted or (self._admin is None and pieces < 2):
             return [wanted]
         bytes_max = options.max_bytes_per_partition or None
         runs = self.ledgers(name, wanted)
-        if repeatable and bytes_max:
+        if repeatable and (bytes_max or cores > 1):
             entries = sum(run.entries for run in clip(runs, wanted))
-            size = self._first_size(name, wanted) if entries * ENTRY_BYTES_MAX > bytes_max else 0.0
+            may_split = entries * ENTRY_BYTES_MAX > (bytes_max or PART_BYTES_MIN)
+            size = self._first_size(name, wanted) if may_split else 0.0
             runs = [replace(run, entry_bytes=size) for run in runs]
-        return split(runs, wanted, max(1, pieces), bytes_max)
+        return split(runs, wanted, max(pieces, parts_for(cores, clip(runs, wanted))), bytes_max)
 
     def _first_size(self, name: str, wanted: Range) -> float:
         """Returns the mean size of the range's first entries in bytes, or 0 when these entries do not come in time."""

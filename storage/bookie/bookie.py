@@ -86,7 +86,7 @@ class Bookie:
         self._journals: list[Journal] = []
         self._collector = GarbageCollector(opened.index, opened.logs, opened.writer, opened.states.__contains__)
         self.holds = LedgerHolds(opened.states, opened.cache, opened.index, flush_executor)
-        self._maintenance: Maintenance
+        self.maintenance: Maintenance
         self._maintenance_task: asyncio.Task[None]
         self._closing: asyncio.Future[None] | None = None
 
@@ -174,7 +174,7 @@ class Bookie:
             self._journals.append(await self._loop.run_in_executor(self._flush_executor, make_journal))
         self._adds.positions = [journal.start_position for journal in self._journals]
         self._adds.start(self._journals, self._checkpointer)
-        self._maintenance = Maintenance(
+        self.maintenance = Maintenance(
             config, self, self._flush_executor, self._collector, opened.directories.all, list_ledgers
         )
         if kept := self.kept_ledgers():
@@ -182,8 +182,8 @@ class Bookie:
         if config.force_read_only_bookie:
             self._change_mode(BookieMode.READ_ONLY, "forceReadOnlyBookie=true")
         await self._renew_mark()
-        await self._maintenance.check_disks()
-        self._maintenance_task = self._loop.create_task(self._maintenance.run())
+        await self.maintenance.check_disks()
+        self._maintenance_task = self._loop.create_task(self.maintenance.run())
         if opened.cache.active.size > config.write_cache_half_bytes:
             self._checkpointer.start()
         elif self._checkpointer.is_dirty():
@@ -295,15 +295,11 @@ class Bookie:
 
     async def collect_garbage(self, compaction_threshold: float | None = None) -> None:
         """Frees the space of ledgers that the metadata does not list; see `Maintenance.collect_garbage`."""
-        await self._maintenance.collect_garbage(compaction_threshold)
+        await self.maintenance.collect_garbage(compaction_threshold)
 
     async def drop_ledgers(self, ledger_ids: set[int]) -> None:
         """Forgets ledgers although the metadata lists them; see `Maintenance.drop_ledgers`."""
-        await self._maintenance.drop_ledgers(ledger_ids)
-
-    async def measure_disks_by(self, measure: Callable[[Sequence[str]], DiskUsage]) -> None:
-        """Has the disks measured by another function from now on, and measures them. Returns afterwards."""
-        await self._maintenance.measure_disks_by(measure)
+        await self.maintenance.drop_ledgers(ledger_ids)
 
     async def close(self) -> None:
         """Makes all accepted adds durable, flushes them, and releases the folders. A second call has no effect."""
@@ -339,7 +335,7 @@ class Bookie:
             self._checkpointer,
             self._collector,
             self._read_ahead,
-            self._maintenance,
+            self.maintenance,
         )
 
     def _flushed(self) -> None:
@@ -394,7 +390,7 @@ class Bookie:
         log.log(_LEVELS.get(mode, logging.INFO), "bookie is %s, was %s: %s", mode.value, before.value, why)
         self._adds.mode = mode
         self._mode_reason = why
-        self._maintenance.mode_changed()
+        self.maintenance.mode_changed()
         self._adds.admit_waiting()
         for listener in list(self._listeners):
             listener(mode)

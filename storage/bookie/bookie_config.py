@@ -98,7 +98,8 @@ class BookieConfig:
     disk_usage_lwm_threshold: float = 0.97
     """diskUsageLwmThreshold: below this share the bookie turns writable again."""
     disk_usage_warn_threshold: float = 0.90
-    """diskUsageWarnThreshold: above this share major compaction pauses, because it needs room."""
+    """diskUsageWarnThreshold: above this share major compaction pauses, because it needs room, and
+    the operator is warned."""
     min_usable_size_for_writes_mb: float = 16
     """How much must be free, besides the low-water mark, before a full disk counts as usable again."""
     min_usable_size_for_high_priority_writes: int = _MIB

@@ -48,11 +48,17 @@ class DiskUsage(NamedTuple):
         return f"the disk is {self.used_share:.1%} full{lack}"
 
 
-def measure(directories: Sequence[str]) -> DiskUsage:
-    """Measures the room that an unprivileged user has on the folders' disks. Raises OSError."""
+def file_systems(directories: Sequence[str]) -> list[os.statvfs_result]:
+    """Returns the state of the folders' file systems. Folders on one file system count once (DiskChecker of BookKeeper
+    4.17). Raises OSError."""
+    folder_of = {os.stat(directory).st_dev: directory for directory in directories}
+    return [os.statvfs(directory) for directory in folder_of.values()]
+
+
+def usage_of(systems: Sequence[os.statvfs_result]) -> DiskUsage:
+    """Returns the room that an unprivileged user has on the fullest of the file systems."""
     free, share = 1 << 63, 0.0
-    for directory in directories:
-        status = os.statvfs(directory)
+    for status in systems:
         available = status.f_bavail * status.f_frsize
         used = (status.f_blocks - status.f_bfree) * status.f_frsize
         free = min(free, available)
@@ -60,25 +66,26 @@ def measure(directories: Sequence[str]) -> DiskUsage:
     return DiskUsage(free, share)
 
 
+def measure(directories: Sequence[str]) -> DiskUsage:
+    """Measures the room that an unprivileged user has on the folders' disks. Raises OSError."""
+    return usage_of(file_systems(directories))
+
+
+def space_of(systems: Sequence[os.statvfs_result]) -> tuple[int, int]:
+    """Returns the total and the free bytes of all the file systems together."""
+    total = sum(status.f_blocks * status.f_frsize for status in systems)
+    return total, sum(status.f_bavail * status.f_frsize for status in systems)
+
+
 class DiskSpace:
-    """Measures the file systems of some folders. Folders on one file system count once (DiskChecker of BookKeeper
-    4.17)."""
+    """Measures the file systems of some folders."""
 
     def __init__(self, directories: Sequence[str]) -> None:
         self._directories = tuple(directories)
 
     def __call__(self) -> tuple[int, int]:
         """Returns the total and the free bytes. Raises OSError."""
-        total = free = 0
-        devices = set()
-        for directory in self._directories:
-            device = os.stat(directory).st_dev
-            if device not in devices:
-                devices.add(device)
-                status = os.statvfs(directory)
-                total += status.f_blocks * status.f_frsize
-                free += status.f_bavail * status.f_frsize
-        return total, free
+        return space_of(file_systems(self._directories))
 
 
 _SPARES_ARE_ONE_IN = 8
@@ -118,3 +125,10 @@ class DiskRules:
 
     def may_compact(self, usage: DiskUsage) -> bool:
         return usage.used_share <= self._warn
+
+    def warning(self, usage: DiskUsage) -> str | None:
+        """Returns what an operator has to know about a disk that is nearly full, or None. A full disk is told by
+        `sentence`."""
+        if usage.used_share <= self._warn or self.is_full(usage):
+            return None
+        return f"{usage.sentence()}, and above {self._threshold:.1%} no message can be stored"

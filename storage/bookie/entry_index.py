@@ -22,11 +22,11 @@ from rocksdict import (
     Options,
     Rdict,
     WriteBatch,
-    WriteOptions,
 )
 
 from magnetar.storage.bookie.bookie_errors import IndexDamaged, IndexFailure
 from magnetar.storage.bookie.entry_log_writer import PlacedBlock
+from magnetar.storage.bookie.index_log import IndexLog
 from magnetar.storage.bookie.index_manifest import Manifest, read_manifest
 from magnetar.storage.bookie.index_runs import IdsOf, IndexRun, overlay
 from magnetar.storage.bookie.ledger_state import BookieLedgerState
@@ -41,6 +41,8 @@ _MAX_ENTRY_ID = (1 << 63) - 1
 _BLOCK_CACHE_BYTES = 2 << 20
 _WRITE_BUFFER_BYTES = 1 << 20
 _OPEN_FILES = 64
+_BATCH_RECORDS = 500
+"""How many records RocksDB writes at once. Meanwhile no other thread has the interpreter (`index_log`)."""
 
 SAMPLED_RUNS = 256
 """From how many runs the number of entries is estimated."""
@@ -55,8 +57,6 @@ class EntryIndex:
         bookie has it open. Raises IndexDamaged."""
         self._path = path
         self._read_only = read_only
-        self._sync = WriteOptions()
-        self._sync.sync = True
         self._lock = threading.Lock()
         """A look-up holds this lock while it has a cursor: an open cursor would keep the files locked when `reopen`
         closes them. `runs`, `ledger_states` and `last_entry_ids` take no lock, so they must not be under way during
@@ -70,6 +70,7 @@ class EntryIndex:
                 return
             os.makedirs(self._path, exist_ok=True)
             self._db = Rdict(self._path, _options())
+            self._log = IndexLog(self._path)
         except Exception as error:
             raise IndexDamaged(f"the index {self._path} cannot be opened: {error}") from None
 
@@ -185,14 +186,17 @@ class EntryIndex:
             last = self.last_run(ledger_id)
             for new, ids in blocks:
                 if last is None or last.last < new.first:
+                    batch = self._unless_full(batch)
                     batch.put(_run_key(ledger_id, new.first), _run_value(new))
                 else:
-                    self._write(batch, sync=False)
+                    self._write(batch)
                     batch = WriteBatch(raw_mode=True)
                     self._overlay(batch, ledger_id, new, ids, ids_of)
         for ledger_id, record in states:
+            batch = self._unless_full(batch)
             batch.put(_LEDGER_KEY.pack(b"l", ledger_id), record)
-        self._write(batch, sync=True)
+        self._write(batch)
+        self._sync()
 
     def _overlay(self, batch: Any, ledger_id: int, new: IndexRun, ids: Any, ids_of: IdsOf) -> None:
         """Puts into `batch` the changes that lay a new block over the older runs. All earlier blocks must be in the
@@ -216,7 +220,8 @@ class EntryIndex:
                 if run.is_of(old):
                     moved = IndexRun(run.first, run.last, new.log_id, new.offset, new.length, run.dense)
                     batch.put(_run_key(ledger_id, run.first), _run_value(moved))
-        self._write(batch, sync=True)
+        self._write(batch)
+        self._sync()
 
     def delete_ledgers(self, ledger_ids: Iterable[int]) -> None:
         """Deletes the runs and the states of ledgers, durably."""
@@ -224,17 +229,29 @@ class EntryIndex:
         for ledger_id in ledger_ids:
             batch.delete_range(_RUN_KEY.pack(b"e", ledger_id, 0), _RUN_KEY.pack(b"e", ledger_id + 1, 0))
             batch.delete(_LEDGER_KEY.pack(b"l", ledger_id))
-        self._write(batch, sync=True)
+        self._write(batch)
+        self._sync()
 
-    def _write(self, batch: Any, *, sync: bool) -> None:
+    def _unless_full(self, batch: Any) -> Any:
+        """Returns the batch, or writes it if it is full and returns another one."""
+        if batch.len() < _BATCH_RECORDS:
+            return batch
+        self._write(batch)
+        return WriteBatch(raw_mode=True)
+
+    def _write(self, batch: Any) -> None:
+        """Writes a batch as a whole. It is durable after the next `_sync`."""
         if batch.is_empty():
             return
         try:
-            if sync:
-                self._db.write(batch, self._sync)
-            else:
-                self._db.write(batch)
+            self._db.write(batch)
         except Exception as error:
+            raise IndexFailure(str(error)) from None
+
+    def _sync(self) -> None:
+        try:
+            self._log.sync()
+        except OSError as error:
             raise IndexFailure(str(error)) from None
 
     def _scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:

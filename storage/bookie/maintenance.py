@@ -71,6 +71,9 @@ class Maintenance:
         self.measure: Callable[[Sequence[str]], DiskUsage] = measure
         """Measures the room on the disks of some folders. Raises OSError."""
         self.usage: DiskUsage | None = None
+        self.disk_warning: str | None = None
+        """What an operator has to know about a disk that is nearly full; None while there is room enough, and when the
+        disk is full."""
         self.ledgers_deleted = 0
         """How many ledgers were forgotten since the start."""
         self.minor_compactions = 0
@@ -109,6 +112,9 @@ class Maintenance:
         except OSError as error:
             log.warning("disk check failed: %s", error)
             self.usage = DiskUsage(0, 1.0)
+        had_warning, self.disk_warning = self.disk_warning is not None, self._rules.warning(self.usage)
+        if self.disk_warning is not None and not had_warning:
+            log.warning("room on the disk gets short: %s", self.disk_warning)
         self._owner.room_seen(self.usage)
 
     def _measure_with_reserve(self) -> DiskUsage:

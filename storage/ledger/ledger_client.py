@@ -57,8 +57,9 @@ class BookKeeper:
         read_only_bookies: Callable[[], Collection[str]] = tuple,
         placement_of: Callable[[Mapping[str, bytes]], Placement] | None = None,
     ) -> None:
-        """`placement_of` maps the custom metadata of a ledger to the `Placement` that chooses the ledger's bookies.
-        Without `placement_of`, any of `bookies` are taken."""
+        """`metadata` holds the ledgers' records and the bookies' registrations. `placement_of` maps the custom metadata
+        of a ledger to the `Placement` that chooses the ledger's bookies. Without it, any of `bookies` are taken."""
+        self.metadata = metadata
         self._driver = LedgerMetadataDriver(metadata, next_ledger_id)
         self._channel_of = channel_of
         self._rng = rng

@@ -6,6 +6,7 @@ from typing import Any, cast
 import pulsar
 import pytest
 
+from magnetar.spark.shipping.registration import register
 from magnetar.spark.source import PulsarDataSource
 from magnetar.spark.source.options import BadOption
 from magnetar.spark.source.ranges.continuity_rules import DataLoss
@@ -46,6 +47,29 @@ def test_a_repeated_batch_has_the_same_tasks_after_its_ledger_grew(scene: Scene)
     assert again.partitions(start, end) == tasks
     reader.stop()
     again.stop()
+
+
+def test_a_batch_query_is_split_for_the_cores_of_the_cluster_unless_a_user_says_how(scene: Scene) -> None:
+    topic = f"{PREFIX}/cores"
+    producer = scene.client.create_producer(topic, batching_enabled=False)
+    for number in range(30):
+        producer.send_async((b"%d" % number).ljust(500_000), None)
+    producer.flush()
+    producer.close()
+    register(scene.session)
+    assert scene.read(topic).rdd.getNumPartitions() == 2  # those of local[2]
+    assert scene.read(topic, cores=3).rdd.getNumPartitions() == 3
+    assert scene.read(topic, cores=100).rdd.getNumPartitions() == 3  # of at least 4 MiB
+    assert scene.read(topic, minPartitions=1).rdd.getNumPartitions() == 1
+    reader = stream(scene, topic, startingOffsets="earliest")
+    start, end = reader.initialOffset(), reader.latestOffset()
+    assert len(reader.partitions(start, end)) == 1  # so that a repeated batch has the same tasks on another cluster
+    reader.stop()
+    wide = stream(scene, topic, startingOffsets="earliest", cores=3)
+    tasks = wide.partitions(start, end)
+    assert len(tasks) == 3
+    assert values(wide, tasks) == list(range(30))
+    wide.stop()
 
 
 def test_a_topic_that_comes_later_is_kept_from_its_begin(scene: Scene) -> None:

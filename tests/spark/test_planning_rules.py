@@ -1,12 +1,21 @@
 """How ranges are capped and split, compared with a model that lists every entry."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.spark.source.ranges.bounds import BEFORE_ALL, Bound, Range
-from magnetar.spark.source.ranges.planning_rules import LedgerRun, clip, runs_of, split, take
+from magnetar.spark.source.ranges.planning_rules import (
+    PART_BYTES_MIN,
+    LedgerRun,
+    clip,
+    parts_for,
+    runs_of,
+    split,
+    take,
+)
 
 Sizes = st.lists(st.integers(1, 20), min_size=1, max_size=5)
 
@@ -80,3 +89,17 @@ def test_the_open_ledgers_numbers_are_the_current_ones() -> None:
 def test_a_cut_inside_a_batch_belongs_to_the_entry_that_it_cuts() -> None:
     runs = [LedgerRun(1, 0, 9, 1.0)]
     assert entries(clip(runs, Range(Bound(1, 2, 5), Bound(1, 4, 0)))) == [Bound(1, 2), Bound(1, 3), Bound(1, 4)]
+
+
+@given(topics(), st.integers(0, 30))
+def test_entries_are_divided_among_the_cores_when_there_are_enough_of_them(
+    case: tuple[list[LedgerRun], Range], cores: int
+) -> None:
+    runs, wanted = case
+    large = [replace(run, entry_bytes=PART_BYTES_MIN / 2) for run in clip(runs, wanted)]
+    count = len(inside(runs, wanted))
+    parts = parts_for(cores, large)
+    assert parts == max(1, min(cores, count // 2))
+    assert len(split(large, wanted, parts, None)) == parts
+    assert parts_for(cores, clip(runs, wanted)) == 1
+    assert parts_for(cores, [replace(run, entry_bytes=0.0) for run in large]) == 1

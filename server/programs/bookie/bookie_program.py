@@ -120,8 +120,7 @@ class BookieApp:
         first."""
         if self._registration is not None:
             self._closing.push_async_callback(self._registration.close)
-        if not await close_within(self._closing, STOP_DEADLINE_SECONDS):
-            log.warning("cut off a stop of more than %s s; nothing acknowledged is lost", STOP_DEADLINE_SECONDS)
+        await close_within(self._closing, STOP_DEADLINE_SECONDS)
 
     async def failed(self) -> str:
         """Returns the reason when the bookie cannot go on."""

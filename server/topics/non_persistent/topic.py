@@ -134,6 +134,7 @@ class NonPersistentTopic(BaseTopic):
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
             subscription.disconnect_all()
+            self._keep_counts_of(subscription)
 
     # --- messages ----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ transaction, or when the topic is loaded and the subscription has a log. Source:
 """
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
@@ -133,62 +134,94 @@ async def delete_pending_acks(topic: "PersistentSubscriptionTopic", subscription
             await logs.delete(topic.name, subscription.name)
 
 
-async def ack_in_transaction(subscription: "Subscription", consumer: Consumer, command: pb.CommandAck) -> None:
-    """Applies an ACK of a transaction. Returns when the acknowledgement is durable. Raises NotAllowed for what cannot
-    be acknowledged in a transaction, and the errors of `PendingAcksOfTransactions.ack`."""
+FEW_IDS = 200
+"""An acknowledgement of so many messages is applied at once. One of more messages becomes a task, which lets other
+tasks run meanwhile."""
+
+
+def ack_in_transaction(subscription: "Subscription", consumer: Consumer, command: pb.CommandAck) -> Awaitable[None]:
+    """Applies an ACK of a transaction. The result ends when the acknowledgement is durable. The call and the result
+    raise NotAllowed for what cannot be acknowledged in a transaction, and the errors of
+    `PendingAcksOfTransactions.ack`."""
     logs = subscription.topic.pending_ack_logs
     if logs is None or logs.transactions is None:
         raise NotAllowed("Transactions are not enabled.")
     if not subscription.cursor.durable:
         raise NotAllowed("A reader cannot acknowledge messages in a transaction.")
+    message_ids = command.message_id
     is_cumulative = command.ack_type == pb.CommandAck.Cumulative
     if is_cumulative and consumer.pending is not None:
         raise NotAllowed(f"A {subscription.type_name} subscription takes no cumulative acknowledgements.")
-    if is_cumulative and len(command.message_id) != 1:
+    if is_cumulative and len(message_ids) != 1:
         raise NotAllowed("A cumulative acknowledgement in a transaction names one message.")
     txn_id = TxnId(command.txnid_most_bits, command.txnid_least_bits)
-    positions = await _positions(subscription, command.message_id, is_cumulative)
     pending = pending_acks_of(subscription)
-    accepted = await pending.ack(txn_id, positions, cumulative=is_cumulative)
-    consumer.counters.acked(len(command.message_id))
-    if not is_cumulative:
-        await _settle(subscription, consumer, accepted)
+    if not is_cumulative and len(message_ids) <= FEW_IDS:
+        positions = dict.fromkeys(_positions(subscription, message_ids, is_cumulative))
+        accepted = partial(_accepted, subscription, consumer, len(message_ids))
+        acknowledged = pending.ack_few(txn_id, list(positions), accepted)
+        if acknowledged is not None:
+            return acknowledged
+    return _ack_in_task(subscription, consumer, txn_id, message_ids, is_cumulative)
 
 
-async def _positions(
-    subscription: "Subscription", message_ids: Sequence[pb.MessageIdData], is_cumulative: bool
-) -> list[PendingPosition]:
-    """Returns what message ids acknowledge, each entry or part of one only once. As without a transaction, an ack set
-    counts only where messages of batches are acknowledged one by one."""
+async def _ack_in_task(
+    subscription: "Subscription",
+    consumer: Consumer,
+    txn_id: TxnId,
+    message_ids: Sequence[pb.MessageIdData],
+    is_cumulative: bool,
+) -> None:
+    """Applies an ACK that takes long, or that has to wait until it can be judged."""
     positions: dict[PendingPosition, None] = {}
     async for some in in_slices(message_ids):
-        for each in some:
-            position = Position(signed64(each.ledgerId), signed64(each.entryId))
-            if not 0 <= position.entry_id < ENTRY_ID_END or position.ledger_id < 0:
-                continue
-            if not each.ack_set or subscription.keeps(each.ack_set):
-                ack_set = tuple(each.ack_set) if bits_set(each.ack_set) else ()
-                positions[PendingPosition(*position, ack_set, each.batch_size)] = None
-            elif is_cumulative:
-                positions[PendingPosition(*subscription.topic.ledger.previous_position(position))] = None
-    return list(positions)
+        positions.update(dict.fromkeys(_positions(subscription, some, is_cumulative)))
+    stored = await pending_acks_of(subscription).ack(txn_id, list(positions), cumulative=is_cumulative)
+    consumer.counters.acked(len(message_ids))
+    if not is_cumulative:
+        async for part in in_slices(stored):
+            _settle(subscription, consumer, part)
 
 
-async def _settle(subscription: "Subscription", consumer: Consumer, positions: Sequence[PendingPosition]) -> None:
+def _accepted(
+    subscription: "Subscription", consumer: Consumer, messages: int, positions: Sequence[PendingPosition]
+) -> None:
+    """Called when the acknowledgement of so many messages is durable."""
+    consumer.counters.acked(messages)
+    _settle(subscription, consumer, positions)
+
+
+def _positions(
+    subscription: "Subscription", message_ids: Iterable[pb.MessageIdData], is_cumulative: bool
+) -> Iterator[PendingPosition]:
+    """Yields what message ids acknowledge. As without a transaction, an ack set counts only where messages of batches
+    are acknowledged one by one."""
+    for each in message_ids:
+        ledger_id, entry_id, ack_set = signed64(each.ledgerId), signed64(each.entryId), each.ack_set
+        if not 0 <= entry_id < ENTRY_ID_END or ledger_id < 0:
+            continue
+        if not ack_set:
+            yield PendingPosition(ledger_id, entry_id, (), each.batch_size)
+        elif subscription.keeps(ack_set):
+            yield PendingPosition(ledger_id, entry_id, tuple(ack_set) if bits_set(ack_set) else (), each.batch_size)
+        elif is_cumulative:
+            yield PendingPosition(*subscription.topic.ledger.previous_position(Position(ledger_id, entry_id)))
+
+
+def _settle(subscription: "Subscription", consumer: Consumer, positions: Sequence[PendingPosition]) -> None:
     """Takes acknowledged messages off the consumer that has them."""
-    assert subscription.pending_acks is not None
-    view = WithheldAcks(subscription.cursor, subscription.pending_acks.rules)
-    async for some in in_slices(positions):
-        dispatcher = subscription.dispatcher
-        if not isinstance(dispatcher, SharedDispatcher) or consumer.pending is None:
-            return
-        for each in some:
-            if subscription.cursor.is_acked(each.ledger_id, each.entry_id):
-                remaining = 0
-            else:
-                words = view.ack_set_of(each.ledger_id, each.entry_id)
-                if words is None:
-                    continue  # the transaction was aborted meanwhile
-                remaining = bits_set(words)
-            dispatcher.settle(consumer, each.ledger_id, each.entry_id, remaining, withheld=True)
-        dispatcher.settled()
+    dispatcher, pending = subscription.dispatcher, subscription.pending_acks
+    if not isinstance(dispatcher, SharedDispatcher) or consumer.pending is None or pending is None:
+        return
+    view = WithheldAcks(subscription.cursor, pending.rules)
+    for each in positions:
+        ledger_id, entry_id = each.ledger_id, each.entry_id
+        if subscription.cursor.is_acked(ledger_id, entry_id):
+            remaining = 0
+        else:
+            words = view.ack_set_of(ledger_id, entry_id)
+            if words is None:
+                continue  # the transaction was aborted meanwhile
+            remaining = bits_set(words)
+        dispatcher.settle(consumer, ledger_id, entry_id, remaining, withheld=True)
+    dispatcher.settled()

@@ -3,7 +3,7 @@ consumer, and the sums of the consumers' counters."""
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol
 
 from magnetar.server.config.topic_settings import TopicSettings
@@ -113,14 +113,21 @@ class BaseSubscription(ABC):
         with the type of the connected consumers, or when as many consumers are connected as the policies allow."""
         if self._is_fenced or not self.topic.is_open:
             raise ServiceNotReady("Subscription is fenced")
+        refusal = self._refusal_of(consumer)
+        if refusal is not None:
+            # The consumers of a client that has left with many of them are detached in portions.
+            for left in [each for each in self.consumers if not each.cnx.is_open]:
+                self.remove_consumer(left)
+            refusal = self._refusal_of(consumer)
+        if refusal is not None:
+            raise ConsumerBusy(refusal)
+
+    def _refusal_of(self, consumer: Consumer) -> str | None:
         if not self.consumers:
-            return
-        difference = self._difference_from(consumer)
-        if difference is not None:
-            raise ConsumerBusy(difference)
+            return None
         limit = self.topic.policies.max_consumers_per_subscription
-        if 0 < limit <= len(self.consumers):
-            raise ConsumerBusy("Subscription reached max consumers limit")
+        reached = "Subscription reached max consumers limit" if 0 < limit <= len(self.consumers) else None
+        return self._difference_from(consumer) or reached
 
     @abstractmethod
     def _difference_from(self, consumer: Consumer) -> str | None:
@@ -177,9 +184,9 @@ class BaseSubscription(ABC):
         """Applies an individual ACK."""
 
     @abstractmethod
-    async def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> None:
-        """Applies an ACK of a transaction. Returns when the acknowledgement is durable. Raises PulsarError when nothing
-        is acknowledged."""
+    def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> Awaitable[None]:
+        """Applies an ACK of a transaction. The result ends when the acknowledgement is durable. The call and the result
+        may raise PulsarError; then nothing is acknowledged."""
 
     @abstractmethod
     def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:

@@ -1,6 +1,6 @@
 """The interfaces that consumers use: their subscription, its cursor and its topic, persistent or non-persistent."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from pulsar_proto.ids import Position
@@ -63,9 +63,9 @@ class ConsumerOwner(Protocol):
 
     def ack_individual(self, consumer: "Consumer", message_ids: Sequence[pb.MessageIdData]) -> None: ...
 
-    async def ack_in_transaction(self, consumer: "Consumer", command: pb.CommandAck) -> None:
-        """Applies an ACK of a transaction. Returns when the acknowledgement is durable. Raises PulsarError when nothing
-        is acknowledged."""
+    def ack_in_transaction(self, consumer: "Consumer", command: pb.CommandAck) -> Awaitable[None]:
+        """Applies an ACK of a transaction. The result ends when the acknowledgement is durable. The call and the result
+        may raise PulsarError; then nothing is acknowledged."""
 
     def redeliver(self, consumer: "Consumer", message_ids: Sequence[pb.MessageIdData]) -> None: ...
 

@@ -5,7 +5,7 @@ Source: PersistentSubscription.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from pyroaring import BitMap
 
@@ -257,8 +257,8 @@ class Subscription(BaseSubscription):
         if self.topic.is_terminated:
             self.tell_end_if_reached()
 
-    async def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> None:
-        await ack_in_transaction(self, consumer, command)
+    def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> Awaitable[None]:
+        return ack_in_transaction(self, consumer, command)
 
     def deliverable(self, acks: AckView) -> AckView:
         """Returns the acknowledgements together with what transactions withhold from consumers."""

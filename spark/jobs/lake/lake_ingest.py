@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 
+from magnetar.spark.jobs.cluster_cores import spread_over_rows
 from magnetar.spark.jobs.job_arguments import (
     add_source,
     add_storage,
@@ -211,6 +212,7 @@ class Ingest:
         parked = read_folders(self._spark, [self._parked_to] if everything else self._parked, IDS)
         if parked is not None:
             rows = rows.unionByName(parked.distinct())  # a message may have been parked for an earlier table, too
+        spread_over_rows(self._spark, self._table.count() if everything else self._outcome.written)
         ids = look_at(rows, cut=self._arguments.starting not in (EARLIEST, LATEST) or not everything)
         self._outcome.details["ids looked at"] = ids.rows
         if ids.twice:

@@ -11,6 +11,10 @@ from typing import Any
 
 from magnetar.spark.source.ranges.bounds import WHOLE_ENTRY, Bound, Range
 
+PART_BYTES_MIN = 4 * 1024 * 1024
+"""A range is not divided among cores into parts smaller than this, which is Spark's measure for files, too
+(`spark.sql.files.openCostInBytes`): to begin a task costs as much as to read so many bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerRun:
@@ -103,6 +107,13 @@ def split(runs: Sequence[LedgerRun], wanted: Range, pieces: int, bytes_max: int 
         done += run.entries
     borders = [wanted.after, *cuts, wanted.upto]
     return [Range(after, upto) for after, upto in pairwise(borders) if after < upto]
+
+
+def parts_for(cores: int, runs: Iterable[LedgerRun]) -> int:
+    """Returns into how many parts the entries of the runs are divided to keep so many cores busy: at most one for each
+    core, of at least PART_BYTES_MIN bytes. Entries of unknown size stay together."""
+    size = sum(run.entries * run.entry_bytes for run in runs)
+    return max(1, min(cores, int(size // PART_BYTES_MIN)))
 
 
 def first_mean(sizes: Sequence[int], count_max: int, bytes_max: int) -> float:

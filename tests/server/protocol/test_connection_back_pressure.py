@@ -111,6 +111,21 @@ class TestBackPressure:
         assert second.transport.reading
         assert traffic.budget.unanswered_bytes == len(payload(bytes(200_000)))
 
+    async def test_only_connections_with_unanswered_publishes_are_settled(self) -> None:
+        traffic: ClientTraffic = make_traffic()
+        await producing(traffic)
+        busy, producer = await producing(traffic)
+        lost, _ = await producing(traffic)
+        for each in (busy, lost):
+            each.feed(send(1, 0))
+        assert traffic.publishing == {busy.connection, lost.connection}
+        lost.transport.lose()
+        producer.receipt(1)
+        assert traffic.counters.unanswered_publish_bytes() == 0
+        assert not traffic.publishing
+        busy.feed(send(1, 1))
+        assert traffic.publishing == {busy.connection}
+
     async def test_who_does_not_take_answers_does_not_get_to_ask(self) -> None:
         peer = Peer(make_traffic()).connect()
         await peer.answers()

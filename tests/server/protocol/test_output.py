@@ -24,14 +24,14 @@ class Owner(asyncio.Protocol):
         self.transport = FakeTransport()
         self.transport.set_protocol(self)
         self.writable: list[bool] = []
-        self.too_much = 0
+        self.cut_off: list[str] = []
         self.sent: list[int] = []
         self.output = Output(
             asyncio.get_running_loop(),
             self.transport,
             self.writable.append,
-            lambda: setattr(self, "too_much", 1),
-            self.sent.append,
+            self.cut_off.append,
+            lambda _, size: self.sent.append(size),
         )
 
     def pause_writing(self) -> None:
@@ -116,10 +116,10 @@ async def test_a_peer_that_takes_nothing_reaches_the_hard_bound() -> None:
     for _ in range(OUTPUT_MAX_BYTES // OUTPUT_HIGH_WATER_BYTES):
         owner.output.write(bytes(OUTPUT_HIGH_WATER_BYTES))
         owner.output.flush()
-    assert owner.too_much == 0
+    assert owner.cut_off == []
     owner.output.write(b"x")
     owner.output.flush()
-    assert owner.too_much == 1
+    assert owner.cut_off == [f"does not read: {OUTPUT_MAX_BYTES + 1} bytes wait for it"]
 
 
 async def test_taken_bytes_grow_only_while_the_peer_reads() -> None:
@@ -127,9 +127,9 @@ async def test_taken_bytes_grow_only_while_the_peer_reads() -> None:
     owner.transport.blocked = True
     owner.output.write(bytes(1000))
     owner.output.flush()
-    assert (owner.output.taken_bytes, owner.output.unsent_bytes) == (0, 1000)
+    assert (owner.output.taken_bytes, owner.output.held_bytes) == (0, 1000)
     owner.transport.take(400)
-    assert (owner.output.taken_bytes, owner.output.unsent_bytes) == (400, 600)
+    assert (owner.output.taken_bytes, owner.output.held_bytes) == (400, 600)
 
 
 async def test_nothing_is_written_to_a_closing_transport() -> None:
@@ -145,6 +145,6 @@ async def test_answers_that_pile_up_within_one_turn_are_bounded_too() -> None:
     answer = bytes(OUTPUT_HIGH_WATER_BYTES)
     for _ in range(OUTPUT_MAX_BYTES // OUTPUT_HIGH_WATER_BYTES):
         owner.output.write(answer)
-    assert owner.too_much == 0
+    assert owner.cut_off == []
     owner.output.write(b"x")
-    assert owner.too_much == 1
+    assert owner.cut_off == [f"does not read: {OUTPUT_MAX_BYTES + 1} bytes wait for it"]

@@ -128,3 +128,13 @@ async def test_the_epoch_is_told_where_there_is_one(epoch: int | None) -> None:
     scene = Scene()
     scene.topic.publishing.access.epoch = epoch
     assert topic_stats(scene.topic).get("topicEpoch") == epoch
+
+
+async def test_what_was_sent_to_a_subscription_counts_for_the_topic_when_the_subscription_is_removed() -> None:
+    scene = await busy_scene()
+    before = cast(Any, topic_stats(scene.topic))
+    await scene.topic.subscriptions["s"].delete()
+    after = cast(Any, topic_stats(scene.topic))
+    assert list(after["subscriptions"]) == ["other"]
+    assert (before["msgOutCounter"], before["bytesOutCounter"]) == (after["msgOutCounter"], after["bytesOutCounter"])
+    assert after["subscriptions"]["other"]["msgOutCounter"] < after["msgOutCounter"]

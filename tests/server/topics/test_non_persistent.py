@@ -222,6 +222,7 @@ async def test_stats_count_what_was_dropped_and_closing_tells_everybody() -> Non
     scene.topic.roll_rates(2.0)
     stats: dict[str, Any] = topic_stats(scene.topic)
     assert (stats["msgDropRate"], stats["msgInCounter"], stats["msgOutCounter"]) == (1.0, 3, 1)
+    await (await scene.consumer(FakeConnection(), subscription="short", permits=9)).unsubscribe()
     shown = stats["subscriptions"]["s"]
     assert shown["consumers"][0]["consumerName"] == "c"
     assert {name: shown[name] for name in NEVER_MORE_THAN_ZERO} == dict.fromkeys(NEVER_MORE_THAN_ZERO, 0)

@@ -1,4 +1,4 @@
-"""A server has aiohttp's server without its client, until something asks for the client."""
+"""A server has the parts of aiohttp that serve requests, until something asks for its client or its framework."""
 
 import subprocess
 import sys
@@ -14,10 +14,13 @@ from magnetar.server.web.aiohttp_import import import_aiohttp_web
 
 import_aiohttp_web()
 from magnetar.server.web import http_app, responses
+from magnetar.server.websocket import upgrade
 
 assert "aiohttp.web_protocol" in sys.modules
 assert "aiohttp.client" not in sys.modules
 assert "aiohttp.connector" not in sys.modules
+assert "aiohttp.web_app" not in sys.modules
+assert "importlib.metadata" not in sys.modules
 """
 
 THEN_WHOLE = f"""{ALONE}
@@ -26,6 +29,8 @@ import aiohttp
 from importlib.metadata import version
 from aiohttp import ClientSession, web
 
+assert web.Response is Response
+assert web.Application
 assert web.Response is Response
 assert aiohttp.ClientSession is ClientSession
 assert aiohttp.__version__ == version("aiohttp")
@@ -52,9 +57,9 @@ assert web.Response is Response
 """
 
 OF_ANOTHER_VERSION = """
-import importlib.metadata
+import sys
 
-importlib.metadata.version = lambda name: (_ for _ in ()).throw(ImportError(name))
+sys.modules["aiohttp.web_server"] = None  # an import of this module fails
 from magnetar.server.web.aiohttp_import import import_aiohttp_web
 
 import_aiohttp_web()

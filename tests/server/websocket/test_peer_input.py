@@ -108,7 +108,7 @@ async def test_a_peer_that_sends_much_while_it_is_throttled_is_not_read() -> Non
 
 
 async def test_a_peer_that_is_not_read_from_does_not_count_as_one_that_stopped_in_its_message() -> None:
-    owner, connection, budget = Mock(), Mock(), ByteBudget(0, list, lambda: 0.0)
+    owner, connection, budget = Mock(), Mock(), ByteBudget(0, lambda: 0.0)
     owner.on_texts = len
     bytes_in = PeerInput(owner, connection, 1_000_000, budget)
     later_s = asyncio.get_running_loop().time() + 1000

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from magnetar.storage.bookie import durable_file
 from magnetar.storage.bookie.bookie import Bookie
-from magnetar.storage.bookie.entry_index import EntryIndex
+from magnetar.storage.bookie.index_log import IndexLog
 from pulsar_proto.wire.bookie_wire import BookieError, BookieRc, ReadFlags
 from tests.storage.bookie.faults import Faults
 from tests.storage.bookie.helpers import KEY, Ledgers, add, entries_of, open_bookie, running
@@ -22,9 +23,9 @@ ROUNDS = 40
 class PowerLoss:
     """Freezes what the disk would hold at the `nth` sync of a kind: all synced bytes and a random part of the others.
 
-    The kinds are `journal` and `log` (files of the bookie), `index` (a synced write of RocksDB), `new file` (the
-    content of a file that replaces another: the mark, or the beginning of a journal) and `folder` (which makes the new
-    file's name durable).
+    The kinds are `journal` and `log` (files of the bookie), `index` (RocksDB's log), `new file` (the content of a file
+    that replaces another: the mark, or the beginning of a journal) and `folder` (which makes the new file's name
+    durable).
     """
 
     def __init__(self, folder: Path, frozen: Path, kind: str, nth: int) -> None:
@@ -38,7 +39,7 @@ class PowerLoss:
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Also counts the syncs that do not go through the files of `faults`."""
-        real_fsync, real_write = os.fsync, EntryIndex._write
+        real_fsync, real_sync, real_sync_data = os.fsync, IndexLog.sync, os.fdatasync
 
         def fsync(fd: int) -> None:
             path = Path(os.readlink(f"/proc/self/fd/{fd}"))
@@ -46,13 +47,22 @@ class PowerLoss:
                 self._before("folder" if path.is_dir() else "new file")
             real_fsync(fd)
 
-        def write(index: EntryIndex, batch: Any, *, sync: bool) -> None:
-            if sync and not batch.is_empty():
-                self._before("index")
-            real_write(index, batch, sync=sync)
+        def sync(log: IndexLog) -> None:
+            self._before("index")
+            real_sync(log)
+
+        def sync_data(fd: int) -> None:
+            path, size = os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd).st_size
+            real_sync_data(fd)
+            if path in self._logs_of_index():
+                self.faults.durable_sizes[path] = size
 
         monkeypatch.setattr(os, "fsync", fsync)
-        monkeypatch.setattr(EntryIndex, "_write", write)
+        monkeypatch.setattr(IndexLog, "sync", sync)
+        monkeypatch.setattr(durable_file, "_sync_data", sync_data)
+
+    def _logs_of_index(self) -> list[str]:
+        return list(map(str, self._folder.rglob("index/*.log")))
 
     def _before_sync_of(self, path: str) -> None:
         self._before("journal" if path.endswith((".journal", ".spare")) else "log")
@@ -65,7 +75,7 @@ class PowerLoss:
             return
         self.at_loss = dict(self.acknowledged), set(self.fenced)
         shutil.copytree(self._folder, self._frozen)
-        for path, durable in self.faults.durable_sizes.items():
+        for path, durable in {**dict.fromkeys(self._logs_of_index(), 0), **self.faults.durable_sizes}.items():
             copy = self._frozen / os.path.relpath(path, self._folder)
             if copy.exists() and copy.stat().st_size > durable:
                 self._tear(copy, durable)

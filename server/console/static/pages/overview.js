@@ -159,6 +159,7 @@ function Disk() {
           rows=${[
             ["Free", format.bytes(value.freeSpace)],
             ["Used", `${percent(value.usedShare)} of ${format.bytes(value.totalSpace)}`],
+            ["You are warned", `above ${percent(value.diskUsageWarnThreshold)} used`],
             ["Writes are refused", `above ${percent(value.diskUsageThreshold)} used`],
             ["They are taken again", `at ${percent(value.diskUsageLwmThreshold)}`],
             ["Kept for a start on a full disk", format.bytes(value.reservedSpace)],

@@ -90,6 +90,10 @@ class PendingAckLog:
         # Records become durable in order, so the last one has an error if any has.
         self._writer.append(pending_ack_entry(records[-1]), partial(self._appended, records[-1], stored))
 
+    def push(self) -> None:
+        """Has the log store at once what was appended, unless the broker makes batches of records."""
+        self._writer.push()
+
     def _appended(self, record: PendingAckRecord, stored: Stored | None, result: LogPlace | ManagedLedgerError) -> None:
         error = result if isinstance(result, ManagedLedgerError) else None
         if isinstance(result, LogPlace):

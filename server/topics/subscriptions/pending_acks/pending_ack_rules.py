@@ -13,14 +13,22 @@ from typing import NamedTuple, Protocol
 
 from pyroaring import BitMap
 
+from magnetar.server.topics.subscriptions.pending_acks.batch_parts import (
+    BATCH_MESSAGES_MAX,
+    WHOLE,
+    BatchPart,
+    part_of,
+    position_of,
+)
 from magnetar.storage.managed.ack_sets import mask_of_words, words_of_mask
 from pulsar_proto.errors import TransactionConflict
 from pulsar_proto.ids import Position, TxnId, signed64
-from pulsar_proto.records.pending_ack_log import PendingAckOp, PendingAckRecord, PendingPosition
-
-BATCH_MESSAGES_MAX = 65_536
-"""The most messages of a batch that can be held one by one. A client that says that its batch is larger only gets this
-many, because each costs a bit of the broker's memory."""
+from pulsar_proto.records.pending_ack_log import (
+    RECORD_POSITIONS_MAX,
+    PendingAckOp,
+    PendingAckRecord,
+    PendingPosition,
+)
 
 ENDED_MAX = 10_000
 """How many ended transactions a subscription remembers, to refuse acknowledgements that come after the end. When there
@@ -44,26 +52,6 @@ class CursorAcks(Protocol):
     def ack_set_of(self, ledger_id: int, entry_id: int) -> Sequence[int] | None: ...
 
 
-class BatchPart(NamedTuple):
-    """Some messages of a batch."""
-
-    bits: int
-    """Bit n stands for the message with batch index n."""
-    size: int
-    """How many messages the batch holds."""
-
-    @property
-    def rest(self) -> int:
-        """The messages of the batch that are not in this part, as bits."""
-        return ~self.bits & ((1 << self.size) - 1)
-
-    def joined(self, other: "BatchPart") -> "BatchPart":
-        return BatchPart(self.bits | other.bits, max(self.size, other.size))
-
-
-WHOLE = BatchPart(-1, 0)
-"""All messages of an entry."""
-
 Parts = dict[tuple[int, int], BatchPart]
 """(ledger, entry) -> the messages of the entry."""
 
@@ -81,17 +69,6 @@ class Held(NamedTuple):
             (ledger_id, entry_id, None if part is WHOLE else words_of_mask(part.rest) or None)
             for (ledger_id, entry_id), part in self.parts.items()
         ]
-
-
-def part_of(position: PendingPosition) -> BatchPart:
-    """Returns the messages of an entry that an individual acknowledgement covers."""
-    if not any(position.ack_set):
-        return WHOLE
-    rest = mask_of_words(position.ack_set)
-    named = position.batch_size or 64 * len(position.ack_set)
-    size = min(max(named, rest.bit_length()), BATCH_MESSAGES_MAX)
-    part = BatchPart(~rest & ((1 << size) - 1), size)
-    return part if part.rest else WHOLE
 
 
 class PendingAckRules:
@@ -166,22 +143,19 @@ class PendingAckRules:
             found.sort()
         return found
 
-    def records(self) -> list[PendingAckRecord]:
-        """Returns acknowledgements that make the present state when they are replayed."""
-        records = []
-        for txn_id, parts in self._held.items():
-            positions = tuple(
-                PendingPosition(ledger_id, entry_id)
-                if part is WHOLE
-                else PendingPosition(ledger_id, entry_id, tuple(words_of_mask(part.rest)), part.size)
-                for (ledger_id, entry_id), part in parts.items()
-            )
-            if positions:
-                records.append(PendingAckRecord(PendingAckOp.ACK, txn_id, False, positions))
+    def records(self) -> Iterator[PendingAckRecord]:
+        """Yields acknowledgements that make the present state when they are replayed. Other work may run between them,
+        but no transaction may end meanwhile."""
+        for txn_id, parts in list(self._held.items()):
+            keys = list(parts)
+            for start in range(0, len(keys), RECORD_POSITIONS_MAX):
+                some = keys[start : start + RECORD_POSITIONS_MAX]
+                positions = tuple(position_of(key, parts[key]) for key in some if key in parts)
+                if positions:
+                    yield PendingAckRecord(PendingAckOp.ACK, txn_id, False, positions)
         if self._cumulative is not None:
             txn_id, position = self._cumulative
-            records.append(PendingAckRecord(PendingAckOp.ACK, txn_id, True, (position,)))
-        return records
+            yield PendingAckRecord(PendingAckOp.ACK, txn_id, True, (position,))
 
     # --- acknowledgements --------------------------------------------------------------------------------------------
 

@@ -14,24 +14,29 @@ Source: PendingAckHandleImpl, which appends before it checks.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
-from typing import Protocol
 
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.process.turns import SLICE_ITEMS, Steps, Turns, in_slices
+from magnetar.server.topics.subscriptions.pending_acks.ack_groups import Accepted, AckGroups, take_back
 from magnetar.server.topics.subscriptions.pending_acks.end_counters import EndCounters
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLog, PendingAckLogs
-from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import Held, PendingAckRules
-from magnetar.storage.managed.cursor import Cursor
+from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import PendingAckRules
+from magnetar.server.topics.subscriptions.pending_acks.subscription_of_acks import SubscriptionOfAcks
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.backoff import backoff
 from pulsar_proto.errors import MalformedRecord, NotAllowed, PulsarError, ServiceNotReady, TransactionNotFound
-from pulsar_proto.ids import EARLIEST, Position, TxnId
+from pulsar_proto.ids import EARLIEST, TxnId
 from pulsar_proto.names import TopicName
-from pulsar_proto.records.pending_ack_log import PendingAckOp, PendingAckRecord, PendingPosition
+from pulsar_proto.records.pending_ack_log import (
+    RECORD_POSITIONS_MAX,
+    PendingAckOp,
+    PendingAckRecord,
+    PendingPosition,
+)
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +48,6 @@ RETRY_LONGEST_S = 60.0
 READY_WITHIN_S = 20.0
 """How long a request waits for a log that is being read. Java's client waits 30 seconds for an answer."""
 
-
-RECORD_POSITIONS_MAX = 1_000
-"""How many positions one record holds. An acknowledgement of more messages is stored as several records."""
 
 PORTION_ENTRIES = 1_000
 """How many entries of an ended transaction are acknowledged or given back before other tasks run."""
@@ -65,27 +67,6 @@ def _seen(future: "asyncio.Future[None]") -> None:
     """Marks the error of a future as seen, which may be that nobody waits for any more."""
     if not future.cancelled():
         future.exception()
-
-
-class SubscriptionOfAcks(Protocol):
-    """The subscription, as far as acknowledgements in transactions change it."""
-
-    @property
-    def cursor(self) -> Cursor: ...
-
-    @property
-    def last_position(self) -> Position:
-        """The position of the topic's last message."""
-
-    def commit_held(self, held: Held) -> None:
-        """Acknowledges on the cursor what a committed transaction has held."""
-
-    def give_back(self, entries: Collection[tuple[int, int]], *, again: bool) -> None:
-        """Delivers entries (ledger, entry) that are held no more, unless a consumer has them. With `again`, their
-        transaction was aborted: then consumers get them again in any case, with a higher redelivery count."""
-
-    def lost_log(self, error: ManagedLedgerError) -> None:
-        """Called when another broker has taken the log over."""
 
 
 class PendingAcksOfTransactions:
@@ -112,10 +93,15 @@ class PendingAcksOfTransactions:
         self._logs = logs
         self._clock_ms = clock_ms
         self._failure = ""
+        self._groups: AckGroups | None = None
+        """None until the log was read."""
         self._opening: asyncio.Task[None] | None = None
         self._aborting: asyncio.Task[None] | None = None
         self._ending: dict[TxnId, asyncio.Task[None]] = {}
         """The transactions whose end is being stored."""
+        self._may_end = asyncio.Event()
+        """Whether ends may be stored; they wait while `forget_the_past` stores anew what transactions hold."""
+        self._may_end.set()
 
     def __str__(self) -> str:
         return f"{self._topic.full} / {self._subscription}: pending acks"
@@ -159,6 +145,7 @@ class PendingAcksOfTransactions:
                 self._failed(error, logging.ERROR)
             else:
                 self.log, self.state, self._failure = opened, PendingAckState.READY, ""
+                self._groups = AckGroups(opened, self.rules, self._owner)
                 self.recover_end_ms = self._clock_ms()
                 log.info("%s: read, %d transactions are open", self, self.rules.transactions)
                 self._aborting = asyncio.get_running_loop().create_task(self._abort_the_dead())
@@ -198,17 +185,26 @@ class PendingAcksOfTransactions:
         last = self.log.last
         if last == EARLIEST:
             return
-        with storage_faults_told():
-            records = self.rules.records()
-            if records:
-                await self._append(records)
-            await self._owner.cursor.persisted()
-            await self.log.forget_until(last)
+        self._may_end.clear()
+        try:
+            with storage_faults_told():
+                turns, stored = Turns(), None
+                for record in self.rules.records():
+                    stored = self._append([record])
+                    await turns.breathe()
+                if stored is not None:
+                    await stored  # records become durable in order
+                await self._owner.cursor.persisted()
+                await self.log.forget_until(last)
+        finally:
+            self._may_end.set()
 
     def _append(self, records: Sequence[PendingAckRecord]) -> "asyncio.Future[None]":
         """Appends records. The result comes when they are durable; it raises ManagedLedgerError when it is unknown
         whether they are."""
         assert self.log is not None
+        assert self._groups is not None
+        self._groups.flush()
         result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(error: ManagedLedgerError | None) -> None:
@@ -224,6 +220,27 @@ class PendingAcksOfTransactions:
         return result
 
     # --- acknowledgements --------------------------------------------------------------------------------------------
+
+    def ack_few(
+        self, txn_id: TxnId, positions: Sequence[PendingPosition], accepted: Accepted
+    ) -> "asyncio.Future[None] | None":
+        """Acknowledges a few messages individually in a transaction, together with what else of the transaction is
+        acknowledged in this turn of the event loop. Returns None when that is not possible now, because the log is
+        being read or another broker has to be asked for the transaction; the caller then calls `ack`. Otherwise returns
+        a future that ends when the acknowledgement is durable and `accepted` was called with those of the positions
+        that the topic has. The call and the future raise the errors of `ack`."""
+        if self._groups is None or self.state is not PendingAckState.READY or not self._is_live_here(txn_id):
+            return None
+        self._check_open(txn_id)
+        last = self._owner.last_position
+        positions = [each for each in positions if each[:2] <= last]
+        if not positions:
+            nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            nothing.set_result(None)
+            return nothing
+        self.rules.check(txn_id, positions)
+        self.rules.hold(txn_id, positions)
+        return self._groups.add(txn_id, positions, accepted)
 
     async def ack(
         self, txn_id: TxnId, positions: Sequence[PendingPosition], *, cumulative: bool
@@ -249,6 +266,11 @@ class PendingAcksOfTransactions:
                 await asyncio.shield(storing)
         return positions
 
+    def _is_live_here(self, txn_id: TxnId) -> bool:
+        """Whether the transaction is known to be live without asking anybody."""
+        assert self._logs.transactions is not None, "nothing is acknowledged in transactions while they are off"
+        return self.rules.holds(txn_id) or self._logs.transactions.known.is_live_here(txn_id)
+
     async def _is_live(self, txn_id: TxnId) -> bool:
         assert self._logs.transactions is not None, "nothing is acknowledged in transactions while they are off"
         live = self._logs.transactions.known.is_live(txn_id)
@@ -271,8 +293,7 @@ class PendingAcksOfTransactions:
                 stored = self._append([PendingAckRecord(PendingAckOp.ACK, txn_id, False, tuple(some))])
             await stored  # records become durable in order
         except Exception:
-            self.rules.undo(txn_id, held)
-            self._owner.give_back([(each.ledger_id, each.entry_id) for each in held], again=False)
+            take_back(self.rules, self._owner, txn_id, held)
             raise
 
     async def _ack_cumulative(self, txn_id: TxnId, position: PendingPosition) -> None:
@@ -316,6 +337,7 @@ class PendingAcksOfTransactions:
         return ending
 
     async def _end(self, txn_id: TxnId, commit: bool) -> None:
+        await self._may_end.wait()
         op = PendingAckOp.COMMIT if commit else PendingAckOp.ABORT
         cumulative = self.rules.cumulative
         has_cumulative = cumulative is not None and cumulative[0] == txn_id

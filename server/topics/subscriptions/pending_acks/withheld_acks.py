@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import WHOLE, BatchPart, PendingAckRules
+from magnetar.server.topics.subscriptions.pending_acks.batch_parts import WHOLE, BatchPart
+from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import PendingAckRules
 from magnetar.storage.managed.ack_sets import mask_of_words, words_of_mask
 
 

@@ -65,6 +65,18 @@ async def test_exclusive_consumers_are_not_told_that_they_are_active() -> None:
     assert cnx.kinds == []
 
 
+async def test_consumers_of_a_client_that_has_left_refuse_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client with many consumers is detached in portions, so some are still there when the next client comes."""
+    scene, cnx, other = Scene(), FakeConnection(), FakeConnection("/other")
+    first = await scene.consumer(cnx, "Shared")
+    with pytest.raises(ConsumerBusy, match="different type"):
+        await scene.consumer(other, "Failover")
+    cnx.is_open = False
+    second = await scene.consumer(other, "Failover")
+    assert first.is_closed
+    assert subscription_of(second).consumers == [second]
+
+
 # --- Failover
 
 

@@ -56,6 +56,9 @@ class FakeKnown:
         self.live.add(txn_id)
         return txn_id
 
+    def is_live_here(self, txn_id: TxnId) -> bool:
+        return not self.is_elsewhere and txn_id in self.live
+
     def is_live(self, txn_id: TxnId) -> bool | Awaitable[bool]:
         self.asked += 1
         if self.is_elsewhere:

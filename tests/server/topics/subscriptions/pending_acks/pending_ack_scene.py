@@ -26,14 +26,19 @@ LEDGER = 10
 
 
 class FakeKnown:
-    """Says that all transactions are live but those in `dead`; it cannot tell while `is_away`."""
+    """Says that all transactions are live but those in `dead`; it cannot tell while `is_away`. Their coordinators are
+    on other brokers unless `is_here`."""
 
     def __init__(self) -> None:
+        self.is_here = False
         self.dead: set[TxnId] = set()
         self.is_away = False
         self.asked: list[TxnId] = []
 
     are_in_use = True
+
+    def is_live_here(self, txn_id: TxnId) -> bool:
+        return self.is_here and txn_id not in self.dead
 
     async def is_live(self, txn_id: TxnId) -> bool:
         self.asked.append(txn_id)

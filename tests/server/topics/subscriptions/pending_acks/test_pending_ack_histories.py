@@ -37,6 +37,7 @@ class History:
         self.random = Random(seed)
         self.kind = kind
         self.scene = TransactionScene()
+        self.scene.known.is_here = seed % 2 == 0
         self.entries = 0
         self.consumers: list[tuple[FakeConnection, Consumer]] = []
         self.acked: set[Message] = set()
