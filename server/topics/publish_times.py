@@ -22,6 +22,19 @@ def published_at(payload: bytes, unknown: int = 0) -> int:
         return unknown
 
 
+async def first_published_at(ledger: ManagedLedger, publish_time_ms: int) -> Position:
+    """Returns the position of the first message whose producer's publish time is that time or later, or the end of the
+    log when there is no such message. Raises ManagedLedgerError when the log cannot be read."""
+
+    def is_late_enough(payload: bytes) -> bool:
+        try:
+            return publish_time_of(payload) >= publish_time_ms
+        except MalformedFrame:
+            return False
+
+    return await ledger.find_first(is_late_enough)
+
+
 async def published_at_position(ledger: ManagedLedger, position: Position) -> int | None:
     """Returns the publish time of the first entry at or after `position`, or None when there is none. Raises
     ManagedLedgerError when the log cannot be read."""

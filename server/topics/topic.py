@@ -16,7 +16,7 @@ from magnetar.server.topics.base_topic import BaseTopic, TopicState, is_reserved
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.last_message import LastMessage
 from magnetar.server.topics.ledger_config_rules import ledger_config
-from magnetar.server.topics.publish_times import BacklogAges, OldestMessage
+from magnetar.server.topics.publish_times import BacklogAges, OldestMessage, first_published_at
 from magnetar.server.topics.publishing.dedup_switch import DedupSwitch
 from magnetar.server.topics.publishing.quota_gate import QuotaGate
 from magnetar.server.topics.publishing.topic_producers import TopicProducers
@@ -38,11 +38,10 @@ from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
-from pulsar_proto.errors import MalformedFrame, NotAllowed, PulsarError, ServiceNotReady, SubscriptionNotFound
+from pulsar_proto.errors import NotAllowed, PulsarError, ServiceNotReady, SubscriptionNotFound
 from pulsar_proto.ids import EARLIEST, LATEST, Position, TxnId
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.records.payload import publish_time_of
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +116,8 @@ class Topic(BaseTopic):
         """The log as far as consumers may read it."""
         self._last_message = LastMessage(ledger, None)
         self._is_detached = False
-        self._close_ledger, self._on_lost = close_ledger, on_lost
+        self._close_ledger = close_ledger
+        self._on_lost = on_lost
         self._memo: MessagesMemo | None = None
         """The cache that prepares the newest run (a group of consecutive entries) once for several subscriptions. It is
         set only while a group of messages that the log has just confirmed is given to the subscriptions."""
@@ -338,16 +338,7 @@ class Topic(BaseTopic):
         return await first_kept_at(self.ledger, self.compaction, publish_time_ms) or position
 
     async def first_published_at(self, publish_time_ms: int) -> Position:
-        """Returns the position of the first message that was published at that time or later, or the end of the log
-        when there is no such message. Raises ManagedLedgerError when the log cannot be read."""
-
-        def is_late_enough(payload: bytes) -> bool:
-            try:
-                return publish_time_of(payload) >= publish_time_ms
-            except MalformedFrame:
-                return False
-
-        return await self.ledger.find_first(is_late_enough)
+        return await first_published_at(self.ledger, publish_time_ms)
 
     def roll_storage(self, elapsed_s: float) -> None:
         self.ledger.traffic.roll(elapsed_s, sum(cursor.changes for cursor in self.ledger.cursors.values()))

@@ -12,12 +12,12 @@ from pulsar_proto.ids import TxnId
 class KnownTransactions(Protocol):
     """Knows the transactions of all coordinators of the cluster."""
 
+    def is_live_here(self, txn_id: TxnId) -> bool:
+        """Whether a coordinator that is loaded in this process has the transaction, so that `is_live` returns True."""
+
     @property
     def are_in_use(self) -> bool:
         """False as long as there has never been a transaction, so that no topic can have stored anything of one."""
-
-    def is_live_here(self, txn_id: TxnId) -> bool:
-        """Whether a coordinator that is loaded in this process has the transaction, so that `is_live` returns True."""
 
     def is_live(self, txn_id: TxnId) -> bool | Awaitable[bool]:
         """Returns whether the transaction's coordinator has the transaction, and it has not ended everywhere: it is

@@ -27,14 +27,14 @@ class LiveTransactions:
         self._coordinators = coordinators
         self._ask_owner = ask_owner
 
-    @property
-    def are_in_use(self) -> bool:
-        return self._coordinators is None or self._coordinators.are_in_use
-
     def is_live_here(self, txn_id: TxnId) -> bool:
         """See `KnownTransactions.is_live_here`."""
         coordinator = None if self._coordinators is None else self._coordinators.loaded.get(txn_id.most)
         return coordinator is not None and coordinator.table.find(txn_id.least) is not None
+
+    @property
+    def are_in_use(self) -> bool:
+        return self._coordinators is None or self._coordinators.are_in_use
 
     def is_live(self, txn_id: TxnId) -> bool | Awaitable[bool]:
         """See `KnownTransactions.is_live`. Callers that ask for one transaction at the same time share one answer."""

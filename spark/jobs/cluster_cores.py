@@ -28,7 +28,7 @@ def spread_over_rows(session: SparkSession, rows: int) -> None:
     """Gives the shuffles of a query over so many rows more tasks, if it takes more than there are cores to have no more
     than ROWS_OF_TASK rows in a task. Has no effect when the user said how many tasks there are."""
     if not session.sparkContext.getConf().contains(SHUFFLE_SETTING):
-        tasks = max(int(session.conf.get(SHUFFLE_SETTING, "1")), -(-rows // ROWS_OF_TASK))
+        tasks = max(int(session.conf.get(SHUFFLE_SETTING) or 1), -(-rows // ROWS_OF_TASK))
         session.conf.set(SHUFFLE_SETTING, str(tasks))
 
 

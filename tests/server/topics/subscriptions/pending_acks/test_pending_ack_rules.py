@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.server.topics.subscriptions.pending_acks import pending_ack_rules
+from magnetar.server.topics.subscriptions.pending_acks import batch_parts, pending_ack_rules
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import PendingAckRules
 from magnetar.server.topics.subscriptions.pending_acks.withheld_acks import WithheldAcks
 from magnetar.storage.managed.ack_sets import mask_of_words, words_of_mask
@@ -122,9 +122,9 @@ def test_a_client_that_names_a_batch_smaller_than_its_ack_set_holds_no_other_mes
 
 @pytest.mark.parametrize("size", [-1, 2**31 - 1])
 def test_a_size_of_a_batch_that_cannot_be_costs_little(size: int) -> None:
-    held = pending_ack_rules.part_of(PendingPosition(12, 7, (0b110,), size))
+    held = batch_parts.part_of(PendingPosition(12, 7, (0b110,), size))
     assert held.bits & 0b111 == 0b001
-    assert held.size <= pending_ack_rules.BATCH_MESSAGES_MAX
+    assert held.size <= batch_parts.BATCH_MESSAGES_MAX
 
 
 def test_held_messages_are_withheld_from_consumers() -> None:
@@ -174,7 +174,7 @@ def test_a_committed_individual_acknowledgement_is_not_lost_beside_a_cumulative_
     rules.hold_cumulative(A, PendingPosition(12, 4))
     take(rules, B, whole(5))
     take(rules, A, whole(8))
-    assert rules.let_go(B) == ({(12, 5): pending_ack_rules.WHOLE}, None)
+    assert rules.let_go(B) == ({(12, 5): batch_parts.WHOLE}, None)
     held = rules.let_go(A)
     assert (held.acks, held.cumulative) == ([(12, 8, None)], PendingPosition(12, 4))
 
