@@ -123,9 +123,9 @@ class Topic(BaseTopic):
         set only while a group of messages that the log has just confirmed is given to the subscriptions."""
         self._changing_cursors = asyncio.Lock()
         self._stop_listening = ledger.on_append(self._appended)
-        for each, cursor in ledger.cursors.items():
-            if not is_reserved(each):
-                self.subscriptions[each] = Subscription(self, each, cursor)
+        for cursor_name, cursor in ledger.cursors.items():
+            if not is_reserved(cursor_name):
+                self.subscriptions[cursor_name] = Subscription(self, cursor_name, cursor)
 
     @property
     def is_terminated(self) -> bool:
