@@ -22,11 +22,12 @@ import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.util.Collector;
 
 public class ExactlyOnce {
+    static final long TRANSACTION_MILLIS = 60_000;
     static volatile boolean failing;
     static final AtomicInteger FAILURES = new AtomicInteger();
     static final AtomicInteger REPEATS = new AtomicInteger();
 
-    public static void main(String[] args) throws Exception {  // SERVICE_URL WEB_URL IN OUT FOLDER MILLIS
+    public static void main(String[] args) throws Exception {  // SERVICE_URL WEB_URL IN OUT FOLDER
         Configuration keys = Configuration.fromMap(Map.of(
                 "execution.checkpointing.interval", "500 ms",
                 "restart-strategy.type", "fixed-delay",
@@ -39,8 +40,7 @@ public class ExactlyOnce {
         PulsarSink<String> sink = PulsarSink.builder().setServiceUrl(args[0]).setAdminUrl(args[1])
                 .setTopics(args[3]).setSerializationSchema(new SimpleStringSchema())
                 .setDeliveryGuarantee(DeliveryGuarantee.EXACTLY_ONCE)
-                .setConfig(PulsarSinkOptions.PULSAR_WRITE_TRANSACTION_TIMEOUT, Long.parseLong(args[5]))
-                .build();
+                .setConfig(PulsarSinkOptions.PULSAR_WRITE_TRANSACTION_TIMEOUT, TRANSACTION_MILLIS).build();
         environment.fromSource(source, WatermarkStrategy.noWatermarks(), "in").keyBy(text -> text.split("-")[0])
                 .process(new Moved()).sinkTo(sink);
         JobClient job = environment.executeAsync("exactly once");
