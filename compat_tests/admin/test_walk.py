@@ -23,15 +23,19 @@ CALLS_MIN = 780
 
 REFUSED = (
     (r"(Functions|Sinks?|Sources?|Worker)\.\w+", 409),
-    (r"(Packages|Transactions)\.\w+", 503),
+    (r"Packages\.\w+", 503),
+    (r"Transactions\.(abortTransaction|getTransactionMetadata|getTransactionIn\w+)", 404),
+    (r"Transactions\.get(Coordinator|TransactionBuffer)InternalStats", 404),
+    (r"Transactions\.getPendingAckInternalStats", 503),
+    (r"Transactions\.get\w+ById|Transactions\.get\w+ByCoordinatorId", 404),
     (r"Topics\.(createShadowTopic|setShadowTopics|triggerOffload)", 503),
     (r"BrokerStats\.(getAllocatorStats|getMBeans|getPendingBookieOpsStats)|ProxyStats\.\w+", 404),
     (r"(Namespaces|TopicPolicies)\.set(NamespaceEntryFilters|EntryFiltersPerTopic)", 400),
     (r"Namespaces\.getReplicationConfigVersion", 405),
     (r"Topics\.expireMessages.*, long", 409),
 )
-"""Calls of services that this server does not have, and calls that Apache refuses as well: filters that do not exist, a
-call that no broker knows any more, an expiry that finds nothing to expire."""
+"""Calls of services that this server does not have, and calls that Apache refuses as well: filters, transactions and
+coordinators that do not exist, a call that no broker knows any more, an expiry that finds nothing to expire."""
 
 LEADS_NOWHERE = "There is nothing at"
 

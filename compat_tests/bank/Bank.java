@@ -8,6 +8,8 @@
 //   "fail T"  the answer was an error, so that nobody can know whether the transfer was committed.
 // Lines of input are "go", "pause" (answered when no client works or has consumers any more) and "sync".
 
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
@@ -44,7 +46,8 @@ public class Bank {
             thread.start();
         }
         say("<<< ready");
-        for (String line; (line = readLine()) != null;) {
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+        for (String line; (line = lines.readLine()) != null;) {
             switch (line) {
                 case "go":
                     setOpen(true);
@@ -73,17 +76,6 @@ public class Bank {
         synchronized (GATE) {
             return open;
         }
-    }
-
-    static String readLine() throws Exception {
-        StringBuilder line = new StringBuilder();
-        for (int c = System.in.read(); c != '\n'; c = System.in.read()) {
-            if (c < 0) {
-                return null;
-            }
-            line.append((char) c);
-        }
-        return line.toString();
     }
 
     static synchronized void say(String text) {

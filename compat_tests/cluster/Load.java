@@ -4,6 +4,8 @@
 //   phase NAME   says what happens from now on; the answer is a line of JSON about the phase that ends with it
 //   end          stops publishing, receives what is left, and answers with a line of JSON about everything
 
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -179,7 +181,8 @@ public class Load {
         subscribers.forEach(Load::start);
         publishers.forEach(Load::start);
         say("ready");
-        for (String line; (line = readLine()) != null;) {
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+        for (String line; (line = lines.readLine()) != null;) {
             if (line.equals("end")) {
                 say(end());
             } else {
@@ -271,17 +274,6 @@ public class Load {
                 .append("\"" + text.replaceAll("[^\\w .:-]", " ") + "\""));
         return "{\"published\": " + published + ", \"lost\": " + lost + ", \"unanswered_acks\": " + unanswered
                 + ", \"repeats\": {" + counts + "}, \"faults\": [" + texts + "]}";
-    }
-
-    static String readLine() throws Exception {
-        StringBuilder line = new StringBuilder();
-        for (int c = System.in.read(); c != '\n'; c = System.in.read()) {
-            if (c < 0) {
-                return null;
-            }
-            line.append((char) c);
-        }
-        return line.toString();
     }
 
     static synchronized void say(String text) {

@@ -1,6 +1,8 @@
 // Apache's Java client follows what an administrator does: a watcher tells it of new topics that match its pattern, and
 // it finds new partitions. Prints a line for each thing that it sees.
 
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
@@ -28,7 +30,8 @@ public class Following {
                 .messageRoutingMode(MessageRoutingMode.RoundRobinPartition).create();
         say("ready");
 
-        for (String line; (line = readLine()) != null;) {
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+        for (String line; (line = lines.readLine()) != null;) {
             String[] words = line.split(" ");
             if (words[0].equals("receive")) {
                 Message<byte[]> message = pattern.receive(20, TimeUnit.SECONDS);
@@ -56,17 +59,6 @@ public class Following {
             Thread.sleep(20);
         }
         return seen.toString();
-    }
-
-    static String readLine() throws Exception {
-        StringBuilder line = new StringBuilder();
-        for (int c = System.in.read(); c != '\n'; c = System.in.read()) {
-            if (c < 0) {
-                return null;
-            }
-            line.append((char) c);
-        }
-        return line.toString();
     }
 
     static void say(String text) {

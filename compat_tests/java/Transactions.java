@@ -1,6 +1,8 @@
 // Apache's Java client uses transactions: it moves messages from one topic to another, commits, aborts, and lets
 // transactions time out. Prints a line for each answer.
 
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
@@ -27,7 +29,8 @@ public class Transactions {
         client = PulsarClient.builder().serviceUrl(args[0]).enableTransaction(true)
                 .operationTimeout(2, TimeUnit.MINUTES).maxBackoffInterval(1, TimeUnit.SECONDS).build();
         say("ready");
-        for (String line; (line = readLine()) != null;) {
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+        for (String line; (line = lines.readLine()) != null;) {
             try {
                 say(answer(line.split(" ")));
             } catch (Throwable e) {
@@ -125,17 +128,6 @@ public class Transactions {
                     .enableBatchIndexAcknowledgment(true).subscribe());
         }
         return CONSUMERS.get(key);
-    }
-
-    static String readLine() throws Exception {
-        StringBuilder line = new StringBuilder();
-        for (int c = System.in.read(); c != '\n'; c = System.in.read()) {
-            if (c < 0) {
-                return null;
-            }
-            line.append((char) c);
-        }
-        return line.toString();
     }
 
     static void say(String text) {

@@ -87,8 +87,7 @@ async def stats(call: Call) -> Answer:
 
 
 async def _stats_here(call: Call, coordinator_id: int) -> Any:
-    made = coordinators_of(call)
-    if not made.are_in_use and coordinator_id < await made.count():
+    if await _is_unused(call, coordinator_id):
         return stats_before_first_use(coordinator_id)
     return coordinator_stats(_coordinator(call, coordinator_id))
 
@@ -112,6 +111,12 @@ async def scale(call: Call) -> Answer:
         )
     await made.scale(count)
     return NO_CONTENT
+
+
+async def _is_unused(call: Call, coordinator_id: int) -> bool:
+    """Whether it is a coordinator of a standalone server that has had no transaction yet."""
+    made = coordinators_of(call)
+    return not made.are_in_use and coordinator_id < await made.count()
 
 
 def _coordinator(call: Call, coordinator_id: int) -> TransactionCoordinator:
@@ -159,7 +164,7 @@ async def slow_transactions(call: Call) -> Answer:
 
 
 async def _slow_here(call: Call, coordinator_id: int) -> Mapping[str, Any]:
-    if not coordinators_of(call).are_in_use:
+    if await _is_unused(call, coordinator_id):
         return {}
     coordinator = _coordinator(call, coordinator_id)
     before_ms = call.broker.service.managed_ledgers.clock_ms() - number_of(call, "milliseconds")

@@ -114,6 +114,8 @@ async def test_before_the_first_transaction_there_are_zero_of_them_and_no_log(tm
         assert await web.json(f"{BASE}/coordinatorStats") == {"0": shown}
         assert await web.json(f"{BASE}/coordinatorStats?coordinatorId=0") == shown
         assert await web.json(f"{BASE}/slowTransactions/0") == {}
+        for path in ("coordinatorStats?", "slowTransactions/0?"):
+            assert (await web.get(f"{BASE}/{path}coordinatorId=1"))[0] == 404
         _, _, metrics = await web.get("/metrics/")
         assert 'pulsar_txn_active_count{cluster="standalone",coordinator_id="0"} 0' in metrics
         status, _, body = await web.get(f"{BASE}/transactionMetadata/0/0")
