@@ -54,7 +54,8 @@ class HeldMessages:
     def last_position(self) -> Position:
         return self._subscription.topic.ledger.last_confirmed
 
-    def acknowledged(self, consumer: Consumer, positions: Sequence[PendingPosition], messages: int) -> None:
+    def acknowledged(self, consumer: object, positions: Sequence[PendingPosition], messages: int) -> None:
+        assert isinstance(consumer, Consumer), "the subscription acknowledges for its consumers"
         consumer.counters.acked(messages)
         _settle(self._subscription, consumer, positions)
 

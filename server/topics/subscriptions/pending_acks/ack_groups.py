@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from magnetar.server.process.storage_faults import told_as
-from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLog
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import PendingAckRules
 from magnetar.server.topics.subscriptions.pending_acks.subscription_of_acks import SubscriptionOfAcks
@@ -30,11 +29,11 @@ class AckGroup:
         self.txn_id = txn_id
         self.positions: list[PendingPosition] = []
         """The positions of all acknowledgements of the group."""
-        self.of_consumers: dict[Consumer, tuple[list[PendingPosition], list[int]]] = {}
+        self.of_consumers: dict[object, tuple[list[PendingPosition], list[int]]] = {}
         """What each consumer has acknowledged: the positions, and how many messages each command named."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def add(self, consumer: Consumer, positions: Sequence[PendingPosition], messages: int) -> None:
+    def add(self, consumer: object, positions: Sequence[PendingPosition], messages: int) -> None:
         self.positions += positions
         of_consumer = self.of_consumers.get(consumer)
         if of_consumer is None:
@@ -55,7 +54,7 @@ class AckGroups:
         self._groups: dict[TxnId, AckGroup] = {}
 
     def add(
-        self, txn_id: TxnId, consumer: Consumer, positions: Sequence[PendingPosition], messages: int
+        self, txn_id: TxnId, consumer: object, positions: Sequence[PendingPosition], messages: int
     ) -> "asyncio.Future[None]":
         """Adds an acknowledgement of at most RECORD_POSITIONS_MAX positions, which the rules hold. Returns a future
         that ends when the acknowledgement is durable and the subscription was told of it. If it cannot be stored, the

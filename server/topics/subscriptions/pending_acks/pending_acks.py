@@ -20,7 +20,6 @@ from functools import partial
 
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.process.turns import SLICE_ITEMS, Steps, Turns, in_slices
-from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.pending_acks.ack_groups import AckGroups, take_back
 from magnetar.server.topics.subscriptions.pending_acks.end_counters import EndCounters
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLog, PendingAckLogs
@@ -221,7 +220,7 @@ class PendingAcksOfTransactions:
     # --- acknowledgements --------------------------------------------------------------------------------------------
 
     def ack_few(
-        self, txn_id: TxnId, consumer: Consumer, positions: Sequence[PendingPosition], messages: int
+        self, txn_id: TxnId, consumer: object, positions: Sequence[PendingPosition], messages: int
     ) -> "asyncio.Future[None] | None":
         """Acknowledges `messages` messages, which are few, individually in a transaction, together with what else of
         the transaction is acknowledged in this turn of the event loop. Returns None when that is not possible now,

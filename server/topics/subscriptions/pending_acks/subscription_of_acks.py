@@ -3,7 +3,6 @@
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import Held
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
@@ -21,9 +20,9 @@ class SubscriptionOfAcks(Protocol):
     def last_position(self) -> Position:
         """The position of the topic's last message."""
 
-    def acknowledged(self, consumer: Consumer, positions: Sequence[PendingPosition], messages: int) -> None:
+    def acknowledged(self, consumer: object, positions: Sequence[PendingPosition], messages: int) -> None:
         """Called when individual acknowledgements of so many messages are stored: takes the messages off the consumer
-        that has them."""
+        that has them. `consumer` is the one that the subscription gave to `PendingAcksOfTransactions.ack_few`."""
 
     def commit_held(self, held: Held) -> None:
         """Acknowledges on the cursor what a committed transaction has held."""
