@@ -58,7 +58,8 @@ def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
     SEND is not refused, but checked again by `_fault_of`, which is slow and exact. So the short check may be wrong in
     one direction only: it must never call a faulty SEND sound.
     """
-    run = frames[index : end_of_run(frames, index)]
+    end = end_of_run(frames, index)
+    run = frames[index:end]
     groups: dict[int, Sends] = {}
     group: Sends = []
     group_id = -1
@@ -104,7 +105,7 @@ def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
             size_bytes += size
     finally:
         _publish(cnx, groups, size_bytes, in_transactions)
-    return index + len(run)
+    return end
 
 
 def _publish(cnx: "Connection", groups: "dict[int, Sends]", size_bytes: int, in_transactions: Set[int]) -> None:

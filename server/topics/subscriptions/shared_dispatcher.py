@@ -216,7 +216,8 @@ class SharedDispatcher(Dispatcher):
         if ledger_id > self.read_position.ledger_id:
             return
         if ledger_id == self.read_position.ledger_id:
-            entry_ids = entry_ids[: bisect_left(entry_ids, self.read_position.entry_id)]
+            end = bisect_left(entry_ids, self.read_position.entry_id)
+            entry_ids = entry_ids[:end]
         pending = [consumer.pending for consumer in self._consumers if consumer.pending]
         passed = [
             entry_id

@@ -144,7 +144,9 @@ class SingleActiveDispatcher(Dispatcher):
             end = min(end, run.first_entry_id + len(run.entries))
             wanted = self._holes.within(ledger_id, run.first_entry_id, end)
             messages = unacknowledged(messages_of(run, wanted), 0, self.acks)
-            left = messages.entry_ids[self._send(messages) :] if messages.payloads else ()
+            if messages.payloads:
+                sent = self._send(messages)
+                left = messages.entry_ids[sent:]
         if generation == self._generation:
             self._holes.discard(ledger_id, range(first, end))
             self._holes.add(ledger_id, left)
