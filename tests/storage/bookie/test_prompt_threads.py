@@ -26,6 +26,14 @@ def is_prompt() -> bool:
     return microseconds == round(PROMPT_SWITCH_SECONDS * 1e6)
 
 
+def virtual_time(seconds: float) -> asyncio.Future[None]:
+    """Is done when the virtual loop's clock has gone on by so many seconds, which takes no time."""
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+    loop.call_later(seconds, over.set_result, None)
+    return over
+
+
 def test_the_interval_is_short_until_reads_have_ended_for_a_while() -> None:
     async def reads() -> None:
         threads = PromptThreads()
@@ -35,9 +43,9 @@ def test_the_interval_is_short_until_reads_have_ended_for_a_while() -> None:
                 batches += 1
                 threads.reading(batches)
                 assert is_prompt()
-                await asyncio.sleep(READING_SECONDS * 0.9)
+                await virtual_time(READING_SECONDS * 0.9)
                 assert is_prompt()
-            await asyncio.sleep(READING_SECONDS * 0.2)
+            await virtual_time(READING_SECONDS * 0.2)
             assert not is_prompt()
 
     virtual_loop.run(reads())
@@ -48,7 +56,7 @@ def test_reads_alone_leave_the_usual_interval() -> None:
         threads = PromptThreads()
         threads.reading(7)
         for _ in range(30):
-            await asyncio.sleep(READING_SECONDS * 0.9)
+            await virtual_time(READING_SECONDS * 0.9)
             threads.reading(7)
         assert not is_prompt()
 
@@ -62,7 +70,7 @@ def test_a_bookie_that_is_closed_while_entries_are_read_leaves_the_usual_interva
         threads.close()
         assert not is_prompt()
         threads.close()
-        await asyncio.sleep(2 * READING_SECONDS)
+        await virtual_time(2 * READING_SECONDS)
         assert not is_prompt()
 
     virtual_loop.run(reads())
@@ -74,13 +82,13 @@ def test_two_bookies_of_a_process_leave_the_usual_interval_whichever_is_read_lon
         for round_ in range(100):
             first.reading(3 * round_ + 1)
             second.reading(3 * round_ + 1)
-            await asyncio.sleep(READING_SECONDS * 0.6)
+            await virtual_time(READING_SECONDS * 0.6)
             second.reading(3 * round_ + 2)
             assert is_prompt()
-            await asyncio.sleep(READING_SECONDS * 0.6)
+            await virtual_time(READING_SECONDS * 0.6)
             second.reading(3 * round_ + 3)
             assert is_prompt()
-            await asyncio.sleep(READING_SECONDS * 2)
+            await virtual_time(READING_SECONDS * 2)
             assert not is_prompt()
 
     virtual_loop.run(reads())
