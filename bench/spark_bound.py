@@ -1,4 +1,4 @@
-"""What a reader costs before it decodes anything: a source that receives and checks the entries of a topic as ours does,
+"""What a reader costs before it decodes anything: a source that receives and checks a topic's entries as ours does,
 and gives Spark columns that were made beforehand. The difference to ours is all that faster decoding could gain."""
 
 import time
