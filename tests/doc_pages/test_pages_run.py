@@ -103,7 +103,6 @@ READ_ONLY = {
     "PERFORMANCE.md": "installs everything, and measures for twenty minutes",
     "SECURITY.md": "starts servers with certificates on the ports of users",
     "SERVICE.md": "installs a service on the machine",
-    "TRANSACTIONS.md": "starts a server on the ports of users",
     "ZOOKEEPER.md": "starts servers on the ports of users",
 }
 
