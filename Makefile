@@ -45,7 +45,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "not process and not slow" tests
+	MAGNETAR_TEST_ROUNDS=few $(BIN)/pytest -q $(BESIDE) -m "not process and not slow" tests
 
 test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's software, the official client, Spark
 	@$(MAKE) --no-print-directory lint types
@@ -54,13 +54,14 @@ test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's soft
 	$(BIN)/pytest -q -m "not long" $(BESIDE) $(SPARK) || failed=1; \
 	exit $$failed
 
-spark: $(STAMP)  ## all tests of Spark, the long ones too (ten minutes)
+spark: $(STAMP)  ## all tests of Spark, the long ones too, with stores of npm and Maven (fifteen minutes)
 	$(BIN)/pytest -q $(BESIDE) $(SPARK) $(ARGS)
 
 cluster: $(STAMP)  ## the tests of compat_tests/python on clusters of three brokers, and the long tests of failures (twenty minutes)
 	@failed=0; set -x; \
 	MAGNETAR_CLUSTER=1 $(BIN)/pytest -q compat_tests/python $(ARGS) || failed=1; \
 	$(BIN)/pytest -q $(LONG) $(ARGS) || failed=1; \
+	$(BIN)/pytest -q -m long compat_tests/cluster/test_transactions.py $(ARGS) || failed=1; \
 	exit $$failed
 
 mixed: $(STAMP)  ## clusters of Apache's brokers and ours side by side; needs Java, minutes for each test
@@ -128,7 +129,7 @@ MUTANTS ?= 300
 mutants: $(STAMP)  ## plant MUTANTS small bugs (default 300) and see whether the nearest tests notice (ARGS="--seed N --area storage")
 	$(BIN)/python -m tests.mutants --count $(MUTANTS) $(ARGS)
 
-spark-rounds: $(STAMP)  ## kill Spark's jobs and the server ROUNDS times (default 5, a minute each; ARGS="--job JOB --seed N --store s3")
+spark-rounds: $(STAMP)  ## kill Spark's jobs and the server ROUNDS times (default 5, a minute each; ARGS="--job JOB --seed N --store s3", azure or hdfs)
 	$(BIN)/python -m compat_tests.spark.kill_rounds --rounds $(or $(ROUNDS),5) $(ARGS)
 
 proto: $(STAMP)  ## make pulsar_proto/pb/*_pb2.py anew from our .proto files

@@ -16,7 +16,7 @@ from compat_tests import wire
 from compat_tests.harness import UNWATCHED, Server
 from compat_tests.products import Product
 
-LOAD_TIMEOUT_SECONDS = 300
+LOAD_TIMEOUT_SECONDS = 600
 NAMESPACE = "persistent://public/default"
 RAW_DRIVERS = ("bench.driver", "bench.many_topics")
 """The drivers that connect to the broker's port by themselves, without a client."""
@@ -42,10 +42,13 @@ def new_server(product: Product, settings: Mapping[str, str] | None = None) -> I
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def load(module: str, mode: str, server: Server, *arguments: str) -> Outcome:
-    """Runs a driver process against a server. Raises CalledProcessError with what the driver wrote to stderr."""
+def load(module: str, mode: str, server: Server, *arguments: str, niceness: int = 0) -> Outcome:
+    """Runs a driver process against a server; with a `niceness` above 0 it gives way to the server and other drivers.
+    Raises CalledProcessError."""
     where = ["--port", str(server.broker_port)] if module in RAW_DRIVERS else ["--url", server.broker_url]
     command = [sys.executable, "-m", module, mode, *where, "--server-pid", str(server.pid), *arguments]
+    if niceness:
+        command = ["nice", "-n", str(niceness), *command]
     done = subprocess.run(command, stdout=subprocess.PIPE, timeout=LOAD_TIMEOUT_SECONDS, check=True)
     return Outcome(**json.loads(done.stdout.splitlines()[-1]))
 

@@ -47,6 +47,7 @@ MANY_TOPICS = "many_topics"
 WEBSOCKETS = "websockets"
 TRANSACTIONS = "transactions"
 OPEN_TRANSACTIONS = "open_transactions"
+WITHOUT_TRANSACTIONS = "without_transactions"
 CLUSTER = "cluster"
 MORE_BROKERS = "brokers"
 MORE_TOPICS = "more_topics"
@@ -55,7 +56,7 @@ SCRAPE = "scrape"
 CONNECTIONS = "connections"
 STARTS = "starts"
 COLD = "cold"
-PAGE = (LIFECYCLE, BATCHES, TAIL, CATCH_UP, LATENCY, FEATURES, MANY_TOPICS)
+PAGE = (LIFECYCLE, BATCHES, TAIL, CATCH_UP, LATENCY, FEATURES, MANY_TOPICS, TRANSACTIONS)
 """The scenarios of docs/PERFORMANCE.md: one server on one machine, and all that Apache can be measured by beside it."""
 ASKED_FOR = (BESIDE, COLD, SCALE, SCRAPE)
 """Scenarios that run only when they are asked for by name, because they take many minutes."""
@@ -65,6 +66,7 @@ READERS = "catch-up of 10 GB from the disk, batched, 8 readers"
 TEN_TIMES = "10,000 topics, 100 B unbatched in turn"
 CROWD = "10,000 connections, a consumer of a topic each"
 OVER = "Spark batch read over the published connector's,"
+BOUND = "the same, columns made beforehand,"
 MANY = "publish through a broker, 3 bookies E3/Qw3/Qa2"
 THREE = "three bookies E3/Qw3/Qa2"
 BESIDE_WORKS = {
@@ -77,6 +79,7 @@ BESIDE_WORKS = {
     "admin": "beside 100 admin calls in flight",
 }
 PERF = "pulsar-perf transaction"
+ON_OVER_OFF = "no transactions, switched on over off"
 OURS = "our client to three bookies"
 
 
@@ -179,9 +182,13 @@ ROWS = (
     Row("published_single_rate", SPARK, "published connector, unbatched", "k rows/s", None, None, more_is_better=True),
     Row("spark_batch_ratio", SPARK, f"{OVER} batched", "times", 1.5, None, more_is_better=True),
     Row("spark_single_ratio", SPARK, f"{OVER} unbatched", "times", 1.5, None, more_is_better=True),
+    Row("prepared_batch_ratio", SPARK, f"{BOUND} batched", "times", None, None, more_is_better=True),
+    Row("prepared_single_ratio", SPARK, f"{BOUND} unbatched", "times", None, None, more_is_better=True),
     *_spark_costs("spark_batch", "Spark batch read, batched"),
+    *_spark_costs("prepared_batch", "the same, columns made beforehand"),
     *_spark_costs("published_batch", "published connector, batched"),
     *_spark_costs("spark_single", "Spark batch read, unbatched"),
+    *_spark_costs("prepared_single", "the same, columns made beforehand"),
     *_spark_costs("published_single", "published connector, unbatched"),
     *_executors(2),
     *_executors(4),
@@ -246,6 +253,8 @@ ROWS = (
     Row("txn_cpu", TRANSACTIONS, f"{PERF}, 1 message", "CPU ms each", None, None, goal_ratio=2.0),
     Row("txn_large_rate", TRANSACTIONS, f"{PERF}, 50 messages", "txn/s", None, None, True, goal_ratio=1.5),
     Row("txn_large_cpu", TRANSACTIONS, f"{PERF}, 50 messages", "CPU ms each", None, None, goal_ratio=2.0),
+    Row("txn_on_publish_cpu", WITHOUT_TRANSACTIONS, f"{ON_OVER_OFF}, raw publish unbatched", "CPU, times", 1.02, None),
+    Row("txn_on_consume_cpu", WITHOUT_TRANSACTIONS, f"{ON_OVER_OFF}, consuming them", "CPU, times", 1.02, None),
     Row("open_txn_memory", OPEN_TRANSACTIONS, "100,000 open transactions, a partition each", "MB more", 100, None),
     Row("txn_log_seconds", OPEN_TRANSACTIONS, "a coordinator's log of 1,000,000 records read, SIGKILL", "s", 5, None),
     Row("txn_log_cpu", OPEN_TRANSACTIONS, "the same, from the start command", "CPU s", None, None),

@@ -52,12 +52,13 @@ from bench.rows import (
     TAIL,
     TRANSACTIONS,
     WEBSOCKETS,
+    WITHOUT_TRANSACTIONS,
 )
 from bench.scale import scale
 from bench.scrape import scrape
 from bench.sizes import Figures, Scenario, Sizes
 from bench.starts import seconds_until, starts
-from bench.transactions import transactions
+from bench.transactions import topics_without_transactions, transactions
 from bench.websockets import websockets
 from compat_tests import wire
 from compat_tests.harness import Server, free_port
@@ -254,6 +255,7 @@ SCENARIOS: dict[str, Scenario] = {
     CONNECTIONS: connections,
     WEBSOCKETS: websockets,
     TRANSACTIONS: transactions,
+    WITHOUT_TRANSACTIONS: topics_without_transactions,
     OPEN_TRANSACTIONS: open_transactions,
     CLUSTER: cluster,
     MORE_BROKERS: brokers,

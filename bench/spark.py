@@ -1,5 +1,6 @@
-"""The Spark scenario: the Python data source beside the published connector on `local[2]`, and on clusters of two and
-four executors. The server shares the machine's cores with all of them."""
+"""The Spark scenario: the Python data source beside the published connector on `local[2]`, what is the most that it
+could reach there (`bench.spark_bound`), and clusters of two and four executors. The server shares the machine's cores
+with all of them."""
 
 import json
 import subprocess
@@ -50,10 +51,14 @@ def spark(product: Product, sizes: Sizes) -> Figures:
         for topic, messages in counts.items():
             subscribe(server, topic, "keeps")
             publish(server, topic, messages, 1 if topic == "spark_single" else BATCH)
-        with magnetar_reader(server, counts) as ours, published_reader(server) as theirs:
+        with (
+            magnetar_reader(server, counts) as ours,
+            magnetar_reader(server, counts, "--prepared") as prepared,
+            published_reader(server) as theirs,
+        ):
             for kind, topic in (("batch", "spark_batched"), ("single", "spark_single")):
-                pairs = [(ours(topic), theirs(topic)) for _ in range(1 + ROUNDS)][1:]
-                figures |= both_readers(kind, pairs, sizes.spark)
+                turns = [(ours(topic), prepared(topic), theirs(topic)) for _ in range(1 + ROUNDS)][1:]
+                figures |= all_readers(kind, turns, sizes.spark)
         with magnetar_reader(server, counts, "--stream") as stream:
             figures["spark_stream_rate"] = sizes.spark / stream("spark_batched").seconds / 1000
         for executors in EXECUTORS:
@@ -63,11 +68,14 @@ def spark(product: Product, sizes: Sizes) -> Figures:
     return figures
 
 
-def both_readers(kind: str, pairs: list[tuple[Reading, Reading]], rows: int) -> Figures:
-    """Returns the figures of both readers, which read by turns: rates, the ratio of each turn, and CPU seconds for a
-    million rows."""
-    figures: Figures = {f"spark_{kind}_ratio": median(their.seconds / our.seconds for our, their in pairs)}
-    for name, readings in zip(("spark", "published"), zip(*pairs, strict=True), strict=True):
+def all_readers(kind: str, turns: list[tuple[Reading, Reading, Reading]], rows: int) -> Figures:
+    """Returns the figures of the readers, which read by turns: rates, CPU seconds for a million rows, and the ratios to
+    the published connector's rate in the same turn."""
+    figures: Figures = {
+        f"spark_{kind}_ratio": median(their.seconds / our.seconds for our, _, their in turns),
+        f"prepared_{kind}_ratio": median(their.seconds / least.seconds for _, least, their in turns),
+    }
+    for name, readings in zip(("spark", "prepared", "published"), zip(*turns, strict=True), strict=True):
         figures[f"{name}_{kind}_rate"] = rows / median(each.seconds for each in readings) / 1000
         figures[f"{name}_{kind}_cpu"] = median(each.cpu for each in readings) / rows * 1e6
         figures[f"{name}_{kind}_server_cpu"] = median(each.server_cpu for each in readings) / rows * 1e6

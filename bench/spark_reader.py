@@ -11,6 +11,7 @@ import time
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from bench.spark_bound import PreparedSource
 from magnetar.spark.source import PulsarDataSource
 
 STREAM_BATCH = 200_000
@@ -24,13 +25,14 @@ def main() -> None:
     parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE", help="of the session")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--stream", action="store_true")
+    parser.add_argument("--prepared", action="store_true", help="columns are made beforehand (bench.spark_bound)")
     arguments = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(arguments.master).config("spark.ui.enabled", "false")
     for setting in arguments.setting:
         builder = builder.config(*setting.split("=", 1))
     session = builder.config("spark.log.level", "ERROR").config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    session.dataSource.register(PulsarDataSource)
+    session.dataSource.register(PreparedSource if arguments.prepared else PulsarDataSource)
     place = {"service.url": arguments.service_url, "admin.url": arguments.admin_url}
     for line in sys.stdin:
         topic, messages = line.split()

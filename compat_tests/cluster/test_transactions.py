@@ -51,6 +51,7 @@ def timed_out(broker: BrokerSeat, coordinator: str) -> bool:
     return re.search(rf'pulsar_txn_timeout_total{{.*coordinator_id="{coordinator}"}} 1\b', page) is not None
 
 
+@pytest.mark.long
 def test_a_transaction_times_out_although_its_coordinators_broker_was_killed_and_nobody_asks(
     cluster: Cluster, java: JavaClient
 ) -> None:
@@ -63,7 +64,9 @@ def test_a_transaction_times_out_although_its_coordinators_broker_was_killed_and
     wait_until(lambda: any(timed_out(each, number) for each in left), "the transaction has timed out", 120)
 
 
-@pytest.mark.parametrize("lost", Spread._fields)
+@pytest.mark.parametrize(
+    "lost", [pytest.param(each, marks=[pytest.mark.long] * (each != "coordinator")) for each in Spread._fields]
+)
 def test_messages_and_acknowledgements_outlive_each_broker_of_their_transaction(
     cluster: Cluster, java: JavaClient, lost: str
 ) -> None:

@@ -25,7 +25,8 @@ from compat_tests.harness import Server
 from compat_tests.python.rest import Admin
 from compat_tests.python.support import contents
 from compat_tests.spark.job_process import JobProcess
-from compat_tests.spark.s3_server import S3Server
+from compat_tests.spark.store_server import StoreServer
+from compat_tests.spark.stores import STORES
 
 MODULES = {
     "lake_ingest": "rounds_lake",
@@ -42,7 +43,7 @@ examples:
 exit codes: 0 all rounds as they should be, 1 something broke, 2 wrong usage
 """
 ON_STORES = ("lake_ingest", "snapshot_table")
-"""The jobs whose checkpoint may be in an object store."""
+"""The jobs whose checkpoint may be at a URL."""
 VICTIMS = ("driver", "server", "both")
 KILLS_MAX = 3
 EARLY_KILLS = 0.2
@@ -74,7 +75,7 @@ class Scene:
     chance: random.Random
     folder: Path
     topic: str
-    s3: S3Server | None = None
+    store: StoreServer | None = None
     """Where the job's files are, if they are not in `folder`."""
     _seen: dict[str, dict[EntryId, Any]] = field(default_factory=dict)
 
@@ -83,11 +84,11 @@ class Scene:
 
     def path(self, name: str) -> str:
         """Returns the path or URL of one of the job's folders."""
-        return str(self.folder / name) if self.s3 is None else self.s3.url(f"{self.folder.name}/{name}")
+        return str(self.folder / name) if self.store is None else self.store.url(f"{self.folder.name}/{name}")
 
     def start(self, job: str, arguments: Sequence[str]) -> JobProcess:
         """Starts the job."""
-        environment = os.environ if self.s3 is None else self.s3.environment
+        environment = os.environ if self.store is None else self.store.environment
         return JobProcess(job, [*self.place(), *arguments], environment)
 
     def undisturbed(self, job: str, arguments: Sequence[str]) -> dict[str, Any]:
@@ -238,7 +239,7 @@ def stage(folder: Path) -> Iterator[tuple[Server, pulsar.Client]]:
 
 
 def run(
-    jobs: dict[str, Callable[[], Rounds]], count: int, seed: int, folder: Path, s3: S3Server | None = None
+    jobs: dict[str, Callable[[], Rounds]], count: int, seed: int, folder: Path, store: StoreServer | None = None
 ) -> Iterator[Report]:
     """Yields the reports of all rounds of all jobs. When the server's log holds errors, the last report is about
     these."""
@@ -249,7 +250,7 @@ def run(
                 own.mkdir(parents=True)
                 topic = f"persistent://public/default/{job}-{number}"
                 chance = random.Random(f"{seed} {job} {number}")
-                yield play(job, make(), Scene(server, client, chance, own, topic, s3), number)
+                yield play(job, make(), Scene(server, client, chance, own, topic, store), number)
         errors = server.error_lines()
     if errors:
         yield Report("server", 0, complaints=[f"{len(errors)} error lines in its log, the first: {errors[0]}"])
@@ -267,17 +268,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--rounds", type=int, default=5, metavar="N", help="of each job; default 5, about a minute each"
     )
-    parser.add_argument("--store", choices=["local", "s3"], default="local", help="where the jobs' files are")
+    parser.add_argument("--store", choices=["local", *STORES], default="local", help="where the jobs' files are")
     parser.add_argument("--seed", type=int, default=None, metavar="S", help="repeats the choices of an earlier run")
     parser.add_argument("--folder", type=Path, default=None, metavar="DIR", help="keeps tables and logs there")
     parser.add_argument("--json", action="store_true", help="print the result as JSON; lines of progress go to stderr")
     options = parser.parse_args(argv)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
     names = list(MODULES) if options.job == "all" else [options.job]
-    if options.store == "s3":
+    if options.store != "local":
         names = [name for name in names if name in ON_STORES]
         if not names:
-            parser.error(f"--store s3: {options.job} needs a local checkpoint")
+            parser.error(f"--store {options.store}: {options.job} needs a local checkpoint")
     try:
         jobs = {name: rounds_of(name) for name in names}
     except ModuleNotFoundError as error:
@@ -286,8 +287,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     reports: list[Report] = []
     with contextlib.ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kill-rounds-")))
-        s3 = stack.enter_context(S3Server()) if options.store == "s3" else None
-        for report in run(jobs, options.rounds, seed, folder, s3):
+        store = stack.enter_context(STORES[options.store]()) if options.store in STORES else None
+        for report in run(jobs, options.rounds, seed, folder, store):
             reports.append(report)
             print(report.line(), file=sys.stderr, flush=True)
     complaints = sum(len(report.complaints) for report in reports)

@@ -29,7 +29,7 @@ class Rounds:
         self._format = scene.chance.choice(["parquet", "delta", "iceberg"])
         self._partitions = scene.chance.randint(1, 3)
         self._options = ["--partition-by", scene.chance.choice(["none", "day"])]
-        compacts = self._format == "delta" or (self._format == "parquet" and scene.s3 is None)
+        compacts = self._format == "delta" or (self._format == "parquet" and scene.store is None)
         if compacts and scene.chance.random() < 0.5:
             self._options.append("--compact-files")
         Admin(scene.server).put(partitions_of(scene.topic), self._partitions)
@@ -94,8 +94,8 @@ class Rounds:
 def table_of(scene: Scene, kind: str, name: str) -> pa.Table:
     """Returns the table's rows as the tools read them that people use for such tables. `name` is the name of an Iceberg
     table."""
-    if scene.s3 is not None:
-        return scene.s3.table(kind, f"{scene.folder.name}/table", name)
+    if scene.store is not None:
+        return scene.store.table(kind, f"{scene.folder.name}/table", name)
     place = scene.folder / "table"
     if kind == "delta":
         return deltalake.DeltaTable(str(place)).to_pyarrow_table()

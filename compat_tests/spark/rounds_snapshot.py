@@ -24,7 +24,7 @@ class Rounds:
     def prepare(self, scene: Scene) -> None:
         self._scene = scene
         on_stores = ["delta", "iceberg"]
-        self._merge = scene.chance.choice(["parquet-overwrite", *on_stores] if scene.s3 is None else on_stores)
+        self._merge = scene.chance.choice(["parquet-overwrite", *on_stores] if scene.store is None else on_stores)
         self._partitions = scene.chance.randint(1, 3)
         Admin(scene.server).put(partitions_of(scene.topic), self._partitions)
         scene.maybe_trimmed("snapshot")

@@ -1,6 +1,6 @@
 """Commands of the client protocol: turns bytes into a BaseCommand, and makes the frames that a broker or client sends.
 
-`frame_encoders` makes the two frames that a broker sends once per message, and `send_run` parses SENDs. All other
+`frame_encoders` makes the frames that a broker sends once per message, and `send_run` parses SENDs. All other
 commands are made and parsed here; rules for the fields stand in docs/WIRE_FORMATS.md, "Frames between clients and
 brokers".
 """
@@ -183,10 +183,8 @@ def reached_end_of_topic_frame(consumer_id: int) -> bytes:
     return simple_frame(pb.BaseCommand(type=pb.BaseCommand.REACHED_END_OF_TOPIC, reachedEndOfTopic=end))
 
 
-def ack_response_frame(
-    consumer_id: int, request_id: int, code: pb.ServerError.ValueType | None = None, message: str | None = None
-) -> bytes:
-    """Makes an ACK_RESPONSE frame, the answer to an ACK that had a request id."""
+def ack_refused_frame(consumer_id: int, request_id: int, code: pb.ServerError.ValueType, message: str) -> bytes:
+    """Makes an ACK_RESPONSE frame with an error, the answer to an ACK that had a request id."""
     response = pb.CommandAckResponse(consumer_id=consumer_id, request_id=request_id, error=code, message=message)
     return simple_frame(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=response))
 

@@ -1,4 +1,4 @@
-"""Encoders of the two frames that a broker sends once per message: SEND_RECEIPT and the head of MESSAGE.
+"""Encoders of the frames that a broker sends once per message: SEND_RECEIPT, the head of MESSAGE, and ACK_RESPONSE.
 
 The frames are put together by hand, because building and serializing a BaseCommand costs several microseconds; tests
 hold their bytes equal to protobuf's.
@@ -145,6 +145,17 @@ def _receipt_head(receipt_size: int) -> bytes:
     A receipt has at most 70 bytes (its largest ids have ten bytes each), so that its length is a varint of one byte.
     """
     return _SIZES(receipt_size + 8, receipt_size + 4) + b"\x08\x07\x3a" + LAST_BYTE[receipt_size]
+
+
+def ack_response_frame(consumer_id: int, request_id: int) -> bytes:
+    """Returns the answer to an ACK that succeeded. With two ids of at most ten bytes, all its lengths are varints of
+    one byte."""
+    response = b"\x08%b\x30%b" % (varint(consumer_id), varint(request_id))
+    return b"%b\x08\x26\xb2\x02%b%b" % (
+        _SIZES(len(response) + 9, len(response) + 5),
+        LAST_BYTE[len(response)],
+        response,
+    )
 
 
 class MessageFramer:

@@ -8,7 +8,7 @@ bytes in one function of its own: a shared one would cost a call more for each r
 bring a single frame.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import ClassVar
 
 from pulsar_proto.wire.long_frame import LongFrame
@@ -19,7 +19,7 @@ LENGTH_BYTES = 4
 """Every frame begins with its length, a u32 that does not count itself."""
 
 
-class ReadBuffer(ABC):
+class ReadBuffer:  # no ABC, because it is compiled: see CONTRIBUTING.md
     """The read buffer of one connection. Its user calls `get_buffer` before a read from the socket, and then the
     subclass's `received` with the number of bytes.
 

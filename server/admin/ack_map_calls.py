@@ -2,7 +2,7 @@
 ranges of acknowledged entries, internalStats lists the first of them, and a map has room for all."""
 
 from magnetar.server.admin import bodies
-from magnetar.server.admin.subscription_calls import SUBSCRIPTION, refuse_partitioned, subscription_of
+from magnetar.server.admin.subscription_requests import SUBSCRIPTION, refuse_partitioned, subscription_of
 from magnetar.server.stats.internal_stats import read_position_of
 from magnetar.server.web.calls import Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic

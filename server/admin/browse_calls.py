@@ -6,7 +6,7 @@ from importlib import import_module
 
 from magnetar.server.admin import bodies
 from magnetar.server.admin.call_paths import TOPIC, topic_of
-from magnetar.server.admin.subscription_calls import number_of, refuse_partitioned
+from magnetar.server.admin.subscription_requests import number_of, refuse_partitioned
 from magnetar.server.admin.topic_calls import loaded
 from magnetar.server.browsing.message_filter_rules import COUNT_MAX, filter_of, start_of
 from magnetar.server.browsing.message_story import NOT_RECORDED, subscriptions_of, where

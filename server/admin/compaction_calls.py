@@ -5,7 +5,7 @@ recorded from Pulsar 4.0.7."""
 from magnetar.server.admin import partition_outcome_rules as rules
 from magnetar.server.admin.call_paths import TOPIC, topic_of
 from magnetar.server.admin.over_partitions import over_partitions
-from magnetar.server.admin.subscription_calls import SUBSCRIPTIONS, topics_of
+from magnetar.server.admin.subscription_requests import SUBSCRIPTIONS, topics_of
 from magnetar.server.admin.topic_calls import loaded, partitions_of
 from magnetar.server.compaction.topic_compaction import COMPACTION_CURSOR, AlreadyRunning, TopicCompaction
 from magnetar.server.topics.topic import Topic

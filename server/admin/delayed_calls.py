@@ -4,7 +4,7 @@ from itertools import islice
 from typing import Final
 
 from magnetar.server.admin.delay_bucket_rules import buckets_of
-from magnetar.server.admin.subscription_calls import SUBSCRIPTION, refuse_partitioned, subscription_of
+from magnetar.server.admin.subscription_requests import SUBSCRIPTION, refuse_partitioned, subscription_of
 from magnetar.server.process.turns import in_portions
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.web.calls import Answer, Call, Route

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from magnetar.server.admin import bodies
-from magnetar.server.admin.subscription_calls import subscription_of
+from magnetar.server.admin.subscription_requests import subscription_of
 from magnetar.server.admin.topic_calls import loaded_of_any_domain
 from magnetar.server.process.turns import in_portions
 from magnetar.server.topics.topic import Topic

@@ -13,20 +13,16 @@ import orjson
 from magnetar.server.leaks.leak_errors import LeakRefusal
 from magnetar.server.leaks.leak_steps import HOUR_MS
 from magnetar.server.leaks.live_leaks import FAULTS, LiveLeaks, Work
-from magnetar.server.web.calls import Answer, Call, Refusal, Route, Streamed
-from magnetar.server.web.needs import SUPERUSER
-from magnetar.server.web.places import Place
+from magnetar.server.web.calls import Answer, Call, Refusal, Streamed
 
 HOURS_MAX = 24 * 366
 GRACE_HOURS = 24
 SECOND_LOOK_HOURS = 1
-LEAKS = "/admin/v2/brokers/leaks"
-BACKUP = f"{LEAKS}/backups/{{name}}"
 
 
 async def find(call: Call) -> Answer:
     """Answers with what nothing refers to: `graceHours`, and `fromBookies` for the sizes of open ledgers."""
-    return _answer(_leaks(call).find(_grace_ms(call), from_bookies=call.flag("fromBookies")))
+    return _answer((await _leaks(call)).find(_grace_ms(call), from_bookies=call.flag("fromBookies")))
 
 
 async def explain(call: Call) -> Answer:
@@ -34,32 +30,32 @@ async def explain(call: Call) -> Answer:
     subject = call.query.get("subject", "")
     if not subject:
         raise Refusal(400, "The parameter subject is missing: a ledger's id, or the path of a record")
-    return _answer(_leaks(call).explain(_grace_ms(call), subject))
+    return _answer((await _leaks(call)).explain(_grace_ms(call), subject))
 
 
 async def back_up(call: Call) -> Answer:
     """Makes a backup of what `find` lists; with `entries` of the ledgers' entries, too."""
-    leaks = _leaks(call)
+    leaks = await _leaks(call)
     return _answer(leaks.backup(_grace_ms(call), _name(call, leaks), entries=call.flag("entries")))
 
 
 async def remove(call: Call) -> Answer:
     """Removes what the backup holds and a second look still finds, at least `secondLookHours` after the backup."""
-    leaks = _leaks(call)
+    leaks = await _leaks(call)
     hours = _hours(call, "secondLookHours", SECOND_LOOK_HOURS)
     return _answer(leaks.remove(_grace_ms(call), _name(call, leaks), second_look_hours=hours))
 
 
 async def restore(call: Call) -> Answer:
     """Puts back what was removed with the backup."""
-    leaks = _leaks(call)
+    leaks = await _leaks(call)
     return _answer(leaks.restore(_name(call, leaks)))
 
 
-def _leaks(call: Call) -> LiveLeaks:
+async def _leaks(call: Call) -> LiveLeaks:
     if call.broker.leaks is None:
         raise Refusal(405, "Only a standalone server has these calls: in a cluster, magnetar leaks --metadata-store")
-    return call.broker.leaks
+    return await call.broker.leaks()
 
 
 def _name(call: Call, leaks: LiveLeaks) -> str:
@@ -97,12 +93,3 @@ async def _lines(work: Work) -> AsyncGenerator[bytes, None]:
     except FAULTS as error:
         end = {"error": str(error)}
     yield orjson.dumps({"end": end}, option=orjson.OPT_APPEND_NEWLINE)
-
-
-ROUTES = (
-    Route("GET", LEAKS, find, SUPERUSER, Place.ASKED_BROKER),
-    Route("GET", f"{LEAKS}/explanation", explain, SUPERUSER, Place.ASKED_BROKER),
-    Route("POST", BACKUP, back_up, SUPERUSER, Place.ASKED_BROKER),
-    Route("POST", f"{BACKUP}/removal", remove, SUPERUSER, Place.ASKED_BROKER),
-    Route("POST", f"{BACKUP}/restoration", restore, SUPERUSER, Place.ASKED_BROKER),
-)

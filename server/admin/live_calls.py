@@ -21,7 +21,7 @@ import orjson
 
 from magnetar.server.admin import bodies
 from magnetar.server.admin.call_paths import TOPIC
-from magnetar.server.admin.subscription_calls import refuse_partitioned
+from magnetar.server.admin.subscription_requests import refuse_partitioned
 from magnetar.server.admin.topic_calls import loaded_of_any_domain
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription

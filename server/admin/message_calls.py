@@ -10,7 +10,7 @@ import asyncio
 from magnetar.server.admin import bodies
 from magnetar.server.admin.call_paths import TOPIC, topic_of
 from magnetar.server.admin.message_answer import message_answer
-from magnetar.server.admin.subscription_calls import (
+from magnetar.server.admin.subscription_requests import (
     SUBSCRIPTION,
     message_id_of,
     number_of,

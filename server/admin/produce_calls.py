@@ -35,10 +35,8 @@ from magnetar.server.schema.schema_types import InvalidSchema, Schema, schema_to
 from magnetar.server.topics.base_topic import BaseTopic
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.publishing.producer import Producer, Sends
-from magnetar.server.web.calls import Answer, Call, Refusal, Route, refusal_of
-from magnetar.server.web.needs import topic
+from magnetar.server.web.calls import Answer, Call, Refusal, refusal_of
 from magnetar.server.web.owner_redirects import to_owner_of_topic
-from magnetar.server.web.places import Place
 from pulsar_proto.errors import (
     IncompatibleSchema,
     MetadataFault,
@@ -317,11 +315,3 @@ def _result(result: Stored, partition: int, schema_version: int) -> dict[str, An
         place = f"{result.ledger_id}:{result.entry_id}:{partition}"
         return {"messageId": place, "errorCode": 0, "schemaVersion": schema_version}
     return {"errorMsg": result, "messageId": str(partition), "errorCode": FAILED, "schemaVersion": schema_version}
-
-
-PATH = "/topics/{domain}/{tenant}/{namespace}/{topic}"
-
-ROUTES = (
-    Route("POST", PATH, publish, topic("PRODUCE"), Place.TOPIC_OR_PARTITIONS),
-    Route("POST", f"{PATH}/partitions/{{partition}}", publish_to_partition, topic("PRODUCE"), Place.TOPIC),
-)

@@ -23,7 +23,7 @@ CALL_MODULES = (
     "fault_calls",
     "front_page_calls",
     "isolation_calls",
-    "leak_calls",
+    "late_calls",
     "ledger_calls",
     "live_calls",
     "log_level_calls",
@@ -38,12 +38,12 @@ CALL_MODULES = (
     "pending_ack_calls",
     "permission_calls",
     "policy_source_calls",
-    "produce_calls",
     "resource_group_calls",
     "resource_quota_calls",
     "schema_calls",
     "shadow_topic_calls",
     "subscription_calls",
+    "subscription_position_calls",
     "tenant_calls",
     "topic_calls",
     "topic_policy_calls",
@@ -51,7 +51,6 @@ CALL_MODULES = (
     "topic_table_calls",
     "transaction_buffer_calls",
     "transaction_calls",
-    "why_calls",
 )
 
 ROUTES: tuple[Route, ...] = tuple(

@@ -7,14 +7,12 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
-from magnetar.server.admin.call_paths import TOPIC, topic_of
+from magnetar.server.admin.call_paths import topic_of
 from magnetar.server.admin.over_partitions import each_partition
 from magnetar.server.admin.partition_outcome_rules import Outcome
 from magnetar.server.admin.topic_calls import loaded_of_any_domain, partitions_of
 from magnetar.server.process.turns import in_portions
-from magnetar.server.web.calls import Answer, Call, Refusal, Route
-from magnetar.server.web.needs import topic
-from magnetar.server.web.places import Place
+from magnetar.server.web.calls import Answer, Call, Refusal
 from magnetar.server.why import answers
 from magnetar.server.why.reasons import Holds, Reason
 from magnetar.server.why.topic_rules import AbsentTopic
@@ -101,6 +99,3 @@ def _absent(call: Call, failure: str = "") -> Answer:
         failure=failure,
     )
     return answers.why_absent(name.full, call.broker.broker_id, absent)
-
-
-ROUTES = (Route("GET", f"{TOPIC}/why", why, topic("GET_STATS"), Place.TOPIC_OR_PARTITIONS),)

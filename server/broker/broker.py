@@ -102,8 +102,8 @@ class Broker:
         self.backup: Callable[[bytes], AsyncGenerator[bytes, None]] | None = None
         """Makes the stream of a backup; the argument is the body of the client's request. The program of a standalone
         server sets this attribute; None in a cluster, whose data is on other machines."""
-        self.leaks: LiveLeaks | None = None
-        """Finds and removes what nothing refers to, in a standalone server; None in a cluster, as `backup` is."""
+        self.leaks: Callable[[], Awaitable[LiveLeaks]] | None = None
+        """Returns what removes what nothing refers to, in a standalone server; None in a cluster, as `backup` is."""
         self.faults: FaultInjection | None = None
         """The faults that tests inject; None unless the configuration of a standalone server allows them."""
         self.internal_configuration: Mapping[str, str | None] = {}

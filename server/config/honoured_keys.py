@@ -277,8 +277,10 @@ BOOKIE = (
     number("diskUsageWarnThreshold", 0.001, 1),
     whole("minUsableSizeForHighPriorityWrites", 1, TEBIBYTE, "bytes"),
     switch("skipDamagedJournal"),
-    whole("acceptMetadataGeneration", -1, MAX_LONG),
 )
+
+STANDALONE_START = (whole("acceptMetadataGeneration", -1, MAX_LONG),)
+"""Only a standalone server keeps metadata and ledgers together, which may not fit each other."""
 
 LEDGER_CLIENT = (
     number(
@@ -306,6 +308,7 @@ KEYS: dict[str, Key] = {
         POLICIES,
         MANAGED_LEDGERS,
         BOOKIE,
+        STANDALONE_START,
         LEDGER_CLIENT,
         LOAD,
         TRANSACTIONS,

@@ -115,11 +115,13 @@ async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], *, 
 
     async def one_by_one() -> None:
         nonlocal first
-        async for item in in_portions(left):
+        turns = Turns()
+        for item in left:
             try:
                 await work(item)
             except Exception as error:
                 first = first or error
+            await turns.breathe()
 
     await asyncio.gather(*(one_by_one() for _ in range(at_once)))
     if first is not None:

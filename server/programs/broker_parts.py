@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.metadata.errors import MetadataError
@@ -224,7 +225,7 @@ def export_metrics(telemetry: "type[Telemetry] | None", broker: Broker, closing:
 
 def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broker], Upgrades] | None":
     """Returns the function that makes the WebSocket service, or None when the service is switched off. The listener
-    calls that function on a thread, which imports the modules of the service."""
+    calls that function on a thread. The modules of the service are imported when a client asks for a socket."""
     if not sockets.web_socket_service_enabled:
         return None
 
@@ -234,7 +235,13 @@ def websockets(sockets: WebSocketSettings, web: WebSettings) -> "Callable[[Broke
 
         return WebSocketService(broker, sockets, web.max_http_server_connections, SESSIONS)
 
-    return load
+    def load_late(broker: Broker) -> "Upgrades":
+        from magnetar.server.web.upgrades import LateUpgrades
+        from magnetar.server.websocket.websocket_path_rules import is_socket_path
+
+        return LateUpgrades(is_socket_path, partial(load, broker))
+
+    return load_late
 
 
 def wall_clock_ms() -> int:

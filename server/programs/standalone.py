@@ -51,6 +51,7 @@ from magnetar.storage.ledger.placement_rules import AnyBookies
 
 if TYPE_CHECKING:
     from magnetar.server.faults.injection import FaultInjection
+    from magnetar.server.leaks.live_leaks import LiveLeaks
     from magnetar.server.web.calls import Route
 
 log = logging.getLogger(__name__)
@@ -95,6 +96,7 @@ class Standalone:
         self.bookkeeper: BookKeeper
         self.service: BrokerService
         self._readiness = WriteReadiness()
+        self._leaks: LiveLeaks | None = None
         self._failed = asyncio.Event()
 
     async def start(self) -> None:
@@ -192,13 +194,24 @@ class Standalone:
     def _load_routes(self, broker: Broker, config: ServerConfig, store: MetadataStore) -> "tuple[Route, ...]":
         """Returns the routes of the web port. Called on a thread, where what only these calls need is imported."""
         from magnetar.server.programs.standalone_disk import StandaloneDisk
-        from magnetar.server.programs.standalone_leaks import make_leaks
 
-        folder = self._options.data_dir / LEAKS_FOLDER
-        settings = config.fill(LedgerConfig)
-        broker.leaks = make_leaks(folder, store, self.bookie, self.bookkeeper, settings, self.service)
+        broker.leaks = partial(self._live_leaks, config, store)
         broker.bookie_disk = StandaloneDisk(self.bookie, bookie_of(config, self._options.data_dir))
         return broker_parts.admin_routes()
+
+    async def _live_leaks(self, config: ServerConfig, store: MetadataStore) -> "LiveLeaks":
+        """Returns what finds leaks; the first call has it imported and made, on a thread."""
+
+        def make() -> "LiveLeaks":
+            from magnetar.server.programs.standalone_leaks import make_leaks
+
+            folder = self._options.data_dir / LEAKS_FOLDER
+            return make_leaks(folder, store, self.bookie, self.bookkeeper, config.fill(LedgerConfig), self.service)
+
+        if self._leaks is None:
+            made = await asyncio.to_thread(make)
+            self._leaks = self._leaks or made  # Another call may have made it meanwhile.
+        return self._leaks
 
     def _look_for_fault(self) -> None:
         if self._readiness.fault is not None:

@@ -1,5 +1,5 @@
 """Makes the object by which a standalone server looks for its own leaks. Only REST calls use it, so this module is
-imported with the routes."""
+imported by the first of them."""
 
 from pathlib import Path
 

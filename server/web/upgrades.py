@@ -8,11 +8,13 @@ refusals are HTTP answers. An open socket is a connection without a call in prog
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from aiohttp import web
 
 from magnetar.metadata.errors import MetadataError
+from magnetar.server.process.shared_result import SharedResult
 from magnetar.server.web.call_gate import CallGate
 from magnetar.server.web.calls import Refusal
 from magnetar.server.web.http_connection import UNEXPECTED
@@ -47,6 +49,31 @@ class Upgrades(Protocol):
 
     def close(self) -> None:
         """Called when the web port closes: asks all sockets to end."""
+
+
+class LateUpgrades:
+    """The sockets of a service that is imported when a client asks for the first one, because the service takes 1 MB,
+    and most servers have no sockets. Implements `Upgrades`."""
+
+    def __init__(self, takes: Callable[[str], bool], load: Callable[[], Upgrades]) -> None:
+        """`takes` is the method of the service. `load` imports and makes the service; it is called on a thread."""
+        self.takes = takes
+        self._load = load
+        self._loading = SharedResult[Upgrades]()
+        self._service: Upgrades | None = None
+        self._is_closed = False
+
+    async def open(self, request: web.BaseRequest) -> OpenedSocket:
+        if self._service is None:
+            self._service = await self._loading.get(lambda: asyncio.to_thread(self._load))
+            if self._is_closed:
+                self._service.close()
+        return await self._service.open(request)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._service is not None:
+            self._service.close()
 
 
 async def answer_upgrade(

@@ -18,7 +18,7 @@ _PACKAGES_WITH_SENTENCES = (
 """The packages whose errors are shown as one sentence. Other errors are the program's own faults and keep their
 traceback."""
 _OURS = ("magnetar.", "pulsar_proto.", "ValueError")
-_RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Loss|Option|Value|NotFound): ")
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Fault|Loss|Option|Value|NotFound): ")
 """Matches the last line of a Python traceback."""
 _CALL_TO_JAVA = "py4j."
 _CAUSED_BY = "Caused by: "

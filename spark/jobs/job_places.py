@@ -11,8 +11,10 @@ from magnetar.spark.jobs.storage.place import Place, place_of
 from magnetar.spark.jobs.storage.storage_rules import OBJECT_SCHEMES, is_local, local_folder, parsed_options, scheme_of
 
 PACKAGES = {"delta": ("deltalake",), "iceberg": ("pyiceberg", "sqlalchemy")}
-STORE_PACKAGE = "obstore"
-PATHS = ("path", "checkpoint", "parked", "out_path", "late_path")
+STORE_PACKAGES = {"hdfs": "hdfs_native"} | dict.fromkeys(OBJECT_SCHEMES, "obstore")
+"""The package by which the files below a URL are reached, by the URL's scheme."""
+EXTRAS = {"hdfs_native": "hdfs"}
+PATHS = ("path", "checkpoint", "parked", "out_path", "late_path", "sink")
 
 
 def job_place(arguments: argparse.Namespace, url: str) -> Place:
@@ -29,8 +31,8 @@ def check_places(arguments: argparse.Namespace) -> None:
     for name in PATHS:
         url = getattr(arguments, name, "")
         job_place(arguments, url)
-        if scheme_of(url) in OBJECT_SCHEMES:
-            _need([STORE_PACKAGE], url)
+        if package := STORE_PACKAGES.get(scheme_of(url)):
+            _need([package], url)
 
 
 def _need(packages: Iterable[str], what: str) -> None:
@@ -38,7 +40,8 @@ def _need(packages: Iterable[str], what: str) -> None:
         try:
             importlib.import_module(package)
         except ModuleNotFoundError as error:
-            raise JobFailed(f"{what} needs {package}; install it with: pip install 'magnetar[lake]'") from error
+            name, extra = package.replace("_", "-"), EXTRAS.get(package, "lake")
+            raise JobFailed(f"{what} needs {name}; install it with: pip install 'magnetar[{extra}]'") from error
 
 
 def bring_checkpoint(arguments: argparse.Namespace, job: str) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pyspark
 from pyspark import SparkConf
@@ -75,6 +76,7 @@ def session(
         _choose_python(master or "")
     builder = SparkSession.builder.appName(f"magnetar-{job}")
     if SparkSession.getActiveSession() is None and not is_submitted:
+        _start_python_sooner()
         builder = builder.master(arguments.master)
         builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
         builder = builder.config("spark.log.level", "FATAL").config("spark.driver.memory", "1g")
@@ -127,6 +129,15 @@ def _choose_python(master: str) -> None:
     os.environ[PYTHON_VARIABLE] = chosen
     if not os.path.isabs(chosen):
         os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+
+
+def _start_python_sooner() -> None:
+    """Puts `python_start` on the path of the Python processes that Java starts. This is left out where the zip that
+    Spark brings along may be of another version than the pyspark of these processes' environment."""
+    path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    own = str(Path(__file__).parent / "python_start")
+    if os.environ[PYTHON_VARIABLE] == sys.executable and "SPARK_HOME" not in os.environ and own not in path:
+        os.environ["PYTHONPATH"] = os.pathsep.join([*path, own])
 
 
 def leave(code: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from magnetar.storage.bookie.add_path import AddDone, AddPath
+from magnetar.storage.bookie.add_path import AddPath
 from magnetar.storage.bookie.bookie_config import BookieConfig
 from magnetar.storage.bookie.bookie_opening import OpenedStorage, RecoveredStorage, read_storage
 from magnetar.storage.bookie.bookie_stats import BookieStats, collect_stats
@@ -20,6 +20,7 @@ from magnetar.storage.bookie.disks import BookieMode, DiskRules, DiskUsage, may_
 from magnetar.storage.bookie.durable_file import DurableFile, OpenFile
 from magnetar.storage.bookie.garbage_collector import GarbageCollector
 from magnetar.storage.bookie.journal import Committed, Journal
+from magnetar.storage.bookie.journal_feed import AddDone
 from magnetar.storage.bookie.ledger_holds import LedgerHolds
 from magnetar.storage.bookie.maintenance import Maintenance
 from magnetar.storage.bookie.old_journals import OldJournals
@@ -82,6 +83,7 @@ class Bookie:
             self._read_ahead,
             opened.reader,
             lambda: self._checkpointer.completed,
+            lambda: sum(journal.batches for journal in self._journals),
         )
         self._journals: list[Journal] = []
         self._collector = GarbageCollector(opened.index, opened.logs, opened.writer, opened.states.__contains__)

@@ -314,6 +314,9 @@ def _options() -> Options:
     options.set_max_background_jobs(1)
     options.set_max_open_files(_OPEN_FILES)
     options.set_max_file_opening_threads(1)
+    # The kernel may read ahead in the tables, so that fewer look-ups wait for the disk: rocksdict holds the interpreter
+    # meanwhile.
+    options.set_advise_random_on_open(False)
     options.set_target_file_size_base(8 << 20)
     options.set_max_manifest_file_size(4 << 20)
     options.set_keep_log_file_num(1)

@@ -23,6 +23,10 @@ class OpenLog:
     def __init__(self, path: str) -> None:
         self.path = path
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        if hasattr(os, "posix_fadvise"):  # macOS has no such call.
+            # The bookie reads ahead by itself. What the kernel would read ahead, 8 MB on some machines, would only hold
+            # up the journal's syncs when both are on one disk.
+            os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_RANDOM)
 
     def __del__(self) -> None:
         if hasattr(self, "fd"):

@@ -18,6 +18,7 @@ from magnetar.storage.bookie.bookie_latencies import Latencies
 from magnetar.storage.bookie.entry_log_reader import EntryLogReader
 from magnetar.storage.bookie.index_runs import ranges_of, union_of
 from magnetar.storage.bookie.ledger_state import LedgerStates
+from magnetar.storage.bookie.prompt_threads import PromptThreads
 from magnetar.storage.bookie.read_ahead import ReadAheadCache, within_bytes
 from magnetar.storage.bookie.write_cache import WriteCache
 from pulsar_proto.latency_summary import LatencySummary
@@ -48,15 +49,17 @@ class ReadPath:
         read_ahead: ReadAheadCache,
         reader: EntryLogReader,
         flushes: Callable[[], int],
+        batches: Callable[[], int],
     ) -> None:
         """`flushes()` returns how many checkpoints have ended. Entries that were read from a log before a checkpoint
-        ended may be outdated after it."""
+        ended may be outdated after it. `batches()` returns how many batches the journals have written."""
         self._executor = executor
         self._states = states
         self._cache = cache
         self._read_ahead = read_ahead
         self._reader = reader
         self._flushes = flushes
+        self._batches = batches
         self._read_ahead_bytes = config.read_ahead_bytes
         self._slots = asyncio.Semaphore(config.max_pending_read_requests)
         self._waiting_max = _WAITING_SHARE * config.max_pending_read_requests
@@ -64,6 +67,7 @@ class ReadPath:
         self._waiting = 0
         self._is_draining = False
         self._pending: set[asyncio.Future[Any]] = set()
+        self._prompt_threads = PromptThreads()
         self._damage_told: set[str] = set()
         self.cache_hits = 0
         self.cache_misses = 0
@@ -173,6 +177,7 @@ class ReadPath:
     async def _stored(self, ledger_id: int, first_entry_id: int, span_bytes: int) -> list[bytes]:
         """Reads entries from the logs. Puts the entries that were read in advance into the read-ahead cache."""
         self.cache_misses += 1
+        self._prompt_threads.reading(self._batches())
         flushes = self._flushes()
         found = await self._on_disk(self._reader.read, ledger_id, first_entry_id, span_bytes)
         self.batch_sizes.add(len(found) / 1000)
@@ -255,5 +260,6 @@ class ReadPath:
     async def drain(self) -> None:
         """Fails the reads that wait for a slot, and returns when no read uses the files any more."""
         self._is_draining = True
+        self._prompt_threads.close()
         if self._pending:
             await asyncio.wait(self._pending)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from magnetar.storage.ledger.append_group_rules import Append, Send
-from magnetar.storage.ledger.append_rules import ANSWER_TICKS, AppendMachine, Phase
+from magnetar.storage.ledger.append_rules import ANSWER_TICKS, CHANGING, ENDED, AppendMachine
 from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
 from magnetar.storage.ledger.bookie_channel import BookieChannel
 from magnetar.storage.ledger.bookie_preference import NO_PREFERENCE, BookiePreference
@@ -112,7 +112,7 @@ class EnsembleWriter:
         """Ends the writer and fails all pending appends, in order, with `error`. Has no effect on a writer that has
         ended already."""
         machine = self.machine
-        if machine.phase is Phase.ENDED:
+        if machine.phase is ENDED:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -187,10 +187,10 @@ class EnsembleWriter:
 
     async def _replace_failed(self) -> None:
         machine = self.machine
-        while machine.phase is Phase.CHANGING and (failed := machine.take_failed()):
+        while machine.phase is CHANGING and (failed := machine.take_failed()):
             first = machine.last_add_confirmed + 1
             members = await self._keeper.replace(failed, first)
-            if machine.phase is not Phase.CHANGING:
+            if machine.phase is not CHANGING:
                 return
             logger.info("ledger %d: ensemble %s from entry %d on", self._ledger_id, list(members), first)
             self._channels = [find_channel(self._channel_of, bookie) for bookie in members]
@@ -198,5 +198,5 @@ class EnsembleWriter:
                 self._channels[send.index].add_entries(
                     self._ledger_id, self._master_key, send.ids, send.entries, self._flags, send
                 )
-        if machine.phase is Phase.CHANGING:
+        if machine.phase is CHANGING:
             machine.resume()

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from magnetar.storage.ledger.append_group_rules import Append
-from magnetar.storage.ledger.append_rules import Phase
+from magnetar.storage.ledger.append_rules import ENDED
 from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
 from magnetar.storage.ledger.bookie_channel import LacChannel
 from magnetar.storage.ledger.bookie_preference import NO_PREFERENCE, BookiePreference
@@ -143,7 +143,7 @@ class WriteHandle:
     def is_open(self) -> bool:
         """Whether the handle takes appends: True until `close` is called or the writer fails. Every later append
         fails."""
-        return self._machine.phase is not Phase.ENDED
+        return self._machine.phase is not ENDED
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -159,7 +159,7 @@ class WriteHandle:
         ledger.
         """
         machine = self._machine
-        if machine.phase is Phase.ENDED:
+        if machine.phase is ENDED:
             return self._refuse(payloads, done)
         first = machine.last_add_pushed + 1
         lac = self._lac_told = machine.last_add_confirmed

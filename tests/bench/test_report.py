@@ -71,7 +71,7 @@ def test_work_of_this_process_shows_as_cpu_time() -> None:
     until = time.process_time() + 0.05
     while time.process_time() < until:
         pass
-    assert 0.04 <= cpu_seconds(os.getpid()) - before < 5
+    assert 0.03 <= cpu_seconds(os.getpid()) - before < 5  # counted in hundredths
 
 
 def test_a_process_has_memory_and_is_in_its_tree() -> None:

@@ -353,6 +353,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *READING,
         "spark/source/columns",
     ),
+    "spark/jobs/python_start": (),
     "spark/jobs/storage": (),
     "spark/jobs/tables": ("spark/jobs", "spark/jobs/storage"),
     "spark/jobs/audit": (

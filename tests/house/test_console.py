@@ -6,6 +6,8 @@ import subprocess
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
+
 from compat_tests.unavailable import unavailable
 from tests.house.tree import ROOT, name_of, report
 
@@ -100,6 +102,7 @@ def test_rules_touch_neither_the_page_nor_the_network_nor_the_clock() -> None:
     )
 
 
+@pytest.mark.process
 def test_scripts_can_be_parsed() -> None:
     node = shutil.which("node") or unavailable("needs Node")
     command = [node, "--experimental-vm-modules", "--no-warnings", "-e", PARSE, *map(str, scripts())]

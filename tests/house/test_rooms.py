@@ -5,7 +5,7 @@ import ast
 from collections.abc import Iterable, Mapping
 
 from tests.house.rooms import MAY_IMPORT
-from tests.house.tree import LINKED, arrows, imports_of, name_of, parsed, report, sources
+from tests.house.tree import LINKED, arrows, imports_in, imports_of, name_of, report, sources
 
 CIRCLE_FILES_MAX = 4
 """The most files that may import each other, directly or through others. A class and its parts may do so, a whole room
@@ -134,7 +134,7 @@ def test_modules_have_one_name() -> None:
         [
             f"{name_of(path)}:{line}: imports {module}; say magnetar.{module}"
             for path in sources()
-            for line, module in imports_of(parsed(path))
+            for line, module in imports_in(path)
             if module.split(".")[0] in LINKED
         ]
     )
@@ -145,7 +145,7 @@ def test_no_import_is_relative() -> None:
         [
             f"{name_of(path)}:{line}: imports {module}: name the package"
             for path in sources()
-            for line, module in imports_of(parsed(path))
+            for line, module in imports_in(path)
             if module.startswith(".")
         ]
     )

@@ -7,7 +7,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.house.tree import ROOT, imports_of, is_test, name_of, parsed, report, sources
+from tests.house.tree import ROOT, imports_in, is_test, name_of, parsed, report, sources
 
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
@@ -123,7 +123,7 @@ def test_rules_do_no_io() -> None:
         for path in paths:
             violations += [
                 f"{name_of(path)}:{line}: imports {module}; let the shell do that and hand the result in"
-                for line, module in imports_of(parsed(path))
+                for line, module in imports_in(path)
                 if module.split(".")[0] in IO_MODULES and module != SEEDED_RANDOM
             ]
         if not paths:

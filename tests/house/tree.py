@@ -80,6 +80,12 @@ def file_of(module: str, files: frozenset[str]) -> str | None:
 
 
 @cache
+def imports_in(path: Path) -> tuple[tuple[int, str], ...]:
+    """Returns the imports of one of our files, as `imports_of` yields them."""
+    return tuple(imports_of(parsed(path)))
+
+
+@cache
 def arrows() -> dict[str, dict[str, int]]:
     """Returns, for each of our files, the files that it imports with the line of the first import."""
     files = frozenset(name_of(path) for path in sources())
@@ -87,7 +93,7 @@ def arrows() -> dict[str, dict[str, int]]:
     for path in sources():
         name = name_of(path)
         targets = found[name] = {}
-        for line, module in imports_of(parsed(path)):
+        for line, module in imports_in(path):
             target = file_of(module, files)
             if target not in (None, name):
                 targets.setdefault(str(target), line)

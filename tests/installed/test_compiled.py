@@ -22,6 +22,7 @@ TESTS_OF_THE_MODULES = (
     "tests/storage/ledger",
     "tests/storage/managed",
     "tests/server/topics/publishing",
+    "tests/server/topics/subscriptions",
 )
 CLIENT_TESTS = (
     "compat_tests/python/test_produce.py",

@@ -13,6 +13,7 @@ from magnetar.metadata.embedded.embedded_store import EmbeddedStore
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.store import CheckOp, Created, CreateOp, DeleteOp, MetadataStore, Op, PutOp
+from tests.rounds import rounds
 
 
 @dataclass
@@ -139,7 +140,7 @@ async def run(store: MetadataStore, reopen: Any, script: list[list[tuple[Any, ..
     await store.close()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=rounds(50), deadline=None)
 @given(turns)
 def test_the_memory_store_agrees_with_the_twin(script: list[list[tuple[Any, ...]]]) -> None:
     async def reopen(store: MemoryStore) -> MemoryStore:
@@ -152,7 +153,7 @@ def test_the_memory_store_agrees_with_the_twin(script: list[list[tuple[Any, ...]
     asyncio.run(main())
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(turns)
 def test_the_embedded_store_agrees_with_the_twin(script: list[list[tuple[Any, ...]]]) -> None:
     async def main() -> None:

@@ -83,6 +83,7 @@ def test_what_no_test_should_pin_is_left_alone(source: str) -> None:
     assert changes(source) == set()
 
 
+@pytest.mark.slow
 def test_every_mutant_of_the_product_is_a_program_with_a_change_of_its_own() -> None:
     paths = sources(ROOT)
     assert {next(area for area in AREAS if path.startswith(area)) for path in paths} == set(AREAS)
@@ -150,6 +151,7 @@ def test_a_mutant_is_caught_or_survives_or_hangs_and_leaves_no_trace(
     assert (copied.folder / "metadata/m.py").read_bytes() == before
 
 
+@pytest.mark.process
 def test_judged_survivors_do_not_count_and_are_told_with_their_reason(copied: Copy) -> None:
     verdict = copied.judge(planted(copied, "(a >= 0)"), [], 0.0)
     name = "metadata/m.py g: a > 0 -> (a >= 0)"

@@ -64,6 +64,7 @@ def test_package_does_no_io_and_knows_no_clock() -> None:
             assert not roots & {"metadata", "storage", "server"}, f"{path.name} imports a higher layer"
 
 
+@pytest.mark.process
 def test_start_of_a_server_imports_no_heavy_module() -> None:
     script = (
         "import sys, pulsar_proto.wire.commands, pulsar_proto.wire.framing, pulsar_proto.records.payload\n"

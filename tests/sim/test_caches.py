@@ -10,9 +10,10 @@ import pytest
 from magnetar.metadata.coordination.cache_rules import CopyTable, Reading
 from magnetar.metadata.coordination.record_cache import RecordCache
 from magnetar.metadata.store import RecordEvent
+from tests.rounds import rounds
 from tests.sim.cache_history import tell_of_caches
 
-SEEDS = 100
+SEEDS = rounds(100)
 SEEDS_OF_A_MUTATION = 300
 
 _heard = CopyTable.heard

@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests.rounds import rounds
 from tests.sim.lock_history import tell
 from tests.sim.lock_mutations import MUTATIONS
 
-SEEDS = 20
+SEEDS = rounds(20)
 SEEDS_OF_A_MUTATION = 150
 KNOWN = {
     "a_lock_that_others_wrote_is_left_so": 90,

@@ -3,23 +3,22 @@
 
 import pytest
 
-from tests.sim.history_checks import check_no_claim_breaks, check_same_in_any_process
+from tests.sim.histories import tell_each, traces_of
 from tests.sim.transaction_history import tell_of_transactions
 from tests.sim.transaction_mutations import MUTATIONS, first_broken
 
-OPTION = "--transactions"
 SEEDS = 5
 SEEDS_OF_A_MUTATION = 20
 
 
 @pytest.mark.slow
 def test_no_history_of_transactions_breaks_a_claim() -> None:
-    check_no_claim_breaks(tell_of_transactions, OPTION, SEEDS)
+    tell_each(tell_of_transactions, range(SEEDS), "--transactions")
 
 
 @pytest.mark.slow
 def test_a_seed_of_transactions_is_the_same_history_in_any_process() -> None:
-    check_same_in_any_process(OPTION)
+    assert len(traces_of(1, "--transactions")) == 1
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from pulsar_proto.ids import unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_batch, build_payload
 from tests.pulsar_proto.broker_entry import build_broker_entry_metadata
+from tests.rounds import rounds
 from tests.spark.sent_blocks import LEDGER, TOPIC, Played, builder, message_frame, ordinary_payload, put, sent_block
 from tests.spark.single_messages import single, singles
 
@@ -132,7 +133,7 @@ KEY_THAT_IS_NO_BASE64 = build_payload(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(150), deadline=None)
 @given(st.lists(payloads(), min_size=1, max_size=8), st.none() | st.tuples(bounds, bounds))
 @example([KEY_THAT_IS_NO_BASE64], None)
 def test_blocks_give_the_rows_that_the_plain_way_gives(sent: list[bytes], cuts: tuple[Bound, Bound] | None) -> None:
@@ -140,7 +141,7 @@ def test_blocks_give_the_rows_that_the_plain_way_gives(sent: list[bytes], cuts: 
     assert read([sent_block(sent)], wanted) == read_plainly(sent, wanted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rounds(100), deadline=None)
 @given(st.lists(payloads(), min_size=1, max_size=8))
 def test_what_a_block_does_not_call_odd_or_unusual_is_what_protobuf_reads(sent: list[bytes]) -> None:
     """Compares with protobuf alone, without the decoder for single entries: that one would hide it if nothing were ever
@@ -217,7 +218,7 @@ def test_varints_of_every_length_are_read(numbers: list[int]) -> None:
         assert octets[used].tobytes() == b"".join(each[1:-2] for each in encoded)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(150), deadline=None)
 @given(st.lists(st.binary(max_size=30), min_size=1, max_size=6))
 def test_junk_is_read_as_protobuf_reads_it_or_called_odd(junk: list[bytes]) -> None:
     buffer = Buffer(b"".join(junk) + bytes(PADDING))

@@ -156,6 +156,7 @@ def test_another_protocol_on_the_port_is_named(brokers: list[Broker]) -> None:
         BrokerConnection("http://127.0.0.1:1", ClientLogin())
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "numpy"])
 def test_without_the_extra_an_import_says_what_to_install(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None\nfrom magnetar.spark import PulsarDataSource"

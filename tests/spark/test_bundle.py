@@ -52,6 +52,7 @@ def unpacked(folder: Path) -> list[Path]:
     return sorted(folder.glob("magnetar-libraries-*"))
 
 
+@pytest.mark.process
 def test_a_python_without_the_libraries_has_them_from_the_bundle_once(bundle: Path) -> None:
     for _ in range(2):
         found = found_by(["-I", "-S"], bundle)
@@ -61,6 +62,7 @@ def test_a_python_without_the_libraries_has_them_from_the_bundle_once(bundle: Pa
     assert sorted(path.name for path in bundle.parent.iterdir()) == [folder.name, bundle.name]
 
 
+@pytest.mark.process
 def test_processes_that_begin_at_once_all_have_the_libraries(bundle: Path) -> None:
     command = [sys.executable, "-I", "-S", "-c", REPORT, str(bundle)]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
@@ -70,6 +72,7 @@ def test_processes_that_begin_at_once_all_have_the_libraries(bundle: Path) -> No
     assert len(unpacked(bundle.parent)) == 1
 
 
+@pytest.mark.process
 def test_libraries_that_are_installed_and_fit_are_used(bundle: Path) -> None:
     found = found_by(["-I"], bundle)
     assert found["magnetar"] == str(bundle / "magnetar" / "__init__.py")
@@ -77,6 +80,7 @@ def test_libraries_that_are_installed_and_fit_are_used(bundle: Path) -> None:
     assert not unpacked(bundle.parent)
 
 
+@pytest.mark.process
 def test_a_library_in_a_version_that_is_too_old_is_replaced(bundle: Path, tmp_path: Path) -> None:
     old = tmp_path / "old"
     (old / "google" / "protobuf").mkdir(parents=True)
@@ -87,6 +91,7 @@ def test_a_library_in_a_version_that_is_too_old_is_replaced(bundle: Path, tmp_pa
     assert Path(found["google.protobuf"]).is_relative_to(unpacked(bundle.parent)[0])
 
 
+@pytest.mark.process
 def test_an_unpacked_bundle_is_used_as_it_lies_there(content: bytes, tmp_path: Path) -> None:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         archive.extractall(tmp_path / "home")
@@ -94,6 +99,7 @@ def test_an_unpacked_bundle_is_used_as_it_lies_there(content: bytes, tmp_path: P
     assert all(Path(each).is_relative_to(tmp_path / "home") for each in found.values()), found
 
 
+@pytest.mark.process
 def test_where_something_else_has_the_folders_name_the_temporary_folder_is_used(bundle: Path, tmp_path: Path) -> None:
     found_by(["-I", "-S"], bundle)
     (folder,) = unpacked(bundle.parent)
@@ -105,6 +111,7 @@ def test_where_something_else_has_the_folders_name_the_temporary_folder_is_used(
     assert Path(found["orjson"]).is_relative_to(other)
 
 
+@pytest.mark.process
 def test_a_bundle_of_another_kind_of_machine_is_named(content: bytes, tmp_path: Path) -> None:
     other = tmp_path / "other.zip"
     with zipfile.ZipFile(io.BytesIO(content)) as source, zipfile.ZipFile(other, "w") as target:
@@ -148,6 +155,7 @@ def test_the_command_writes_a_bundle_and_says_what_is_in_it(tmp_path: Path, caps
     assert "magnetar spark --bundle: " in capsys.readouterr().err
 
 
+@pytest.mark.process
 def test_a_bundle_without_a_library_is_refused_with_what_to_install(tmp_path: Path) -> None:
     command = "import sys; sys.path.insert(1, sys.argv[1]); from magnetar.spark.shipping.bundle import write_bundle; "
     command += "sys.exit(write_bundle(sys.argv[2]))"

@@ -85,6 +85,11 @@ def shuffle_tasks(checkpoint: Path) -> int:
     return int(json.loads(conditions)["conf"]["spark.sql.shuffle.partitions"])
 
 
+def test_a_program_brings_itself_to_executors(tmp_path: Path) -> None:
+    follow(["spark-submit"], bare(), Path(sys.executable), tmp_path)
+
+
+@pytest.mark.long
 def test_programs_and_jobs_bring_themselves_to_executors_and_use_all_of_their_cores(tmp_path: Path) -> None:
     follow(["spark-submit", "Jobs of an installation"], bare(), Path(sys.executable), tmp_path)
     for job in ("submitted", "table"):  # the second executor may have come late

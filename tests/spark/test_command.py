@@ -41,6 +41,7 @@ def test_a_jobs_own_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--dlq-of TOPIC:SUBSCRIPTION" in capsys.readouterr().out
 
 
+@pytest.mark.process
 def test_without_pyspark_the_list_is_shown_and_a_job_says_what_to_install() -> None:
     for arguments, code, text in (
         (["spark"], 0, "lake_ingest"),

@@ -35,6 +35,11 @@ FULL_DISK_SENTENCE = (
             f"{PYTHON}KeyError: 1\nmagnetar.spark.source.ranges.continuity_rules.DataLoss: gone\n",
             "DataLoss: gone",
         ),
+        (
+            f"{PYTHON}ModuleNotFoundError: No module named 'obstore'\n"
+            "magnetar.spark.jobs.storage.storage_rules.StorageFault: s3://a: the machine b lacks obstore\n",
+            "StorageFault: s3://a: the machine b lacks obstore",
+        ),
         (f"An error occurred while calling o61.parquet.\n{FULL_DISK}", FULL_DISK_SENTENCE),
         (
             f"{PYTHON}py4j.protocol.Py4JJavaError: An error occurred while calling o46.parquet.\n{FULL_DISK}\n"

@@ -17,6 +17,7 @@ HOLD = (
 )
 
 
+@pytest.mark.process
 def test_a_folder_has_one_run_until_that_ends_or_is_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "checkpoint"
 

@@ -1,17 +1,23 @@
-"""Jobs with checkpoints and tables in an object store, which is moto's S3 in a process of its own: killed in between,
+"""Jobs with checkpoints and tables in stores, each of which is a service on this machine: killed in between,
 each message is in the table once, as on a local disk."""
 
+import io
 import json
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pulsar
+import pyarrow.parquet as pq
 import pytest
 from pulsar.schema import Integer, JsonSchema, Record, String
 
+from compat_tests.spark.azure_server import AzureServer
 from compat_tests.spark.job_process import JobProcess
-from compat_tests.spark.s3_server import SECRET, S3Server
+from compat_tests.spark.s3_server import S3Server
+from compat_tests.spark.store_server import StoreServer
+from compat_tests.spark.stores import STORES, STORES_OF_TESTS
+from magnetar.spark.jobs.audit import audit
 from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.lake import lake_ingest
 from magnetar.spark.jobs.snapshot import snapshot_table
@@ -35,9 +41,15 @@ def s3() -> Iterator[S3Server]:
         yield server
 
 
-def arguments(scene: Scene, s3: S3Server, topic: str, name: str, *more: str) -> list[str]:
+@pytest.fixture(scope="module", params=STORES_OF_TESTS)
+def store(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
+    with STORES[request.param]() as server:
+        yield server
+
+
+def arguments(scene: Scene, store: StoreServer, topic: str, name: str, *more: str) -> list[str]:
     place = ["--service-url", scene.server.broker_url, "--admin-url", scene.server.web_url, "--topic", topic]
-    places = ["--path", s3.url(f"{name}/table"), "--checkpoint", s3.url(f"{name}/checkpoint")]
+    places = ["--path", store.url(f"{name}/table"), "--checkpoint", store.url(f"{name}/checkpoint")]
     return [*place, *places, "--progress", "json", *more]
 
 
@@ -45,7 +57,8 @@ def run(job: Any, given: list[str], capsys: Capture, code: int = 0) -> dict[str,
     """Runs a job in this process and returns its outcome. When it prints none, returns the last line on stderr."""
     assert job.main(given) == code, capsys.readouterr().err
     said = capsys.readouterr()
-    assert SECRET not in said.out + said.err
+    assert S3Server.secret not in said.out + said.err
+    assert AzureServer.secret not in said.out + said.err
     if not said.out.strip():
         return {"error": said.err.strip().splitlines()[-1]}
     found: dict[str, Any] = json.loads(said.out.strip().splitlines()[-1])
@@ -79,34 +92,36 @@ def write_records(scene: Scene, topic: str, kind: type[Record], count: int, **fi
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_message_once_although_a_batch_comes_again_and_the_schema_grows(
-    scene: Scene, s3: S3Server, kind: str, capsys: Capture
+    scene: Scene, store: StoreServer, kind: str, capsys: Capture
 ) -> None:
-    topic, name = f"{PREFIX}/s3-{kind}", f"each-{kind}"
-    options = ["--format", kind, "--subscription", "lake", "--partition-by", "day", *s3.arguments]
+    topic, name = f"{PREFIX}/{type(store).__name__}-{kind}", f"each-{kind}"
+    options = ["--format", kind, "--subscription", "lake", "--partition-by", "day", *store.arguments]
     scene.client.subscribe(topic, "lake", initial_position=pulsar.InitialPosition.Earliest).close()
     write_records(scene, topic, First, 30)
-    given = arguments(scene, s3, topic, name, *options)
+    given = arguments(scene, store, topic, name, *options)
     assert run(lake_ingest, given, capsys)["written"] == 30
-    s3.delete(f"{name}/checkpoint/commits/")  # the driver might have been killed after the table's commit
+    store.delete(f"{name}/checkpoint/commits/")  # the driver might have been killed after the table's commit
     write_records(scene, topic, Second, 20, unit="m")
     said = run(lake_ingest, [*given, "--schema", "evolve", "--check", "table"], capsys)
     assert (said["written"], said["skipped"], said["problems"]) == (20, 30, [])
     assert (said["details"]["ids looked at"], said["details"]["rows in the table"]) == (50, 50)
-    table = s3.table(kind, f"{name}/table", TABLE)
+    table = store.table(kind, f"{name}/table", TABLE)
     assert sorted(table["__messageId"].to_pylist()) == ids_in_topic(scene, topic)
     assert sorted(map(str, table["unit"].to_pylist())) == ["None"] * 30 + ["m"] * 20
     assert {str(each) for each in table["message_day"].to_pylist()} == {
         str(each.date()) for each in table["__publishTime"].to_pylist()
     }
-    assert SECRET not in s3.stored_text()
+    assert not store.secret or store.secret not in store.stored_text()
 
 
 @pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.long)])
-def test_a_snapshot_has_the_latest_row_of_each_key(scene: Scene, s3: S3Server, kind: str, capsys: Capture) -> None:
-    topic, name = f"{PREFIX}/s3-snapshot-{kind}", f"snapshot-{kind}"
+def test_a_snapshot_has_the_latest_row_of_each_key(
+    scene: Scene, store: StoreServer, kind: str, capsys: Capture
+) -> None:
+    topic, name = f"{PREFIX}/{type(store).__name__}-snapshot-{kind}", f"snapshot-{kind}"
     chance = random.Random(3)
     expected: dict[str, bytes] = {}
-    given = arguments(scene, s3, topic, name, "--merge", kind, "--check", *s3.arguments)
+    given = arguments(scene, store, topic, name, "--merge", kind, "--check", *store.arguments)
     producer = scene.client.create_producer(topic)
     for _ in range(2):
         for number in range(40):
@@ -116,31 +131,57 @@ def test_a_snapshot_has_the_latest_row_of_each_key(scene: Scene, s3: S3Server, k
         said = run(snapshot_table, given, capsys)
         assert (said["problems"], said["details"]["rows in the table"]) == ([], len(expected))
     producer.close()
-    table = s3.table(kind, f"{name}/table", "pulsar.snapshot")
+    table = store.table(kind, f"{name}/table", "pulsar.snapshot")
     assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == expected
-    assert not [each for each in s3.names(f"{name}/checkpoint") if ".staged" in each or "lock" in each]
+    assert not [each for each in store.names(f"{name}/checkpoint") if ".staged" in each or "lock" in each]
+
+
+@pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.long)])
+def test_a_column_that_comes_later_is_in_the_snapshot(
+    scene: Scene, store: StoreServer, kind: str, capsys: Capture
+) -> None:
+    topic, name = f"{PREFIX}/{type(store).__name__}-grown-{kind}", f"grown-{kind}"
+    given = arguments(scene, store, topic, name, "--merge", kind, "--key", "level", "--check", *store.arguments)
+    write_records(scene, topic, First, 5)
+    assert run(snapshot_table, given, capsys)["problems"] == []
+    write_records(scene, topic, Second, 3, unit="m")
+    assert run(snapshot_table, given, capsys)["problems"] == []
+    table = store.table(kind, f"{name}/table", "pulsar.snapshot")
+    found = dict(zip(table["level"].to_pylist(), table["unit"].to_pylist(), strict=True))
+    assert found == {0: "m", 1: "m", 2: "m", 3: None, 4: None}
+
+
+def test_an_audit_keeps_its_looks(scene: Scene, store: StoreServer, capsys: Capture) -> None:
+    topic = f"{PREFIX}/{type(store).__name__}-audited"
+    produce(scene, topic, 7, batching_enabled=False)
+    place = ["--service-url", scene.server.broker_url, "--admin-url", scene.server.web_url]
+    sink = ["--sink", store.url("looks"), *store.arguments]
+    for _ in range(2):
+        run(audit, [*place, "--namespaces", "public/default", "--progress", "json", *sink], capsys)
+    looks = [pq.read_table(io.BytesIO(store.read(name))).to_pylist() for name in store.names("looks")]
+    assert [[row["entries"] for row in rows if row["topic"] == topic] for rows in looks] == [[7], [7]]
 
 
 @pytest.mark.parametrize("kind", ["delta", pytest.param("parquet", marks=pytest.mark.long)])
-def test_a_killed_driver_changes_nothing(scene: Scene, s3: S3Server, kind: str) -> None:
-    topic, name = f"{PREFIX}/s3-killed-{kind}", f"killed-{kind}"
+def test_a_killed_driver_changes_nothing(scene: Scene, store: StoreServer, kind: str) -> None:
+    topic, name = f"{PREFIX}/{type(store).__name__}-killed-{kind}", f"killed-{kind}"
     scene.client.subscribe(topic, "lake", initial_position=pulsar.InitialPosition.Earliest).close()
     produce(scene, topic, 300, batching_enabled=False)
-    given = arguments(scene, s3, topic, name, "--format", kind, "--subscription", "lake")
+    given = arguments(scene, store, topic, name, "--format", kind, "--subscription", "lake")
     endless = [*given, "--trigger", "100 milliseconds", "--max-messages", "40"]
-    with JobProcess("lake_ingest", endless, s3.environment) as victim:
+    with JobProcess("lake_ingest", endless, store.environment) as victim:
         victim.until_batch(2)
         victim.kill()
     produce(scene, topic, 100, 300)
-    with JobProcess("lake_ingest", given, s3.environment) as job:
+    with JobProcess("lake_ingest", given, store.environment) as job:
         assert job.result()["problems"] == []
-    table = s3.table(kind, f"{name}/table", TABLE)
+    table = store.table(kind, f"{name}/table", TABLE)
     assert sorted(table["__messageId"].to_pylist()) == ids_in_topic(scene, topic)
     assert sorted(map(int, table["value"].to_pylist())) == list(range(400))
 
 
-def place(s3: S3Server, name: str) -> Place:
-    return place_of(s3.url(name), s3.options)
+def place(store: StoreServer, name: str) -> Place:
+    return place_of(store.url(name), store.options)
 
 
 def batch(scene: Scene, *numbers: int) -> Any:
@@ -152,17 +193,17 @@ def numbers_in(scene: Scene, table: Table) -> list[int]:
 
 
 def test_a_batch_of_parquet_files_is_finished_by_the_next_run_when_its_copies_were_broken_off(
-    scene: Scene, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, store: StoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(ParquetObjects, "_finish", lambda self, record: None)
-        killed = ParquetObjects(place(s3, "copies"), by="")
+        killed = ParquetObjects(place(store, "copies"), by="")
         assert killed.write(batch(scene, 1, 2), "query", 0) == 2
         assert killed.files() == []
-    table = ParquetObjects(place(s3, "copies"), by="")
+    table = ParquetObjects(place(store, "copies"), by="")
     assert numbers_in(scene, table) == [1, 2]
     assert table.write(batch(scene, 1, 2), "query", 0) is None
-    assert not s3.names("copies/_building")
+    assert not store.names("copies/_building")
 
 
 def between_files_and_commit(table: Table, patch: pytest.MonkeyPatch, happens: Callable[[], object]) -> Table:
@@ -181,10 +222,10 @@ def between_files_and_commit(table: Table, patch: pytest.MonkeyPatch, happens: C
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_of_an_attempt_that_committed_nothing_are_in_no_table(
-    scene: Scene, s3: S3Server, kind: str, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, store: StoreServer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def opened() -> Table:
-        return open_table(scene.session, kind, place(s3, f"attempt-{kind}"), "a.b", by="")
+        return open_table(scene.session, kind, place(store, f"attempt-{kind}"), "a.b", by="")
 
     assert opened().write(batch(scene, 1), "query", 0) == 1
     with monkeypatch.context() as patch:
@@ -200,12 +241,12 @@ def test_files_of_an_attempt_that_committed_nothing_are_in_no_table(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_two_runs_that_write_the_same_batch_one_gets_it_in(
-    scene: Scene, s3: S3Server, kind: str, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, store: StoreServer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that was only slow may go on beside the run that has taken its place."""
 
     def opened() -> Table:
-        return open_table(scene.session, kind, place(s3, f"twice-{kind}"), "a.b", by="")
+        return open_table(scene.session, kind, place(store, f"twice-{kind}"), "a.b", by="")
 
     assert opened().write(batch(scene, 1), "query", 0) == 1
     with monkeypatch.context() as patch:

@@ -54,6 +54,7 @@ def test_files_commands_and_what_they_print(folder: Path) -> None:
     follow(PAGE)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("page", "complaint"),
     [

@@ -37,6 +37,7 @@ from magnetar.spark.source.decoding.entry_block import EntryBlock
 from magnetar.spark.source.reading import LOOKUP_PERMITS
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_batch, build_payload
+from tests.rounds import rounds
 from tests.spark.support import Scene
 
 pytestmark = [pytest.mark.process]
@@ -179,7 +180,7 @@ def conditions_of(draw: st.DrawFn, rows: list[Row]) -> Filter:
     return Not(made) if draw(st.integers(0, 4)) == 0 else made
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=rounds(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_the_rows_are_those_of_a_whole_read_for_any_filters(scene: Scene, rows: list[Row], data: st.DataObject) -> None:
     assert len(rows) == PARTITIONS * ENTRIES * 7 // 4

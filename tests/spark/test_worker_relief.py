@@ -44,10 +44,8 @@ def archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _as_in_a_new_worker() -> Iterator[None]:
+def _as_in_a_new_worker() -> None:
     worker_relief._freeze_once.cache_clear()
-    yield
-    gc.unfreeze()
 
 
 def cached(folder: Path) -> set[str]:

@@ -13,7 +13,8 @@ from magnetar.server.protocol.topic_names import topic_name
 from pulsar_proto.errors import ConsumerNotFound, MalformedFrame, MetadataFault, TopicNotFound
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.wire.commands import ack_response_frame, success_frame
+from pulsar_proto.wire.commands import ack_refused_frame, success_frame
+from pulsar_proto.wire.frame_encoders import ack_response_frame
 
 if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
@@ -102,7 +103,7 @@ def refuse_ack(command: pb.CommandAck, code: pb.ServerError.ValueType, text: str
     answer."""
     if not command.HasField("request_id"):
         return b""
-    return ack_response_frame(command.consumer_id, command.request_id, code, text)
+    return ack_refused_frame(command.consumer_id, command.request_id, code, text)
 
 
 def redeliver(cnx: "Connection", command: pb.CommandRedeliverUnacknowledgedMessages) -> None:

@@ -82,7 +82,7 @@ BROKER_SECTIONS = (
     Section("Ledgers of topics", honoured_keys.MANAGED_LEDGERS),
     Section("The client of bookies", (*honoured_keys.LEDGER_CLIENT, *broker_keys.BOOKKEEPER)),
     Section("TLS to bookies", bookie_tls_keys.BROKER_BOOKIE_TLS),
-    Section("The bookie of a standalone server", honoured_keys.BOOKIE),
+    Section("The bookie of a standalone server", (*honoured_keys.BOOKIE, *honoured_keys.STANDALONE_START)),
     Section("Metrics", honoured_keys.METRICS),
     Section("The cluster's metadata", (*broker_keys.METADATA, *broker_keys.PROCESS)),
     Section("Other brokers", honoured_keys.PEERS),

@@ -9,18 +9,15 @@ Source: NonPersistentTopic.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.topics.base_topic import BaseTopic, TopicState
 from magnetar.server.topics.inactivity_rules import TopicUse
+from magnetar.server.topics.non_persistent.producers import NO_POSITION, NonPersistentProducers
 from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
-from magnetar.server.topics.publishing.producer import PublishGroup
-from magnetar.server.topics.publishing.producers_topic import PublishLog
-from magnetar.server.topics.publishing.topic_producers import TopicProducers
 from magnetar.server.topics.subscriptions.outgoing_messages import ENTRY_MESSAGES_MAX, OutgoingMessages
-from magnetar.storage.managed.append_queue import AddDone, AddResult
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.errors import MalformedFrame, MetadataFault, NotAllowed, SubscriptionNotFound
 from pulsar_proto.ids import Position
@@ -29,44 +26,6 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import message_count
 
 log = logging.getLogger(__name__)
-
-NO_POSITION = Position(0, 0)
-"""The id of every message."""
-
-
-class NoLog:
-    """Stands in for the log that the producers of a persistent topic append to. Keeps the epoch of exclusive producers
-    as long as the topic is loaded."""
-
-    metadata_is_away = False
-    """Always False, because no metadata is needed."""
-
-    def __init__(self) -> None:
-        self.properties: Mapping[str, str] = {}
-
-    def add_entries(self, payloads: list[bytes], done: AddDone) -> None:
-        """Never called, because `NonPersistentProducers` gives its messages to the subscriptions."""
-        done(AddResult([], None))
-
-    async def set_properties(self, updates: Mapping[str, str | None]) -> None:
-        merged = {**self.properties, **updates}
-        self.properties = {key: value for key, value in merged.items() if value is not None}
-
-    async def open_ledger(self) -> None:
-        """Always succeeds, because there is no storage that could be down."""
-
-
-class NonPersistentProducers(TopicProducers):
-    """The producers of a non-persistent topic: each group of SENDs goes to the subscriptions instead of a log."""
-
-    def __init__(self, topic: "NonPersistentTopic", log: PublishLog, new_name: Callable[[], str]) -> None:
-        super().__init__(topic.name.full, topic, log, new_name)
-        self._topic = topic
-
-    def publish(self, group: PublishGroup, payloads: list[bytes]) -> None:
-        self.began(group)
-        self._topic.send(payloads)
-        group.delivered(NO_POSITION)
 
 
 class NonPersistentTopic(BaseTopic):
@@ -82,7 +41,7 @@ class NonPersistentTopic(BaseTopic):
     ) -> None:
         super().__init__(name, settings, policies)
         self.subscriptions: dict[str, NonPersistentSubscription] = {}
-        self.publishing = NonPersistentProducers(self, NoLog(), new_producer_name)
+        self.publishing = NonPersistentProducers(name.full, self, new_producer_name, self.send)
         self.dropped = 0
         """How many messages were dropped because the topic had no subscription."""
         self.apply_send_policies()

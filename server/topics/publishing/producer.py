@@ -96,9 +96,9 @@ class Producer:
         self._receipts = FramedReceipts(cnx, self.producer_id) if receipts is None else receipts
         self._answered = 0
         """The number of SENDs that were answered since this object was created."""
-        self._refusals: deque[tuple[int, bytes]] = deque()
+        self._refusals: deque[tuple[int, bytes]] | None = None
         """SEND_ERROR frames that wait until earlier receipts are written: (the value of `_answered` at which the frame
-        is written, the frame)."""
+        is written, the frame). None until a frame has to wait: even when it is empty, a deque takes 760 bytes."""
         self._drained: Future[None] | None = None
         """The future that `close` returns. The future is done when no SEND is pending."""
         self._checked: CheckedPublisher | None = None
@@ -122,7 +122,7 @@ class Producer:
             return
         receipts: list[Receipt] = []
         payloads: list[bytes] = []
-        messages = 0
+        messages = size_bytes = 0
         for send, payload in sends:
             sequence_id = send.sequence_id
             highest = send.highest_sequence_id
@@ -130,7 +130,8 @@ class Producer:
             receipts.append((sequence_id, highest if highest and highest >= sequence_id else None))
             payloads.append(payload)
             messages += send.num_messages
-        self.append(PublishGroup(self, receipts, messages, sum(map(len, payloads))), payloads)
+            size_bytes += len(payload)
+        self.append(PublishGroup(self, receipts, messages, size_bytes), payloads)
 
     def publish_singles(self, first_sequence_id: int, payloads: list[bytes]) -> None:
         """Publishes single messages whose sequence ids follow one another, as `publish` does. For callers within the
@@ -169,7 +170,12 @@ class Producer:
         """Writes a SEND_ERROR after the receipts of all SENDs that came before the refused SEND, because clients fail
         only the message at the head of their queue: the Java client (ProducerImpl.recoverNotAllowedError) and the C++
         client compare that message's sequence id with the sequence id in the error."""
-        if self.pending and len(self._refusals) < REFUSALS_MAX:
+        if not self.pending:
+            self.cnx.write(frame)
+            return
+        if self._refusals is None:
+            self._refusals = deque()
+        if len(self._refusals) < REFUSALS_MAX:
             self._refusals.append((self._answered + self.pending, frame))
         else:
             self.cnx.write(frame)

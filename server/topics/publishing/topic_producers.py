@@ -30,7 +30,7 @@ from magnetar.server.topics.publishing.producer_access_rules import (
     stored_epoch,
 )
 from magnetar.server.topics.publishing.producers_topic import ProducersTopic, PublishLog
-from magnetar.server.topics.publishing.publish_fence_rules import FenceState, PublishFence
+from magnetar.server.topics.publishing.publish_fence_rules import DRAINING, FenceState, PublishFence
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
 from magnetar.server.topics.publishing.receipt_writers import ReceiptWriter
 from magnetar.server.topics.publishing.send_rules import SendChecks
@@ -342,7 +342,7 @@ class TopicProducers:
         self._groups_answered += 1
         if self._drains:
             self._tell_drained()
-        if self._groups_answered == self._groups_begun and self.fence.state is FenceState.DRAINING:
+        if self._groups_answered == self._groups_begun and self.fence.state is DRAINING:
             if self.dedup is not None:
                 self.dedup.table.forget_unconfirmed()
             self.fence.drained()

@@ -6,7 +6,6 @@ transaction, or when the topic is loaded and the subscription has a log. Source:
 
 import logging
 from collections.abc import Awaitable, Collection, Iterable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
@@ -15,6 +14,7 @@ from magnetar.server.process.turns import for_each, in_slices
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.outgoing_messages import bits_set
+from magnetar.server.topics.subscriptions.pending_acks.batch_parts import WHOLE
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import Held
 from magnetar.server.topics.subscriptions.pending_acks.pending_acks import PendingAcksOfTransactions
 from magnetar.server.topics.subscriptions.pending_acks.withheld_acks import WithheldAcks
@@ -53,6 +53,10 @@ class HeldMessages:
     @property
     def last_position(self) -> Position:
         return self._subscription.topic.ledger.last_confirmed
+
+    def acknowledged(self, consumer: Consumer, positions: Sequence[PendingPosition], messages: int) -> None:
+        consumer.counters.acked(messages)
+        _settle(self._subscription, consumer, positions)
 
     def commit_held(self, held: Held) -> None:
         subscription = self._subscription
@@ -157,9 +161,10 @@ def ack_in_transaction(subscription: "Subscription", consumer: Consumer, command
     txn_id = TxnId(command.txnid_most_bits, command.txnid_least_bits)
     pending = pending_acks_of(subscription)
     if not is_cumulative and len(message_ids) <= FEW_IDS:
-        positions = dict.fromkeys(_positions(subscription, message_ids, is_cumulative))
-        accepted = partial(_accepted, subscription, consumer, len(message_ids))
-        acknowledged = pending.ack_few(txn_id, list(positions), accepted)
+        positions = list(_positions(subscription, message_ids, is_cumulative))
+        if len(positions) > 1:
+            positions = list(dict.fromkeys(positions))
+        acknowledged = pending.ack_few(txn_id, consumer, positions, len(message_ids))
         if acknowledged is not None:
             return acknowledged
     return _ack_in_task(subscription, consumer, txn_id, message_ids, is_cumulative)
@@ -181,14 +186,6 @@ async def _ack_in_task(
     if not is_cumulative:
         async for part in in_slices(stored):
             _settle(subscription, consumer, part)
-
-
-def _accepted(
-    subscription: "Subscription", consumer: Consumer, messages: int, positions: Sequence[PendingPosition]
-) -> None:
-    """Called when the acknowledgement of so many messages is durable."""
-    consumer.counters.acked(messages)
-    _settle(subscription, consumer, positions)
 
 
 def _positions(
@@ -213,12 +210,12 @@ def _settle(subscription: "Subscription", consumer: Consumer, positions: Sequenc
     dispatcher, pending = subscription.dispatcher, subscription.pending_acks
     if not isinstance(dispatcher, SharedDispatcher) or consumer.pending is None or pending is None:
         return
-    view = WithheldAcks(subscription.cursor, pending.rules)
+    cursor, rules = subscription.cursor, pending.rules
+    view = WithheldAcks(cursor, rules)
     for each in positions:
         ledger_id, entry_id = each.ledger_id, each.entry_id
-        if subscription.cursor.is_acked(ledger_id, entry_id):
-            remaining = 0
-        else:
+        remaining = 0
+        if rules.held_of(ledger_id, entry_id) is not WHOLE and not cursor.is_acked(ledger_id, entry_id):
             words = view.ack_set_of(ledger_id, entry_id)
             if words is None:
                 continue  # the transaction was aborted meanwhile

@@ -9,7 +9,7 @@ Does no I/O. Sources: StickyKeyConsumerSelector, ConsistentHashingStickyKeyConsu
 HashRangeAutoSplitStickyKeyConsumerSelector, HashRangeExclusiveStickyKeyConsumerSelector.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
@@ -63,7 +63,7 @@ def range_slot(key_hash: int) -> int:
     return key_hash % SLOTS or 1
 
 
-class Selector(ABC, Generic[T]):
+class Selector(Generic[T]):  # no ABC, because it is compiled: see CONTRIBUTING.md
     """Says which member (a consumer of the subscription) owns a slot. Members are compared by identity."""
 
     @staticmethod
@@ -116,7 +116,9 @@ class AutoSplit(_Boundaries[T]):
     range to the neighbour above; the member of the highest range gives it to the neighbour below. Used with
     `subscriptionKeySharedUseConsistentHashing=false`."""
 
-    slot_of = staticmethod(range_slot)
+    @staticmethod
+    def slot_of(key_hash: int) -> int:
+        return range_slot(key_hash)
 
     def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
         if not self._ends:
@@ -151,7 +153,9 @@ class ConsistentHashing(_Boundaries[T]):
     point, the point belongs to the member that came first; when that member leaves, the member that came next gets the
     point."""
 
-    slot_of = staticmethod(ring_slot)
+    @staticmethod
+    def slot_of(key_hash: int) -> int:
+        return ring_slot(key_hash)
 
     def __init__(self, points: int) -> None:
         """`points` is `subscriptionKeySharedConsistentHashingReplicaPoints`, at least 1."""
@@ -207,7 +211,9 @@ class Sticky(Selector[T]):
     """The selector in which each member chooses its own ranges, which must not overlap. Messages of a slot that no
     member has chosen wait until a member chooses the slot."""
 
-    slot_of = staticmethod(range_slot)
+    @staticmethod
+    def slot_of(key_hash: int) -> int:
+        return range_slot(key_hash)
 
     def __init__(self) -> None:
         self._ranges: list[tuple[int, int, int]] = []

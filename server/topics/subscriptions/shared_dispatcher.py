@@ -100,20 +100,22 @@ class SharedDispatcher(Dispatcher):
         unacknowledged. Any consumer may acknowledge an entry, but only the consumer to which the entry was sent holds
         the entry. After an acknowledgement in a transaction (`withheld`) the entry keeps its redelivery count, because
         it may be delivered again. The caller calls `settled` after a group of such calls."""
-        owner: Consumer | None = consumer
         assert consumer.pending is not None
-        if consumer.pending.get(ledger_id, entry_id) is None:
-            owner = self.holder_of(ledger_id, entry_id)
         if remaining:
+            owner = consumer if consumer.pending.get(ledger_id, entry_id) else self.holder_of(ledger_id, entry_id)
             if owner is not None and owner.pending is not None:
                 before = owner.pending.messages
                 owner.pending.reduce(ledger_id, entry_id, remaining)
                 self.unacked_messages += owner.pending.messages - before
             return
-        if owner is not None and owner.pending is not None:
-            self.unacked_messages -= owner.pending.pop(ledger_id, entry_id) or 0
-        elif self.replay:
-            self.replay.discard(ledger_id, (entry_id,))
+        messages = consumer.pending.pop(ledger_id, entry_id)
+        if messages is None:
+            other = self.holder_of(ledger_id, entry_id)
+            if other is not None and other.pending is not None:
+                messages = other.pending.pop(ledger_id, entry_id)
+            elif self.replay:
+                self.replay.discard(ledger_id, (entry_id,))
+        self.unacked_messages -= messages or 0
         if self.redelivery_counts and not withheld:
             self.redelivery_counts.forget(ledger_id, entry_id)
 

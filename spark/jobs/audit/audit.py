@@ -7,12 +7,12 @@ to and that was idle for long enough is an orphan.
 """
 
 import argparse
+import io
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -31,8 +31,9 @@ from magnetar.spark.jobs.audit.audit_rules import (
     rows_of,
 )
 from magnetar.spark.jobs.audit.audit_text import subscriptions_table, tenants_table, time_text
-from magnetar.spark.jobs.job_arguments import parser, service_options
+from magnetar.spark.jobs.job_arguments import add_storage, parser, service_options
 from magnetar.spark.jobs.job_outcome import JobFailed, JobOutcome, finish
+from magnetar.spark.jobs.job_places import check_places, job_place
 from magnetar.spark.jobs.job_session import guarded
 from magnetar.spark.jobs.progress import Teller
 from magnetar.spark.source.client.admin_client import NOT_FOUND, PASSING, AdminClient, AdminError, topic_path
@@ -56,7 +57,8 @@ def main(argv: Sequence[str]) -> int:
 def options() -> argparse.ArgumentParser:
     made = parser("audit", "Says what topics hold and which subscriptions are behind.", EXAMPLES)
     made.add_argument("--namespaces", default="", metavar="T/N,…", help="a tenant alone: all of its; default: all")
-    made.add_argument("--sink", default="", metavar="DIR", help="a Parquet file of each look, for later")
+    made.add_argument("--sink", default="", metavar="DIR", help="folder or URL for a Parquet file of each look")
+    add_storage(made)
     made.add_argument("--interval", type=float, default=0, metavar="SECONDS", help="look again and again; default once")
     made.add_argument("--count-messages", action="store_true", help="read all of them, and compare; starts Spark")
     made.add_argument("--max-backlog", type=int, default=0, metavar="N", help="a larger one is a failed check")
@@ -77,6 +79,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = made.parse_args(argv)
     if not arguments.admin_url:
         made.error("--admin-url is needed")
+    check_places(arguments)
     if not arguments.interval:
         return look(arguments)
     teller, code = Teller(arguments.progress, "audit"), 0
@@ -106,9 +109,9 @@ def look(arguments: Namespace) -> int:
     if arguments.progress == "text":
         print(f"{subscriptions_table(rows)}\n\n{tenants_table(rows)}\n")
     if arguments.sink and rows:
-        Path(arguments.sink).mkdir(parents=True, exist_ok=True)
-        path = Path(arguments.sink) / f"audit-{int(time.time() * 1000)}.parquet"
-        pq.write_table(pa.Table.from_pylist([{"time": audit.now, **asdict(row)} for row in rows]), path)
+        made = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist([{"time": audit.now, **asdict(row)} for row in rows]), made)
+        job_place(arguments, arguments.sink).open().write(f"audit-{audit.now}.parquet", made.getvalue())
         outcome.written = len(rows)
     details = outcome.details
     details["time"] = time_text(audit.now) if for_people else audit.now

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.snapshot.changes import DELETED, KEY, LSN, ORIGIN
 from magnetar.spark.jobs.storage.place import Place
-from magnetar.spark.jobs.storage.storage_rules import local_folder, without_iceberg
+from magnetar.spark.jobs.storage.storage_rules import local_folder
 from magnetar.spark.jobs.tables.parquet import replace_text
 from magnetar.spark.jobs.tables.parquet_files import read_files
 from magnetar.spark.jobs.tables.staging import StagedRows, staged
@@ -183,7 +183,7 @@ class DeltaSnapshot:
         table = delta.existing(place)
         if table is None:
             kept = pa.schema([data.schema.field(name) for name in columns if name != DELETED])
-            options = without_iceberg(place.options)
+            options = dict(place.options)
             schema = deltalake.Schema.from_arrow(kept)
             table = deltalake.DeltaTable.create(place.url, schema, storage_options=options)
         (

@@ -13,37 +13,12 @@ from typing import IO, Any, cast
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
-from magnetar.spark.jobs.storage.storage_rules import ALLOW_HTTP, StorageFault, sentence_of, without_iceberg
+from magnetar.spark.jobs.storage.raw_file import RawFile
+from magnetar.spark.jobs.storage.storage_rules import ALLOW_HTTP, StorageFault, sentence_of
 
 Version = Mapping[str, Any]
 """Names one content of a file, as the store does: by its entity tag, or by a version."""
-
-
 READ_BYTES = 1024 * 1024
-
-
-class _Reading(io.RawIOBase):
-    """The library's reader of an object as a raw file of Python's."""
-
-    def __init__(self, reader: Any) -> None:
-        self._reader = reader
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return int(self._reader.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._reader.tell())
-
-    def readinto(self, buffer: Any) -> int:
-        data = bytes(self._reader.read(len(buffer)))
-        buffer[: len(data)] = data
-        return len(data)
 
 
 class ObjectStore:
@@ -52,7 +27,7 @@ class ObjectStore:
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self._url = url
-        config = without_iceberg(options)
+        config = dict(options)
         http = config.pop(ALLOW_HTTP, "").lower() == "true"
         with self._faults():
             self._store: Any = obstore.store.from_url(
@@ -85,7 +60,7 @@ class ObjectStore:
 
     def open(self, name: str) -> IO[bytes]:
         with self._faults(FileNotFoundError):
-            return io.BufferedReader(_Reading(obstore.open_reader(self._store, name)), READ_BYTES)
+            return io.BufferedReader(RawFile(obstore.open_reader(self._store, name)), READ_BYTES)
 
     def write(self, name: str, data: bytes) -> None:
         with self._faults():
@@ -111,7 +86,8 @@ class ObjectStore:
     def names(self, folder: str = "") -> list[str]:
         with self._faults():
             listed = obstore.list(self._store, prefix=folder or None)
-            return sorted(each["path"] for chunk in listed for each in chunk)
+            # an empty object is a folder of other tools, which the library names like a file
+            return sorted(each["path"] for chunk in listed for each in chunk if each["size"])
 
     def copy(self, source: str, target: str) -> bool:
         try:

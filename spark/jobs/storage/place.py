@@ -1,12 +1,20 @@
 """A place where a job keeps files: a folder or a URL, with the options by which it is reached."""
 
 import os
+import platform
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO, Protocol
 
 from magnetar.spark.jobs.storage.local_store import LocalStore
-from magnetar.spark.jobs.storage.storage_rules import completed_options, is_local, local_folder, scheme_of
+from magnetar.spark.jobs.storage.storage_rules import (
+    StorageFault,
+    completed_options,
+    is_local,
+    local_folder,
+    scheme_of,
+)
 
 
 class Store(Protocol):
@@ -49,17 +57,25 @@ class Place:
         return is_local(self.url)
 
     def open(self) -> Store:
-        """Opens the place. Raises StorageFault for an unknown scheme or a wrong option."""
+        """Opens the place. Raises StorageFault for an unknown scheme or a wrong option, and when this machine lacks the
+        package for the store, which an executor does that nobody installed the package for."""
         scheme = scheme_of(self.url)
         if scheme == "file":
             return LocalStore(local_folder(self.url))
-        if scheme == "hdfs":
-            from magnetar.spark.jobs.storage.hadoop_store import HadoopStore
+        try:
+            if scheme == "hdfs":
+                from magnetar.spark.jobs.storage.hadoop_store import HadoopStore
 
-            return HadoopStore(self.url)
-        from magnetar.spark.jobs.storage.object_store import ObjectStore
+                return HadoopStore(self.url, self.options)
+            from magnetar.spark.jobs.storage.object_store import ObjectStore
 
-        return ObjectStore(self.url, self.options)
+            return ObjectStore(self.url, self.options)
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0].replace("_", "-")
+            raise StorageFault(
+                f"{self.url}: the machine {platform.node()} lacks {package}, which a bundle does not have: "
+                f"pip install {package} for {sys.executable} there"
+            ) from error
 
     def below(self, name: str) -> "Place":
         """Returns the place of a folder in this one."""

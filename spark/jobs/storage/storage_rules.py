@@ -1,8 +1,8 @@
 """Rules for the paths, URLs and storage options of jobs: which URLs there are, and how each library calls an option.
 
 Users name storage options as Delta's library does, such as `aws_access_key_id`. What the options leave out comes from
-the environment, where each library looks for logins itself. Only the endpoint and the region are looked up here,
-because the libraries do not agree on the names of their variables.
+the environment, where each library looks for logins itself. Only endpoints and the region are looked up here, because
+the libraries do not agree on the names of their variables, and because an endpoint says whether HTTP is allowed.
 """
 
 import re
@@ -14,9 +14,13 @@ LOCK_FILE = "_magnetar.lock"
 OBJECT_SCHEMES = ("s3", "s3a", "gs", "abfs", "abfss")
 SCHEMES = ("file", "hdfs", *OBJECT_SCHEMES)
 ENDPOINT, REGION, ALLOW_HTTP = "aws_endpoint", "aws_region", "allow_http"
-FROM_ENVIRONMENT = {
-    ENDPOINT: ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
-    REGION: ("AWS_REGION", "AWS_DEFAULT_REGION"),
+AZURE_ENDPOINT = "azure_storage_endpoint"
+FROM_ENVIRONMENT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "s3": {
+        ENDPOINT: ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+        REGION: ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    },
+    "abfs": {AZURE_ENDPOINT: ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")},
 }
 ANY_REGION = "us-east-1"
 """The region of an S3 service that is not Amazon's, when nobody names one: such a service has no regions."""
@@ -31,18 +35,6 @@ SAME = {
     "aws_allow_http": ALLOW_HTTP,
 }
 """Other names of options, which mean the same."""
-ICEBERG_NAMES = {
-    "aws_access_key_id": "s3.access-key-id",
-    "aws_secret_access_key": "s3.secret-access-key",
-    "aws_session_token": "s3.session-token",
-    REGION: "s3.region",
-    ENDPOINT: "s3.endpoint",
-    "azure_storage_account_name": "adls.account-name",
-    "azure_storage_account_key": "adls.account-key",
-    "azure_storage_sas_token": "adls.sas-token",
-}
-ICEBERG_PREFIXES = ("s3.", "gcs.", "adls.", "hdfs.")
-"""Options with these prefixes are pyiceberg's own, and go to nobody else."""
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _SIGNED = re.compile(r"((?:sig|signature|token|credential)=)[^&\s\"')]+", re.IGNORECASE)
 
@@ -90,36 +82,25 @@ def parsed_options(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def completed_options(url: str, options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options with what the environment says about S3's endpoint and region. An endpoint that begins with
-    `http:` allows HTTP, which the libraries refuse unless they are told."""
+    """Returns the options with what the environment says about the endpoint, and S3's region. An endpoint that begins
+    with `http:` allows HTTP, which the libraries refuse unless they are told."""
     found = dict(options)
-    if scheme_of(url) in ("s3", "s3a"):
-        for name, variables in FROM_ENVIRONMENT.items():
-            values = [environment[each] for each in variables if environment.get(each)]
-            if name not in found and values:
-                found[name] = values[0]
-        if ENDPOINT in found:
-            found.setdefault(REGION, ANY_REGION)
-            if found[ENDPOINT].startswith("http:"):
-                found.setdefault(ALLOW_HTTP, "true")
+    kind = next((kind for kind in FROM_ENVIRONMENT if scheme_of(url).startswith(kind)), "")
+    for name, variables in FROM_ENVIRONMENT.get(kind, {}).items():
+        values = [environment[each] for each in variables if environment.get(each)]
+        if name not in found and values:
+            found[name] = values[0]
+    if kind == "s3" and ENDPOINT in found:
+        found.setdefault(REGION, ANY_REGION)
+    if any(found.get(name, "").startswith("http:") for name in (ENDPOINT, AZURE_ENDPOINT)):
+        found.setdefault(ALLOW_HTTP, "true")
     return found
 
 
-def without_iceberg(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options that are not pyiceberg's own."""
-    return {name: value for name, value in options.items() if not name.startswith(ICEBERG_PREFIXES)}
-
-
-def iceberg_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options as pyiceberg calls them."""
-    given = {name: value for name, value in options.items() if name.startswith(ICEBERG_PREFIXES)}
-    return {ICEBERG_NAMES[name]: value for name, value in options.items() if name in ICEBERG_NAMES} | given
-
-
 def sentence_of(text: str) -> str:
-    """Returns what an error of a store says, in one line. Colours, the answer's XML but for its message, and signatures
-    and tokens in URLs are left out."""
+    """Returns what an error of a store says, in one line. Colours, the answer's XML but for its message, Java's
+    stack, and signatures and tokens in URLs are left out."""
     message = re.search(r"<Message>(.*?)</Message>", text, re.DOTALL)
-    text = _COLOUR.sub("", text).partition("Debug source:")[0].partition(": <?xml")[0]
+    text = _COLOUR.sub("", text).partition("Debug source:")[0].partition(": <?xml")[0].partition("\n\tat ")[0]
     line = " ".join(text.replace("↳", " ").split())
     return _SIGNED.sub(r"\1…", f"{line} ({message[1]})" if message else line)

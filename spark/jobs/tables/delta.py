@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.storage.place import Place
-from magnetar.spark.jobs.storage.storage_rules import StorageFault, sentence_of, without_iceberg
+from magnetar.spark.jobs.storage.storage_rules import StorageFault, sentence_of
 from magnetar.spark.jobs.tables.parquet_files import WrittenFile, read_files, spark_schema, union_of, write_files
 from magnetar.spark.jobs.tables.table_rules import check_partitioning
 
@@ -26,7 +26,7 @@ COMMITS_MAX = 10
 
 def existing(place: Place) -> deltalake.DeltaTable | None:
     """Returns the table at a place, or None when there is none. Raises StorageFault for a place out of reach."""
-    options = without_iceberg(place.options)
+    options = dict(place.options)
     try:
         if deltalake.DeltaTable.is_deltatable(place.url, storage_options=options):
             return deltalake.DeltaTable(place.url, storage_options=options)
@@ -82,7 +82,7 @@ class DeltaTable:
             if files:
                 columns = union_of(files)
                 columns = columns.append(pa.field(self._by, pa.string())) if self._by else columns
-                options = without_iceberg(self._place.options)
+                options = dict(self._place.options)
                 schema = deltalake.Schema.from_arrow(columns)
                 adds = [self._action(file) for file in files]
                 create_table_with_add_actions(

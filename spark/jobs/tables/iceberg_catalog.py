@@ -20,7 +20,8 @@ from sqlalchemy.exc import DBAPIError
 
 from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.storage.place import Place
-from magnetar.spark.jobs.storage.storage_rules import iceberg_properties, local_folder
+from magnetar.spark.jobs.storage.storage_rules import local_folder
+from magnetar.spark.jobs.tables.iceberg_files import WarehouseFiles
 
 HINT = "version-hint.text"
 
@@ -44,9 +45,10 @@ class WarehouseCatalog(NoopCatalog):
     else."""
 
     def __init__(self, warehouse: Place) -> None:
-        super().__init__("magnetar", warehouse=warehouse.url, **iceberg_properties(warehouse.options))
+        super().__init__("magnetar", warehouse=warehouse.url)
         self._warehouse = warehouse
         self._store = warehouse.open()
+        self._files = WarehouseFiles(warehouse)
 
     def create_namespace(self, namespace: Any, properties: Any = None) -> None:
         """Has no effect: a namespace is a folder, which is there with its first table."""
@@ -122,8 +124,7 @@ class WarehouseCatalog(NoopCatalog):
 
     def _table(self, identifier: Any, number: int, metadata: TableMetadata) -> Table:
         location = self._location(_folder(identifier), number)
-        io = self._load_file_io(metadata.properties, location)
-        return Table(self.identifier_to_tuple(identifier), metadata, location, io, self)
+        return Table(self.identifier_to_tuple(identifier), metadata, location, self._files, self)
 
     def _location(self, folder: str, number: int) -> str:
         return self._warehouse.below(_file(folder, number)).url

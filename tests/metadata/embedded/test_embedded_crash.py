@@ -28,6 +28,7 @@ def run_until_killed(path: Path, first: int, acknowledged_lines: int) -> list[st
     return [line.strip() for line in lines if line.endswith("\n")]
 
 
+@pytest.mark.process
 async def test_sigkill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     path = tmp_path / "metadata.sqlite"
     created: set[int] = set()

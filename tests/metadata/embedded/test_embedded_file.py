@@ -217,6 +217,7 @@ def other_process(path: Path) -> Iterator[subprocess.Popen[bytes]]:
         child.kill()
 
 
+@pytest.mark.process
 async def test_a_file_in_use_by_another_process_is_refused(path: Path, other_process: subprocess.Popen[bytes]) -> None:
     with pytest.raises(StoreLockedError, match=str(path)):
         await EmbeddedStore.open(path)

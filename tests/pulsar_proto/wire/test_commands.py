@@ -11,7 +11,7 @@ from pulsar_proto.wire.commands import (
     parse_command,
     simple_frame,
 )
-from pulsar_proto.wire.frame_encoders import MessageFramer, Receipt, ReceiptEncoder
+from pulsar_proto.wire.frame_encoders import MessageFramer, Receipt, ReceiptEncoder, ack_response_frame
 from pulsar_proto.wire.send_run import parse_send
 
 U64 = 2**64 - 1
@@ -83,6 +83,13 @@ def test_run_in_the_next_ledger_carries_the_next_ledgers_id() -> None:
     encoder = ReceiptEncoder(1)
     for ledger_id in (5, 6):
         assert encoder.encode_run([(9, None)], ledger_id, 0) == receipt_frame(1, (9, None), ledger_id, 0)
+
+
+@given(st.integers(0, U64), st.integers(0, U64))
+def test_answers_to_acknowledgements_equal_protobufs(consumer_id: int, request_id: int) -> None:
+    answer = pb.CommandAckResponse(consumer_id=consumer_id, request_id=request_id)
+    expected = simple_frame(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=answer))
+    assert ack_response_frame(consumer_id, request_id) == expected
 
 
 @given(

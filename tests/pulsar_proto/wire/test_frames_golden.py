@@ -8,7 +8,7 @@ from pulsar_proto.ids import Position, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records import payload
 from pulsar_proto.wire import commands
-from pulsar_proto.wire.frame_encoders import MessageFramer, ReceiptEncoder
+from pulsar_proto.wire.frame_encoders import MessageFramer, ReceiptEncoder, ack_response_frame
 from pulsar_proto.wire.framing import FrameReader
 from pulsar_proto.wire.send_run import parse_send
 from tests.pulsar_proto.vectors import Item, as_described, described, load, unhex
@@ -155,7 +155,7 @@ def test_consumer_answers_equal_the_captured_ones() -> None:
     for frame, command in of_type("REACHED_END_OF_TOPIC"):
         assert commands.reached_end_of_topic_frame(command.reachedEndOfTopic.consumer_id) == frame
     for frame, command in of_type("ACK_RESPONSE"):
-        assert commands.ack_response_frame(command.ackResponse.consumer_id, command.ackResponse.request_id) == frame
+        assert ack_response_frame(command.ackResponse.consumer_id, command.ackResponse.request_id) == frame
     for frame, command in of_type("GET_LAST_MESSAGE_ID_RESPONSE"):
         last = command.getLastMessageIdResponse
         encoded = commands.last_message_id_frame(

@@ -17,6 +17,7 @@ from magnetar.server.admin.avro_json_rules import ValueFault, encode_avro
 from magnetar.server.admin.value_encoding_rules import encoder_of
 from magnetar.server.schema.avro_schema import parse_avro
 from magnetar.server.schema.schema_types import InvalidSchema, Schema, SchemaType
+from tests.rounds import rounds
 
 FIELDS = [
     ("flag", "boolean", st.booleans()),
@@ -56,7 +57,7 @@ def as_json(name: str, value: Any) -> Any:
     return value
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(150), deadline=None)
 @given(st.fixed_dictionaries({name: values for name, _, values in FIELDS}))
 def test_avro_is_encoded_as_fastavro_encodes_it(value: dict[str, Any]) -> None:
     wanted = io.BytesIO()
@@ -178,7 +179,7 @@ def test_kinds_without_a_text_are_refused(kind: str) -> None:
         encoder_of(Schema(SchemaType[kind]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(300), deadline=None)
 @given(st.sampled_from([each for each in SchemaType if each not in (SchemaType.KEY_VALUE,)]), st.text())
 def test_any_text_is_encoded_or_refused(kind: SchemaType, text: str) -> None:
     schema = Schema(kind, json.dumps(RECORD).encode() if kind is SchemaType.AVRO else b"")

@@ -82,6 +82,7 @@ def test_missing_configuration_file_is_one_sentence_and_exit_code_1(
     assert not data.exists()
 
 
+@pytest.mark.process
 def test_a_command_line_imports_the_module_of_its_own_command_only() -> None:
     """All modules together would take 20 ms of every start."""
     program = (

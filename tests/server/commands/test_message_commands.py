@@ -25,6 +25,7 @@ def test_help_has_examples(words: tuple[str, ...], capsys: pytest.CaptureFixture
     assert "exit codes" in text.lower()
 
 
+@pytest.mark.process
 def test_the_parser_imports_nothing_that_is_slow() -> None:
     program = (
         "import sys; from magnetar.server.commands.main import build_parser; build_parser(); "

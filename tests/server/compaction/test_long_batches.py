@@ -87,6 +87,7 @@ def compact(served: Served) -> None:
     assert status == "SUCCESS"
 
 
+@pytest.mark.slow
 def test_long_batches_are_compacted_and_read_without_stopping_anybody(
     tmp_path: Path, batches: dict[str, bytes]
 ) -> None:

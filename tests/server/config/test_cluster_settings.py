@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.server.config.bookie_keys import BOOKIE_KEYS
 from magnetar.server.config.broker_config import ConfigError, ServerConfig, load_config
 from magnetar.server.config.broker_keys import BROKER_KEYS, BROKER_SECTIONS
 from magnetar.server.config.cluster_settings import (
@@ -15,6 +16,7 @@ from magnetar.server.config.cluster_settings import (
     managed_ledger_settings,
 )
 from magnetar.server.config.fault_settings import FaultSettings
+from magnetar.server.config.key_kinds import Key
 from magnetar.server.config.load_settings import LoadSettings
 from magnetar.server.config.topic_settings import TopicSettings
 
@@ -51,6 +53,14 @@ def test_an_untouched_broker_conf_of_apache_starts_a_broker(tmp_path: Path, capl
     told = caplog.text.split("without effect in this version: ")[1].strip().split(", ")
     without = [key for key, value in DEFAULTS.items() if value and key not in BROKER_KEYS]
     assert told == without
+
+
+@pytest.mark.parametrize("keys", [BROKER_KEYS, BOOKIE_KEYS], ids=["broker", "bookie"])
+def test_a_key_of_standalone_servers_is_named_as_one_without_effect(
+    keys: dict[str, Key], caplog: pytest.LogCaptureFixture
+) -> None:
+    load_config(None, (NEEDED if keys is BROKER_KEYS else {}) | {"acceptMetadataGeneration": "7"}, keys)
+    assert "without effect in this version: acceptMetadataGeneration" in caplog.text
 
 
 def test_a_broker_of_a_cluster_says_that_it_takes_no_faults(caplog: pytest.LogCaptureFixture) -> None:

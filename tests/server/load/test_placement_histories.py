@@ -11,6 +11,7 @@ from magnetar.server.config.load_settings import PLACEMENTS, STRATEGIES, LoadSet
 from magnetar.server.load.broker_report import BundleStats
 from magnetar.server.load.load_view import LoadView
 from magnetar.server.load.placement_rules import ClusterRules, allowed
+from tests.rounds import rounds
 from tests.server.load.clusters import NO_RULES, SETTINGS, broker_name, bundle_name, isolation, placer_of, report
 
 BROKERS = [broker_name(number) for number in range(5)]
@@ -131,4 +132,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestHistories.settings = settings(max_examples=rounds(60), stateful_step_count=40, deadline=None)

@@ -12,6 +12,7 @@ from magnetar.server.load.broker_report import BundleStats
 from magnetar.server.load.bundle_averages import BundleData
 from magnetar.server.load.load_view import PREALLOCATION_SECONDS_MAX, LoadView
 from magnetar.server.load.placement_rules import ClusterRules, Placer, allowed, version_key
+from tests.rounds import rounds
 from tests.server.load.clusters import (
     NO_RULES,
     SETTINGS,
@@ -235,7 +236,7 @@ def test_the_namespaces_of_a_group_are_kept_apart_by_domain_and_then_by_broker()
 
 
 @given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 10_000))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=rounds(60))
 def test_however_many_bundles_and_brokers_no_broker_has_two_more_than_another(
     brokers: int, bundles: int, seed: int
 ) -> None:

@@ -21,6 +21,7 @@ from magnetar.server.load.shedding_rules import (
     UniformLoadShedder,
 )
 from magnetar.server.load.strategies import strategies_of
+from tests.rounds import rounds
 from tests.server.load.clusters import MB, broker_name, bundle_name, report, view_of
 
 SETTINGS = LoadSettings()
@@ -232,7 +233,7 @@ def test_bundles_on_one_broker_spread_and_then_stay(shedder: str) -> None:
     st.lists(st.floats(0.005, 0.4), min_size=2, max_size=14),
     st.integers(2, 5),
 )
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=rounds(40))
 def test_whatever_the_bundles_weigh_the_busiest_broker_never_gets_busier_and_moves_end(
     shedder: str, loads: list[float], brokers: int
 ) -> None:

@@ -22,6 +22,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.compression import compress
 from pulsar_proto.records.payload import body, build_batch, build_payload
 from pulsar_proto.wire.commands import simple_frame
+from tests.rounds import rounds
 from tests.server.fakes import until
 from tests.server.peers.fake_cluster import LEDGER, FakeCluster, Mischief
 
@@ -89,7 +90,7 @@ EVERYTHING = Mischief(
 )
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(rounds(8)))
 async def test_messages_arrive_once_and_in_order_whatever_breaks(seed: int) -> None:
     async with running(seed, EVERYTHING) as (cluster, client):
         producer = client.producer(TOPIC, name="mine")

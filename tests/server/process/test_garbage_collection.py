@@ -38,7 +38,6 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
             yield found
         assert not [each for each in gc.callbacks if isinstance(getattr(each, "__self__", None), OldObjects)]
     finally:
-        gc.unfreeze()
         if is_enabled:
             gc.enable()
 

@@ -89,6 +89,7 @@ def test_a_loop_that_turns_in_time_is_never_looked_at(
     assert looks == []
 
 
+@pytest.mark.slow
 def test_a_call_that_never_gives_up_the_interpreter_is_found(stalls_of: Callable[..., list[Stall]]) -> None:
     rows = [{"number": number} for number in range(100_000)]
     began = time.thread_time()
@@ -182,6 +183,7 @@ async def suspends_at(depth: int) -> None:
         await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 def test_a_stack_is_that_of_one_moment() -> None:
     """Coroutines of the watched thread end and suspend all the time, which cuts their frames off from those below. A
     stack that is read while that goes on would end in the middle. The collector, which runs at almost every allocation

@@ -30,6 +30,7 @@ def test_a_text_that_is_no_stat_is_refused(stat: bytes) -> None:
         start_ticks(stat)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc/self/stat")
 def test_the_time_before_the_import_counts() -> None:
     begun = time.clock_gettime(time.CLOCK_BOOTTIME)

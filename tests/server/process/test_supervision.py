@@ -64,6 +64,7 @@ def test_a_process_without_a_supervisor_writes_nothing(monkeypatch: pytest.Monke
     assert not store.callbacks
 
 
+@pytest.mark.process
 def test_the_session_is_told_only_when_the_process_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "session"
     assert session_of_the_dead(path) is None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import send_frame, simple_frame
+from tests.rounds import rounds
 from tests.server.fakes import command
 from tests.server.protocol.frame_strategies import FRAMES, PAYLOAD, SENSIBLE
 from tests.server.served import Wire, serving
@@ -27,7 +28,7 @@ def test_a_whole_server_survives_anything_in_any_order(tmp_path: Path, caplog: p
     with caplog.at_level(logging.ERROR), serving(tmp_path) as served:
         quiet = Wire(served.port)
 
-        @settings(max_examples=100, deadline=None)
+        @settings(max_examples=rounds(100), deadline=None)
         @given(st.lists(CHOICES, min_size=5, max_size=30), st.booleans())
         def scenario(frames: list[bytes], wait: bool) -> None:
             wild = Wire(served.port)

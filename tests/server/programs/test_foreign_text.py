@@ -18,6 +18,7 @@ from pulsar_proto.records.payload import build_batch, build_payload
 from pulsar_proto.wire.commands import send_frame, simple_frame
 from tests.pulsar_proto.text_paths import Path as FieldPath
 from tests.pulsar_proto.text_paths import least, text_paths, with_text
+from tests.rounds import rounds
 from tests.server.fakes import command
 from tests.server.served import Served, Wire, serving
 
@@ -197,7 +198,7 @@ class TestCommands:
         others_go_on(served)
 
     def test_any_text_is_answered(self, served: Served) -> None:
-        @settings(max_examples=200, deadline=None)
+        @settings(max_examples=rounds(200), deadline=None)
         @given(st.sampled_from(COMMANDS), TEXT)
         def scenario(place: tuple[int, FieldPath], text: bytes) -> None:
             command_is_answered(served, *place, text)
@@ -215,7 +216,7 @@ class TestMessages:
         consume(wire, topic)
         numbers = count()
 
-        @settings(max_examples=100, deadline=None)
+        @settings(max_examples=rounds(100), deadline=None)
         @given(st.sampled_from(MESSAGES), TEXT)
         def scenario(make: Callable[[int, bytes], bytes], text: bytes) -> None:
             number = next(numbers)

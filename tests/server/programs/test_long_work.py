@@ -93,6 +93,7 @@ def test_a_costly_pattern_stops_nobody(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("kind", [pb.CommandSubscribe.Failover, pb.CommandSubscribe.Shared])
+@pytest.mark.slow
 def test_a_backlog_that_is_sent_at_once_stops_nobody(served: Served, wire: Wire, kind: int) -> None:
     """The same holds for a backlog that is redelivered with holes of acknowledged messages, and for delayed
     messages."""

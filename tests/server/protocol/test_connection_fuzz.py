@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from magnetar.server.process.loop_watch import LoopWatch, Stall
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import send_frame, simple_frame
+from tests.rounds import rounds
 from tests.server.fakes import FakeService, Peer, command, make_traffic, settle
 from tests.server.loop_limit import CPU_LIMIT_SECONDS
 from tests.server.protocol.frame_strategies import CONNECT, FRAMES, PAYLOAD, SENSIBLE
@@ -62,7 +63,7 @@ def run(scenario: Callable[[World], Awaitable[None]]) -> None:
     assert stalls == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rounds(100), deadline=None)
 @given(st.booleans(), st.binary(max_size=300), st.integers(1, 50))
 @example(True, struct.pack(">II", 4, 0), 1)
 @example(True, struct.pack(">II", 0, 0), 3)
@@ -76,7 +77,7 @@ def test_random_bytes(connect_first: bool, data: bytes, chunk: int) -> None:
     run(scenario)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rounds(100), deadline=None)
 @given(st.lists(FRAMES, max_size=8), st.data())
 def test_damaged_frames(frames: list[bytes], data: st.DataObject) -> None:
     async def scenario(world: World) -> None:
@@ -99,7 +100,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(150), deadline=None)
 @given(st.lists(STEPS, min_size=10, max_size=40), st.booleans())
 def test_any_commands_in_any_order_while_topics_close_and_storage_stalls(
     steps: list[tuple[str, bytes]], lose_early: bool

@@ -38,6 +38,7 @@ async def consumer(port: int, name: str, permits: int) -> Client:
     return client
 
 
+@pytest.mark.slow
 async def test_two_hundred_clients_that_do_not_read_are_bounded_and_one_that_reads_gets_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from magnetar.server.protocol.handlers.command_table import TABLE
 from magnetar.server.security.principals import Principal
 from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from tests.rounds import rounds
 from tests.server.fakes import FakeConsumer, FakeService, FakeTopic, Peer, make_traffic, settle
 from tests.server.protocol.frame_strategies import sensible_command
 from tests.server.protocol.handler_scene import producer, subscribe
@@ -172,7 +173,7 @@ class History:
 
 
 @pytest.mark.parametrize("is_guarded", [False, True])
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(rounds(60)))
 async def test_every_request_is_answered_once_and_a_refused_one_leaves_nothing(
     seed: int, is_guarded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

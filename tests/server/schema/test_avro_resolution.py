@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from magnetar.server.schema.avro_resolution_rules import can_read
 from magnetar.server.schema.avro_schema import DEPTH_MAX, AvroParseError, AvroSchema, parse_avro, pretty, same_schema
 from tests.pulsar_proto.vectors import FOLDER
+from tests.rounds import rounds
 
 PAIRS: list[dict[str, Any]] = json.loads((FOLDER / "avro_resolution.json").read_text())["pairs"]
 
@@ -165,7 +166,9 @@ def data_of(schema: Any) -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries({field["name"]: data_of(field["type"]) for field in schema["fields"]})
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(
+    max_examples=rounds(150), deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+)
 @given(st.data())
 def test_what_is_said_to_be_readable_is_read_by_fastavro(data: st.DataObject) -> None:
     writer = named_apart(data.draw(SCHEMAS), [])

@@ -17,6 +17,7 @@ from magnetar.server.security.security_errors import RejectedCredentialsError, S
 from magnetar.server.security.tls_provider import TlsProvider, common_name_of
 from magnetar.server.security.token_maker import load_private_key
 from magnetar.server.security.token_provider import TokenProvider, TokenVerifier, load_public_key, unverified
+from tests.rounds import rounds
 
 KEY = b"k" * 32
 WORDS = st.text(st.sampled_from(string.printable + "é\x00"), max_size=60)
@@ -112,7 +113,7 @@ def test_any_location_of_a_key_gives_bytes_or_is_refused(location: str) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=50)
+@settings(max_examples=rounds(50))
 def test_any_bytes_are_users_or_a_fault_and_keys_or_a_fault(content: bytes) -> None:
     for load in (
         lambda: parse_htpasswd(content),

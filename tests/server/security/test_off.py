@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from magnetar.server.config.broker_config import load_config
 from magnetar.server.network.ports import PortChoice, reserve_ports
 from magnetar.server.programs.broker_parts import make_security
@@ -17,6 +19,7 @@ print(sorted(name for name in sys.modules if name.startswith(heavy) or name.star
 """
 
 
+@pytest.mark.process
 def test_a_server_without_security_loads_its_settings_and_errors_only() -> None:
     """`ssl` is loaded by asyncio. Our own modules and the large libraries are not loaded."""
     root = Path(__file__).parents[3]

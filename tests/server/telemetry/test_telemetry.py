@@ -50,6 +50,7 @@ def test_a_name_that_a_client_has_chosen_is_exported_only_in_part() -> None:
     assert list(table.points(0)) == [({"pulsar.consumer.name": "x" * TEXT_MAX, "pulsar.consumer.id": 7}, 1)]
 
 
+@pytest.mark.process
 def test_programs_import_nothing_of_opentelemetry() -> None:
     done = subprocess.run([sys.executable, "-c", STARTS], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"

@@ -107,6 +107,7 @@ async def process(
     store: MemoryStore,
     config: ManagedLedgerConfig = SMALL_LEDGERS,
     transactions: TransactionSupport | None = None,
+    settings: TopicSettings | None = None,
 ) -> AsyncIterator[Process]:
     bookie = await Bookie.open(
         BookieConfig(journal_directories=(str(folder / "journal"),), ledger_directories=(str(folder / "ledgers"),)),
@@ -125,7 +126,7 @@ async def process(
         await store.create(paths.policies_path(NAME.namespace), make_parents=True)
     factory = ManagedLedgerFactory(store, bookkeeper, config, clock_ms=lambda: 1_000, tick_seconds=None)
     try:
-        yield Process(BrokerService(factory, store, TopicSettings(), transactions=transactions), disk)
+        yield Process(BrokerService(factory, store, settings or TopicSettings(), transactions=transactions), disk)
     finally:
         await bookkeeper.close()
         await bookie.close()

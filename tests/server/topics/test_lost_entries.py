@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.metadata.embedded.memory_store import MemoryStore
+from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.stats.domain_stats import internal_stats, topic_stats
 from magnetar.server.topics.publishing.deduplication import DEDUP_CURSOR
 from pulsar_proto.ids import Position
@@ -101,7 +102,8 @@ async def test_deduplication_learns_from_what_is_left(tmp_path: Path) -> None:
 
 
 async def test_without_the_key_the_stats_say_why_nothing_comes_until_it_can_be_read_again(tmp_path: Path) -> None:
-    async with process(tmp_path, MemoryStore(), WAITING) as broker:
+    settings = TopicSettings(dispatcher_read_failure_backoff_initial_time_in_ms=10)
+    async with process(tmp_path, MemoryStore(), WAITING, settings=settings) as broker:
         cnx = FakeConnection()
         consumer = await broker.consumer(cnx, "Shared")
         positions = await stored(broker)

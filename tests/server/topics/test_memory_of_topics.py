@@ -5,6 +5,8 @@ import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.server.topics.topic import Topic
 from pulsar_proto.ids import LATEST
@@ -36,6 +38,7 @@ async def loaded(broker: Process, number: int) -> Topic:
     return await broker.service.get_topic(TopicName.parse(f"persistent://public/default/topic-{number}"), create=True)
 
 
+@pytest.mark.slow
 async def test_a_loaded_topic_that_nobody_uses_takes_8_kb(tmp_path: Path) -> None:
     async with process(tmp_path, MemoryStore()) as broker:
         await loaded(broker, MEASURED)  # what the first topic makes for all of them does not count

@@ -70,6 +70,7 @@ assert aiohttp.web.Response
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "code",
     [ALONE, THEN_WHOLE, WHOLE_BEFORE, OF_ANOTHER_VERSION],

@@ -198,6 +198,7 @@ class TestLazyLoading:
         writer.close()
         await listener.close()
 
+    @pytest.mark.process
     def test_a_server_is_made_without_aiohttp(self) -> None:
         code = "import sys, magnetar.server.programs.standalone; sys.exit('aiohttp' in sys.modules)"
         subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)

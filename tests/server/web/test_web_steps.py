@@ -78,6 +78,7 @@ async def many_topics(web: Web) -> None:
         await asyncio.gather(*(make(f"t{number}/subscription/s") for number in range(first, first + 50)))
 
 
+@pytest.mark.slow
 async def test_no_step_of_any_call_grows_with_the_topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes all calls that read, and those that change all subscriptions of a namespace or a partitioned topic."""
     share = CountingShare()

@@ -18,6 +18,7 @@ from magnetar.server.why.subscription_gathering import subscription_snapshot
 from magnetar.server.why.subscription_rules import reasons_of
 from magnetar.server.why.subscription_snapshot import SubscriptionSnapshot
 from pulsar_proto.ids import Position
+from tests.rounds import rounds
 from tests.server.topics.scene import pass_time, settle
 from tests.server.topics.subscriptions.dispatch_histories import (
     AutoSplitHistories,
@@ -200,7 +201,7 @@ class ExclusiveAsked(Asking, ExclusiveHistories):
     pass
 
 
-LIMITS = settings(max_examples=60, stateful_step_count=30, deadline=None)
+LIMITS = settings(max_examples=rounds(60), stateful_step_count=30, deadline=None)
 TestShared = SharedAsked.TestCase
 TestShared.settings = LIMITS
 TestRing = RingAsked.TestCase

@@ -130,6 +130,7 @@ def test_a_folder_that_was_moved_as_a_whole_is_accepted(tmp_path: Path) -> None:
     assert str(tmp_path / "after") in (tmp_path / "after" / "ledgers" / "VERSION").read_text()
 
 
+@pytest.mark.process
 def test_a_second_bookie_on_the_folders_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     script = (
         "import sys; from tests.storage.bookie.test_cookie import folders; from pathlib import Path;"

@@ -16,6 +16,7 @@ from magnetar.storage.bookie.entry_log_writer import EntryLogWriter
 from magnetar.storage.bookie.entry_logs import EntryLogs
 from magnetar.storage.bookie.index_runs import IndexRun
 from magnetar.storage.bookie.ledger_state import BookieLedgerState
+from tests.rounds import rounds
 from tests.storage.bookie.helpers import entry_of, flip_byte
 
 
@@ -124,7 +125,7 @@ def test_negative_and_huge_ids(store: Store) -> None:
     assert store.reader.last_entry_id(1) == (1 << 63) - 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=rounds(25), deadline=None)
 @given(flushes=st.lists(st.sets(st.integers(-3, 60), min_size=1), min_size=1, max_size=8))
 def test_each_id_reads_as_it_was_last_written(
     tmp_path_factory: pytest.TempPathFactory, flushes: list[set[int]]

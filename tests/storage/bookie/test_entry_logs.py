@@ -261,3 +261,17 @@ def test_a_copied_block_is_the_same_in_its_new_place(tmp_path: Path) -> None:
     store.writer.finish()
     assert copy == IndexRun(3, 9, 2, FILE_HEADER_SIZE, run.length, False)
     assert store.logs.read(2, copy.offset, copy.length) == store.logs.read(1, run.offset, run.length)
+
+
+def test_the_kernel_is_asked_to_read_no_more_of_a_log_than_the_bookie_wants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    run = store.append(1, range(10))[0]
+    store.writer.finish()
+    advised: list[tuple[str, tuple[int, ...]]] = []
+    monkeypatch.setattr(
+        os, "posix_fadvise", lambda fd, *advice: advised.append((os.readlink(f"/proc/self/fd/{fd}"), advice))
+    )
+    store.read(run)
+    assert advised == [(store.logs.path(run.log_id), (0, 0, os.POSIX_FADV_RANDOM))]

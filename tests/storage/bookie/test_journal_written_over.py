@@ -28,6 +28,7 @@ from magnetar.storage.bookie.journal_format import (
     salt_of_bits,
 )
 from magnetar.storage.bookie.journal_replay import JournalReplay, journal_path
+from tests.rounds import rounds
 from tests.storage.bookie.faults import Faults
 from tests.storage.bookie.helpers import entry_of
 from tests.storage.bookie.journal_scene import Opened, group
@@ -115,7 +116,7 @@ def path_in(folder: Path) -> Path:
     return Path(journal_path(str(folder), LIVE_ID))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=rounds(120), deadline=None)
 @given(sizes_of_batches, sizes_of_batches, st.booleans(), st.lists(st.booleans(), min_size=1, max_size=40))
 def test_whatever_sectors_of_the_last_batch_are_there_all_before_it_is_replayed_and_nothing_else(
     former: list[int], live: list[int], same_salt: bool, kept: list[bool]
@@ -139,7 +140,7 @@ def test_whatever_sectors_of_the_last_batch_are_there_all_before_it_is_replayed_
         assert (len(again.entries), again.end) == (count + 2, end)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=rounds(80), deadline=None)
 @given(sizes_of_batches, sizes_of_batches.filter(lambda sizes: len(sizes) > 1), st.booleans(), st.data())
 def test_damage_with_a_batch_behind_it_is_told_from_the_end(
     former: list[int], live: list[int], same_salt: bool, data: st.DataObject

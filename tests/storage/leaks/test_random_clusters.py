@@ -24,6 +24,7 @@ from pulsar_proto.pb import managed_ledger_pb2 as pb
 from pulsar_proto.pb import pulsar_api_pb2 as api
 from pulsar_proto.records import compression
 from pulsar_proto.records.ledger_record import LedgerMetadata, ledger_path
+from tests.rounds import rounds
 
 NOW_MS = 10_000_000
 CAUTION = Caution(NOW_MS, grace_ms=1000)
@@ -196,7 +197,7 @@ def random_cluster(seed: int) -> Cluster:
     return cluster
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(rounds(150)))
 def test_every_leak_is_found_and_no_ledger_in_use_ever(seed: int) -> None:
     cluster = random_cluster(seed)
     judged = {each: judge(cluster.facts(each), cluster.picture, CAUTION) for each in cluster.ledgers}
@@ -208,7 +209,7 @@ def test_every_leak_is_found_and_no_ledger_in_use_ever(seed: int) -> None:
     assert {each.ledger_id for each in dangling} == cluster.lost
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(rounds(20)))
 def test_what_a_record_that_cannot_be_read_may_name_is_kept(seed: int) -> None:
     cluster = random_cluster(seed)
     owners = {cluster.facts(each).owner for each in cluster.leaked}

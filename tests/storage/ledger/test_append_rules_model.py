@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from magnetar.storage.ledger.append_group_rules import Send
 from magnetar.storage.ledger.append_rules import AppendMachine
 from magnetar.storage.ledger.quorum_rules import held_ids, write_set
+from tests.rounds import rounds
 from tests.storage.ledger.append_machine import EIO, group, machine_of
 
 
@@ -39,7 +40,7 @@ class Model:
         assert machine.last_add_confirmed == len(self.confirmed) - 1
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=rounds(120), deadline=None)
 @given(st.data())
 def test_no_entry_is_confirmed_before_its_quorum_has_it_under_any_schedule(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 5), label="E")

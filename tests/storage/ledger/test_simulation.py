@@ -19,6 +19,7 @@ from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.ledger.read_handle import ReadHandle
 from pulsar_proto.records.ledger_record import LedgerMetadata
 from pulsar_proto.wire.bookie_wire import BookieRc
+from tests.rounds import rounds
 from tests.storage.ledger.fake_bookie import LinkState
 from tests.storage.ledger.scene import Scene, Writer, check_closed
 from tests.storage.ledger.virtual_loop import run
@@ -187,7 +188,7 @@ async def tell(rng: Random) -> None:
         recovery_log.removeHandler(history.warnings)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(150), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_no_history_loses_an_acknowledged_entry(seed: int) -> None:
     run(tell(Random(seed)))

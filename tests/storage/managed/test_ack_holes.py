@@ -9,13 +9,14 @@ from magnetar.storage.managed.ack_map import ack_map
 from magnetar.storage.managed.ack_state import AckState
 from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
 from pulsar_proto.ids import LATEST, Position
+from tests.rounds import rounds
 
 SIZES = {2: 5, 3: 1, 5: 7, 8: 4}
 LEDGERS = LedgerList(LedgerInfo(ledger_id, entries, 1, 1) for ledger_id, entries in SIZES.items())
 ALL = [(ledger_id, entry_id) for ledger_id, entries in SIZES.items() for entry_id in range(entries)]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=rounds(200))
 @given(st.sets(st.sampled_from(ALL)), st.sampled_from([*ALL, (9, 0), tuple(LATEST)]))
 def test_a_hole_is_what_is_not_acknowledged_before_something_that_is(
     acked: set[tuple[int, int]], before: tuple[int, int]
@@ -36,7 +37,7 @@ def test_a_hole_is_what_is_not_acknowledged_before_something_that_is(
         assert acks.unacked_among(ledger_id, some) == left
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=rounds(300))
 @given(st.sets(st.sampled_from(ALL)), st.sampled_from([*ALL, (9, 0)]), st.integers(1, len(ALL) + 2))
 def test_each_cell_counts_the_acknowledged_ones_of_its_entries(
     acked: set[tuple[int, int]], before: tuple[int, int], cells_max: int

@@ -10,6 +10,7 @@ from magnetar.storage.managed.ack_sets import words_of_mask
 from magnetar.storage.managed.ack_state import AckRange, AckState
 from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
 from pulsar_proto.ids import Position
+from tests.rounds import rounds
 
 BATCH = 70
 """How many indexes an entry has in these tests: more than fit one word."""
@@ -133,7 +134,7 @@ def check(state: AckState, twin: Twin, ledgers: LedgerList) -> None:
 
 
 @given(sizes, st.lists(steps, max_size=12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(150), deadline=None)
 def test_agrees_with_a_set_of_everything_unconsumed(sizes: list[int], steps: list[tuple[str, object]]) -> None:
     ledgers = ledgers_of(*sizes)
     state, twin = AckState(ledgers, Position(-1, -1)), Twin(ledgers)
@@ -143,7 +144,7 @@ def test_agrees_with_a_set_of_everything_unconsumed(sizes: list[int], steps: lis
 
 
 @given(sizes, st.lists(steps, max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(60), deadline=None)
 def test_a_restored_state_says_the_same(sizes: list[int], steps: list[tuple[str, object]]) -> None:
     ledgers = ledgers_of(*sizes)
     state, twin = AckState(ledgers, Position(-1, -1)), Twin(ledgers)
@@ -155,7 +156,7 @@ def test_a_restored_state_says_the_same(sizes: list[int], steps: list[tuple[str,
 
 
 @given(sizes, st.lists(steps, max_size=8), st.integers(0, 9), st.integers(1, 10))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(60), deadline=None)
 def test_unacked_runs_name_exactly_the_unacked(
     sizes: list[int], steps: list[tuple[str, object]], first: int, count: int
 ) -> None:
@@ -171,7 +172,7 @@ def test_unacked_runs_name_exactly_the_unacked(
 
 
 @given(sizes, st.lists(steps, max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(60), deadline=None)
 def test_the_mark_delete_never_goes_back_but_by_reset(sizes: list[int], steps: list[tuple[str, object]]) -> None:
     ledgers = ledgers_of(*sizes)
     state, twin = AckState(ledgers, Position(-1, -1)), Twin(ledgers)

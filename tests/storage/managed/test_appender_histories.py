@@ -27,6 +27,7 @@ from magnetar.storage.managed.managed_ledger_errors import (
     ManagedLedgerTerminated,
 )
 from pulsar_proto.ids import Position
+from tests.rounds import rounds
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import CONFIG, factory_of, open_one, read_all, until
 
@@ -123,7 +124,7 @@ async def check(history: History) -> None:
         assert reopened.terminated == history.ends[0] == reopened.last_confirmed
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(rounds(10)))
 async def test_every_group_is_answered_and_closing_returns(block: int) -> None:
     for seed in range(block * 100, block * 100 + 100):
         history = History(seed)

@@ -21,6 +21,7 @@ from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
+from tests.rounds import rounds
 
 CONFIG = ManagedLedgerConfig()
 ENTRIES = 3_000
@@ -188,7 +189,7 @@ async def test_a_seek_while_it_is_written_wins() -> None:
     st.dictionaries(st.integers(1, 8), st.sets(st.integers(0, ENTRIES - 1), max_size=40), max_size=8),
     st.sampled_from([8, 24, 300]),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=rounds(60))
 def test_parts_say_what_they_were_given(holes: dict[int, set[int]], slice_bytes: int) -> None:
     slice_before, cursor_parts.SLICE_BYTES = cursor_parts.SLICE_BYTES, slice_bytes
     try:

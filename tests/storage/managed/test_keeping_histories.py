@@ -12,6 +12,7 @@ import pytest
 from magnetar.storage.managed.keeping_rules import KeptLedger
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from pulsar_proto.ids import EARLIEST, LATEST, Position
+from tests.rounds import rounds
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import CONFIG, Clock, fill, open_one
 
@@ -84,7 +85,7 @@ def ids(ledger: ManagedLedger) -> list[int]:
     return [info.ledger_id for info in ledger.stats().ledgers]
 
 
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", range(rounds(5)))
 async def test_trimming_deletes_what_the_explanation_says_nothing_keeps(block: int) -> None:
     deleted = 0
     for seed in range(block * 40, block * 40 + 40):

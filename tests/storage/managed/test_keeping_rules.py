@@ -19,6 +19,7 @@ from magnetar.storage.managed.keeping_rules import (
 from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
 from magnetar.storage.managed.managed_ledger_config import MEBIBYTE, ManagedLedgerConfig
 from pulsar_proto.ids import Position
+from tests.rounds import rounds
 
 CONFIG = ManagedLedgerConfig()
 MINUTE_MS = 60_000
@@ -161,7 +162,7 @@ def situations(draw: st.DrawFn) -> "tuple[ManagedLedgerConfig, LedgerList, list[
     return config, ledgers, [Need(name, Position(*place)) for name, *place in draw(NEEDS)], terminated
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=rounds(400), deadline=None)
 @given(situations())
 def test_what_nothing_keeps_is_what_trimming_takes_and_a_keeper_that_ends_keeps_nothing(
     situation: "tuple[ManagedLedgerConfig, LedgerList, list[Need], Position | None]",

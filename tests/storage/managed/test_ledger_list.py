@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from magnetar.storage.managed.ledger_list import LedgerInfo, LedgerList
 from pulsar_proto.ids import EARLIEST, LATEST, Position
+from tests.rounds import rounds
 
 SIZES = st.lists(st.integers(0, 4), max_size=5)
 POSITIONS = st.builds(Position, st.sampled_from([-1, 0, 10, 15, 20, 30, 40, 50, 60, 99]), st.integers(-1, 6))
@@ -27,7 +28,7 @@ def everything(closed: list[int], current: int | None) -> list[Position]:
 
 
 @given(SIZES, st.none() | st.integers(0, 4), POSITIONS, POSITIONS)
-@settings(max_examples=150)
+@settings(max_examples=rounds(150))
 def test_agrees_with_a_list_of_all_entries(closed: list[int], current: int | None, a: Position, b: Position) -> None:
     ledgers, entries = build(closed, current), everything(closed, current)
     assert ledgers.entries == len(entries)

@@ -17,6 +17,7 @@ from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
 from tests.pulsar_proto.vectors import Item, load
+from tests.rounds import rounds
 
 CONFIG = ManagedLedgerConfig()
 BITMAPS = replace(CONFIG, managed_ledger_persist_individual_ack_as_long_array=True)
@@ -90,7 +91,7 @@ def state_of(holes: dict[int, set[int]], batches: dict[tuple[int, int], int]) ->
 @given(
     holes, batches, st.sampled_from([CONFIG, BITMAPS, replace(CONFIG, managed_ledger_max_unacked_ranges_to_persist=3)])
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=rounds(80), deadline=None)
 def test_any_state_survives_a_cursor_entry(
     holes: dict[int, set[int]], batches: dict[tuple[int, int], int], config: ManagedLedgerConfig
 ) -> None:
@@ -111,7 +112,7 @@ def test_any_state_survives_a_cursor_entry(
 
 
 @given(holes, batches)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=rounds(50), deadline=None)
 def test_any_state_survives_a_node(holes: dict[int, set[int]], batches: dict[tuple[int, int], int]) -> None:
     acks = state_of(holes, batches)
     value = encode_node(-1, acks.mark_delete, {"n": 2**62}, {"k": "v"}, last_active_ms=7, acks=acks)

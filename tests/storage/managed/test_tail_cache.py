@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from magnetar.storage.managed.tail_cache import ENTRY_OVERHEAD_BYTES, TailCache, _CachedGroup
 from pulsar_proto.ids import Position
+from tests.rounds import rounds
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import append, factory_of, fill, open_one
 
@@ -131,7 +132,7 @@ steps = st.lists(
 
 
 @given(steps, st.integers(0, 15))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(200), deadline=None)
 def test_it_never_exceeds_its_bound_and_never_returns_anything_wrong(
     steps: list[tuple[str, int, int]], bound: int
 ) -> None:

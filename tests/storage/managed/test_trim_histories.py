@@ -16,6 +16,7 @@ from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.ids import EARLIEST, LATEST, Position
+from tests.rounds import rounds
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import DELETE_AT_ONCE, NAME, factory_of, until
 
@@ -116,7 +117,7 @@ def before(position: Position) -> Position:
     return Position(position.ledger_id, position.entry_id - 1)
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(rounds(10)))
 async def test_nothing_is_trimmed_that_a_subscription_was_promised(block: int) -> None:
     for seed in range(block * 60, block * 60 + 60):
         history = History(seed)

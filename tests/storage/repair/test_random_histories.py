@@ -18,10 +18,11 @@ from magnetar.storage.ledger.quorum_rules import write_set
 from magnetar.storage.repair.auto_recovery import AutoRecovery
 from pulsar_proto.records.entry_digest import EntryCodec
 from pulsar_proto.records.ledger_record import LedgerMetadata
+from tests.rounds import rounds
 from tests.storage.repair.repair_scene import RepairScene, append
 from tests.storage.repair.virtual_loop import run
 
-SEEDS = range(20)
+SEEDS = range(rounds(20))
 STEPS = 25
 BOOKIES = 7
 DOWN_MAX = 2

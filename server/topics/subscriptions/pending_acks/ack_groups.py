@@ -3,15 +3,15 @@ as one record. Clients acknowledge each message by a command of its own, and a r
 than everything else that an acknowledgement does."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from magnetar.server.process.storage_faults import told_as
+from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLog
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import PendingAckRules
 from magnetar.server.topics.subscriptions.pending_acks.subscription_of_acks import SubscriptionOfAcks
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
-from pulsar_proto.errors import PulsarError
 from pulsar_proto.ids import TxnId
 from pulsar_proto.records.pending_ack_log import (
     RECORD_POSITIONS_MAX,
@@ -20,35 +20,27 @@ from pulsar_proto.records.pending_ack_log import (
     PendingPosition,
 )
 
-Accepted = Callable[[Sequence[PendingPosition]], None]
-"""Called with the positions of an acknowledgement when it is stored. Must not raise."""
-
 
 class AckGroup:
     """Individual acknowledgements of one transaction that are stored together."""
 
-    __slots__ = ("_acks", "positions", "txn_id")
+    __slots__ = ("ended", "of_consumers", "positions", "txn_id")
 
     def __init__(self, txn_id: TxnId) -> None:
         self.txn_id = txn_id
         self.positions: list[PendingPosition] = []
         """The positions of all acknowledgements of the group."""
-        self._acks: list[tuple[Sequence[PendingPosition], Accepted, asyncio.Future[None]]] = []
+        self.of_consumers: dict[Consumer, tuple[list[PendingPosition], list[int]]] = {}
+        """What each consumer has acknowledged: the positions, and how many messages each command named."""
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def add(self, positions: Sequence[PendingPosition], accepted: Accepted, ended: "asyncio.Future[None]") -> None:
-        """Adds an acknowledgement, which `tell` tells of its outcome."""
+    def add(self, consumer: Consumer, positions: Sequence[PendingPosition], messages: int) -> None:
         self.positions += positions
-        self._acks.append((positions, accepted, ended))
-
-    def tell(self, refusal: PulsarError | None) -> None:
-        """Tells each acknowledgement that it is stored, or why it is not."""
-        for positions, accepted, ended in self._acks:
-            if refusal is None:
-                accepted(positions)
-                if not ended.done():  # it is done when its caller was cancelled
-                    ended.set_result(None)
-            elif not ended.done():
-                ended.set_exception(refusal)
+        of_consumer = self.of_consumers.get(consumer)
+        if of_consumer is None:
+            of_consumer = self.of_consumers[consumer] = ([], [])
+        of_consumer[0].extend(positions)
+        of_consumer[1].append(messages)
 
 
 class AckGroups:
@@ -62,26 +54,27 @@ class AckGroups:
         self._owner = owner
         self._groups: dict[TxnId, AckGroup] = {}
 
-    def add(self, txn_id: TxnId, positions: Sequence[PendingPosition], accepted: Accepted) -> "asyncio.Future[None]":
+    def add(
+        self, txn_id: TxnId, consumer: Consumer, positions: Sequence[PendingPosition], messages: int
+    ) -> "asyncio.Future[None]":
         """Adds an acknowledgement of at most RECORD_POSITIONS_MAX positions, which the rules hold. Returns a future
-        that ends when the acknowledgement is durable and `accepted` was called. If it cannot be stored, the rules hold
-        it no more, and the future raises PulsarError."""
-        loop = asyncio.get_running_loop()
+        that ends when the acknowledgement is durable and the subscription was told of it. If it cannot be stored, the
+        rules hold it no more, and the future raises PulsarError. Several acknowledgements share the future, so a caller
+        that may be cancelled shields it."""
         group = self._groups.get(txn_id)
         if group is not None and len(group.positions) + len(positions) > RECORD_POSITIONS_MAX:
-            self.flush()
+            self._flush()
             group = None
         if group is None:
             if not self._groups:
-                loop.call_soon(self.flush)
+                asyncio.get_running_loop().call_soon(self._flush)
             group = self._groups[txn_id] = AckGroup(txn_id)
-        ended: asyncio.Future[None] = loop.create_future()
-        group.add(positions, accepted, ended)
-        return ended
+        group.add(consumer, positions, messages)
+        return group.ended
 
-    def flush(self) -> None:
-        """Hands the acknowledgements to the log. Whoever appends something else to the log calls this first, so that
-        the log keeps the order in which things happened."""
+    def _flush(self) -> None:
+        """Hands the acknowledgements to the log. An end of their transaction that comes later is stored by a task,
+        which begins after this call, so the log keeps the order in which things happened."""
         groups, self._groups = self._groups, {}
         for group in groups.values():
             record = PendingAckRecord(PendingAckOp.ACK, group.txn_id, False, tuple(group.positions))
@@ -90,11 +83,13 @@ class AckGroups:
             self._log.push()
 
     def _stored(self, group: AckGroup, error: ManagedLedgerError | None) -> None:
-        if error is None:
-            group.tell(None)
-        else:
+        if error is not None:
             take_back(self._rules, self._owner, group.txn_id, group.positions)
-            group.tell(told_as(error))
+            group.ended.set_exception(told_as(error))
+            return
+        for consumer, (positions, messages) in group.of_consumers.items():
+            self._owner.acknowledged(consumer, positions, sum(messages))
+        group.ended.set_result(None)
 
 
 def take_back(

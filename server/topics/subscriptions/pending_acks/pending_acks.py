@@ -20,7 +20,8 @@ from functools import partial
 
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.process.turns import SLICE_ITEMS, Steps, Turns, in_slices
-from magnetar.server.topics.subscriptions.pending_acks.ack_groups import Accepted, AckGroups, take_back
+from magnetar.server.topics.subscriptions.consumer import Consumer
+from magnetar.server.topics.subscriptions.pending_acks.ack_groups import AckGroups, take_back
 from magnetar.server.topics.subscriptions.pending_acks.end_counters import EndCounters
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLog, PendingAckLogs
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import PendingAckRules
@@ -203,8 +204,6 @@ class PendingAcksOfTransactions:
         """Appends records. The result comes when they are durable; it raises ManagedLedgerError when it is unknown
         whether they are."""
         assert self.log is not None
-        assert self._groups is not None
-        self._groups.flush()
         result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(error: ManagedLedgerError | None) -> None:
@@ -222,13 +221,12 @@ class PendingAcksOfTransactions:
     # --- acknowledgements --------------------------------------------------------------------------------------------
 
     def ack_few(
-        self, txn_id: TxnId, positions: Sequence[PendingPosition], accepted: Accepted
+        self, txn_id: TxnId, consumer: Consumer, positions: Sequence[PendingPosition], messages: int
     ) -> "asyncio.Future[None] | None":
-        """Acknowledges a few messages individually in a transaction, together with what else of the transaction is
-        acknowledged in this turn of the event loop. Returns None when that is not possible now, because the log is
-        being read or another broker has to be asked for the transaction; the caller then calls `ack`. Otherwise returns
-        a future that ends when the acknowledgement is durable and `accepted` was called with those of the positions
-        that the topic has. The call and the future raise the errors of `ack`."""
+        """Acknowledges `messages` messages, which are few, individually in a transaction, together with what else of
+        the transaction is acknowledged in this turn of the event loop. Returns None when that is not possible now,
+        because the log is being read or another broker has to be asked for the transaction; the caller then calls
+        `ack`. Otherwise returns the future of `AckGroups.add`. The call and the future raise the errors of `ack`."""
         if self._groups is None or self.state is not PendingAckState.READY or not self._is_live_here(txn_id):
             return None
         self._check_open(txn_id)
@@ -240,7 +238,7 @@ class PendingAcksOfTransactions:
             return nothing
         self.rules.check(txn_id, positions)
         self.rules.hold(txn_id, positions)
-        return self._groups.add(txn_id, positions, accepted)
+        return self._groups.add(txn_id, consumer, positions, messages)
 
     async def ack(
         self, txn_id: TxnId, positions: Sequence[PendingPosition], *, cumulative: bool

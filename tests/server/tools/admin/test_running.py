@@ -129,6 +129,7 @@ def test_completion_knows_groups_commands_and_options(capsys: pytest.CaptureFixt
     assert words("nope", "x") == []
 
 
+@pytest.mark.process
 def test_a_command_imports_only_what_it_needs(tmp_path: Path) -> None:
     code = (
         "import sys; sys.argv = ['magnetar', 'admin', '--admin-url', 'http://127.0.0.1:1', 'tenants', 'list']\n"

@@ -14,6 +14,7 @@ from magnetar.storage.managed.managed_ledger_errors import AppendFault
 from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import parse_metadata
+from tests.rounds import rounds
 from tests.server.topics.fake_managed_ledger import HEADER
 from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, message, pass_time, settle
 
@@ -121,7 +122,7 @@ async def play(steps: list[Any]) -> None:
     assert ids_in_log(scene) == list(range(client.next_id))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=rounds(80), deadline=None)
 @given(st.lists(STEPS, max_size=25))
 def test_each_message_stands_in_the_log_once_and_in_order(steps: list[Any]) -> None:
     in_virtual_time(play)(steps)
@@ -174,7 +175,7 @@ async def turn_on(before: int, on_way: int, meanwhile: int, confirmed: int, fail
     assert ids_in_log(scene) == list(range(client.next_id))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=rounds(80), deadline=None)
 @given(st.integers(0, 3), st.integers(0, 4), st.integers(0, 4), st.integers(0, 8), st.booleans())
 def test_what_was_on_its_way_when_deduplication_was_turned_on_counts(
     before: int, on_way: int, meanwhile: int, confirmed: int, fails: bool

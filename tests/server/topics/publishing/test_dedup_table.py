@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from magnetar.server.topics.publishing.dedup_rules import DedupTable, DedupVerdict
+from tests.rounds import rounds
 
 NAMES = ("a", "b")
 
@@ -81,7 +82,7 @@ class Log(RuleBasedStateMachine):
 
 
 TestLog = Log.TestCase
-TestLog.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestLog.settings = settings(max_examples=rounds(60), stateful_step_count=30, deadline=None)
 
 
 def test_who_left_long_ago_is_forgotten_and_who_came_back_is_not() -> None:

@@ -11,6 +11,7 @@ from magnetar.server.topics.subscriptions.key_shared_rules import KeySharedPolic
 from pulsar_proto.errors import ConsumerBusy
 from pulsar_proto.ids import EARLIEST, Position, unsigned64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from tests.rounds import rounds
 from tests.server.topics.scene import ack, pass_time, redeliver, seek_command
 from tests.server.topics.subscriptions.dispatch_model import Client, Model
 
@@ -276,4 +277,4 @@ class ExclusiveHistories(Histories):
         raise AssertionError("two consumers of an Exclusive subscription")
 
 
-LIMITS = settings(max_examples=30, stateful_step_count=40, deadline=None)
+LIMITS = settings(max_examples=rounds(30), stateful_step_count=40, deadline=None)

@@ -3,19 +3,21 @@
 import random
 import tracemalloc
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.server.topics.subscriptions import delay_index
 from magnetar.server.topics.subscriptions.delay_index import DelayIndex
 from pulsar_proto.ids import Position
+from tests.rounds import rounds
 
 ADD = st.tuples(st.just("add"), st.integers(1, 4), st.integers(0, 40), st.integers(0, 50))
 POP = st.tuples(st.just("pop"), st.integers(0, 60), st.integers(1, 10), st.just(0))
 FORGET = st.tuples(st.just("forget"), st.integers(1, 4), st.just(0), st.just(0))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=rounds(200))
 @given(st.lists(st.one_of(ADD, ADD, ADD, POP, FORGET), max_size=80), st.integers(2, 5))
 def test_it_is_a_dictionary_sorted_by_time(operations: list[tuple[str, int, int, int]], segment: int) -> None:
     delay_index.SEGMENT_ENTRIES_MAX, before = segment, delay_index.SEGMENT_ENTRIES_MAX
@@ -89,6 +91,7 @@ def test_deleted_ledgers_make_room() -> None:
     assert index.pop_due(100, 10) == {2: [0]}
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_messages_take_less_than_two_and_a_half_megabytes() -> None:
     """The messages are due in any order, over a month. A million of them then take less than 25 MB."""
     chance = random.Random(1)

@@ -5,12 +5,13 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from magnetar.server.topics.subscriptions.hole_rules import HoleWatch
+from tests.rounds import rounds
 
 INTERVAL = 8.0
 HOLES = st.dictionaries(st.integers(1, 2), st.sets(st.integers(0, 9), min_size=1), max_size=2)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=rounds(300))
 @given(st.lists(st.tuples(HOLES, st.integers(1, 12)), max_size=14))
 def test_what_is_found_has_been_there_for_the_interval(looks: list[tuple[dict[int, set[int]], int]]) -> None:
     """The twin relies on this: an entry that is acknowledged never gets back into a hole."""

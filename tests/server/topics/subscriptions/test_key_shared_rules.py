@@ -21,6 +21,7 @@ from magnetar.server.topics.subscriptions.key_shared_rules import (
     selector_for,
 )
 from pulsar_proto.errors import ConsumerAssignFault
+from tests.rounds import rounds
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "vectors" / "key_shared_owners.json").read_text())
 NAMES = ["a", "b", "a", "consumer-é", "e"]
@@ -61,7 +62,7 @@ def test_no_key_has_slot_zero() -> None:
     assert (range_slot(0), range_slot(SLOTS), range_slot(SLOTS - 1)) == (1, 1, SLOTS - 1)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=rounds(50))
 @given(st.sampled_from(["ring", "split"]), st.lists(st.integers(0, 5), max_size=30))
 def test_each_slot_has_one_owner_whoever_comes_and_goes(kind: str, events: list[int]) -> None:
     """Each event removes the member of that number, or adds a member when there is none."""

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from magnetar.server.topics.subscriptions.shared_rules import RoundRobin
+from tests.rounds import rounds
 
 
 class Taker:
@@ -68,7 +69,7 @@ class Turns(RuleBasedStateMachine):
 
 
 TestTurns = Turns.TestCase
-TestTurns.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTurns.settings = settings(max_examples=rounds(60), stateful_step_count=40, deadline=None)
 
 
 @settings(deadline=None)

@@ -19,6 +19,7 @@ from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.storage.managed.append_queue import AddResult
 from magnetar.storage.managed.managed_ledger_errors import CursorFault
 from pulsar_proto.errors import PulsarError
+from tests.rounds import rounds
 from tests.server.topics.fake_managed_ledger import pause
 from tests.server.topics.scene import (
     FakeConnection,
@@ -181,7 +182,7 @@ class History:
             assert any(b"last" in each for each in received), "nobody of a subscription gets anything"
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", range(rounds(300)))
 def test_every_call_ends_and_every_consumer_is_on_a_living_subscription(seed: int) -> None:
     @in_virtual_time
     async def history() -> None:

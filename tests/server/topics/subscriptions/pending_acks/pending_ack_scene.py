@@ -1,6 +1,7 @@
 """What the tests of acknowledgements in transactions share: a topic whose subscriptions keep their logs in fake managed
 ledgers, and a coordinator that knows what the test says."""
 
+import asyncio
 from typing import Any, cast
 
 from magnetar.server.config.transaction_settings import TransactionSettings
@@ -119,7 +120,8 @@ def pending(consumer: Consumer) -> PendingAcksOfTransactions:
 
 
 async def ack_in(txn_id: TxnId, consumer: Consumer, *entry_ids: int, **options: Any) -> None:
-    await ack(consumer, [Position(LEDGER, each) for each in entry_ids], request_id=1, txn_id=txn_id, **options)
+    done = ack(consumer, [Position(LEDGER, each) for each in entry_ids], request_id=1, txn_id=txn_id, **options)
+    await asyncio.shield(done)  # several acknowledgements may share the future
 
 
 async def commit(txn_id: TxnId, consumer: Consumer, low_watermark: int = -1) -> None:

@@ -5,6 +5,7 @@ import asyncio
 
 import pytest
 
+from magnetar.server.process import turns
 from magnetar.storage.managed.managed_ledger_errors import AppendFault
 from pulsar_proto.errors import NotAllowed, PulsarError, TransactionConflict
 from pulsar_proto.ids import Position, TxnId
@@ -157,20 +158,17 @@ def test_the_longest_record_fits_into_an_entry() -> None:
     assert len(pending_ack_entry(record)) < 5 << 20
 
 
-async def test_what_a_transaction_holds_is_stored_anew_in_several_records_and_its_end_waits() -> None:
-    entries = 2 * RECORD_POSITIONS_MAX + 1
+async def test_what_a_transaction_holds_is_stored_anew_in_several_records_and_its_end_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entries = 5 * RECORD_POSITIONS_MAX + 1
     scene = await scene_of(entries)
     consumer = await consumer_of(scene, FakeConnection(), "Shared", permits=entries)
     await ack_in(A, consumer, *range(entries))
     before = len(scene.records())
-    scene.log_of().holds_appends = True
-    moving = asyncio.ensure_future(pending(consumer).forget_the_past())
-    await settle()
-    ending = asyncio.ensure_future(commit(A, consumer))
-    await settle()
-    confirm_all(scene.log_of())
-    await asyncio.gather(moving, ending)
+    monkeypatch.setattr(turns, "PORTION_SECONDS", 0.0)  # other tasks run after each record
+    await asyncio.gather(pending(consumer).forget_the_past(), commit(A, consumer))
     again = scene.records()[before:]
-    assert [len(each.positions) for each in again] == [RECORD_POSITIONS_MAX, RECORD_POSITIONS_MAX, 1, 0]
-    assert [each.op for each in again] == [PendingAckOp.ACK] * 3 + [PendingAckOp.COMMIT]
+    assert [len(each.positions) for each in again] == [RECORD_POSITIONS_MAX] * 5 + [1, 0]
+    assert [each.op for each in again] == [PendingAckOp.ACK] * 6 + [PendingAckOp.COMMIT]
     assert mark_delete(consumer) == Position(LEDGER, entries - 1)

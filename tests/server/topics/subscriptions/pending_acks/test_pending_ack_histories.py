@@ -15,6 +15,7 @@ from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.storage.managed.managed_ledger_errors import AppendFault
 from pulsar_proto.errors import PulsarError
 from pulsar_proto.ids import Position, TxnId
+from tests.rounds import rounds
 from tests.server.topics.fake_managed_ledger import FakeManagedLedger
 from tests.server.topics.scene import FakeConnection, ack, in_virtual_time, pass_time, payload, redeliver, settle
 from tests.server.topics.subscriptions.pending_acks.pending_ack_scene import (
@@ -182,7 +183,7 @@ class History:
 
 
 @pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Shared", "Key_Shared"])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(rounds(25)))
 @in_virtual_time
 async def test_a_random_history_keeps_the_claims(seed: int, kind: str) -> None:
     history = History(seed, kind)
