@@ -15,7 +15,7 @@ import pytest
 
 from compat_tests import redirects
 from compat_tests.harness import Server, default_product
-from compat_tests.products import MagnetarCluster, Product
+from compat_tests.products import MagnetarCluster
 
 OPERATION_TIMEOUT_SECONDS = 30
 
@@ -64,15 +64,8 @@ def make_server(tmp_path: Path, allowed_errors: list[str]) -> Iterator[ServerFac
     end."""
     servers: list[Server] = []
 
-    def make(
-        name: str = "own",
-        *,
-        settings: Mapping[str, str] | None = None,
-        data_dir: Path | None = None,
-        product: Product | None = None,
-    ) -> Server:
-        keys = {**SETTINGS, **(settings or {})}
-        made = Server(tmp_path / name, product=product, settings=keys, data_dir=data_dir)
+    def make(name: str = "own", *, settings: Mapping[str, str] | None = None, data_dir: Path | None = None) -> Server:
+        made = Server(tmp_path / name, settings={**SETTINGS, **(settings or {})}, data_dir=data_dir)
         servers.append(made)
         return made
 

@@ -8,11 +8,10 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
 from typing import Self
 
 from compat_tests import maven_jars
-from compat_tests.apache import CONFIGURATION, OPENED_PACKAGES, ApachePulsar
+from compat_tests.apache import CONFIGURATION, OPENED_PACKAGES
 from compat_tests.cluster.process import HOST, POLL_SECONDS, write_keys
 from compat_tests.cluster.seats import BookieSeat, BrokerSeat
 from compat_tests.harness import PEER_LIB_VARIABLE, free_port
@@ -29,11 +28,6 @@ def class_path() -> str:
     maven_jars.need_java()
     peer = os.environ.get(PEER_LIB_VARIABLE)
     return f"{peer}/*" if peer else maven_jars.class_path("pulsar-broker", JARS)
-
-
-def standalone() -> ApachePulsar:
-    """Returns Apache's standalone server. Its start takes as long as a broker's, and its stop may take minutes."""
-    return ApachePulsar(Path(class_path().removesuffix("/*")))
 
 
 def java(heap_mb: int, direct_mb: int, *main: str) -> list[str]:

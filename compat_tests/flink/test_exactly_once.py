@@ -1,21 +1,19 @@
 """Apache Flink's exactly-once sink (`ExactlyOnce.java`): each message that a job moves arrives once, although the job
-fails in the middle and the server is killed several times. Apache's own server has to pass the same test."""
+fails in the middle and the server is killed several times."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pulsar
 import pytest
 
-from compat_tests.cluster.apache_seats import BROKER_START_SECONDS, standalone
 from compat_tests.conftest import ClientFactory, ServerFactory
-from compat_tests.harness import Server, default_product
+from compat_tests.harness import Server
 from compat_tests.java.java_client import JavaProgram
 from compat_tests.java.javac import compiled
 from compat_tests.maven_jars import class_path, need_java
-from compat_tests.products import Product
 from compat_tests.python.rest import Admin
 
 pytestmark = pytest.mark.slow
@@ -105,19 +103,13 @@ class Flow:
             self.receive(1_000)
 
 
-PRODUCTS: Mapping[str, Callable[[], Product]] = {"ours": default_product, "apache": standalone}
-
-
-@pytest.fixture(params=PRODUCTS)
-def server(request: pytest.FixtureRequest, make_server: ServerFactory) -> Iterator[Server]:
-    product = PRODUCTS[request.param]()
-    server = make_server(settings={"transactionCoordinatorEnabled": "true"}, product=product)
-    server.start(BROKER_START_SECONDS)
+@pytest.fixture
+def server(make_server: ServerFactory) -> Server:
+    server = make_server(settings={"transactionCoordinatorEnabled": "true"})
+    server.start()
     for topic in (IN, OUT):
         Admin(server).put(f"{topic.replace('://', '/')}/partitions", PARTITIONS)
-    yield server
-    if product.is_peer:
-        server.kill()  # its stop may take minutes
+    return server
 
 
 @pytest.fixture
@@ -144,7 +136,7 @@ def test_every_message_arrives_once_although_the_job_fails_and_the_server_is_kil
     for _ in range(KILLS):
         flow.send()
         server.kill()
-        server.start(BROKER_START_SECONDS)
+        server.start()
         flow.go_on_until_new_ones_arrive()
     flow.receive_until(lambda: len(set(flow.arrived.values())) == flow.sent, "all messages arrive")
     assert job.ask("stop") == "stopped"

@@ -10,7 +10,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from compat_tests.cluster.apache_seats import BROKER_START_SECONDS, standalone
+from compat_tests.apache import ApachePulsar
+from compat_tests.cluster.apache_seats import BROKER_START_SECONDS, class_path
 from compat_tests.harness import Server
 from compat_tests.histories import recorded
 from compat_tests.histories.differences import UNKNOWN, Difference, compare
@@ -30,11 +31,12 @@ def main() -> int:
     options = parser.parse_args()
     first = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
     print(f"{options.count} histories from seed {first}", flush=True)
+    apache = ApachePulsar(Path(class_path().removesuffix("/*")))
     reasons: Counter[str] = Counter()
     replays: dict[int, Replay] = {}
     with (
         tempfile.TemporaryDirectory(prefix="histories-") as folder,
-        contextlib.closing(Server(Path(folder, "apache"), product=standalone(), settings=SETTINGS)) as theirs,
+        contextlib.closing(Server(Path(folder, "apache"), product=apache, settings=SETTINGS)) as theirs,
         Server(Path(folder, "ours"), product=Magnetar(), settings=SETTINGS) as ours,
     ):
         theirs.start(BROKER_START_SECONDS)
