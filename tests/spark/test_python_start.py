@@ -12,6 +12,8 @@ import pytest
 from magnetar.spark.jobs import job_session
 from magnetar.spark.shipping.cluster_rules import PYTHON_VARIABLE
 
+pytestmark = pytest.mark.process
+
 START = Path(job_session.__file__).parent / "python_start"
 
 

@@ -6,6 +6,8 @@ from importlib import import_module
 from inspect import getclosurevars, iscoroutinefunction
 from pathlib import Path
 
+import pytest
+
 from magnetar.server.admin import late_calls
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,5 +28,6 @@ def test_every_late_handler_exists() -> None:
         assert iscoroutinefunction(handler), route
 
 
+@pytest.mark.process
 def test_the_table_of_routes_imports_no_late_module() -> None:
     subprocess.run([sys.executable, "-c", ROUTES_ALONE], cwd=ROOT, check=True, timeout=120)
