@@ -90,7 +90,8 @@ class BrokerApp:
 
     async def stop(self) -> None:
         """Stops in reverse order of the start, within brokerShutdownTimeoutMs."""
-        await close_within(self._closing, self._settings.broker_shutdown_timeout_ms / 1000)
+        seconds = self._settings.broker_shutdown_timeout_ms / 1000
+        await close_within(self._closing, seconds, "brokerShutdownTimeoutMs")
 
     async def failed(self) -> str:
         """Returns the reason when the broker cannot go on."""
