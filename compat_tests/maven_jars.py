@@ -1,13 +1,12 @@
 """Java software for tests from Maven Central, fetched once for each user into a cache folder outside the project."""
 
-import fcntl
-import os
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from compat_tests.unavailable import unavailable
+from compat_tests.user_cache import locked_cache
 
 DOWNLOAD_SECONDS = 300
 
@@ -24,11 +23,8 @@ def class_path(name: str, dependencies: Sequence[Dependency], without: Sequence[
     """Returns the class path of the first dependency with all that it needs at run time, but for the artifacts (group,
     artifact) that `without` lists. `name` names its folder in the cache."""
     version = dependencies[0][2]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
-    cache.mkdir(parents=True, exist_ok=True)
-    folder = cache / f"{name}-{version}"
-    with open(cache / f"{name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # test runs in parallel download once
+    with locked_cache(name) as cache:
+        folder = cache / f"{name}-{version}"
         if not folder.exists():
             _download(folder, name, dependencies, without)
     return f"{folder}/*"

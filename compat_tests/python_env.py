@@ -4,7 +4,6 @@ They are for programs that need other versions than the project's environment ha
 with the reason, or fail when CI=true.
 """
 
-import fcntl
 import hashlib
 import importlib.util
 import os
@@ -15,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compat_tests.unavailable import unavailable
+from compat_tests.user_cache import locked_cache
 
 INSTALL_SECONDS = 600
 PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
@@ -30,11 +30,8 @@ def python_with(name: str, requirements: Sequence[str], version: str | None = No
     if interpreter is None:
         unavailable(f"needs python{version} for {name}")
     digest = hashlib.sha256("\n".join([interpreter, *requirements, "linked:", *linked]).encode()).hexdigest()[:12]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
-    cache.mkdir(parents=True, exist_ok=True)
-    folder = cache / f"{name}-{digest}"
-    with open(cache / f"{name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # test runs in parallel install once
+    with locked_cache(name) as cache:
+        folder = cache / f"{name}-{digest}"
         if not (folder / "complete").exists():
             _install(folder, name, interpreter, requirements)
             for package in linked:

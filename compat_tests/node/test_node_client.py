@@ -5,7 +5,6 @@
 user into a cache folder; its install step fetches a binary that no package registry has.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -19,6 +18,7 @@ import pytest
 from compat_tests.certificates import Authority
 from compat_tests.conftest import ServerFactory
 from compat_tests.harness import Server
+from compat_tests.npm_packages import node_modules
 from compat_tests.python.rest import Admin
 from compat_tests.security_site import NAMESPACE, running_site
 from compat_tests.unavailable import unavailable
@@ -47,30 +47,9 @@ def modules() -> Path:
 
 
 def _installed() -> Path:
-    if shutil.which("npm") is None:
-        unavailable("needs npm to install the Node client")
-    wanted = (HERE / "package.json").read_text()
-    version = json.loads(wanted)["dependencies"]["pulsar-client"]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
-    cache.mkdir(parents=True, exist_ok=True)
-    folder = cache / f"node-client-{version}"
-    with open(cache / "node-client.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # test runs in parallel install once
-        if not folder.exists():
-            building = cache / f"{folder.name}.building"
-            shutil.rmtree(building, ignore_errors=True)
-            building.mkdir()
-            for name in ("package.json", "package-lock.json"):
-                shutil.copy(HERE / name, building)
-            command = ["npm", "ci", "--no-audit", "--no-fund"]
-            try:
-                done = subprocess.run(command, cwd=building, capture_output=True, text=True, timeout=INSTALL_SECONDS)
-            except subprocess.TimeoutExpired:
-                unavailable(f"the Node client did not come within {INSTALL_SECONDS} s")
-            if done.returncode != 0:
-                unavailable(f"the Node client cannot be installed: {done.stderr[-500:]}")
-            building.rename(folder)
-    return folder / "node_modules"
+    wanted = HERE / "package.json"
+    version = json.loads(wanted.read_text())["dependencies"]["pulsar-client"]
+    return node_modules("node-client", version, ["ci"], INSTALL_SECONDS, [wanted, HERE / "package-lock.json"])
 
 
 def _node(modules: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

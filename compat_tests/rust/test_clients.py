@@ -16,6 +16,7 @@ from compat_tests.harness import Server
 from compat_tests.python.rest import Admin
 from compat_tests.security_site import running_site
 from compat_tests.unavailable import unavailable
+from compat_tests.user_cache import cache_folder
 
 CRATE = Path(__file__).parent
 BUILD_SECONDS = 1800
@@ -33,7 +34,7 @@ def program() -> Path:
     cargo = shutil.which("cargo")
     if cargo is None:
         unavailable("needs cargo for the Rust client")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
+    cache = cache_folder()
     target = Path(os.environ.get("CARGO_TARGET_DIR") or cache / "rust-target")
     environment = {**os.environ, "PROTOC": protoc(cache)}
     command = [cargo, "build", "--quiet", "--locked", "--jobs", "1", "--target-dir", str(target)]

@@ -1,17 +1,13 @@
 """Azure's storage in a process of its own, which is Microsoft's Azurite: from npm, once for each user into a cache
 folder outside the project."""
 
-import fcntl
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 from pyarrow import fs
 
+from compat_tests.npm_packages import node_modules
 from compat_tests.spark.store_process import StoreProcess
 from compat_tests.spark.store_server import BUCKET, StoreServer
-from compat_tests.unavailable import unavailable
 
 VERSION = "3.37.0"
 INSTALL_SECONDS = 600
@@ -62,24 +58,6 @@ class AzureServer(StoreServer):
 
 def _azurite() -> Path:
     """Returns Azurite's program. Skips the test when it cannot be had."""
-    if shutil.which("npm") is None:
-        unavailable("needs npm to install Azurite")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar"
-    cache.mkdir(parents=True, exist_ok=True)
-    folder = cache / f"azurite-{VERSION}"
-    with open(cache / "azurite.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # test runs in parallel install once
-        if not folder.exists():
-            building = folder.with_suffix(".building")
-            shutil.rmtree(building, ignore_errors=True)
-            command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(building)]
-            try:
-                done = subprocess.run(
-                    [*command, f"azurite@{VERSION}"], capture_output=True, text=True, timeout=INSTALL_SECONDS
-                )
-            except subprocess.TimeoutExpired:
-                unavailable(f"Azurite did not come within {INSTALL_SECONDS} s")
-            if done.returncode != 0:
-                unavailable(f"Azurite cannot be installed: {done.stderr[-500:]}")
-            building.rename(folder)
-    return folder / "node_modules" / ".bin" / "azurite-blob"
+    # A prefix keeps npm from taking a package.json of a folder above for the project.
+    arguments = ["install", "--ignore-scripts", "--prefix", ".", f"azurite@{VERSION}"]
+    return node_modules("azurite", VERSION, arguments, INSTALL_SECONDS) / ".bin" / "azurite-blob"
