@@ -1,6 +1,5 @@
 """One cell of the matrix, from the harm to the verdict."""
 
-import asyncio
 import logging
 import os
 import shutil
@@ -18,6 +17,7 @@ from tests.damage.exposure import exposed, looks_unfinished
 from tests.damage.harm import END, HARMS, Harm, NothingToDo
 from tests.damage.kinds import NO_DATA, kinds_of
 from tests.damage.scenery import Position, Receipts, Scene
+from tests.storage.bookie.wire_support import until
 
 SKIP = "skipDamagedJournal=true"
 NONE: set[Position] = set()
@@ -59,8 +59,7 @@ async def at_rest(bookie: Bookie) -> None:
     """Returns when no checkpoint is under way. The replay of a journal begins one when it has filled half of the cache,
     and its thread would write to the files while they are copied and harmed: what it writes in between would be in the
     harmed file, but not in the copy which says what the harm can have touched."""
-    while bookie._checkpointer.state is FlushState.FLUSHING:
-        await asyncio.sleep(0.01)
+    await until(lambda: bookie._checkpointer.state is not FlushState.FLUSHING)
 
 
 class Trial:
