@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.waiting import moment
+
 WAIT_SECONDS = 10
 """How long a loop and the kernel may still take before an object can die."""
 
@@ -35,6 +37,4 @@ async def all_dead(*kinds: type) -> None:
             left = living(*kinds)
             referrers = [f"{type(each).__name__} {str(each)[:150]}" for each in gc.get_referrers(left[0])]
             raise AssertionError(f"{len(left)} of {type(left[0])} are left, held by {referrers}")
-        done = loop.create_future()
-        loop.call_later(0.005, done.set_result, None)
-        await done
+        await moment()

@@ -14,6 +14,7 @@ import pytest
 
 from compat_tests.conftest import ClientFactory
 from compat_tests.harness import WAIT_SECONDS, Server
+from compat_tests.unavailable import unavailable
 
 CALLERS = 4
 ANSWERED_BEFORE_KILL = 60
@@ -96,9 +97,7 @@ def test_what_was_answered_outlives_a_kill(
 
 def test_a_file_with_curl(server: Server, topic: str, tmp_path: Any, make_client: ClientFactory) -> None:
     """Runs the example of docs/WEBSOCKET.md."""
-    curl = shutil.which("curl")
-    if curl is None:
-        pytest.skip("there is no curl")
+    curl = shutil.which("curl") or unavailable("needs curl")
     web, path = server.address.web_url, topic.replace("://", "/")
     file = tmp_path / "message.json"
     file.write_text('{"messages": [{"payload": "hello", "key": "greeting", "properties": {"lang": "en"}}]}')

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from compat_tests.conftest import ServerFactory
-from compat_tests.harness import WAIT_SECONDS, Server
+from compat_tests.harness import POLL_SECONDS, WAIT_SECONDS, Server
 
 TOPIC = "persistent/public/default/killed"
 MESSAGES = 3_000
@@ -26,8 +26,8 @@ def url(server: Server, path: str) -> str:
 async def until(condition: Callable[[], bool]) -> None:
     """Waits for a condition."""
     async with asyncio.timeout(WAIT_SECONDS):
-        for _ in iter(condition, True):
-            await asyncio.sleep(0)
+        while not condition():  # noqa: ASYNC110 - what the server sends comes through several tasks
+            await asyncio.sleep(POLL_SECONDS)
 
 
 class Ledger:

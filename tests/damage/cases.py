@@ -17,7 +17,7 @@ from tests.damage.exposure import exposed, looks_unfinished
 from tests.damage.harm import END, HARMS, Harm, NothingToDo
 from tests.damage.kinds import NO_DATA, kinds_of
 from tests.damage.scenery import Position, Receipts, Scene
-from tests.storage.bookie.wire_support import until
+from tests.waiting import until
 
 SKIP = "skipDamagedJournal=true"
 NONE: set[Position] = set()

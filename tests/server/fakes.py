@@ -182,13 +182,6 @@ async def settle(turns: int = 100) -> None:
         await asyncio.sleep(0)
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Gives the loop turns until the condition holds. It is meant for conditions that depend on real sockets."""
-    async with asyncio.timeout(60):
-        for _ in iter(condition, True):
-            await asyncio.sleep(0)
-
-
 def command(kind: str, field: str, **values: Any) -> pb.BaseCommand:
     """Makes a command, as in `command("PRODUCER", "producer", topic=..., producer_id=1, request_id=2)`."""
     made = pb.BaseCommand(type=pb.BaseCommand.Type.Value(kind))

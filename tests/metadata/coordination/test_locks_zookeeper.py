@@ -11,9 +11,10 @@ from magnetar.metadata.coordination.lock_manager import LockManager
 from magnetar.metadata.coordination.resource_lock import ResourceLock
 from magnetar.metadata.store import SessionEvent
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
-from tests.metadata.zookeeper.zookeeper_events import SessionRecorder, end_session, until
+from tests.metadata.zookeeper.zookeeper_events import SessionRecorder, end_session
 from tests.metadata.zookeeper.zookeeper_proxy import ZkProxy
 from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 

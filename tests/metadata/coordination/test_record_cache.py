@@ -10,7 +10,7 @@ from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.metadata.errors import StoreUnavailableError
 from magnetar.metadata.store import Record
 from pulsar_proto.errors import MetadataFault
-from tests.metadata.zookeeper.zookeeper_events import until
+from tests.waiting import until
 
 
 class SlowStore(MemoryStore):

@@ -5,9 +5,9 @@ import pytest
 from magnetar.metadata.errors import StoreUnavailableError
 from magnetar.metadata.zookeeper.session_end import end_session
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
-from tests.metadata.zookeeper.zookeeper_events import until
 from tests.metadata.zookeeper.zookeeper_proxy import ZkProxy
 from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer, free_ports
+from tests.waiting import until
 
 
 @pytest.mark.process

@@ -11,9 +11,10 @@ import pytest
 from magnetar.metadata.store import SessionEvent
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.metadata.recorder import Recorder
-from tests.metadata.zookeeper.zookeeper_events import SessionRecorder, until
+from tests.metadata.zookeeper.zookeeper_events import SessionRecorder
 from tests.metadata.zookeeper.zookeeper_load import WORKERS, Writers
 from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer, ensemble
+from tests.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

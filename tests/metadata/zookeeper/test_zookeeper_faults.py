@@ -9,10 +9,11 @@ from magnetar.metadata.store import EventType, SessionEvent
 from magnetar.metadata.zookeeper import jute_codec as zk_codec
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.metadata.recorder import Recorder
-from tests.metadata.zookeeper.zookeeper_events import SessionRecorder, end_session, until
+from tests.metadata.zookeeper.zookeeper_events import SessionRecorder, end_session
 from tests.metadata.zookeeper.zookeeper_proxy import AUTH, SET_WATCHES, WRITES, ZkProxy, once
 from tests.metadata.zookeeper.zookeeper_scene import CALL_SECONDS, SESSION_MS
 from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 

@@ -8,10 +8,10 @@ import pytest
 from magnetar.metadata.errors import BadVersionError, NodeExistsError, OutcomeUnknownError
 from magnetar.metadata.store import CreateOp, PutOp
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
-from tests.metadata.zookeeper.zookeeper_events import until
 from tests.metadata.zookeeper.zookeeper_load import Writers
 from tests.metadata.zookeeper.zookeeper_proxy import WRITES, ZkProxy, answers_of_writes, once
 from tests.metadata.zookeeper.zookeeper_scene import SESSION_MS
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 

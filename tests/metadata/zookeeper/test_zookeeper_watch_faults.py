@@ -9,8 +9,9 @@ import pytest
 from magnetar.metadata.store import EventType, SessionEvent
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.metadata.recorder import Recorder
-from tests.metadata.zookeeper.zookeeper_events import SessionRecorder, until
+from tests.metadata.zookeeper.zookeeper_events import SessionRecorder
 from tests.metadata.zookeeper.zookeeper_proxy import EXISTS, SET_WATCHES, ZkProxy, once
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 

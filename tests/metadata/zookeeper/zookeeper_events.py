@@ -1,7 +1,6 @@
 """Helpers of the ZooKeeper tests: they record the events of a session, and end a session as another client."""
 
 import asyncio
-from collections.abc import Callable
 
 from magnetar.metadata.store import SessionEvent
 from magnetar.metadata.zookeeper import jute_codec as zk_codec
@@ -32,16 +31,6 @@ class SessionRecorder:
                 self._grew.clear()
                 await self._grew.wait()
         return self.times[self.events.index(event, since)]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for a condition that no event announces."""
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        while not condition():
-            turn = loop.create_future()
-            loop.call_later(0.01, turn.set_result, None)
-            await turn
 
 
 async def end_session(store: ZooKeeperStore, port: int) -> None:

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from compat_tests import maven_jars
+from tests.waiting import moment
 
 VERSION = "3.9.3"
 START_SECONDS = 120.0
-POLL_SECONDS = 0.02
 ANSWER_SECONDS = 15.0
 TICK_MS = 500
 """Half a second lets a session be as short as one second, and lets an ensemble find a dead leader soon."""
@@ -90,7 +90,7 @@ class ZooKeeperServer:
             while await self.mode() is None:
                 assert self._process is not None
                 assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
-                await _poll()
+                await moment()
 
     async def mode(self) -> str | None:
         """Returns standalone, leader or follower; None while the server does not serve."""
@@ -145,10 +145,3 @@ def ensemble(folder: Path, size: int = 3) -> list[ZooKeeperServer]:
     )
     extra = f"initLimit=20\nsyncLimit=10\n{members}"
     return [ZooKeeperServer(folder / str(n), ports[n - 1], extra, my_id=n) for n in range(1, size + 1)]
-
-
-async def _poll() -> None:
-    """Waits until the next look at another process, which has no way to call us."""
-    done = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(POLL_SECONDS, done.set_result, None)
-    await done

@@ -11,8 +11,8 @@ from magnetar.metadata import paths
 from magnetar.server.namespaces.bundle_name import BundleName
 from magnetar.server.peers.peer_errors import PeerUnreachableError
 from pulsar_proto.names import TopicName
-from tests.server.fakes import until
 from tests.server.web.cluster_scene import NAMESPACE, Seat, cluster, range_of
+from tests.waiting import until
 
 RANGES = ("0x00000000_0x40000000", "0x40000000_0x80000000", "0x80000000_0xc0000000", "0xc0000000_0xffffffff")
 TOPICS = f"/admin/v2/persistent/{NAMESPACE}"

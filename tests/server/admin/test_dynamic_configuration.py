@@ -5,8 +5,8 @@ from pathlib import Path
 
 from magnetar.server.topics.topic import Topic
 from pulsar_proto.names import TopicName
-from tests.server.fakes import until
 from tests.server.web.web_scene import Web, running
+from tests.waiting import until
 
 CONFIGURATION = "/admin/v2/brokers/configuration"
 APACHE = json.loads((Path(__file__).parents[2] / "vectors" / "dynamic_configuration.json").read_text())

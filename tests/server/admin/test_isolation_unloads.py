@@ -10,7 +10,8 @@ from magnetar.server.admin.isolation_unloads import unload_moved
 from magnetar.server.broker.broker_state import BrokerState
 from magnetar.server.web.calls import Refusal
 from pulsar_proto.errors import ServiceNotReady
-from tests.server.fakes import make_broker, until
+from tests.server.fakes import make_broker, settle
+from tests.waiting import until
 
 PAUSES = (0.0, 0.0, 0.0)
 
@@ -54,8 +55,6 @@ async def test_a_broker_that_stops_unloads_nothing_any_more(monkeypatch: pytest.
     owners, broker = Owners(monkeypatch, {"t/a": [Refusal(503, "stopping")]}), make_broker()
     broker.state = BrokerState.CLOSING
     await unload_moved(broker, ["t/a"], PAUSES)
-    passed = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.001, passed.set)
-    await passed.wait()
+    await settle()
     assert owners.asked == {"t/a": 1}
     assert not broker.background_tasks

@@ -9,9 +9,10 @@ from pulsar_proto.ids import TxnId
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.admin.transaction_scene import BASE, begun, connected, enabled
-from tests.server.fakes import command, until
+from tests.server.fakes import command
 from tests.server.web.web_scene import TOPIC, Web, running
 from tests.server.wire_client import Client, flow, message, send
+from tests.waiting import until
 
 SUBSCRIPTION = "public/default/t1/s"
 

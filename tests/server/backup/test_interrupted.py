@@ -1,6 +1,7 @@
 """A backup that breaks off, for whatever reason, leaves the backup before it whole."""
 
 import random
+import signal
 import subprocess
 from pathlib import Path
 
@@ -23,6 +24,10 @@ def publish(server: Server, count: int) -> None:
         for _ in range(count):
             producer.send_async(MESSAGE, lambda result, message_id: None)
         producer.flush()
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
 
 
 def kill_after(process: "subprocess.Popen[str]", seconds: float) -> bool:
@@ -68,10 +73,9 @@ def test_a_server_that_ends_during_a_backup_leaves_a_sound_one(tmp_path: Path, i
         back_up(server, folder)
         before = verified(folder)
         publish(server, 2000)
+        size = size_of(folder / "ledgers")
         process = start("backup", folder, "--admin-url", server.web_url, "--max-rate", "20")
-        ours = folder / "ledgers"
-        size = sum(path.stat().st_size for path in ours.iterdir())
-        wait_until(lambda: sum(path.stat().st_size for path in ours.iterdir()) > size, "entries come")
+        wait_until(lambda: size_of(folder / "ledgers") > size, "entries come")
         server.kill() if is_killed else server.stop()
         _, err = process.communicate(timeout=SECONDS_MAX)
         assert process.returncode == 1
@@ -79,7 +83,7 @@ def test_a_server_that_ends_during_a_backup_leaves_a_sound_one(tmp_path: Path, i
         assert f"{folder} is as it was before" in err
         assert "Traceback" not in err
         assert verified(folder) == before
-        assert sum(path.stat().st_size for path in ours.iterdir()) == size
+        assert size_of(folder / "ledgers") == size
         server.start()
         back_up(server, folder)
         assert sum(copy.entries for copy in verified(folder).ledgers.values()) >= 2040
@@ -111,8 +115,10 @@ def test_a_second_backup_into_the_same_folder_at_the_same_time_is_refused(tmp_pa
         publish(server, 2000)
         process = start("backup", folder, "--admin-url", server.web_url, "--max-rate", "20")
         wait_until(lambda: any(folder.glob("ledgers/*")), "entries come")
+        process.send_signal(signal.SIGSTOP)  # so that it is still under way when the others have started
         second = run("backup", folder, "--admin-url", server.web_url)
         reading = run("restore", "--verify-only", folder)
+        process.send_signal(signal.SIGCONT)
         _, err = process.communicate(timeout=SECONDS_MAX)
     assert process.returncode == 0, err
     assert second.returncode == 1

@@ -10,7 +10,7 @@ from magnetar.metadata import paths
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.server.broker.dynamic_configuration import ConfigurationRefused, DynamicConfiguration
 from magnetar.server.config.topic_settings import TopicSettings
-from tests.server.fakes import until
+from tests.waiting import until
 
 PARTITIONS = "defaultNumPartitions"
 

@@ -21,9 +21,9 @@ from magnetar.server.namespaces.broker_addresses import BrokerAddresses
 from magnetar.server.namespaces.bundle_name import BundleName
 from magnetar.server.namespaces.bundles import BundleCache
 from magnetar.server.network.ports import Urls
-from tests.server.fakes import until
 from tests.server.load.clusters import MB
 from tests.storage.ledger.distant_store import DistantStore
+from tests.waiting import until
 
 SETTINGS = LoadSettings(load_balancer_report_update_min_interval_millis=10)
 CLUSTER = "c1"

@@ -15,9 +15,10 @@ from magnetar.server.load.duty_rules import Duty
 from magnetar.server.load.load_reporter import BROKER_AVERAGES
 from magnetar.server.load.registered_brokers import BROKERS
 from magnetar.server.namespaces.bundle_name import BundleName
-from tests.server.fakes import settle, until
+from tests.server.fakes import settle
 from tests.server.load.clusters import MB
 from tests.server.load.load_site import CLUSTER, SETTINGS, FakeBroker, Site, bundle
+from tests.waiting import until
 
 
 async def leader_and_busy(site: Site, count: int = 2) -> tuple[FakeBroker, FakeBroker]:

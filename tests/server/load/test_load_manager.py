@@ -10,9 +10,10 @@ from magnetar.metadata import paths
 from magnetar.server.load.load_manager import LEADER
 from magnetar.server.load.registered_brokers import BROKERS, RegisteredBrokers
 from magnetar.server.namespaces.bundle_name import BundleName
-from tests.server.fakes import settle, until
+from tests.server.fakes import settle
 from tests.server.load.load_site import CLUSTER, SETTINGS, Site, bundle
 from tests.storage.ledger.distant_store import DistantStore
+from tests.waiting import until
 
 
 async def test_one_leads_and_all_name_it(site: Site) -> None:

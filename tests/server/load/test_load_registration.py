@@ -11,8 +11,9 @@ from magnetar.server.load.load_reporter import BROKER_AVERAGES, LoadReporter
 from magnetar.server.load.registered_brokers import broker_path
 from magnetar.server.namespaces.broker_addresses import BrokerAddresses
 from magnetar.server.network.ports import Urls
-from tests.server.fakes import settle, until
+from tests.server.fakes import settle
 from tests.server.load.load_site import SETTINGS, FakeBroker, Site, bundle
+from tests.waiting import until
 
 
 async def test_a_broker_is_registered_as_java_s_are(site: Site) -> None:

@@ -11,9 +11,9 @@ from magnetar.server.namespaces.broker_addresses import BrokerAddresses, BundleO
 from magnetar.server.namespaces.bundle_name import BundleName, heartbeat_bundles
 from magnetar.server.network.ports import Urls
 from pulsar_proto.errors import MalformedRecord, MetadataFault, ServiceNotReady
-from tests.server.fakes import until
 from tests.server.namespaces.ownership_scene import FOUR, NAMESPACE, TOPIC, Seat, bundle_of, cluster
 from tests.storage.ledger.distant_store import DistantStore
+from tests.waiting import until
 
 RECORDED = (
     b'{"nativeUrl":"pulsar://127.0.0.1:24651","httpUrl":"http://127.0.0.1:24081","disabled":false,'

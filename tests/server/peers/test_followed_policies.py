@@ -23,7 +23,7 @@ from magnetar.server.topics.broker_service import BrokerService
 from magnetar.server.topics.policy_event_topics import TopicEventLog
 from pulsar_proto.errors import ServiceNotReady
 from pulsar_proto.names import TopicName
-from tests.server.fakes import until
+from tests.waiting import until
 
 NAMESPACE = "public/default"
 EVENTS = TopicName.parse("persistent://public/default/__change_events")

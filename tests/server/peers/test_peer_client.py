@@ -23,8 +23,8 @@ from pulsar_proto.records.compression import compress
 from pulsar_proto.records.payload import body, build_batch, build_payload
 from pulsar_proto.wire.commands import simple_frame
 from tests.rounds import rounds
-from tests.server.fakes import until
 from tests.server.peers.fake_cluster import LEDGER, FakeCluster, Mischief
+from tests.waiting import until
 
 TOPIC = TopicName.parse("persistent://t/n/topic")
 

@@ -10,7 +10,7 @@ from magnetar.metadata import paths
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.server.policies.namespace_records import NamespaceNotFound, NamespaceRecords
 from pulsar_proto.errors import MetadataFault
-from tests.server.fakes import until
+from tests.waiting import until
 
 NAME = "public/default"
 PATH = paths.policies_path(NAME)

@@ -10,11 +10,12 @@ import pytest
 from magnetar.server.process import detaching, turns
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from tests.server.fakes import command, until
+from tests.server.fakes import command
 from tests.server.web.web_scene import Web, running
 from tests.server.websocket.websocket_scene import TOPIC as WEBSOCKET_TOPIC
 from tests.server.websocket.websocket_scene import sockets
 from tests.server.wire_client import Client
+from tests.waiting import until
 
 TOPIC = "persistent://public/default/t"
 COUNT = detaching.AT_ONCE_MAX + 50

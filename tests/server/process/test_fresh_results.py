@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from magnetar.server.process.fresh_results import FreshResults
-from tests.server.fakes import until
+from tests.waiting import until
 
 
 class Making:

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.server.process import garbage_collection
 from magnetar.server.process.garbage_collection import OldObjects, resident_bytes
-from tests.server.fakes import until
+from tests.waiting import until
 
 GIB = 1 << 30
 

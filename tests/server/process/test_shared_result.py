@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from magnetar.server.process.shared_result import SharedResult
-from tests.server.fakes import until
+from tests.waiting import until
 
 
 class Work:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.harness import Server
+from compat_tests.unavailable import unavailable
 from tests.server.receipt_site import check, publish
 
 pytestmark = pytest.mark.process
@@ -34,7 +35,7 @@ TOPIC = "persistent://public/default/{}"
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = shutil.which("cc")
     if compiler is None or sys.platform != "linux":
-        pytest.skip("needs a C compiler on Linux")
+        unavailable("needs a C compiler on Linux")
     library = tmp_path_factory.mktemp("shim") / "failing_sync.so"
     source = Path(__file__).with_name("failing_sync.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)

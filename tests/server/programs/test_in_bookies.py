@@ -20,6 +20,7 @@ from magnetar.storage.repair.ledger_index import bookies_of
 from magnetar.storage.repair.underreplication import Underreplication
 from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer, running
 from tests.storage.repair.repair_scene import append
+from tests.waiting import moment
 
 pytestmark = pytest.mark.process
 
@@ -53,13 +54,6 @@ def bookies(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[list[OurBook
         for bookie in made:
             if bookie.process.poll() is None:
                 bookie.stop()  # If it were killed, it would stay registered, and the next test would write to it.
-
-
-async def moment() -> None:
-    """Waits a moment before the next look at what other processes do."""
-    passed = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.05, passed.set)
-    await passed.wait()
 
 
 class Cluster:

@@ -17,8 +17,9 @@ from magnetar.server.protocol.handlers.command_table import TABLE
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_payload
 from pulsar_proto.wire.commands import send_frame
-from tests.server.fakes import command, make_traffic, until
+from tests.server.fakes import command, make_traffic
 from tests.server.wire_client import Client
+from tests.waiting import until
 
 TOPIC = "persistent://public/default/t"
 DEADLINE = 60

@@ -12,10 +12,11 @@ from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.server.broker.broker import Broker
 from pulsar_proto.ids import TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from tests.server.fakes import Peer, command, until
+from tests.server.fakes import Peer, command
 from tests.server.protocol.handler_scene import TOPIC, connected
 from tests.server.security import scene as security_scene
 from tests.server.transactions.scene import MINUTE_MS, Scene, scene
+from tests.waiting import until
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -130,13 +130,6 @@ async def process(
     finally:
         await bookkeeper.close()
         await bookie.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Waits until a condition holds that threads or disks bring about."""
-    async with asyncio.timeout(60):
-        for _ in iter(lambda: bool(condition()), True):
-            await asyncio.sleep(0)
 
 
 def numbers(first: int, end: int) -> list[bytes]:

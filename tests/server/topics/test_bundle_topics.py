@@ -11,9 +11,9 @@ from magnetar.server.namespaces.bundle_name import BundleName
 from magnetar.server.topics import bundle_topics
 from pulsar_proto.errors import MetadataFault, ServiceNotReady
 from pulsar_proto.names import TopicName
-from tests.server.fakes import until
 from tests.server.topics.cluster_scene import NAMESPACE, NP, T0, Broker, cluster
 from tests.server.topics.scene import FakeConnection, settle
+from tests.waiting import until
 
 
 async def steal(victim: Broker, thief: Broker, bundle: BundleName) -> None:

@@ -13,7 +13,8 @@ from magnetar.server.stats.domain_stats import internal_stats, topic_stats
 from magnetar.server.topics.publishing.deduplication import DEDUP_CURSOR
 from pulsar_proto.ids import Position
 from tests.server.topics.scene import FakeConnection, ack, bodies, publish, redeliver, settle
-from tests.server.topics.storage_scene import SMALL_LEDGERS, Process, numbers, process, until
+from tests.server.topics.storage_scene import SMALL_LEDGERS, Process, numbers, process
+from tests.waiting import until
 
 COUNT = 200
 SKIPPING = replace(SMALL_LEDGERS, auto_skip_non_recoverable_data=True, managed_ledger_cache_size_mb=0)

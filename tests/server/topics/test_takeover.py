@@ -11,7 +11,8 @@ from magnetar.server.topics.topic import Topic
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from pulsar_proto.errors import ServiceNotReady
 from tests.server.topics.scene import FakeConnection, bodies, publish
-from tests.server.topics.storage_scene import NAME, SMALL_LEDGERS, Process, numbers, process, until
+from tests.server.topics.storage_scene import NAME, SMALL_LEDGERS, Process, numbers, process
+from tests.waiting import until
 
 
 async def open_elsewhere(broker: Process, store: MemoryStore) -> None:

@@ -9,7 +9,8 @@ from magnetar.metadata.embedded.memory_store import MemoryStore
 from pulsar_proto.errors import QuotaExceeded
 from pulsar_proto.ids import Position
 from tests.server.topics.scene import FakeConnection, ack, bodies, publish, redeliver, subscription_of
-from tests.server.topics.storage_scene import NAME, numbers, process, until
+from tests.server.topics.storage_scene import NAME, numbers, process
+from tests.waiting import until
 
 
 async def test_messages_reach_a_consumer_as_they_come_and_again_after_the_process_died(tmp_path: Path) -> None:

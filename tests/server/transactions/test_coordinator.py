@@ -21,8 +21,8 @@ from pulsar_proto.errors import (
 )
 from pulsar_proto.ids import TxnId
 from pulsar_proto.records.transaction_log import Record, TxnStatus, parse_entry
-from tests.server.topics.storage_scene import until
 from tests.server.transactions.scene import MINUTE_MS, TOPIC, Scene, scene
+from tests.waiting import until
 
 BATCHED = TransactionSettings(transaction_log_batched_write_enabled=True)
 ONE_BATCH = TransactionSettings(

@@ -11,8 +11,8 @@ from magnetar.server.transactions.live_transactions import LiveTransactions
 from magnetar.server.transactions.transaction_log import log_topic
 from pulsar_proto.errors import NotAllowed, TransactionCoordinatorNotFound
 from pulsar_proto.ids import TxnId
-from tests.server.topics.storage_scene import until
 from tests.server.transactions.scene import MINUTE_MS, TOPIC, scene
+from tests.waiting import until
 
 
 async def asked_elsewhere(txn_id: TxnId) -> bool:

@@ -12,7 +12,8 @@ from magnetar.server.topics.publishing.deduplication import DEDUP_CURSOR
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.topics.scene import FakeConnection, bodies, publish
-from tests.server.topics.storage_scene import NAME, Process, numbers, process, until
+from tests.server.topics.storage_scene import NAME, Process, numbers, process
+from tests.waiting import until
 
 
 async def with_policies(**policies: Any) -> MemoryStore:

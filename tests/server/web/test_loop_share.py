@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.server.web.loop_share import NEW_CALL_EVERY, PATIENCE_SECONDS, SAVED_SECONDS_MAX, LoopShare
 from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
-from tests.server.fakes import until
+from tests.waiting import until
 
 T = TypeVar("T")
 

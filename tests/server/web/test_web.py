@@ -23,8 +23,9 @@ from magnetar.server.web.http_listener import WebListener
 from magnetar.server.web.needs import EVERYBODY
 from magnetar.server.web.places import Place
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from tests.server.fakes import command, make_broker, until
+from tests.server.fakes import command, make_broker
 from tests.server.web.web_scene import TOPIC, running
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "rest_reads.json").read_text())

@@ -30,8 +30,9 @@ from magnetar.server.web.needs import EVERYBODY
 from magnetar.server.web.places import Place
 from magnetar.storage.ledger.appends_under_way import AppendsUnderWay
 from tests.server.admin.any_calls import ONE_EVENT, STREAM
-from tests.server.fakes import make_broker, until
+from tests.server.fakes import make_broker
 from tests.server.web.web_scene import Web, running
+from tests.waiting import until
 
 TOPICS = 250
 STEP_CALLS_MAX = 2_500

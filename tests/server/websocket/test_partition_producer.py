@@ -13,7 +13,7 @@ from magnetar.server.websocket.socket_topics import SocketTopics
 from pulsar_proto.errors import AuthorizationFault, PulsarError, QuotaExceeded, ServiceNotReady, TopicTerminated
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from tests.server.fakes import until
+from tests.waiting import until
 
 TOPIC = TopicName.parse("persistent://public/default/t-partition-3")
 

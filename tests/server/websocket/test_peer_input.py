@@ -10,10 +10,10 @@ import aiohttp
 from magnetar.server.process.byte_budget import ByteBudget
 from magnetar.server.websocket import peer_input
 from magnetar.server.websocket.peer_input import PeerInput
-from tests.server.fakes import until
 from tests.server.websocket.client_frames import frame
 from tests.server.websocket.echo_scene import SECONDS_MAX, Echo, scene
 from tests.server.websocket.raw_socket import raw_socket
+from tests.waiting import until
 
 
 async def test_frames_that_come_with_the_handshake_are_answered() -> None:

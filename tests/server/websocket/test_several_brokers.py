@@ -17,11 +17,12 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_payload
 from pulsar_proto.wire.commands import send_frame
-from tests.server.fakes import command, until
+from tests.server.fakes import command
 from tests.server.security.scene import KEY, PROVIDER, token
 from tests.server.web.cluster_scene import NAMESPACE, Seat, cluster
 from tests.server.websocket.receiving_scene import Receiver
 from tests.server.wire_client import Client
+from tests.waiting import until
 
 RANGES = ("0x00000000_0x40000000", "0x40000000_0x80000000", "0x80000000_0xc0000000", "0xc0000000_0xffffffff")
 PARTITIONS = 6

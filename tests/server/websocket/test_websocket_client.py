@@ -10,8 +10,8 @@ from magnetar.server.websocket import websocket_client
 from magnetar.server.websocket.websocket_client import WebSocketClient
 from pulsar_proto.errors import NotAllowed
 from pulsar_proto.wire.commands import success_frame
-from tests.server.fakes import until
 from tests.server.websocket.echo_scene import SECONDS_MAX, Echo, scene
+from tests.waiting import until
 
 
 async def ended(socket: aiohttp.ClientWebSocketResponse) -> tuple[int | None, str]:

@@ -20,8 +20,9 @@ from magnetar.storage.managed.append_queue import AddResult
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 from tests.server.served import serving
-from tests.server.topics.storage_scene import SMALL_LEDGERS, numbers, process, until
+from tests.server.topics.storage_scene import SMALL_LEDGERS, numbers, process
 from tests.server.web.web_scene import running
+from tests.waiting import until
 
 FOREVER = replace(SMALL_LEDGERS, retention_time_minutes=-1, retention_size_mb=-1)
 

@@ -19,8 +19,9 @@ from magnetar.storage.managed.managed_ledger_errors import MetaStoreFault
 from pulsar_proto.ids import Position
 from tests.server.topics.broker_scene import NAME, Broker, make_broker
 from tests.server.topics.scene import FakeConnection, in_virtual_time, pass_time, settle
-from tests.server.topics.storage_scene import SMALL_LEDGERS, numbers, process, until
+from tests.server.topics.storage_scene import SMALL_LEDGERS, numbers, process
 from tests.server.web.web_scene import TOPIC, running
+from tests.waiting import until
 
 PATH = "/admin/v2/" + TOPIC.replace("://", "/")
 

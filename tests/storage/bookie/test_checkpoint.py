@@ -28,7 +28,7 @@ from tests.storage.bookie.helpers import (
     start_add,
     writable,
 )
-from tests.storage.bookie.wire_support import until
+from tests.waiting import until
 
 
 def mark(journal_id: int, offset: int) -> LastMark:

@@ -13,7 +13,8 @@ from pulsar_proto.wire import bookie_wire_v3 as v3
 from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.pulsar_proto.vectors import load, unhex
 from tests.storage.bookie.helpers import entry_of
-from tests.storage.bookie.wire_support import Served, until
+from tests.storage.bookie.wire_support import Served
+from tests.waiting import until
 
 KEY = b"k" * 20
 REQUESTS = [unhex(exchange["request"]) for exchange in load("bookkeeper_exchanges.json")]

@@ -15,8 +15,9 @@ from magnetar.storage.ledger.wire_connection import BookieConnection
 from pulsar_proto.wire.bookie_wire import BookieError
 from pulsar_proto.wire.packets import PACKET_BYTES_MAX
 from tests.reference_counts import all_dead, collector_off
-from tests.storage.bookie.wire_support import Peer, Served, adds, until
+from tests.storage.bookie.wire_support import Peer, Served, adds
 from tests.storage.ledger.channel_scene import V2, V3, Adds
+from tests.waiting import until
 
 VISITS = 5
 

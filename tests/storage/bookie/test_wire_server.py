@@ -11,7 +11,8 @@ from magnetar.storage.bookie.wire_peer import WirePeer
 from pulsar_proto.wire import bookie_wire as v2
 from pulsar_proto.wire.bookie_wire import LAST_ENTRY, AddFlags, BookieRc, ReadFlags
 from tests.storage.bookie.helpers import KEY, entries_of, entry_of
-from tests.storage.bookie.wire_support import OTHER, Served, adds, until
+from tests.storage.bookie.wire_support import OTHER, Served, adds
+from tests.waiting import until
 
 
 async def connections(served: Served, count: int) -> list[WirePeer]:

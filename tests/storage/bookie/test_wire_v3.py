@@ -11,7 +11,8 @@ from pulsar_proto.wire import bookie_wire_v3 as v3
 from pulsar_proto.wire import entry_availability
 from pulsar_proto.wire.bookie_wire import LAST_ENTRY, ReadFlags
 from tests.storage.bookie.helpers import KEY, entries_of, entry_of
-from tests.storage.bookie.wire_support import FREE_BYTES, OTHER, TOTAL_BYTES, MemoryBookie, Served, adds, until
+from tests.storage.bookie.wire_support import FREE_BYTES, OTHER, TOTAL_BYTES, MemoryBookie, Served, adds
+from tests.waiting import until
 
 
 async def ask_v3(served: Served, request: pb.Request) -> pb.Response:

@@ -206,12 +206,3 @@ async def served() -> AsyncIterator[Served]:
 def adds(ledger_id: int, ids: range, size: int = 0, flags: int = 0) -> bytes:
     """Returns the v2 frames that add these entries."""
     return b"".join(v2.add_request(KEY, entry, flags) for entry in entries_of(ledger_id, ids, size))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Lets other tasks run until the condition holds."""
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0)

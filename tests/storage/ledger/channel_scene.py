@@ -7,7 +7,7 @@ import pytest
 from magnetar.storage.ledger.wire_channel import WireChannel
 from magnetar.storage.ledger.wire_config import WireConfig
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec, master_key
-from tests.storage.bookie.wire_support import until
+from tests.waiting import until
 
 KEY = master_key(b"secret")
 LOST = -8

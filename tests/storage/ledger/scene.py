@@ -1,7 +1,6 @@
 """A cluster of fake bookies, a metadata store, clients on them, and the claims that must hold after any history."""
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from random import Random
 
@@ -18,6 +17,7 @@ from pulsar_proto.records.entry_digest import EntryCodec
 from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 from tests.storage.ledger.distant_store import DistantStore
 from tests.storage.ledger.fake_bookie import FakeCluster
+from tests.waiting import until
 
 CONFIG = LedgerConfig(add_entry_timeout_sec=5, read_entry_timeout_sec=5)
 
@@ -86,15 +86,6 @@ class Writer:
         assert self.handle.last_add_confirmed > self._lac_seen, "the LAC went back"
         self._lac_seen = self.handle.last_add_confirmed
         self.acked += append.ids
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Waits in virtual time until `condition()` is true. What is not true after a minute never will be."""
-    for _ in range(6000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the awaited condition did not come true")
 
 
 async def answered(writer: Writer) -> None:

@@ -11,8 +11,9 @@ from magnetar.storage.ledger.ledger_errors import (
     LedgerExists,
     LedgerFenced,
 )
-from tests.storage.ledger.scene import Scene, until
+from tests.storage.ledger.scene import Scene
 from tests.storage.ledger.virtual_loop import run
+from tests.waiting import until
 
 
 def test_ids_in_any_order_are_confirmed_in_order_and_read_back() -> None:

@@ -8,8 +8,9 @@ from magnetar.storage.ledger.ledger_errors import BookieOverloaded, BookieTimeou
 from magnetar.storage.ledger.overload_rules import RETRY_SECONDS_MAX, is_overload, retry_seconds
 from magnetar.storage.ledger.read_rules import demotes
 from pulsar_proto.wire.bookie_wire import BookieRc
-from tests.storage.ledger.scene import Scene, answered, check_closed, members, new_ledger, until
+from tests.storage.ledger.scene import Scene, answered, check_closed, members, new_ledger
 from tests.storage.ledger.virtual_loop import run
+from tests.waiting import until
 
 BUSY = BookieRc.ETOOMANYREQUESTS
 

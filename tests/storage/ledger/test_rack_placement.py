@@ -1,6 +1,5 @@
 """Ensembles over racks."""
 
-import asyncio
 import json
 from collections import Counter
 from random import Random
@@ -14,6 +13,7 @@ from magnetar.metadata.paths import BOOKIE_RACKS
 from magnetar.storage.ledger.ledger_errors import NotEnoughBookies
 from magnetar.storage.ledger.rack_placement_rules import DEFAULT_RACK, RackAwareBookies, racks_in_record
 from magnetar.storage.ledger.rack_table import RackTable
+from tests.waiting import until
 
 RACKS = {f"b{rack}{number}": f"/rack-{rack}" for rack in range(4) for number in range(3)}
 
@@ -119,16 +119,10 @@ async def test_the_table_of_racks_follows_the_operators_record() -> None:
     await table.start()
     assert table.rack_of("b") == DEFAULT_RACK
     await store.create(BOOKIE_RACKS, b'{"default": {"b": {"rack": "/r1"}}}')
-    await until_rack(table, "/r1")
+    await until(lambda: table.rack_of("b") == "/r1")
     await store.put(BOOKIE_RACKS, b"not JSON")
     await store.put(BOOKIE_RACKS, b'{"default": {"b": {"rack": "/r2"}}}')
-    await until_rack(table, "/r2")
+    await until(lambda: table.rack_of("b") == "/r2")
     await store.delete(BOOKIE_RACKS)
-    await until_rack(table, DEFAULT_RACK)
+    await until(lambda: table.rack_of("b") == DEFAULT_RACK)
     await table.stop()
-
-
-async def until_rack(table: RackTable, rack: str) -> None:
-    async with asyncio.timeout(60):
-        while table.rack_of("b") != rack:  # noqa: ASYNC110 - the table tells nobody
-            await asyncio.sleep(0)

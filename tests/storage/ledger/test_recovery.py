@@ -15,8 +15,9 @@ from magnetar.storage.ledger.ledger_errors import (
 from pulsar_proto.records.ledger_record import LedgerState
 from pulsar_proto.wire.bookie_wire import BookieRc, ReadFlags
 from tests.storage.ledger.fake_bookie import LinkState
-from tests.storage.ledger.scene import Scene, answered, check_closed, members, new_ledger, until
+from tests.storage.ledger.scene import Scene, answered, check_closed, members, new_ledger
 from tests.storage.ledger.virtual_loop import run
+from tests.waiting import until
 
 
 def test_recovery_finds_the_entries_of_a_writer_that_vanished() -> None:

@@ -12,9 +12,10 @@ from magnetar.storage.ledger.silence_rules import DEAD_TICKS, GONE_TICKS, PROBE_
 from magnetar.storage.ledger.wire_channel import WireChannel
 from magnetar.storage.ledger.wire_config import WireConfig
 from pulsar_proto.wire.bookie_wire import BookieRc
-from tests.storage.bookie.wire_support import MemoryBookie, until
+from tests.storage.bookie.wire_support import MemoryBookie
 from tests.storage.ledger.channel_scene import BOTH, LOST, V2, Adds
 from tests.storage.ledger.freezable_port import FreezablePort, freezable
+from tests.waiting import until
 
 NEVER = 3600.0
 """A deadline that no test waits for."""

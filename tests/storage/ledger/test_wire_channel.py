@@ -11,8 +11,9 @@ from magnetar.storage.ledger.wire_channel import WireChannel, WireChannels, addr
 from magnetar.storage.ledger.wire_config import WireConfig
 from pulsar_proto.records.entry_digest import DigestType, EntryCodec
 from pulsar_proto.wire.bookie_wire import LAST_ENTRY, AddFlags, BookieError, BookieRc, ReadFlags
-from tests.storage.bookie.wire_support import FREE_BYTES, TOTAL_BYTES, Served, until
+from tests.storage.bookie.wire_support import FREE_BYTES, TOTAL_BYTES, Served
 from tests.storage.ledger.channel_scene import BOTH, KEY, LOST, V2, V3, Adds, entries_of
+from tests.waiting import until
 
 OTHER_KEY = hashlib.sha1(b"other").digest()
 

@@ -13,8 +13,8 @@ from magnetar.storage.ledger.wire_connection import BookieConnection
 from pulsar_proto.wire import bookie_wire as v2
 from pulsar_proto.wire.bookie_wire import LAST_ENTRY, BookieRc, ReadFlags
 from pulsar_proto.wire.packets import packets
-from tests.storage.bookie.wire_support import until
 from tests.storage.ledger.channel_scene import BOTH, KEY, LOST, V2, Adds, entries_of
+from tests.waiting import until
 
 TIMED_OUT, TOO_MANY = -23, -105
 

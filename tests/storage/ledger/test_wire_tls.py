@@ -23,8 +23,9 @@ from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.wire import bookie_wire as v2
 from pulsar_proto.wire import bookie_wire_v3 as v3
 from pulsar_proto.wire.bookie_wire import BookieRc
-from tests.storage.bookie.wire_support import Peer, Served, adds, until
+from tests.storage.bookie.wire_support import Peer, Served, adds
 from tests.storage.ledger.wire_scene import BOTH, TlsContext, client, nodes
+from tests.waiting import until
 
 DEADLINE = 60
 EXCHANGES = Path(__file__).parents[2] / "vectors/bookkeeper_exchanges.json"

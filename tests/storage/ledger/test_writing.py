@@ -10,8 +10,9 @@ from pulsar_proto.records.entry_digest import entry_lac
 from pulsar_proto.records.ledger_record import LedgerState
 from pulsar_proto.wire.bookie_wire import BookieRc
 from tests.storage.ledger.fake_bookie import LinkState
-from tests.storage.ledger.scene import Scene, answered, check_closed, members, new_ledger, until
+from tests.storage.ledger.scene import Scene, answered, check_closed, members, new_ledger
 from tests.storage.ledger.virtual_loop import run
+from tests.waiting import until
 
 
 def test_an_entry_carries_the_last_confirmed_id_of_the_moment_it_was_packed() -> None:

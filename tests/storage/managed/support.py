@@ -1,7 +1,6 @@
 """Helpers of these tests: a clock, short ways to append, read and settle, and what is stored of a cursor."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 
 from magnetar.metadata.paths import cursor_path
@@ -102,15 +101,6 @@ async def read_all(ledger: ManagedLedger, start: Position = EARLIEST) -> list[by
         payloads += [entry[run.payload_offset :] for entry in run.entries]
         position = Position(run.ledger_id, run.first_entry_id + len(run.entries))
     return payloads
-
-
-async def until(condition: Callable[[], bool], turns: int = 2_000) -> None:
-    """Lets the loop turn until the condition holds."""
-    for _ in range(turns):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("the condition did not come true")
 
 
 async def quiet(world: World) -> None:

@@ -29,10 +29,8 @@ from magnetar.storage.managed.managed_ledger_errors import (
 from pulsar_proto.ids import Position
 from tests.rounds import rounds
 from tests.storage.managed.fake_bookkeeper import World
-from tests.storage.managed.support import CONFIG, factory_of, open_one, read_all, until
-
-TURNS_MAX = 20_000
-"""A history that takes more turns of the loop than this counts as hanging."""
+from tests.storage.managed.support import CONFIG, factory_of, open_one, read_all
+from tests.waiting import until
 
 REQUESTS = ("roll", "open_ledger", "terminate", "fence", "close")
 
@@ -68,8 +66,8 @@ class History:
         self.send()
         self.ask(self.close())
         self.send()
-        await until(lambda: all(task.done() for task in self.requests), TURNS_MAX)
-        await until(lambda: len(self.answers) >= self.sent, TURNS_MAX)
+        await until(lambda: all(task.done() for task in self.requests))
+        await until(lambda: len(self.answers) >= self.sent)
 
     def send(self) -> None:
         number = self.sent

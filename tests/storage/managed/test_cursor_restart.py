@@ -25,9 +25,9 @@ from tests.storage.managed.support import (
     node,
     open_one,
     quiet,
-    until,
     with_entries,
 )
+from tests.waiting import until
 
 
 async def test_a_new_cursor_is_a_node_without_a_ledger() -> None:

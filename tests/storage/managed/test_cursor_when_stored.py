@@ -20,9 +20,9 @@ from tests.storage.managed.support import (
     node,
     open_one,
     quiet,
-    until,
     with_entries,
 )
+from tests.waiting import until
 
 
 async def test_storing_is_rate_limited_and_the_last_change_is_stored_within_a_second() -> None:

@@ -31,8 +31,8 @@ from tests.storage.managed.support import (
     open_one,
     quiet,
     read_all,
-    until,
 )
+from tests.waiting import until
 
 
 async def test_the_timer_stores_what_was_acknowledged_last_and_ends_with_the_factory() -> None:
@@ -53,7 +53,7 @@ async def test_the_timer_stores_what_was_acknowledged_last_and_ends_with_the_fac
     await cursor.persisted()
     cursor.ack([(1, 1, None)])
     clock.advance(0.5)
-    await until(lambda: not cursor.is_dirty, turns=1_000_000)
+    await until(lambda: not cursor.is_dirty)
     await factory.close()
     assert factory._timer is None
 

@@ -10,18 +10,8 @@ from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerClosed, 
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 from pulsar_proto.pb import managed_ledger_pb2 as pb
 from tests.storage.managed.fake_bookkeeper import World
-from tests.storage.managed.support import (
-    CONFIG,
-    NAME,
-    Clock,
-    append,
-    factory_of,
-    fill,
-    open_one,
-    quiet,
-    read_all,
-    until,
-)
+from tests.storage.managed.support import CONFIG, NAME, Clock, append, factory_of, fill, open_one, quiet, read_all
+from tests.waiting import until
 
 PATH = managed_ledger_path(NAME)
 

@@ -17,17 +17,8 @@ from magnetar.storage.managed.managed_ledger_errors import (
 )
 from pulsar_proto.ids import EARLIEST
 from tests.storage.managed.fake_bookkeeper import World
-from tests.storage.managed.support import (
-    DELETE_AT_ONCE,
-    NAME,
-    append,
-    factory_of,
-    fill,
-    open_one,
-    quiet,
-    read_all,
-    until,
-)
+from tests.storage.managed.support import DELETE_AT_ONCE, NAME, append, factory_of, fill, open_one, quiet, read_all
+from tests.waiting import until
 
 
 async def test_after_a_failed_append_all_that_waits_fails_and_the_next_group_gets_a_new_ledger() -> None:

@@ -19,7 +19,8 @@ from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.metadata_access import MetadataAccess
 from pulsar_proto.ids import EARLIEST, Position
 from tests.storage.bookie.helpers import running
-from tests.storage.managed.support import CONFIG, DELETE_AT_ONCE, NAME, START_MS, append, read_all, until
+from tests.storage.managed.support import CONFIG, DELETE_AT_ONCE, NAME, START_MS, append, read_all
+from tests.waiting import until
 
 SECONDS_MAX = 20
 LEDGERS_OF_5 = replace(CONFIG, managed_ledger_max_entries_per_ledger=5)

@@ -17,7 +17,8 @@ from magnetar.storage.ledger.ledger_listing import list_ledgers
 from magnetar.storage.managed.append_queue import AddResult
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from pulsar_proto.ids import EARLIEST, Position
-from tests.storage.managed.support import CONFIG, DELETE_AT_ONCE, NAME, START_MS, append, read_all, until
+from tests.storage.managed.support import CONFIG, DELETE_AT_ONCE, NAME, START_MS, append, read_all
+from tests.waiting import until
 
 LEDGERS_OF_50 = replace(CONFIG, managed_ledger_max_entries_per_ledger=50)
 
@@ -77,7 +78,7 @@ async def test_entries_and_acknowledgements_survive_unclean_ends(tmp_path: Path)
                 payloads = [b"%d %d %d" % (life, group, index) * 20 for index in range(7)]
                 expected += payloads
                 ledger.add_entries(payloads, results.append)
-            await until(lambda results=results: len(results) == 40, turns=200_000)  # type: ignore[misc]
+            await until(lambda results=results: len(results) == 40)  # type: ignore[misc]
             assert all(result.error is None for result in results)
             position = cursor.next_unacked(EARLIEST)
             cursor.ack_cumulative(*position)

@@ -16,7 +16,8 @@ from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ManagedLedgerFenced, MetaStoreFault
 from pulsar_proto.ids import EARLIEST
 from tests.storage.managed.fake_bookkeeper import World
-from tests.storage.managed.support import DELETE_AT_ONCE, LARGE, NAME, append, factory_of, fill, open_one, quiet, until
+from tests.storage.managed.support import DELETE_AT_ONCE, LARGE, NAME, append, factory_of, fill, open_one, quiet
+from tests.waiting import until
 
 
 def told_to(ledger: ManagedLedger) -> list[ManagedLedgerError]:

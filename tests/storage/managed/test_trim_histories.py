@@ -18,9 +18,8 @@ from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.ids import EARLIEST, LATEST, Position
 from tests.rounds import rounds
 from tests.storage.managed.fake_bookkeeper import World
-from tests.storage.managed.support import DELETE_AT_ONCE, NAME, factory_of, until
-
-TURNS_MAX = 20_000
+from tests.storage.managed.support import DELETE_AT_ONCE, NAME, factory_of
+from tests.waiting import until
 
 
 class History:
@@ -44,7 +43,7 @@ class History:
             for _ in range(random.choice([0, 1, 5, 30])):
                 await asyncio.sleep(0)
                 self.check()
-        await until(lambda: all(task.done() for task in self.tasks), TURNS_MAX)
+        await until(lambda: all(task.done() for task in self.tasks))
         self.check()
         self.world.fail_rate = 0
         await factory.close()

@@ -18,13 +18,13 @@ from pulsar_proto.ids import EARLIEST
 from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer, running
 from tests.storage.ledger.wire_scene import nodes
 from tests.storage.managed.support import CONFIG, NAME, read_all
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
 STOPPED_SECONDS = 15.0
 PAUSE_SECONDS_MAX = 3.0
 """A busy machine stalls for a while. A publisher that waits for ZooKeeper would wait for most of STOPPED_SECONDS."""
-SECONDS_MAX = 120
 EVERY_SECONDS = 0.01
 """How often the publisher publishes."""
 
@@ -79,9 +79,7 @@ class Publisher:
             self.cursor.ack([(ledger_id, entry_id, None) for entry_id in range(first, first + count)])
 
     async def until(self, received: int) -> None:
-        async with asyncio.timeout(SECONDS_MAX):
-            while self.received < received and not self.errors:
-                await _moment()
+        await until(lambda: self.received >= received or self.errors)
 
 
 @pytest.fixture
@@ -106,9 +104,7 @@ async def test_publishers_and_consumers_go_on_while_zookeeper_is_stopped(
         await publisher.start()
         try:
             await publisher.until(120)
-            async with asyncio.timeout(SECONDS_MAX):
-                while not ledger._appender.is_open or ledger._ledgers.current_entries > 10:
-                    await _moment()
+            await until(lambda: ledger._appender.is_open and ledger._ledgers.current_entries <= 10)
             ledger_id, at_stop = ledger.last_confirmed.ledger_id, publisher.received
             server.pause()
             stopped = asyncio.get_running_loop().create_future()
@@ -122,9 +118,7 @@ async def test_publishers_and_consumers_go_on_while_zookeeper_is_stopped(
             assert publisher.received > at_stop + 200
             assert ledger.cursors["s"].backlog < 100
             server.resume()
-            async with asyncio.timeout(SECONDS_MAX):
-                while ledger.last_confirmed.ledger_id == ledger_id:
-                    await _moment()
+            await until(lambda: ledger.last_confirmed.ledger_id != ledger_id)
             await publisher.until(publisher.received + 120)
             publisher.stop()
             await publisher.until(len(publisher.sent))
@@ -137,10 +131,3 @@ async def test_publishers_and_consumers_go_on_while_zookeeper_is_stopped(
             await factory.close()
             await cluster.close()
             await store.close()
-
-
-async def _moment() -> None:
-    """Gives others time; what is waited for is announced by nobody."""
-    done = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(0.01, done.set_result, None)
-    await done

@@ -33,6 +33,7 @@ from magnetar.storage.repair.underreplication import Underreplication
 from pulsar_proto.records.entry_digest import DigestType
 from pulsar_proto.records.ledger_record import LedgerMetadata, LedgerState
 from tests.storage.repair.repair_scene import append
+from tests.waiting import moment
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -170,13 +171,6 @@ class Place:
         conf.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
         main_class = "org.apache.bookkeeper.replication.AutoRecoveryMain"
         return self.cluster.spawn("autorecovery", main_class, "--conf", str(conf))
-
-
-async def moment() -> None:
-    """Waits a moment before the next look at what other processes do."""
-    done = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(0.1, done.set_result, None)
-    await done
 
 
 async def read_every_copy(client: BookKeeperCluster, metadata: LedgerMetadata) -> None:

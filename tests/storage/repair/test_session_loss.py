@@ -20,6 +20,7 @@ from tests.metadata.zookeeper.zookeeper_proxy import ZkProxy
 from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer, running
 from tests.storage.ledger.fake_bookie import FakeCluster, LinkState
 from tests.storage.repair.repair_scene import CONFIG, append
+from tests.waiting import moment
 
 pytestmark = pytest.mark.process
 
@@ -87,13 +88,6 @@ class Bench:
         await self.store.close()
         await self.client.close()
         await self.direct.close()
-
-
-async def moment() -> None:
-    """Waits a moment before the next look at what another session does."""
-    done = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(0.02, done.set_result, None)
-    await done
 
 
 @pytest.fixture

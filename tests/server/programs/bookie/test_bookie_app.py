@@ -23,10 +23,10 @@ from magnetar.storage.ledger.cluster_layout import ClusterError
 from pulsar_proto.pb import bookkeeper_pb2 as pb
 from pulsar_proto.records.ledger_record import ledger_path
 from pulsar_proto.wire.bookie_wire import BookieRc
-from tests.metadata.zookeeper.zookeeper_events import until
 from tests.metadata.zookeeper.zookeeper_proxy import ZkProxy
 from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer, running
 from tests.storage.bookie.helpers import add
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 

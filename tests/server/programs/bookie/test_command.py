@@ -12,8 +12,8 @@ from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import LAYOUT_VALUE
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.server.commands.main import main
-from tests.metadata.zookeeper.zookeeper_events import until
 from tests.metadata.zookeeper.zookeeper_server import ZooKeeperServer, running
+from tests.waiting import until
 
 
 def test_help_has_examples_and_explains_cookies(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.unavailable import unavailable
 from magnetar.server.tools.admin.completion_scripts import SCRIPTS
 
 STUB = """\
@@ -22,7 +23,6 @@ esac
 
 
 @pytest.mark.process
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 @pytest.mark.parametrize(
     ("line", "asked", "offered"),
     [
@@ -43,8 +43,9 @@ def test_bash_asks_for_the_words_that_were_typed(line: str, asked: str, offered:
         'COMPREPLY=(); _magnetar; echo "${COMPREPLY[0]}"'
     )
     log = tmp_path / "asked"
+    bash = shutil.which("bash") or unavailable("needs bash")
     done = subprocess.run(
-        ["bash", "--norc", "-c", script],
+        [bash, "--norc", "-c", script],
         capture_output=True,
         text=True,
         check=True,

@@ -11,8 +11,9 @@ from magnetar.server.transactions.known_transactions import TransactionSupport
 from pulsar_proto.ids import Position, TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.topics.scene import FakeConnection
-from tests.server.topics.storage_scene import NAME, Process, process, until
+from tests.server.topics.storage_scene import NAME, Process, process
 from tests.server.topics.transactions.scene import FakeKnown, send
+from tests.waiting import until
 
 
 async def sent(running: Process, key: str, body: bytes, txn_id: TxnId | None = None) -> None:

@@ -15,8 +15,9 @@ from pulsar_proto.ids import Position, TxnId
 from pulsar_proto.names import TopicName
 from pulsar_proto.records.payload import parse_metadata
 from tests.server.topics.scene import FakeConnection
-from tests.server.topics.storage_scene import NAME, Process, process, until
+from tests.server.topics.storage_scene import NAME, Process, process
 from tests.server.topics.transactions.scene import FakeKnown, FakeSnapshotLogs, recorded_ledger, send
+from tests.waiting import until
 
 WHOLE = SnapshotKind.WHOLE
 TABLE_TOPIC = TopicName.parse("persistent://public/default/__transaction_buffer_snapshot")

@@ -17,8 +17,9 @@ from pulsar_proto.ids import Position
 from pulsar_proto.records.pending_ack_log import PendingAckRecord, parse_pending_ack_entry
 from tests.server.steps import finish
 from tests.server.topics.scene import FakeConnection, ack, bodies, publish
-from tests.server.topics.storage_scene import NAME, SMALL_LEDGERS, Process, numbers, process, until
+from tests.server.topics.storage_scene import NAME, SMALL_LEDGERS, Process, numbers, process
 from tests.server.topics.subscriptions.pending_acks.pending_ack_scene import A, B, C, FakeKnown, abort, commit, pending
+from tests.waiting import until
 
 RARELY_STORED = replace(SMALL_LEDGERS, managed_ledger_default_mark_delete_rate_limit=0.000_001)
 """Cursors store their first change at once, and no further one for days."""
