@@ -14,6 +14,10 @@ MIXED := $(wildcard compat_tests/cluster/test_mixed_*.py)
 LONG := $(wildcard compat_tests/cluster/test_long_*.py)
 BESIDE := -n 2 --dist loadfile
 
+# Images of containers often set it. Without compiled modules pytest would write the assertions of all tests anew in each
+# run, and every process that a test starts would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install run check lint types unit test compat bench proto clean sim sim-mutants damage mutants soak chaos bank histories spark spark-rounds clients cluster mixed kazoo scale pictures
 
