@@ -3,8 +3,7 @@ object, and a loaded topic has 150 of them, so that ten thousand topics take mos
 
 Python itself collects fully whenever the old objects have grown by a quarter. That happens in the middle of a load, for
 example while a thousand topics are made, and hardly finds anything: nearly all objects of a server are freed when the
-last reference to them goes. What only a full collection frees is left by topics that are unloaded and subscriptions
-that are deleted, some 15 KB each, because their parts refer to each other.
+last reference to them goes, and `left_objects` sees to topics and subscriptions, whose parts refer to each other.
 
 Therefore the memory of the process has to have grown, and nobody may be using the server: no message and no request of
 a client has come for STILL_SECONDS. A server that is never still collects only when its memory has doubled and then

@@ -7,7 +7,9 @@ each of Python's collections looks only at what is new since the one before: wha
 times, the last time together with 80,000 others.
 
 A frozen object still dies when nothing refers to it. Only frozen objects that refer to each other in a circle stay when
-they are not needed any more, as the parts of a topic do. `OldObjects` frees those when `full_collection_rules` says so.
+they are not needed any more. Connections and ledgers form no such circles. The parts of a topic and of a subscription
+do, so `left_objects` has the collector look at those again that were closed. `OldObjects` frees whatever else there may
+be when `full_collection_rules` says so.
 """
 
 import gc
