@@ -169,7 +169,10 @@ class TreeStore(MetadataStore):
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((future, change))
         self._schedule_flush()
-        return await future
+        try:
+            return await future
+        finally:
+            del future  # A refusal refers to this frame, and the future to the refusal.
 
     def _schedule_flush(self) -> None:
         """Schedules the flush behind all callbacks of this turn of the loop, so that their writes share the commit."""
@@ -187,6 +190,10 @@ class TreeStore(MetadataStore):
                 continue  # the caller gave up before anything was staged
             try:
                 outcomes.append((future, change(batch), None))
+            except MetadataError as error:
+                # Where a change is refused tells nothing, and with it the refusal would refer to this frame and thereby
+                # to itself, so that only a garbage collection would free the whole batch.
+                outcomes.append((future, None, error.with_traceback(None)))
             except Exception as error:
                 outcomes.append((future, None, error))
         self._committing = True

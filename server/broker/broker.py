@@ -124,6 +124,13 @@ class Broker:
         return self.ownership.addresses
 
     @property
+    def uses(self) -> int:
+        """A number that grows with the commands of clients and with the messages that anybody publishes or reads, also
+        by the web port. Whoever compares it with an older one learns whether the broker was used meanwhile."""
+        cache = self.service.managed_ledgers.cache
+        return self.clients.uses + cache.entries_added + cache.hits + cache.misses
+
+    @property
     def appends(self) -> AppendsUnderWay:
         """Counts the messages that are on their way to the bookies."""
         return self.service.managed_ledgers.bookkeeper.appends

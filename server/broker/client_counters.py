@@ -13,6 +13,10 @@ class ClientCounters:
     created: int = 0
     refused: int = 0
     closed: int = 0
+    uses: int = 0
+    """How many commands and groups of SENDs came from clients. PING and PONG do not count, which clients send while
+    nobody uses them."""
+
     unanswered_publish_bytes: Callable[[], int] = lambda: 0
     """A function that returns how many bytes of SENDs have no receipt yet. The function visits all connections. The
     client port sets this field."""

@@ -1,5 +1,5 @@
 """Python's garbage collection in a server: objects that have lived for a while are exempt from it, and looked at only
-when the server's memory has grown.
+when the server's memory has grown and nobody uses the server.
 
 A collection that looks at all objects holds the event loop up: for most of a second with ten thousand topics. Therefore
 each of Python's collections looks only at what is new since the one before: what it leaves alive is frozen
@@ -7,7 +7,9 @@ each of Python's collections looks only at what is new since the one before: wha
 times, the last time together with 80,000 others.
 
 A frozen object still dies when nothing refers to it. Only frozen objects that refer to each other in a circle stay when
-they are not needed any more, as the parts of a topic do. `OldObjects` frees those when `full_collection_rules` says so.
+they are not needed any more. Connections and ledgers form no such circles. The parts of a topic and of a subscription
+do, so `left_objects` has the collector look at those again that were closed. `OldObjects` frees whatever else there may
+be when `full_collection_rules` says so.
 """
 
 import gc
@@ -69,14 +71,17 @@ class OldObjects:
     def __init__(
         self,
         loop: "asyncio.AbstractEventLoop",
+        uses: Callable[[], int],
         memory_bytes: Callable[[], int] | None = None,
         cpu_seconds: Callable[[], float] = time.process_time,
     ) -> None:
-        """`memory_bytes` returns the memory of the process, and `cpu_seconds` the CPU time that it has needed."""
+        """`uses` returns a number that grows when clients use the server, `memory_bytes` the memory of the process, and
+        `cpu_seconds` the CPU time that it has needed."""
         self._loop = loop
+        self._uses = uses
         self._memory_bytes = resident_bytes if memory_bytes is None else memory_bytes
         self._cpu_seconds = cpu_seconds
-        self._rules = FullCollections(self._memory_bytes())
+        self._rules = FullCollections(loop.time(), self._memory_bytes())
         self._looked_s, self._cpu_s = loop.time(), cpu_seconds()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -99,7 +104,7 @@ class OldObjects:
         now_s, cpu_s = self._loop.time(), self._cpu_seconds()
         cpu_share = (cpu_s - self._cpu_s) / max(now_s - self._looked_s, LOOK_SECONDS)
         self._looked_s, self._cpu_s = now_s, cpu_s
-        if self._rules.is_due(self._memory_bytes(), cpu_share):
+        if self._rules.is_due(now_s, self._memory_bytes(), self._uses(), cpu_share):
             self._collect_all()
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
 

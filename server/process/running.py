@@ -8,6 +8,7 @@ from typing import Protocol
 
 from magnetar.server.process.descriptors import raise_limit
 from magnetar.server.process.garbage_collection import OldObjects, collect_no_more
+from magnetar.server.process.left_objects import LeftObjects
 from magnetar.server.process.log_lines import TEXT, log_to_stderr
 from magnetar.server.process.loop_watch import make_loop_watch
 from magnetar.server.process.private_files import make_files_private
@@ -41,6 +42,10 @@ class App(Protocol):
 
     def ready_line(self) -> str:
         """Returns the line that is printed for programs and people when the server is ready."""
+
+    def uses(self) -> int:
+        """Returns a number that grows when clients use the server: a pause that comes while it stands still for some
+        seconds is noticed by nobody. Called after the start."""
 
     async def failed(self) -> str:
         """Waits until the server cannot go on, and returns the sentence that says why. For a server that does not fail
@@ -102,7 +107,7 @@ async def serve(app: App) -> int:
         print(app.ready_line(), flush=True)
         notify_service_manager(READY)
         beat_for_supervisor(loop)
-        with make_loop_watch(loop), OldObjects(loop):
+        with make_loop_watch(loop), OldObjects(loop, app.uses), LeftObjects(loop):
             await asyncio.wait((asked, failure), return_when=asyncio.FIRST_COMPLETED)
         if asked.done():
             return 0

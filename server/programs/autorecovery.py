@@ -75,6 +75,10 @@ class AutoRecoveryApp:
         except START_FAULTS as error:
             raise StartError(sentence(error)) from error
 
+    def uses(self) -> int:
+        """Returns always the same number, because nobody waits for this process."""
+        return 0
+
     def _reserve_http_port(self, process: BookieServerConfig) -> socket.socket | None:
         """Reserves the port of httpServerPort or, by the rule that bookies obey, of the metrics alone. Returns None if
         neither is switched on."""

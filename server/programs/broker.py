@@ -93,6 +93,10 @@ class BrokerApp:
         seconds = self._settings.broker_shutdown_timeout_ms / 1000
         await close_within(self._closing, seconds, "brokerShutdownTimeoutMs")
 
+    def uses(self) -> int:
+        """Returns a number that grows with each use of the broker (see `Broker.uses`)."""
+        return self.broker.uses
+
     async def failed(self) -> str:
         """Returns the reason when the broker cannot go on."""
         await self._failed.wait()

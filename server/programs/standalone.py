@@ -95,6 +95,7 @@ class Standalone:
         self.bookie: Bookie
         self.bookkeeper: BookKeeper
         self.service: BrokerService
+        self._broker: Broker
         self._readiness = WriteReadiness()
         self._leaks: LiveLeaks | None = None
         self._failed = asyncio.Event()
@@ -117,6 +118,10 @@ class Standalone:
     @property
     def web_url(self) -> str:
         return self.urls.web
+
+    def uses(self) -> int:
+        """Returns a number that grows with each use of the server (see `Broker.uses`)."""
+        return self._broker.uses
 
     async def failed(self) -> str:
         """Returns the reason when no write can be served until a restart."""
@@ -165,7 +170,7 @@ class Standalone:
         )
         await self._prove_storage()
 
-        broker = broker_parts.make_broker(config, store, self.service, self._ask_to_stop)
+        broker = self._broker = broker_parts.make_broker(config, store, self.service, self._ask_to_stop)
         broker.readiness = self._readiness
         broker.faults = injection
         broker.backup = BackupSource(store, self.bookie, broker.cluster).stream

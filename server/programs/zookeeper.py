@@ -60,6 +60,11 @@ class ZooKeeperApp:
         survive."""
         await close_within(self._closing, STOP_DEADLINE_SECONDS)
 
+    def uses(self) -> int:
+        """Returns a number that grows with each change. Reads do not count, which cannot be told from the pings of
+        clients by their number."""
+        return self.server.processor.zxid
+
     async def failed(self) -> str:
         """Returns the reason when nothing can be written until a restart."""
         await self._failed.wait()

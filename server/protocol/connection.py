@@ -268,6 +268,7 @@ class Connection(asyncio.BufferedProtocol):
         too many bytes of all connections, wait for their receipts."""
         if not self.is_open:
             return  # Publishing has closed this connection.
+        self.traffic.counters.uses += 1
         publishes = self.publishes
         if not publishes.unanswered_count:
             self.traffic.publishing.add(self)

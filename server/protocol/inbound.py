@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+KEEP_ALIVE = (pb.BaseCommand.PING, pb.BaseCommand.PONG)
+"""The commands by which a client shows only that it is alive."""
+
 
 class Inbound:
     """Handles the frames of one connection. Implements `frame_receiver.FrameReceiver`. Each call gets the connection as
@@ -122,6 +125,8 @@ class Inbound:
         if command.type == pb.BaseCommand.SEND:
             publish_run(cnx, [frame], 0)
             return []
+        if command.type not in KEEP_ALIVE:
+            cnx.traffic.counters.uses += 1
         handler = self._commands[command.type]
         self._requests.run(cnx, handler, getattr(command, handler.field))
         return []

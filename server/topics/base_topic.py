@@ -12,6 +12,7 @@ from enum import Enum
 from magnetar.server.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies, of_broker
+from magnetar.server.process.left_objects import leave
 from magnetar.server.topics.client_connection import ClientConnection
 from magnetar.server.topics.counters import ConsumerCounters, now_ms
 from magnetar.server.topics.inactivity_rules import TopicUse
@@ -339,6 +340,12 @@ class BaseTopic(ABC):
         """Disconnects all clients and stores all state that is not stored yet. The clients reconnect by themselves.
         Called once."""
 
+    def _become_closed(self) -> None:
+        """The last step of closing."""
+        self.state = TopicState.CLOSED
+        leave(self)
+        log.info("%s: closed", self)
+
     # --- stats -------------------------------------------------------------------------------------------------------
 
     def counters_out_removed(self) -> ConsumerCounters:
@@ -355,8 +362,9 @@ class BaseTopic(ABC):
             result.add(subscription.counters_out())
         return result
 
-    def _keep_counts_of(self, removed: BaseSubscription) -> None:
-        """Called after a subscription was removed and its consumers have left."""
+    def _removed(self, removed: BaseSubscription) -> None:
+        """Called after a subscription was removed and its consumers have left. The topic keeps its counts."""
+        leave(removed)
         out = removed.counters_out()
         self.messages_out_removed += out.messages_out
         self.bytes_out_removed += out.bytes_out

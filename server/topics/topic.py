@@ -285,7 +285,7 @@ class Topic(BaseTopic):
             del self.subscriptions[subscription.name]
             self.dispatch_limits.forget(subscription.name)
             subscription.close()
-            self._keep_counts_of(subscription)
+            self._removed(subscription)
             if not subscription.cursor.durable:
                 self.ledger.release(subscription.cursor)
 
@@ -388,5 +388,4 @@ class Topic(BaseTopic):
                 await self.compaction.close()
             await self._close_ledger()
         finally:
-            self.state = TopicState.CLOSED
-            log.info("%s: closed", self)
+            self._become_closed()

@@ -172,6 +172,7 @@ class Journal:
             groups, submitted = self._take()
             if groups:
                 self._commit(groups, submitted)
+            del groups  # so that the last batch does not stay in memory until the next one comes
 
     def _take(self) -> tuple[list[JournalGroup], BatchTimes]:
         """Waits for a group, and takes all further queued groups, until the bound of a batch is reached."""

@@ -276,6 +276,7 @@ class AppendMachine:
             window.clear()
         self._failed = {}
         self._replacing = frozenset()
+        self._sink = _ignore  # Nothing is sent any more, and the writer is freed without a garbage collection.
         self.last_add_pushed = self.last_add_confirmed
         self.length = self.length_confirmed
         return failed
@@ -311,3 +312,7 @@ class AppendMachine:
         then, until the bookie has caught up or its deadline has passed."""
         limit = append.length - self._lagging_bytes_max
         return any(window and window[0].append.length < limit for window in self._windows)
+
+
+def _ignore(send: Send, ids: Sequence[int], rc: int) -> None:
+    pass

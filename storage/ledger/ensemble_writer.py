@@ -119,7 +119,8 @@ class EnsembleWriter:
             self._timer = None
         for append in machine.end(error):
             self._deliver(append)
-        self._on_end(error)
+        on_end, self._on_end = self._on_end, _ignore  # so that writer and owner are freed without a garbage collection
+        on_end(error)
 
     async def settled(self) -> None:
         """Returns when no ensemble change is under way. From then on this writer does not write the ledger's
@@ -200,3 +201,7 @@ class EnsembleWriter:
                 )
         if machine.phase is CHANGING:
             machine.resume()
+
+
+def _ignore(error: LedgerError) -> None:
+    pass

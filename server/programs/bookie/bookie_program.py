@@ -122,6 +122,11 @@ class BookieApp:
             self._closing.push_async_callback(self._registration.close)
         await close_within(self._closing, STOP_DEADLINE_SECONDS)
 
+    def uses(self) -> int:
+        """Returns a number that grows with each entry that is added or read."""
+        stats = self.bookie.stats()
+        return stats.added_bytes + stats.read_bytes
+
     async def failed(self) -> str:
         """Returns the reason when the bookie cannot go on."""
         await self._failed.wait()

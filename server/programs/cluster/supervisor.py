@@ -143,6 +143,10 @@ class ClusterApp:
                 (self._options.data_dir / PROCESSES_FILE).unlink(missing_ok=True)
             self._lock.release()
 
+    def uses(self) -> int:
+        """Returns always the same number, because clients use only the children."""
+        return 0
+
     async def failed(self) -> str:
         """Never returns, because a child that cannot run is always started again."""
         await asyncio.get_running_loop().create_future()

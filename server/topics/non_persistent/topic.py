@@ -93,7 +93,7 @@ class NonPersistentTopic(BaseTopic):
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
             subscription.disconnect_all()
-            self._keep_counts_of(subscription)
+            self._removed(subscription)
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -133,8 +133,7 @@ class NonPersistentTopic(BaseTopic):
 
     async def close(self) -> None:
         self.detach()
-        self.state = TopicState.CLOSED
-        log.info("%s: closed", self)
+        self._become_closed()
 
 
 def _messages_in(payload: bytes) -> int:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from magnetar.server.process import garbage_collection
+from magnetar.server.process import full_collection_rules, garbage_collection
 from magnetar.server.process.garbage_collection import OldObjects, resident_bytes
 from tests.waiting import until
 
@@ -22,19 +22,26 @@ class Part:
 
 
 class Server:
-    """A quiet process whose memory the test sets."""
+    """A process whose memory the test sets, and whether anybody uses it."""
 
     memory_bytes = GIB
+    is_used = False
+    looks = 0
+
+    def uses(self) -> int:
+        self.looks += 1
+        return self.looks if self.is_used else 0
 
 
 @pytest.fixture
 async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
     """Yields a process that collects only when the test asks for it, or when its memory has grown."""
     monkeypatch.setattr(garbage_collection, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(full_collection_rules, "STILL_SECONDS", 0.01)
     found, is_enabled = Server(), gc.isenabled()
     gc.disable()
     try:
-        with OldObjects(asyncio.get_running_loop(), lambda: found.memory_bytes, lambda: 0.0):
+        with OldObjects(asyncio.get_running_loop(), found.uses, lambda: found.memory_bytes, lambda: 0.0):
             yield found
         assert not [each for each in gc.callbacks if isinstance(getattr(each, "__self__", None), OldObjects)]
     finally:
@@ -75,6 +82,16 @@ async def test_old_garbage_is_freed_when_the_memory_has_grown(server: Server) ->
     spared = old_part()
     gc.collect()
     assert spared() is not None, "old objects are spared again"
+
+
+async def test_old_garbage_stays_while_the_server_is_in_use(server: Server) -> None:
+    server.is_used = True
+    old = old_part()
+    server.memory_bytes, looks = 100 * GIB, server.looks + 50
+    await until(lambda: server.looks >= looks)
+    assert old() is not None
+    server.is_used = False
+    await until(lambda: old() is None)
 
 
 def test_the_memory_of_this_process_is_known() -> None:

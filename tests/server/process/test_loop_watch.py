@@ -153,6 +153,7 @@ def test_a_server_logs_what_held_its_loop(environment: dict[str, str], level: st
             async def start(self): ...
             async def stop(self): ...
             def ready_line(self): return "ready"
+            def uses(self): return 0
             async def failed(self):
                 await asyncio.sleep(0.3)
                 ends = time.thread_time() + 2

@@ -1,6 +1,7 @@
 """Stories of writers: bookies that fail under them, what the caller is told, and what a close leaves behind."""
 
 import asyncio
+import weakref
 
 import pytest
 
@@ -9,6 +10,7 @@ from magnetar.storage.ledger.ledger_errors import LedgerClosed, NotEnoughBookies
 from pulsar_proto.records.entry_digest import entry_lac
 from pulsar_proto.records.ledger_record import LedgerState
 from pulsar_proto.wire.bookie_wire import BookieRc
+from tests.reference_counts import collector_off
 from tests.storage.ledger.fake_bookie import LinkState
 from tests.storage.ledger.scene import Scene, answered, check_closed, members, new_ledger
 from tests.storage.ledger.virtual_loop import run
@@ -207,3 +209,18 @@ def test_groups_are_counted_while_they_are_on_their_way_however_they_end() -> No
         assert client.appends.count == 0
 
     run(story())
+
+
+def test_a_closed_writer_is_freed_without_a_garbage_collection() -> None:
+    async def story() -> None:
+        client = Scene(1).client("w")
+        handle, _ = await new_ledger(client, (1, 1, 1))
+        await handle.add(b"x")
+        await handle.close()
+        dead = weakref.ref(handle)
+        del handle, _
+        await asyncio.sleep(100)  # on the virtual clock, until every timer of the writer is over
+        assert dead() is None
+
+    with collector_off():
+        run(story())
