@@ -5,6 +5,8 @@ protobuf.dev, "Encoding", "Base 128 Varints".
 """
 
 U64_MASK = 0xFFFF_FFFF_FFFF_FFFF
+SHORT_VARINT_BYTES = 9
+"""The longest varint whose value has less than 64 bits."""
 LAST_BYTE = tuple(bytes((low,)) for low in range(128))
 """Each value of seven bits as the last byte of a varint (or as the only one)."""
 CONTINUED_BYTE = tuple(bytes((low | 0x80,)) for low in range(128))
@@ -42,3 +44,14 @@ def varint_at(data: bytes, at: int, end: int) -> tuple[int, int]:
             break
         shift += 7
     return value, at
+
+
+def short_varint_at(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Decodes the varint that begins at `at`, like `varint_at`. Returns -1 as its value if `end` cuts it off, or if it
+    has more than SHORT_VARINT_BYTES: such a one may have bits beyond the 64th, or stand for a negative number."""
+    if at < end and data[at] < 128:
+        return data[at], at + 1
+    value, following = varint_at(data, at, end)
+    if not at < following <= at + SHORT_VARINT_BYTES or data[following - 1] >= 128:
+        return -1, following
+    return value, following

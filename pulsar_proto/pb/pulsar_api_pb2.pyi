@@ -2814,23 +2814,3 @@ class BaseCommand(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["ack", b"ack", "ackResponse", b"ackResponse", "active_consumer_change", b"active_consumer_change", "addPartitionToTxn", b"addPartitionToTxn", "addPartitionToTxnResponse", b"addPartitionToTxnResponse", "addSubscriptionToTxn", b"addSubscriptionToTxn", "addSubscriptionToTxnResponse", b"addSubscriptionToTxnResponse", "authChallenge", b"authChallenge", "authResponse", b"authResponse", "close_consumer", b"close_consumer", "close_producer", b"close_producer", "connect", b"connect", "connected", b"connected", "consumerStats", b"consumerStats", "consumerStatsResponse", b"consumerStatsResponse", "endTxn", b"endTxn", "endTxnOnPartition", b"endTxnOnPartition", "endTxnOnPartitionResponse", b"endTxnOnPartitionResponse", "endTxnOnSubscription", b"endTxnOnSubscription", "endTxnOnSubscriptionResponse", b"endTxnOnSubscriptionResponse", "endTxnResponse", b"endTxnResponse", "error", b"error", "flow", b"flow", "getLastMessageId", b"getLastMessageId", "getLastMessageIdResponse", b"getLastMessageIdResponse", "getOrCreateSchema", b"getOrCreateSchema", "getOrCreateSchemaResponse", b"getOrCreateSchemaResponse", "getSchema", b"getSchema", "getSchemaResponse", b"getSchemaResponse", "getTopicsOfNamespace", b"getTopicsOfNamespace", "getTopicsOfNamespaceResponse", b"getTopicsOfNamespaceResponse", "lookupTopic", b"lookupTopic", "lookupTopicResponse", b"lookupTopicResponse", "message", b"message", "newTxn", b"newTxn", "newTxnResponse", b"newTxnResponse", "partitionMetadata", b"partitionMetadata", "partitionMetadataResponse", b"partitionMetadataResponse", "ping", b"ping", "pong", b"pong", "producer", b"producer", "producer_success", b"producer_success", "reachedEndOfTopic", b"reachedEndOfTopic", "redeliverUnacknowledgedMessages", b"redeliverUnacknowledgedMessages", "seek", b"seek", "send", b"send", "send_error", b"send_error", "send_receipt", b"send_receipt", "subscribe", b"subscribe", "success", b"success", "tcClientConnectRequest", b"tcClientConnectRequest", "tcClientConnectResponse", b"tcClientConnectResponse", "topicMigrated", b"topicMigrated", "type", b"type", "unsubscribe", b"unsubscribe", "watchTopicList", b"watchTopicList", "watchTopicListClose", b"watchTopicListClose", "watchTopicListSuccess", b"watchTopicListSuccess", "watchTopicUpdate", b"watchTopicUpdate"]) -> None: ...
 
 Global___BaseCommand: typing_extensions.TypeAlias = BaseCommand
-
-@typing.final
-class SendRun(google.protobuf.message.Message):
-    """Not a message of Pulsar's: the SENDs of one socket read, each BaseCommand without its leading `type`, one after
-    another. The field's number is that of BaseCommand.send, so one parse takes them all (pulsar_proto/send_run.py).
-    """
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    SEND_FIELD_NUMBER: builtins.int
-    @property
-    def send(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___CommandSend]: ...
-    def __init__(
-        self,
-        *,
-        send: collections.abc.Iterable[Global___CommandSend] | None = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["send", b"send"]) -> None: ...
-
-Global___SendRun: typing_extensions.TypeAlias = SendRun

@@ -263,7 +263,8 @@ def sticky_key_of(payload: bytes) -> bytes | None:
 
 def body(payload: bytes, offset: int = 0) -> bytes:
     """Returns what follows the metadata: a message or a batch, compressed and encrypted as the metadata says."""
-    return payload[_metadata_span(payload, offset)[1] :]
+    end = _metadata_span(payload, offset)[1]
+    return payload[end:]
 
 
 def metadata_and_body(payload: bytes) -> tuple[pb.MessageMetadata, bytes]:

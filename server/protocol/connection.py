@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.server.network.gone_transport import GONE
 from magnetar.server.process.detaching import detach_all
 from magnetar.server.protocol.connection_rules import (
+    CLOSED,
+    CONNECTED,
     FIRST_VERSION_WITH_CLOSE_COMMANDS,
-    ConnectionState,
     KeepAlive,
     KeepAliveAction,
     RecentlyClosed,
@@ -50,9 +51,6 @@ OPENING_BYTES = 16
 """How many bytes of a connection's first read are examined to recognise another protocol."""
 
 _PING = ping_frame()
-CLOSED: Final = ConnectionState.CLOSED
-"""The state that each write asks for, by a name of its own: Python looks up a member of an Enum ten times slower than a
-name of the module."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -164,7 +162,8 @@ class Connection(asyncio.BufferedProtocol):
         (PulsarDecoder)."""
         opening = b""
         if not self._received_any:
-            opening = bytes(self._reader.get_buffer(-1)[: min(nbytes, OPENING_BYTES)])
+            shown = min(nbytes, OPENING_BYTES)
+            opening = bytes(self._reader.get_buffer(-1)[:shown])
         reason = describe_opening(opening) or str(error)
         self._heard(list(error.frames), lambda: self.close(reason, logging.WARNING))
 
@@ -180,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        return self.session.state is not ConnectionState.CLOSED
+        return self.session.state is not CLOSED
 
     @property
     def is_writable(self) -> bool:
@@ -309,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         if action is KeepAliveAction.NOTHING:
             return
         if action is KeepAliveAction.CLOSE:
-            connected = self.session.state is ConnectionState.CONNECTED
+            connected = self.session.state is CONNECTED
             self.close("no answer to PING" if connected else "no CONNECT in time")
             return
         taken = self._output.taken_bytes

@@ -84,7 +84,8 @@ class FaultyConnection(Connection):
 
     def _stream_of(self, frame: bytes) -> Stream | None:
         """Returns to whom a receipt or message goes; None for any other command."""
-        command = parse_command(frame[8 : 8 + int.from_bytes(frame[4:8], "big")])
+        end = 8 + int.from_bytes(frame[4:8], "big")
+        command = parse_command(frame[8:end])
         if command.type == pb.BaseCommand.SEND_RECEIPT:
             return self.producers.get(command.send_receipt.producer_id)
         if command.type == pb.BaseCommand.MESSAGE:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.server.process.turns import OWNER_PORTION_SECONDS, TurnQueue
 from magnetar.server.protocol.command_handler import CommandHandler
-from magnetar.server.protocol.connection_rules import CommandVerdict, ConnectionState
+from magnetar.server.protocol.connection_rules import CLOSED, CONNECTED, HANDLE, CommandVerdict
 from magnetar.server.protocol.requests import Requests
 from magnetar.server.protocol.send_groups import publish_run
 from pulsar_proto.errors import UnknownCommand
@@ -25,6 +25,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import parse_command
 from pulsar_proto.wire.framing import Frame
 from pulsar_proto.wire.id_list import cut_id_list, is_long_id_list
+from pulsar_proto.wire.plain_ack import PLAIN_ACK_PREFIX, plain_ack
 from pulsar_proto.wire.send_run import PLAIN_SEND_PREFIX
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Inbound:
         ends_at = time.monotonic() + portion_seconds
         index = self._at
         while index < len(frames):
-            if frames[index][0].startswith(PLAIN_SEND_PREFIX) and cnx.session.state is ConnectionState.CONNECTED:
+            if frames[index][0].startswith(PLAIN_SEND_PREFIX) and cnx.session.state is CONNECTED:
                 index = publish_run(cnx, frames, index)
             else:
                 shorter = self._handle(cnx, frames[index])
@@ -81,7 +82,7 @@ class Inbound:
                     frames[index : index + 1] = shorter
                 else:
                     index += 1
-            if cnx.session.state is ConnectionState.CLOSED:
+            if cnx.session.state is CLOSED:
                 return
             if index < len(frames) and time.monotonic() >= ends_at:
                 self._at = index
@@ -105,6 +106,13 @@ class Inbound:
         """Handles one command and returns an empty list. An ACK or redelivery with a long list of ids is not handled:
         for such a command the method returns shorter commands, which the caller handles in its place. Between two of
         them the caller can let other connections have a turn."""
+        if cnx.session.state is CONNECTED and frame[0].startswith(PLAIN_ACK_PREFIX):
+            ack = plain_ack(frame[0])
+            if ack is not None:
+                consumer = cnx.consumers.get(ack[0])
+                if consumer is not None:
+                    consumer.ack_individual(ack[1])
+                return []
         if is_long_id_list(frame[0]):
             shorter = cut_id_list(frame[0])
             if len(shorter) > 1:
@@ -118,9 +126,9 @@ class Inbound:
             log.log(level, "%s: %s ignored", cnx.remote_address, error)
             return []
         verdict = cnx.session.judge(command.type)
-        if verdict is CommandVerdict.CLOSE:
-            cnx.close(cnx.session.why_illegal(command.type), logging.WARNING)
-        if verdict is not CommandVerdict.HANDLE:
+        if verdict is not HANDLE:
+            if verdict is CommandVerdict.CLOSE:
+                cnx.close(cnx.session.why_illegal(command.type), logging.WARNING)
             return []
         if command.type == pb.BaseCommand.SEND:
             publish_run(cnx, [frame], 0)

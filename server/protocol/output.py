@@ -112,11 +112,12 @@ class Output:
         copied."""
         if not chunks:
             return
-        sizes = [len(chunk) for chunk in chunks]
         self._chunks += chunks
-        self._pending_bytes += sum(sizes)
-        if max(sizes) >= JOIN_BELOW_BYTES:
-            self._has_large = True
+        for chunk in chunks:
+            size = len(chunk)
+            self._pending_bytes += size
+            if size >= JOIN_BELOW_BYTES:
+                self._has_large = True
         self._schedule()
 
     def _schedule(self) -> None:

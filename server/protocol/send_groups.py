@@ -15,18 +15,12 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import INNOCENT_METADATA_BYTES, MAGIC_CRC32C, body, metadata_fault, verify_checksum
 from pulsar_proto.wire.commands import send_error_frame
 from pulsar_proto.wire.framing import Frame
-from pulsar_proto.wire.send_run import end_of_run, parse_sends
+from pulsar_proto.wire.send_run import PlainSend, Send, end_of_run, parse_send, plain_send
 
 if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
-    from magnetar.server.topics.publishing.producer import Sends
 
 log = logging.getLogger(__name__)
-
-SHORT_SEND_BYTES = 12
-"""A shorter SEND can have neither a message_id nor a transaction's id. In every SEND the type takes 2 bytes, the head
-of the message takes 2, and producer id and sequence id take at least 2 each. A message_id would take 6 more bytes, and
-the two halves of a transaction's id 4."""
 
 CHECKED_HEAD_BYTES = 10
 """The length of the beginning of a payload with a checksum: u16 0x0e01 | u32 crc32c | u32 metadataSize."""
@@ -54,20 +48,22 @@ def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
         `read_head` reads these ten bytes in one call    |
 
     Such a payload is `sound` when its checksum is right, its metadata is too short to hide anything (see
-    INNOCENT_METADATA_BYTES), the whole is no longer than a body may be, and its command has no unusual field. Any other
+    INNOCENT_METADATA_BYTES), the whole is no longer than a body may be, and its command is a `PlainSend`. Any other
     SEND is not refused, but checked again by `_fault_of`, which is slow and exact. So the short check may be wrong in
     one direction only: it must never call a faulty SEND sound.
     """
     end = end_of_run(frames, index)
     run = frames[index:end]
-    groups: dict[int, Sends] = {}
-    group: Sends = []
+    groups: dict[int, list[tuple[Send, bytes]]] = {}
+    group: list[tuple[Send, bytes]] = []
     group_id = -1
     in_transactions: set[int] = set()
     size_bytes = 0
     max_size = cnx.traffic.limits.max_message_size
     try:
-        for send, (command, payload) in zip(parse_sends([frame[0] for frame in run]), run, strict=True):
+        for command, payload in run:
+            plain = plain_send(command)
+            send: Send = parse_send(command) if plain is None else plain
             if payload is None:
                 raise MalformedFrame("SEND without a payload")
             producer_id = send.producer_id
@@ -80,7 +76,7 @@ def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
                     group = _late_or_unknown(cnx, producer_id)
                 group_id = producer_id
             size = len(payload)
-            if size < CHECKED_HEAD_BYTES:
+            if plain is None or size < CHECKED_HEAD_BYTES:
                 sound = False
             else:
                 magic, stored_crc, metadata_size = read_head(payload)
@@ -88,7 +84,6 @@ def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
                     magic == MAGIC_CRC32C
                     and metadata_size <= INNOCENT_METADATA_BYTES
                     and metadata_size + CHECKED_HEAD_BYTES <= size <= max_size
-                    and (len(command) < SHORT_SEND_BYTES or _is_usual(command))
                     and crc32c_of(payload[6:]) == stored_crc
                 )
             if not sound:
@@ -108,7 +103,9 @@ def publish_run(cnx: "Connection", frames: Sequence[Frame], index: int) -> int:
     return end
 
 
-def _publish(cnx: "Connection", groups: "dict[int, Sends]", size_bytes: int, in_transactions: Set[int]) -> None:
+def _publish(
+    cnx: "Connection", groups: dict[int, list[tuple[Send, bytes]]], size_bytes: int, in_transactions: Set[int]
+) -> None:
     """Publishes each producer's group. `in_transactions` names the producers some of whose SENDs belong to
     transactions."""
     count = 0
@@ -125,7 +122,7 @@ def _publish(cnx: "Connection", groups: "dict[int, Sends]", size_bytes: int, in_
         cnx.published(count, size_bytes)
 
 
-def _late_or_unknown(cnx: "Connection", producer_id: int) -> "Sends":
+def _late_or_unknown(cnx: "Connection", producer_id: int) -> list[tuple[Send, bytes]]:
     """Returns the group for SENDs of a producer id that is not in use. If the broker has just closed that producer, its
     SENDs were under way; these SENDs are dropped, because nobody publishes the returned list. Raises MalformedFrame for
     any other id, also for that of a producer that is still being created (ServerCnx.handleSend)."""
@@ -134,13 +131,7 @@ def _late_or_unknown(cnx: "Connection", producer_id: int) -> "Sends":
     return []
 
 
-def _is_usual(command: bytes) -> bool:
-    """Returns whether no tag of txnid_least_bits, txnid_most_bits or message_id occurs in the bytes of a SEND. An
-    id may hold the same bytes by chance; then the function returns False, and `_fault_of` checks the SEND."""
-    return b"\x20" not in command and b"\x28" not in command and b"\x4a" not in command
-
-
-def _fault_of(cnx: "Connection", send: pb.CommandSend, payload: bytes) -> Fault | None:
+def _fault_of(cnx: "Connection", send: Send, payload: bytes) -> Fault | None:
     """Returns why a SEND is refused, or None when it is sound after all. `publish_run` calls this for each SEND that
     its short check did not find sound. Raises MalformedFrame for a payload that could not be read back once it is
     stored (Producer.verifyChecksum, PersistentTopic.publishMessage)."""
@@ -152,14 +143,14 @@ def _fault_of(cnx: "Connection", send: pb.CommandSend, payload: bytes) -> Fault 
     if fault is not None:
         return pb.NotAllowedError, fault
     content = body(payload)
-    if send.HasField("message_id"):
+    if not isinstance(send, PlainSend) and send.HasField("message_id"):
         return pb.NotAllowedError, "Only shadow topic supports sending messages with messageId"
     if len(content) > cnx.traffic.limits.max_message_size:
         return pb.NotAllowedError, "Exceed maximum message size"
     return None
 
 
-def _refuse(cnx: "Connection", send: pb.CommandSend, code: pb.ServerError.ValueType, text: str) -> None:
+def _refuse(cnx: "Connection", send: Send, code: pb.ServerError.ValueType, text: str) -> None:
     """Answers SEND_ERROR with max(sequence id, highest sequence id), after the receipts of the producer's earlier
     SENDs.
 

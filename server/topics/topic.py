@@ -26,7 +26,8 @@ from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDeliver
 from magnetar.server.topics.subscriptions.dispatch_limits import DispatchLimits
 from magnetar.server.topics.subscriptions.dispatch_throttle_rules import PerSecond
 from magnetar.server.topics.subscriptions.hole_filler import HoleFiller
-from magnetar.server.topics.subscriptions.outgoing_messages import MessagesMemo, OutgoingMessages, messages_of
+from magnetar.server.topics.subscriptions.new_messages import NewMessages
+from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.subscription import Subscription
@@ -54,7 +55,6 @@ class Topic(BaseTopic):
         "_close_ledger",
         "_is_detached",
         "_last_message",
-        "_memo",
         "_on_lost",
         "_stop_listening",
         "backlog_ages",
@@ -65,6 +65,7 @@ class Topic(BaseTopic):
         "dispatch_limits",
         "hole_filler",
         "ledger",
+        "new_messages",
         "own_properties",
         "pending_ack_logs",
         "publishing",
@@ -118,11 +119,9 @@ class Topic(BaseTopic):
         self._is_detached = False
         self._close_ledger = close_ledger
         self._on_lost = on_lost
-        self._memo: MessagesMemo | None = None
-        """The cache that prepares the newest run (a group of consecutive entries) once for several subscriptions. It is
-        set only while a group of messages that the log has just confirmed is given to the subscriptions."""
         self._changing_cursors = asyncio.Lock()
-        self._stop_listening = ledger.on_append(self._appended)
+        self.new_messages = NewMessages(self.subscriptions)
+        self._stop_listening = ledger.on_append(self.new_messages.confirmed)
         for cursor_name, cursor in ledger.cursors.items():
             if not is_reserved(cursor_name):
                 self.subscriptions[cursor_name] = Subscription(self, cursor_name, cursor)
@@ -301,22 +300,9 @@ class Topic(BaseTopic):
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def _appended(self) -> None:
-        """Called when the log has confirmed a group of messages. Subscriptions that keep up send the group at once; the
-        messages of the group are prepared only once for all these subscriptions."""
-        subscriptions = self.subscriptions
-        if not subscriptions:
-            return
-        if len(subscriptions) > 1:
-            self._memo = MessagesMemo()
-        for subscription in list(subscriptions.values()):
-            if subscription.consumers and subscription.dispatcher is not None:
-                subscription.dispatcher.kick()
-        self._memo = None
-
-    def messages_of(self, run: EntryRun) -> OutgoingMessages:
-        """Returns the entries of a run (a group of consecutive entries), ready to be sent."""
-        return messages_of(run) if self._memo is None else self._memo.messages_of(run)
+    @property
+    def messages_of(self) -> Callable[[EntryRun], OutgoingMessages]:
+        return self.new_messages.messages_of
 
     async def last_message_id(self) -> tuple[Position, int]:
         return await self._last_message.find()

@@ -7,7 +7,7 @@ results to the loop, with one call for a whole group of results.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -20,7 +20,6 @@ from magnetar.storage.bookie.disks import BookieMode, DiskRules, DiskUsage, may_
 from magnetar.storage.bookie.durable_file import DurableFile, OpenFile
 from magnetar.storage.bookie.garbage_collector import GarbageCollector
 from magnetar.storage.bookie.journal import Committed, Journal
-from magnetar.storage.bookie.journal_feed import AddDone
 from magnetar.storage.bookie.ledger_holds import LedgerHolds
 from magnetar.storage.bookie.maintenance import Maintenance
 from magnetar.storage.bookie.old_journals import OldJournals
@@ -55,6 +54,9 @@ class Bookie:
         self._read_ahead = ReadAheadCache(config.read_ahead_cache_bytes)
         self._adds = AddPath(config, opened.states, opened.cache, self._read_ahead)
         self._adds.on_journal_failure = self._storage_failed
+        self.add_entries = self._adds.add
+        """Adds a group of entries (BookieChannel.add_entries). It is the compiled method itself: with many topics each
+        message is a group of its own, and a method of this class around it would not be compiled."""
         self._old_journals = [
             OldJournals(
                 directory,
@@ -210,19 +212,6 @@ class Bookie:
             self._loop.call_soon_threadsafe(self._adds.committed, journal, result)
         except RuntimeError:
             log.warning("the event loop was closed before the bookie: %d groups go unanswered", len(result.groups))
-
-    def add_entries(
-        self,
-        ledger_id: int,
-        master_key: bytes,
-        entry_ids: Sequence[int],
-        entries: Sequence[bytes],
-        flags: int,
-        done: AddDone,
-    ) -> None:
-        """Adds a group of entries and calls `done` once when they are durable or refused (BookieChannel.add_entries).
-        The caller must not change `entries` afterwards."""
-        self._adds.add(ledger_id, master_key, entry_ids, entries, flags, done)
 
     async def read_entry(self, ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
         """Returns one entry (BookieChannel.read_entry). Raises BookieError."""

@@ -76,6 +76,11 @@ class AckState:
         return Position(self._ledger, self._entry)
 
     @property
+    def ledger_id(self) -> int:
+        """The ledger of the mark-delete."""
+        return self._ledger
+
+    @property
     def acked_beyond(self) -> int:
         """How many entries are acknowledged beyond the mark-delete."""
         return sum(map(len, self._acked.values()))
@@ -97,8 +102,7 @@ class AckState:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the mark-delete says everything: there are neither entries beyond it nor half-acknowledged
-        batches."""
+        """Whether the mark-delete says everything: no entries beyond it and no half-acknowledged batches."""
         return not self._acked and not self._partial
 
     @property
@@ -187,8 +191,7 @@ class AckState:
         return sum(map(count_ranges, self._acked.values()))
 
     def bitmaps(self) -> Iterator[tuple[int, BitMap]]:
-        """Yields (ledger, bitmap of its acknowledged entries beyond the mark-delete), in order. The caller must not
-        change them."""
+        """Yields (ledger, its acknowledged entries beyond the mark-delete). The caller must not change them."""
         for ledger_id in sorted(self._acked):
             yield ledger_id, self._acked[ledger_id]
 
@@ -205,8 +208,7 @@ class AckState:
         Returns how many entries became acknowledged as a whole. Positions that are acknowledged already or do not exist
         are ignored.
         """
-        added = 0
-        batch_changed = False
+        added, batch_changed = 0, False
         ledger_id, last = -1, -1
         ahead: list[int] = []
         for ledger, entry_id, ack_set in positions:
@@ -319,28 +321,30 @@ class AckState:
     def _add(self, ledger_id: int, entry_ids: list[int]) -> int:
         """Marks existing entries of one ledger, at least one, as acknowledged. The caller advances the mark-delete.
         Returns how many of them were new."""
-        added = 0
         if ledger_id == self._ledger:
             following = self._entry + 1
-            if len(entry_ids) == 1 and entry_ids[0] == following and ledger_id not in self._acked:
-                self._entry = following
-                self._partial.pop((ledger_id, following), None)
-                return 1
+            count = len(entry_ids)
+            in_order = entry_ids[0] == following and ledger_id not in self._acked
+            if in_order and (count == 1 or entry_ids == list(range(following, following + count))):
+                self._entry += count
+                self._forget_partial(ledger_id, entry_ids)
+                return count
             entry_ids = [entry_id for entry_id in entry_ids if entry_id >= following]
             if not entry_ids:
                 return 0
         bitmap = self._acked.get(ledger_id)
+        before = 0 if bitmap is None else len(bitmap)
         if bitmap is None:
             bitmap = self._acked[ledger_id] = BitMap(entry_ids)
-            added = len(bitmap)
         else:
-            added = -len(bitmap)
             bitmap.update(entry_ids)
-            added += len(bitmap)
+        self._forget_partial(ledger_id, entry_ids)
+        return len(bitmap) - before
+
+    def _forget_partial(self, ledger_id: int, entry_ids: list[int]) -> None:
         if self._partial:
             for entry_id in entry_ids:
                 self._partial.pop((ledger_id, entry_id), None)
-        return added
 
     def _narrow(self, ledger_id: int, entry_id: int, ack_set: Sequence[int]) -> bool:
         """ANDs `ack_set` with the entry's indexes that are still to be consumed. Returns False when no index remains;

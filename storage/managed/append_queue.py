@@ -1,9 +1,13 @@
-"""The result of an append, and the bounded queue of groups that wait for a ledger. Pure."""
+"""The result of an append, the groups that a ledger has, and the bounded queue of those that wait for one. Pure."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
+
+if TYPE_CHECKING:
+    from magnetar.storage.managed.appender import Appender
 
 PENDING_ENTRIES_MAX = 100_000
 PENDING_BYTES_MAX = 128 * 1024 * 1024
@@ -24,6 +28,23 @@ class AddResult:
 
 
 AddDone = Callable[[AddResult], None]
+
+
+class SentGroup:
+    """A group that a ledger has. The ledger calls this object once, when the group is confirmed or has failed."""
+
+    __slots__ = ("_appender", "done", "sent_s", "waited_s")
+
+    def __init__(self, appender: "Appender", done: AddDone, sent_s: float, waited_s: float) -> None:
+        self._appender = appender
+        self.done = done
+        self.sent_s = sent_s
+        """When the ledger got the group, by a clock that never jumps."""
+        self.waited_s = waited_s
+        """How long the group waited before that."""
+
+    def __call__(self, append: Append) -> None:
+        self._appender.appended(self, append)
 
 
 class WaitingGroup(NamedTuple):

@@ -19,14 +19,13 @@ Source: ManagedLedgerImpl (asyncAddEntry, ledgerClosed, createComplete, updateLe
 
 import asyncio
 import logging
-from collections import deque
 from enum import Enum
 from typing import Final, cast
 
 from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_errors import LedgerError, LedgerFenced
 from magnetar.storage.managed import ledger_rules
-from magnetar.storage.managed.append_queue import AddDone, AddResult, AppendQueue
+from magnetar.storage.managed.append_queue import AddDone, AddResult, AppendQueue, SentGroup
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.ledger_switch import LedgerSwitch
 from magnetar.storage.managed.ledger_traffic import LedgerTraffic
@@ -92,9 +91,8 @@ class Appender:
         self.state = AppendState.TERMINATED if terminated else AppendState.IDLE
         self.handle: LedgerWriter | None = None
         """The handle of the list's current ledger, which is open or still has to be closed; None when there is none."""
-        self._in_flight: deque[tuple[AddDone, float, float]] | None = None
-        """Of each group that a ledger has: its callback, when the ledger got it, and how long it waited before. None
-        without groups, because an empty deque takes 760 bytes."""
+        self._in_flight = 0
+        """How many groups a ledger has."""
         self._queue = AppendQueue()
         self._goal: AppendState | None = None
         """The final state that was asked for, until it is reached or given up."""
@@ -145,19 +143,17 @@ class Appender:
             return
         handle = self.handle
         assert handle is not None
-        append = handle.append(payloads, self._appended)
         now_s = self._clocks.monotonic_s()
-        if self._in_flight is None:
-            self._in_flight = deque()
-        self._in_flight.append((done, now_s, 0.0 if came_s is None else now_s - came_s))
+        append = handle.append(payloads, SentGroup(self, done, now_s, 0.0 if came_s is None else now_s - came_s))
+        self._in_flight += 1
         pushed = append.first_entry_id + len(payloads)
         at_limit = pushed >= self._entries_max or append.length >= self._size_max
         if at_limit and ledger_rules.is_full(self._config, pushed, append.length, self.ledger_age_s):
             self._gate.want_to_leave(self._ledgers.current_id)
 
-    def _appended(self, append: Append) -> None:
-        in_flight = cast("deque[tuple[AddDone, float, float]]", self._in_flight)
-        done, sent_s, waited_s = in_flight.popleft()
+    def appended(self, group: SentGroup, append: Append) -> None:
+        """Called when a ledger has confirmed the group, or has failed to."""
+        self._in_flight -= 1
         try:
             if append.error is None:
                 ledgers = self._ledgers
@@ -166,20 +162,18 @@ class Appender:
                 size = append.length - ledgers.current_size
                 ledgers.grow(count, size)
                 self._last_append_s = now_s = self._clocks.monotonic_s()
-                self._traffic.added(now_s - sent_s, waited_s, entries, size)
+                self._traffic.added(now_s - group.sent_s, group.waited_s, entries, size)
                 if self.caching:
                     assert self.handle is not None
                     self._cache.add(ledger_id, first, entries, size, self.handle.payload_offset, now_s)
-                self._tell(done, AddResult([(ledger_id, first, count)], None))
+                self._tell(group.done, AddResult([(ledger_id, first, count)], None))
                 self._owner.confirmed()
             else:
                 self._traffic.add_errors += 1
-                self._tell(done, AddResult([], self._append_failed(append.error)))
+                self._tell(group.done, AddResult([], self._append_failed(append.error)))
         finally:
-            if not in_flight:
-                self._in_flight = None
-                if self._drained is not None and not self._drained.done():
-                    self._drained.set_result(None)
+            if not self._in_flight and self._drained is not None and not self._drained.done():
+                self._drained.set_result(None)
 
     async def roll(self, why: str) -> None:
         """Closes the current ledger; the next group opens another one. Raises the error that prevented the closing."""

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.managed.ack_state import AckState
 from magnetar.storage.managed.clocks import Clocks
 from magnetar.storage.managed.cursor_store import CursorStore
@@ -100,7 +101,8 @@ class Cursor(CursorView):
         self._stored_revision = acks.revision
         self._changed_s = 0.0
         self._retry_at_s = 0.0
-        self._flushing: asyncio.Task[None] | None = None
+        self._flushing: asyncio.Future[None] | None = None
+        """The store operation that is under way; None when there is none."""
         self._moving: AckState | None = None
         self._waiters = PersistWaiters(label)
         self._closed = False
@@ -154,7 +156,7 @@ class Cursor(CursorView):
         """Acknowledges single entries, or the batch indexes that their ack sets clear (PIP-54). Returns how many
         entries became acknowledged as a whole."""
         acks = self._acks
-        revision, ledger_id = acks.revision, acks.mark_delete.ledger_id
+        revision, ledger_id = acks.revision, acks.ledger_id
         count = acks.ack(positions)
         if acks.revision != revision:
             self._changed(ledger_id)
@@ -171,7 +173,7 @@ class Cursor(CursorView):
         clears are acknowledged in the entry itself; the entries before it are still acknowledged as a whole. Returns
         False when everything is acknowledged already or there is no such entry. Otherwise `properties`, if they are
         given, replace `position_properties`."""
-        before = self._acks.mark_delete.ledger_id
+        before = self._acks.ledger_id
         if not self._acks.ack_cumulative(ledger_id, entry_id, ack_set):
             return False
         if properties is not None:
@@ -229,7 +231,7 @@ class Cursor(CursorView):
     def forget_before(self, ledger_id: int) -> None:
         """Called when the ledgers before `ledger_id` were deleted: forgets their acknowledgements, which may move the
         mark-delete (`AckState.forget_before`)."""
-        before, revision = self._acks.mark_delete.ledger_id, self._acks.revision
+        before, revision = self._acks.ledger_id, self._acks.revision
         self._acks.forget_before(ledger_id)
         if self._acks.revision != revision:
             self._changed(before)
@@ -241,7 +243,7 @@ class Cursor(CursorView):
             others = {key: kept for key, kept in self._properties.items() if key != name}
             self._put(others if value is None else {**others, name: value})
             self._acks.revision += 1
-            self._changed(self._acks.mark_delete.ledger_id)
+            self._changed(self._acks.ledger_id)
 
     def _put(self, properties: Mapping[str, int]) -> None:
         self._properties.clear()
@@ -259,7 +261,7 @@ class Cursor(CursorView):
             self._store.last_active_ms = now_ms
 
     def _changed(self, ledger_before: int) -> None:
-        if self._acks.mark_delete.ledger_id != ledger_before:
+        if self._acks.ledger_id != ledger_before:
             self._owner.request_trim()
         if self._store is None or self._closed:
             return
@@ -334,22 +336,51 @@ class Cursor(CursorView):
             await asyncio.wait([self._flushing])
 
     def _start_flush(self) -> None:
-        self._flushing = asyncio.get_running_loop().create_task(self._flush())
+        """Stores the state that the cursor will have at the end of this turn of the event loop."""
+        loop = asyncio.get_running_loop()
+        self._flushing = ended = loop.create_future()
+        loop.call_soon(self._begin_flush, ended)
 
-    async def _flush(self) -> None:
-        """Stores the current state, and repeats that while a caller waits for a later state."""
+    def _begin_flush(self, ended: "asyncio.Future[None]") -> None:
+        """Stores the current state: by one append if that is enough, otherwise by a task. When the append has ended,
+        `ended` is done."""
+        assert self._store is not None
+        revision, began_s = self._acks.revision, self._clocks.monotonic_s()
+
+        def appended(error: LedgerError | None) -> None:
+            self._flushing = None
+            if error is not None:
+                self._flushing = asyncio.get_running_loop().create_task(self._flush(error))
+            else:
+                self._stored(revision, began_s)
+                if self._waiters and not self._closed and self._flushing is None:
+                    self._start_flush()
+            ended.set_result(None)
+
+        if not self._store.append_now(self._acks, self._properties, appended):
+            self._flushing = asyncio.get_running_loop().create_task(self._flush(None))
+            ended.set_result(None)
+
+    def _stored(self, revision: int, began_s: float) -> None:
+        """Called when the state of that revision is durable. `began_s` is when storing it began."""
+        self._stored_revision = revision
+        now_s = self._clocks.monotonic_s()
+        self._limit.rest(now_s + REST_TIMES * (now_s - began_s))
+        self._retry_at_s = 0.0
+        self._release(None)
+
+    async def _flush(self, failed: LedgerError | None) -> None:
+        """Stores the current state, and repeats that while a caller waits for a later state. `failed` is the error of
+        an append that was to store it."""
         assert self._store is not None
         try:
             while True:
                 revision, began_s = self._acks.revision, self._clocks.monotonic_s()
-                await self._store.persist(self._acks, self._properties)
-                self._stored_revision = revision
-                now_s = self._clocks.monotonic_s()
-                self._limit.rest(now_s + REST_TIMES * (now_s - began_s))
-                self._retry_at_s = 0.0
-                self._release(None)
+                await self._store.persist(self._acks, self._properties, failed)
+                self._stored(revision, began_s)
                 if not self._waiters or self._closed:
                     return
+                failed = None
         except ManagedLedgerError as error:
             logger.warning("%s: position %s not stored: %s", self._label, self._acks.mark_delete, error)
             self._retry_at_s = self._clocks.monotonic_s() + RETRY_SECONDS

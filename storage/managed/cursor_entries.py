@@ -72,6 +72,11 @@ class StoredBefore(NamedTuple):
     """Whether this state is to be written as the first entry of a new ledger."""
 
 
+def fits_one_entry(acks: AckState) -> bool:
+    """Whether `append_state` writes this state as one entry, which is encoded on the event loop's thread."""
+    return acks.is_plain or bitmap_bytes(acks) <= INLINE_BYTES
+
+
 async def append_state(
     handle: WriteHandle,
     acks: AckState,
@@ -84,7 +89,7 @@ async def append_state(
     A large state goes on changing while its slices are written; `cursor_parts` says why that does no harm. If the
     cursor was reset meanwhile, the slices do not belong together, and the whole state is written anew.
     """
-    if bitmap_bytes(acks) <= INLINE_BYTES:
+    if fits_one_entry(acks):
         position, plain, written = acks.mark_delete, acks.is_plain, dict(properties)
         entries = [encode_position(acks, position, properties, config)]
         if before.repeat:

@@ -74,6 +74,8 @@ def encode_position(
 ) -> bytes:
     """Returns a PositionInfo with `mark_delete` and the acknowledgements beyond it. For large states see
     `cursor_parts`."""
+    if acks.is_plain and not properties:
+        return encode_head(mark_delete)
     ranges_max = config.managed_ledger_max_unacked_ranges_to_persist
     middle = encode_middle(acks, properties, config)
     if config.managed_ledger_persist_individual_ack_as_long_array or acks.number_of_ranges > ranges_max:

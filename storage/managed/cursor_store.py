@@ -20,16 +20,24 @@ Source: ManagedCursorImpl (internalMarkDelete, startCreatingNewMetadataLedger, p
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from magnetar.metadata.errors import MetadataError, NodeExistsError
+from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError, LedgerFenced, NoSuchLedger
 from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed.ack_state import AckState, Extents
 from magnetar.storage.managed.clocks import Clocks
-from magnetar.storage.managed.cursor_entries import StoredBefore, append_state, read_state
-from magnetar.storage.managed.cursor_record import NO_LEDGER, CursorNode, StoredAcks, encode_node, parse_node
+from magnetar.storage.managed.cursor_entries import StoredBefore, append_state, fits_one_entry, read_state
+from magnetar.storage.managed.cursor_record import (
+    NO_LEDGER,
+    CursorNode,
+    StoredAcks,
+    encode_node,
+    encode_position,
+    parse_node,
+)
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import (
     CursorExists,
@@ -186,13 +194,41 @@ class CursorStore:
 
     # ---- changes
 
-    async def persist(self, acks: AckState, properties: Mapping[str, int]) -> None:
+    def append_now(
+        self, acks: AckState, properties: Mapping[str, int], done: Callable[[LedgerError | None], None]
+    ) -> bool:
+        """Begins to store the state without a task, if one small entry in the open cursor ledger is all that is needed.
+        That is nearly always so, and with a thousand cursors in use it happens a thousand times in a second. Returns
+        False when `persist` has to be called instead. Otherwise calls `done` later, with None when the state is
+        durable, or with the error, which the caller hands to `persist`. Until then, the caller makes no other call that
+        stores a state."""
+        handle = self._handle
+        if handle is None or not handle.is_open or self._lock.locked() or self._record.in_doubt:
+            return False
+        if self._is_due(handle) or not fits_one_entry(acks):
+            return False
+        position, plain, written = acks.mark_delete, acks.is_plain, dict(properties)
+        entry = encode_position(acks, position, written, self._config)
+
+        def appended(append: Append) -> None:
+            if append.error is None:
+                self._ledger_bytes += len(entry)
+                self._note_stored(position, plain, written)
+            done(append.error)
+
+        handle.append([entry], appended)
+        return True
+
+    async def persist(self, acks: AckState, properties: Mapping[str, int], failed: LedgerError | None = None) -> None:
         """Stores the state in `acks` and `properties`, as it is now or a little later. Both may change meanwhile; the
-        written values are consistent with each other. Raises CursorFault, ManagedLedgerFenced; after an error the
-        former state is still stored."""
+        written values are consistent with each other. `failed` is the error of an append that `append_now` began: the
+        state is then stored elsewhere. Raises CursorFault, ManagedLedgerFenced; after an error the former state is
+        still stored."""
         async with self._lock:
             handle = self._handle
             try:
+                if failed is not None:
+                    raise failed
                 # While the last write of the node is in doubt, the node may name another ledger than this one, or none.
                 may_stay = handle is not None and handle.is_open and not self._record.in_doubt
                 if handle is not None and may_stay and not await self._must_switch(handle):

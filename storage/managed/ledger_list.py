@@ -38,7 +38,7 @@ class LedgerInfo:
 class LedgerList:
     """Ledgers in the order of their ids. `current_*` describe the open ledger; its id is -1 when there is none."""
 
-    __slots__ = ("_before", "_ids", "_infos", "current_entries", "current_id", "current_size", "last_confirmed")
+    __slots__ = ("_before", "_ids", "_infos", "_last", "current_entries", "current_id", "current_size")
 
     def __init__(self, infos: Iterable[LedgerInfo] = ()) -> None:
         """All `infos` are closed ledgers. Empty ledgers stay in the list until `remove`."""
@@ -48,9 +48,22 @@ class LedgerList:
         self.current_id = -1
         self.current_entries = 0
         self.current_size = 0
-        self.last_confirmed = self._last_existing() or NOWHERE
+        self._last: Position | None = self._last_existing() or NOWHERE
+        """The last confirmed entry. None while it is the last one of the current ledger and nobody has asked for it."""
 
     # ---- what there is
+
+    @property
+    def last_confirmed(self) -> Position:
+        """The last confirmed entry. It is not made anew for each group that is confirmed, because a topic without
+        consumers has nobody who asks for it."""
+        if self._last is None:
+            self._last = Position(self.current_id, self.current_entries - 1)
+        return self._last
+
+    @last_confirmed.setter
+    def last_confirmed(self, position: Position) -> None:
+        self._last = position
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -185,10 +198,9 @@ class LedgerList:
 
     def grow(self, count: int, size: int) -> None:
         """Called when `count` more entries of the current ledger are confirmed, with `size` payload bytes together."""
-        entries = self.current_entries + count
-        self.current_entries = entries
+        self.current_entries += count
         self.current_size += size
-        self.last_confirmed = Position(self.current_id, entries - 1)
+        self._last = None
 
     def add(self, ledger_id: int) -> None:
         """Adds a new, empty current ledger. The new ledger's id is greater than all others, because ids are never
@@ -206,6 +218,7 @@ class LedgerList:
         """Closes the current ledger. The ledger stays in the list as a closed one, unless it is empty: then it leaves
         the list."""
         assert self.current_id >= 0
+        self._last = self.last_confirmed
         entries, size, ledger_id = self.current_entries, self.current_size, self.current_id
         self.current_id, self.current_entries, self.current_size = -1, 0, 0
         if entries:
@@ -226,7 +239,7 @@ class LedgerList:
         twin = LedgerList()
         twin._infos, twin._ids, twin._before = self._infos[:], self._ids[:], self._before[:]
         twin.current_id, twin.current_entries = self.current_id, self.current_entries
-        twin.current_size, twin.last_confirmed = self.current_size, self.last_confirmed
+        twin.current_size, twin._last = self.current_size, self.last_confirmed
         return twin
 
     # ---- inside

@@ -30,6 +30,8 @@ class PersistWaiters:
     def release(self, stored_revision: int, error: ManagedLedgerError | None) -> None:
         """Calls the callbacks whose changes are stored, or all callbacks when there is an error."""
         waiting = self._waiting
+        if not waiting:
+            return
         if error is not None:
             self._waiting = []
         else:

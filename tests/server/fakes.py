@@ -29,6 +29,7 @@ from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import parse_command, simple_frame
+from pulsar_proto.wire.plain_ack import Ack
 from tests.storage.managed.fake_bookkeeper import World
 
 
@@ -253,6 +254,10 @@ class FakeConsumer:
     def ack(self, request: pb.CommandAck) -> "asyncio.Future[None] | None":
         self.acks.append(request)
         return self.durable
+
+    def ack_individual(self, acks: list[Ack]) -> None:
+        ids = [pb.MessageIdData(ledgerId=ledger_id, entryId=entry_id) for ledger_id, entry_id, _ in acks]
+        self.acks.append(pb.CommandAck(consumer_id=self.consumer_id, message_id=ids))
 
     def redeliver(self, request: pb.CommandRedeliverUnacknowledgedMessages) -> None:
         self.redelivered.append(request)

@@ -19,6 +19,7 @@ from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessa
 from pulsar_proto.errors import ConsumerBusy, TransactionConflict
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.plain_ack import Ack
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +140,7 @@ class NonPersistentSubscription(BaseSubscription):
     def ack_cumulative(self, consumer: Consumer, message_id: pb.MessageIdData) -> None:
         """Has no effect: nothing can be acknowledged."""
 
-    def ack_individual(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
+    def ack_individual(self, consumer: Consumer, acks: list[Ack]) -> None:
         """Has no effect: nothing can be acknowledged."""
 
     async def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> None:

@@ -26,9 +26,9 @@ from magnetar.server.topics.publishing.transaction_sends import admission, txn_o
 from magnetar.storage.managed.append_queue import AddResult
 from pulsar_proto.errors import PersistenceFault, PulsarError
 from pulsar_proto.ids import Position, TxnId, signed64
-from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import send_error_frame
 from pulsar_proto.wire.frame_encoders import Receipt
+from pulsar_proto.wire.send_run import PlainSend, Send
 
 if TYPE_CHECKING:
     from magnetar.server.topics.publishing.topic_producers import TopicProducers
@@ -90,7 +90,7 @@ class _CheckedGroup(PublishGroup):
 class _CheckedSend(NamedTuple):
     """A SEND that goes to the log."""
 
-    send: pb.CommandSend
+    send: Send
     payload: bytes
     highest: int
     """The highest sequence id of the SEND, or NOTHING_THAT_COUNTS."""
@@ -184,8 +184,8 @@ class CheckedPublisher:
                 producer.pending -= len(self._held.popleft())
             producer.answered(0)
 
-    def _judge(self, dedup: Deduplication, send: pb.CommandSend, payload: bytes) -> tuple[DedupVerdict, int]:
-        if send.is_chunk and not chunk_counts(payload):
+    def _judge(self, dedup: Deduplication, send: Send, payload: bytes) -> tuple[DedupVerdict, int]:
+        if not isinstance(send, PlainSend) and send.is_chunk and not chunk_counts(payload):
             return DedupVerdict.NEW, NOTHING_THAT_COUNTS
         sequence_id = signed64(send.sequence_id)
         highest = max(sequence_id, signed64(send.highest_sequence_id))
@@ -230,7 +230,7 @@ class CheckedPublisher:
         producer.cnx.write(send_error_frame(producer.producer_id, last, refusal.code, str(refusal)))
 
 
-def receipt_of(send: pb.CommandSend) -> Receipt:
+def receipt_of(send: Send) -> Receipt:
     """Returns the sequence ids that the receipt of a SEND repeats: (sequence_id, highest_sequence_id or None). A
     highest sequence id that is smaller than the sequence id counts as absent; this includes 0, the default of the field
     (ServerCnx.handleSend)."""

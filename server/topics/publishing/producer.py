@@ -8,7 +8,7 @@ Sources: Producer.publishMessage, MessagePublishContext.
 
 from asyncio import Future, get_running_loop
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
 from magnetar.server.topics.client_connection import ClientConnection
@@ -18,13 +18,13 @@ from magnetar.storage.managed.append_queue import AddResult
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.frame_encoders import Receipt
-from pulsar_proto.wire.send_run import single_sends
+from pulsar_proto.wire.send_run import Send, single_sends
 
 if TYPE_CHECKING:
     from magnetar.server.topics.publishing.checked_publish import CheckedPublisher
     from magnetar.server.topics.publishing.topic_producers import TopicProducers
 
-Sends = list[tuple[pb.CommandSend, bytes]]
+Sends = Sequence[tuple[Send, bytes]]
 
 REFUSALS_MAX = 1_000
 """How many refusals may wait until earlier receipts are written. Further refusals are written at once, out of order."""

@@ -8,14 +8,16 @@ from collections.abc import Awaitable
 from magnetar.server.topics.transactions.transaction_buffer import TransactionBuffer
 from pulsar_proto.errors import MalformedFrame, NotAllowed, PulsarError
 from pulsar_proto.ids import TxnId
-from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records import payload as payloads
+from pulsar_proto.wire.send_run import PlainSend, Send
 
 NOT_ENABLED = "Transactions are not enabled."
 
 
-def txn_of(send: pb.CommandSend) -> TxnId | None:
+def txn_of(send: Send) -> TxnId | None:
     """Returns the transaction that a SEND names, or None."""
+    if isinstance(send, PlainSend):
+        return None
     if send.HasField("txnid_least_bits") or send.HasField("txnid_most_bits"):
         return TxnId(send.txnid_most_bits, send.txnid_least_bits)
     return None

@@ -13,6 +13,7 @@ from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.consumer_owner import ConsumerTopic, SubscriptionCursor
 from pulsar_proto.errors import ConsumerBusy, MetadataFault, ServiceNotReady
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.plain_ack import Ack
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +181,7 @@ class BaseSubscription(ABC):
         """Applies a cumulative ACK."""
 
     @abstractmethod
-    def ack_individual(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
+    def ack_individual(self, consumer: Consumer, acks: list[Ack]) -> None:
         """Applies an individual ACK."""
 
     @abstractmethod

@@ -26,6 +26,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import skip_checksum
 from pulsar_proto.wire.commands import active_consumer_change_frame, reached_end_of_topic_frame
 from pulsar_proto.wire.frame_encoders import MessageFramer
+from pulsar_proto.wire.plain_ack import Ack, acks_of
 
 log = logging.getLogger(__name__)
 
@@ -181,8 +182,8 @@ class Consumer:
             if not command.HasField("request_id"):
                 raise NotAllowed("An acknowledgement in a transaction needs a request id.")
             return self.subscription.ack_in_transaction(self, command)
-        self.counters.acked(len(command.message_id))
         if command.ack_type == pb.CommandAck.Cumulative:
+            self.counters.acked(len(command.message_id))
             if len(command.message_id) != 1 or self.pending is not None:
                 # Apache's broker ignores such an ACK too (PersistentSubscription.acknowledgeMessage,
                 # Consumer.messageAcked).
@@ -190,8 +191,14 @@ class Consumer:
             else:
                 self.subscription.ack_cumulative(self, command.message_id[0])
         else:
-            self.subscription.ack_individual(self, command.message_id)
+            self.ack_individual(acks_of(command.message_id))
         return self._durable() if command.HasField("request_id") else None
+
+    def ack_individual(self, acks: list[Ack]) -> None:
+        """Applies an ACK of single messages that needs no answer."""
+        if not self.is_closed:
+            self.counters.acked(len(acks))
+            self.subscription.ack_individual(self, acks)
 
     async def _durable(self) -> None:
         with storage_faults_told():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.plain_ack import Ack
 
 if TYPE_CHECKING:
     from magnetar.server.topics.subscriptions.consumer import Consumer
@@ -61,7 +62,7 @@ class ConsumerOwner(Protocol):
 
     def ack_cumulative(self, consumer: "Consumer", message_id: pb.MessageIdData) -> None: ...
 
-    def ack_individual(self, consumer: "Consumer", message_ids: Sequence[pb.MessageIdData]) -> None: ...
+    def ack_individual(self, consumer: "Consumer", acks: list[Ack]) -> None: ...
 
     def ack_in_transaction(self, consumer: "Consumer", command: pb.CommandAck) -> Awaitable[None]:
         """Applies an ACK of a transaction. The result ends when the acknowledgement is durable. The call and the result

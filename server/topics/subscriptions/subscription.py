@@ -19,6 +19,7 @@ from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource
 from magnetar.server.topics.subscriptions.dispatcher import Dispatcher
 from magnetar.server.topics.subscriptions.dispatcher_factory import new_dispatcher
+from magnetar.server.topics.subscriptions.individual_acks import ack_individual
 from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
 from magnetar.server.topics.subscriptions.outgoing_messages import AckView, bits_set
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
@@ -28,11 +29,11 @@ from magnetar.server.topics.subscriptions.seek_target import SeekTarget, target_
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.single_active_dispatcher import SingleActiveDispatcher
 from magnetar.server.topics.subscriptions.subscription_topic import PersistentSubscriptionTopic
-from magnetar.storage.managed.bitmap_ranges import ENTRY_ID_END
 from magnetar.storage.managed.cursor import Cursor
 from pulsar_proto.errors import ConsumerBusy, ServiceNotReady
 from pulsar_proto.ids import Position, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.wire.plain_ack import Ack
 
 log = logging.getLogger(__name__)
 
@@ -232,28 +233,9 @@ class Subscription(BaseSubscription):
         self.cursor.ack_cumulative(ledger_id, entry_id, ack_set)
         self.tell_end_if_reached()
 
-    def ack_individual(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
-        acks: list[tuple[int, int, Sequence[int] | None]] = []
-        partial = False
-        for message_id in message_ids:
-            ack_set = message_id.ack_set
-            if message_id.entryId >= ENTRY_ID_END:
-                continue  # no ledger has an entry with this id
-            if not ack_set:
-                acks.append((message_id.ledgerId, message_id.entryId, None))
-            elif self.keeps(ack_set) or not bits_set(ack_set):
-                acks.append((message_id.ledgerId, message_id.entryId, ack_set))
-                partial = True
-        self.cursor.ack(acks)
-        dispatcher = self.dispatcher
-        if isinstance(dispatcher, SharedDispatcher):
-            if partial:
-                for ledger_id, entry_id, _ in acks:
-                    dispatcher.settle(consumer, ledger_id, entry_id, self._remaining(ledger_id, entry_id))
-            else:
-                for ledger_id, entry_id, _ in acks:
-                    dispatcher.settle(consumer, ledger_id, entry_id, 0)
-            dispatcher.settled()
+    def ack_individual(self, consumer: Consumer, acks: list[Ack]) -> None:
+        words_max = ACK_SET_WORDS_MAX if self.topic.settings.acknowledgment_at_batch_index_level_enabled else 0
+        ack_individual(self.cursor, self.dispatcher, consumer, acks, words_max)
         if self.topic.is_terminated:
             self.tell_end_if_reached()
 
@@ -266,13 +248,6 @@ class Subscription(BaseSubscription):
 
     def keeps(self, ack_set: Sequence[int]) -> bool:
         return self.topic.settings.acknowledgment_at_batch_index_level_enabled and len(ack_set) <= ACK_SET_WORDS_MAX
-
-    def _remaining(self, ledger_id: int, entry_id: int) -> int:
-        """Returns how many messages of an entry are unacknowledged after an ack of some of them."""
-        if self.cursor.is_acked(ledger_id, entry_id):
-            return 0
-        words = self.cursor.ack_set_of(ledger_id, entry_id)
-        return 0 if words is None else bits_set(words)
 
     def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
         dispatcher = self.dispatcher

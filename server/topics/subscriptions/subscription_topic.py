@@ -1,5 +1,6 @@
 """`PersistentSubscriptionTopic`: what the subscriptions of a persistent topic use of the topic."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.server.compaction.topic_compaction import TopicCompaction
@@ -51,9 +52,10 @@ class PersistentSubscriptionTopic(SubscriptionTopic, Protocol):
     def lost_ledger(self, error: ManagedLedgerError) -> None:
         """Called when another broker has taken over a log of this topic."""
 
-    def messages_of(self, run: EntryRun) -> OutgoingMessages:
-        """Returns the entries of a run, ready to be sent. A run (a group of consecutive entries) is prepared only once
-        for all subscriptions."""
+    @property
+    def messages_of(self) -> Callable[[EntryRun], OutgoingMessages]:
+        """A function that returns the entries of a run, ready to be sent. A run (a group of consecutive entries) is
+        prepared only once for all subscriptions."""
 
     async def delete_cursor(self, subscription: "Subscription") -> None:
         """Deletes the subscription's cursor, then removes the subscription from the topic. Raises ManagedLedgerError

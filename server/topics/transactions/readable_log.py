@@ -8,7 +8,6 @@ from typing import Protocol
 
 from magnetar.server.topics.transactions.buffer_rules import OpenTransactions
 from magnetar.storage.managed.entry_run import EntryRun
-from magnetar.storage.managed.managed_ledger import ManagedLedger
 from pulsar_proto.ids import Position
 
 
@@ -34,7 +33,8 @@ class CommittedLog:
 
     __slots__ = ("_ledger", "transactions")
 
-    def __init__(self, ledger: ManagedLedger) -> None:
+    def __init__(self, ledger: ReadableLog) -> None:
+        """`ledger` is the topic's managed ledger."""
         self._ledger = ledger
         self.transactions: OpenTransactions | None = None
         """The topic's transactions; None until the topic has one."""

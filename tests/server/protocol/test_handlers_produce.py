@@ -256,6 +256,15 @@ class TestSend:
         assert len(made.sequence_ids) == 1
         assert peer.is_closed
 
+    async def test_a_send_that_does_not_decode_closes_after_what_came_before(self) -> None:
+        peer, made = await producing()
+        payload = build_payload(metadata(), b"x")
+        good = send_frame(pb.CommandSend(producer_id=1, sequence_id=0), payload)
+        broken = b"\x08\x06\x32\x02\x08\x01"  # no sequence id
+        peer.feed(good + struct.pack(">II", 4 + len(broken) + len(payload), len(broken)) + broken + payload + good)
+        assert made.sequence_ids == [0]
+        assert peer.is_closed
+
     async def test_a_producer_that_is_still_pending_counts_as_unknown(self) -> None:
         traffic = make_traffic()
         traffic.broker.service.gate = asyncio.Event()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, cast
 
+from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.managed.ack_state import AckState
 from magnetar.storage.managed.append_queue import AddDone, AddResult
 from magnetar.storage.managed.appender import AppendState
@@ -58,7 +59,12 @@ class FakeCursorStore:
         self.failure: ManagedLedgerError | None = None
         self.deleted = False
 
-    async def persist(self, acks: AckState, properties: Mapping[str, int]) -> None:
+    def append_now(
+        self, acks: AckState, properties: Mapping[str, int], done: Callable[[LedgerError | None], None]
+    ) -> bool:
+        return False
+
+    async def persist(self, acks: AckState, properties: Mapping[str, int], failed: LedgerError | None = None) -> None:
         await pause(self._random)
         if self.gate is not None:
             await self.gate.wait()

@@ -14,11 +14,11 @@ async def test_a_key_waits_for_the_consumer_that_had_it_before() -> None:
     first = await scene.consumer(FakeConnection("/a"), "Key_Shared", consumer_name="first")
     first.flow(100)
     scene.ledger.append_now(keyed)
-    scene.topic._appended()
+    scene.topic.new_messages.confirmed()
     await settle()
     (await scene.consumer(FakeConnection("/b"), "Key_Shared", consumer_name="second")).flow(100)
     scene.ledger.append_now(keyed)
-    scene.topic._appended()
+    scene.topic.new_messages.confirmed()
     await pass_time(30)
     reason = subscription_reasons(scene.topic)["KEY_HELD_BY_ANOTHER"]
     assert reason.holds is Holds.SOME
@@ -42,7 +42,7 @@ async def test_keys_wait_for_their_own_consumer_and_then_nothing_further_is_read
     await scene.consumer(FakeConnection("/a"), "Key_Shared", consumer_name="idle")
     (await scene.consumer(FakeConnection("/b"), "Key_Shared", consumer_name="busy")).flow(1_000)
     scene.ledger.append_now([payload(b"x", ordering_key=b"%d" % number) for number in range(100)])
-    scene.topic._appended()
+    scene.topic.new_messages.confirmed()
     await settle()
     reasons = subscription_reasons(scene.topic)
     assert reasons["KEY_CONSUMER_TAKES_NOTHING"].holds is Holds.SOME
@@ -59,7 +59,7 @@ async def test_hashes_that_no_consumer_has_chosen() -> None:
     meta = pb.KeySharedMeta(keySharedMode=pb.STICKY, hashRanges=[pb.IntRange(start=0, end=99)])
     (await scene.consumer(FakeConnection(), "Key_Shared", keySharedMeta=meta)).flow(100)
     scene.ledger.append_now([payload(b"x", ordering_key=b"some key")])
-    scene.topic._appended()
+    scene.topic.new_messages.confirmed()
     await settle()
     reason = subscription_reasons(scene.topic)["KEY_WITHOUT_CONSUMER"]
     assert (reason.figures["hashesWithoutConsumer"], reason.figures["entries"]) == (65_536 - 100, 1)

@@ -273,7 +273,7 @@ async def test_a_failure_that_is_over_because_nobody_needs_the_entry_any_more_is
     await pass_time(120)
     scene.ledger.cached_from = EARLIEST
     scene.ledger.append_now(numbers(1))
-    scene.topic._appended()
+    scene.topic.new_messages.confirmed()
     assert len(cnx.messages) == 1
     assert "READ_FAILS" not in subscription_reasons(scene.topic)
 
@@ -319,11 +319,11 @@ async def test_a_chunk_waits_for_the_consumer_that_has_the_other_chunks() -> Non
     first.flow(1)
     chunks = [payload(b"x", uuid="u", num_chunks_from_msg=3, chunk_id=number) for number in range(3)]
     scene.ledger.append_now(chunks[:1])
-    scene.topic._appended()
+    scene.topic.new_messages.confirmed()
     await settle()
     (await scene.consumer(FakeConnection("/b"), "Shared", consumer_name="second")).flow(10)
     scene.ledger.append_now(chunks[1:])
-    scene.topic._appended()
+    scene.topic.new_messages.confirmed()
     await settle()
     reason = subscription_reasons(scene.topic)["CHUNKS_WAIT"]
     assert (reason.holds, reason.figures) == (Holds.SOME, {"consumers": [{"name": "first", "entries": 2}]})

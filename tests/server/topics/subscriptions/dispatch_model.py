@@ -131,7 +131,7 @@ class Model:
                 fields |= {"uuid": uuid, "num_chunks_from_msg": len(sizes), "chunk_id": offset}
             payloads.append(payload(b"%d:%d" % position, batch=size, **fields))
         ledger.append_now(payloads)
-        self.call(self.scene.topic._appended)
+        self.call(self.scene.topic.new_messages.confirmed)
 
     async def subscribe(self, name: str, priority: int) -> None:
         cnx = FakeConnection(f"/{len(self.clients)}")

@@ -12,7 +12,7 @@ def publish_chunks(scene: Scene, uuid: str, chunks: int) -> None:
             for index in range(chunks)
         ]
     )
-    scene.topic._appended()
+    scene.topic.new_messages.confirmed()
 
 
 def bodies(cnx: FakeConnection) -> list[bytes]:

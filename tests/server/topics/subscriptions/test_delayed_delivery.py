@@ -30,7 +30,7 @@ def publish(scene: Scene, *messages: tuple[bytes, int]) -> None:
             for body, due_ms in messages
         ]
     )
-    scene.topic._appended()
+    scene.topic.new_messages.confirmed()
 
 
 @OBEDIENT

@@ -31,7 +31,7 @@ def dispatcher_of(scene: Scene) -> KeySharedDispatcher:
 
 def keyed(scene: Scene, *keys: bytes) -> None:
     scene.ledger.append_now([payload(key, ordering_key=key) for key in keys])
-    scene.topic._appended()
+    scene.topic.new_messages.confirmed()
 
 
 def keys_split() -> tuple[bytes, bytes]:
