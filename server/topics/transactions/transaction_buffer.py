@@ -32,6 +32,9 @@ from pulsar_proto.records.transaction_marker import TransactionMarker, encode_ma
 
 log = logging.getLogger(__name__)
 
+FEW_OPEN = 64
+"""Up to so many open transactions of a topic are looked at whenever one of them ends."""
+
 
 class BufferState(Enum):
     """The states, as statistics call them (TopicTransactionBufferState.State)."""
@@ -203,16 +206,30 @@ class TransactionBuffer:
             log.warning("%s: transaction %s is over and got no END here, is aborted", self._topic, orphan)
             await self._end(TransactionMarker(orphan, False))
 
+    def end_soon(self, txn_id: TxnId, commit: bool, low_watermark: int) -> "asyncio.Future[None] | None":
+        """Begins to do what `end` does, and returns a future of it, which several callers may share and nobody cancels.
+        Returns None when there is more to do than to store a marker: the caller then calls `end`."""
+        transactions = self.transactions
+        if self.state is not BufferState.READY or txn_id not in transactions.open or len(transactions.open) > FEW_OPEN:
+            return None
+        transactions.watermark(txn_id.most, low_watermark)
+        if any(map(transactions.is_over, transactions.open)):
+            return None
+        return self._mark(TransactionMarker(txn_id, commit))
+
     async def _end(self, marker: TransactionMarker) -> None:
         if self.state in (BufferState.RECOVERING, BufferState.CLOSED):
             raise ServiceNotReady("Topic is temporarily unavailable")
-        if self._is_without_effect(marker):
-            return
+        if not self._is_without_effect(marker):
+            await asyncio.shield(self._mark(marker))
+
+    def _mark(self, marker: TransactionMarker) -> "asyncio.Future[None]":
+        """Stores a marker, unless it is being stored already. Callers share the result; it raises PulsarError."""
         ending = self._ending.get(marker)
         if ending is None:
             ending = self._ending[marker] = self._loop.create_future()
             self._ledger.add_entries([encode_marker(marker, self._clock_ms())], partial(self._marked, marker))
-        await asyncio.shield(ending)
+        return ending
 
     def _is_without_effect(self, marker: TransactionMarker) -> bool:
         """Whether no marker need be stored. As in Apache's broker, a commit is always marked."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 
-from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.process.storage_faults import storage_faults_told, told_as
 from magnetar.server.process.turns import SLICE_ITEMS, Steps, Turns, in_slices
 from magnetar.server.topics.subscriptions.pending_acks.ack_groups import AckGroups, take_back
 from magnetar.server.topics.subscriptions.pending_acks.end_counters import EndCounters
@@ -97,7 +97,7 @@ class PendingAcksOfTransactions:
         """None until the log was read."""
         self._opening: asyncio.Task[None] | None = None
         self._aborting: asyncio.Task[None] | None = None
-        self._ending: dict[TxnId, asyncio.Task[None]] = {}
+        self._ending: dict[TxnId, asyncio.Future[None]] = {}
         """The transactions whose end is being stored."""
         self._may_end = asyncio.Event()
         """Whether ends may be stored; they wait while `forget_the_past` stores anew what transactions hold."""
@@ -319,19 +319,67 @@ class PendingAcksOfTransactions:
         with storage_faults_told():
             if txn_id in self._ending or self.rules.holds(txn_id):
                 await asyncio.shield(self._begin_end(txn_id, commit))
-        for orphan in self.rules.orphans(txn_id.most):
+        self._end_orphans(txn_id.most)
+
+    def end_soon(self, txn_id: TxnId, commit: bool, low_watermark: int) -> "asyncio.Future[None] | None":
+        """Begins to do what `end` does, and returns a future of it, which several callers may share and nobody cancels.
+        Returns None when that takes a task: the caller then calls `end`."""
+        if self.state is not PendingAckState.READY or txn_id in self._ending or not self._is_quick(txn_id):
+            return None
+        self.rules.note_end(txn_id, low_watermark)
+        ending = self._begin_end(txn_id, commit)
+        self._end_orphans(txn_id.most)
+        return ending
+
+    def _end_orphans(self, most: int) -> None:
+        """Aborts the transactions of a coordinator that have ended elsewhere."""
+        for orphan in self.rules.orphans(most):
             if orphan not in self._ending:
                 log.info("%s: transaction %s has ended elsewhere, and is aborted", self, orphan)
                 self._begin_end(orphan, False)
 
-    def _begin_end(self, txn_id: TxnId, commit: bool) -> "asyncio.Task[None]":
-        """Returns the task that ends a transaction. A transaction has one such task at a time."""
+    def _begin_end(self, txn_id: TxnId, commit: bool) -> "asyncio.Future[None]":
+        """Returns the future of the end of a transaction, which is a task if the end is long. A transaction has one at
+        a time."""
         ending = self._ending.get(txn_id)
         if ending is None:
             loop = asyncio.get_running_loop()
-            ending = self._ending[txn_id] = loop.create_task(self._end(txn_id, commit))
+            if self._is_quick(txn_id):
+                ending = self._end_at_once(txn_id, commit)
+            else:
+                ending = loop.create_task(self._end(txn_id, commit))
+            self._ending[txn_id] = ending
             ending.add_done_callback(partial(self._end_done, txn_id, commit, loop.time()))
         return ending
+
+    def _is_quick(self, txn_id: TxnId) -> bool:
+        """Whether the end is stored by one record, and takes effect in one portion."""
+        cumulative, count = self.rules.cumulative, self.rules.count_of(txn_id)
+        has_cumulative = cumulative is not None and cumulative[0] == txn_id
+        return 0 < count <= PORTION_ENTRIES and not has_cumulative and self._may_end.is_set()
+
+    def _end_at_once(self, txn_id: TxnId, commit: bool) -> "asyncio.Future[None]":
+        """Stores the end of a transaction, and has it take effect when it is stored. The result raises PulsarError."""
+        assert self.log is not None
+        assert self._groups is not None
+        self._groups.flush()  # so that the log keeps the order in which things happened
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def stored(error: ManagedLedgerError | None) -> None:
+            assert self.log is not None
+            if error is not None:
+                ended.set_exception(told_as(error))
+                return
+            held = self.rules.let_go(txn_id)
+            if commit:
+                self._owner.commit_held(held)
+            else:
+                self._owner.give_back(held.parts, again=True)
+            ended.set_result(None)
+            self.log.trim(self._owner.cursor)
+
+        self.log.append([PendingAckRecord(PendingAckOp.COMMIT if commit else PendingAckOp.ABORT, txn_id)], stored)
+        return ended
 
     async def _end(self, txn_id: TxnId, commit: bool) -> None:
         await self._may_end.wait()
@@ -353,7 +401,7 @@ class PendingAcksOfTransactions:
         assert self.log is not None
         self.log.trim(self._owner.cursor)
 
-    def _end_done(self, txn_id: TxnId, commit: bool, began_s: float, ending: "asyncio.Task[None]") -> None:
+    def _end_done(self, txn_id: TxnId, commit: bool, began_s: float, ending: "asyncio.Future[None]") -> None:
         del self._ending[txn_id]
         error = None if ending.cancelled() else ending.exception()
         seconds = asyncio.get_running_loop().time() - began_s
