@@ -7,7 +7,6 @@ broker, because client libraries show them.
 Sources: ServerCnx.isTopicOperationAllowed, isNamespaceOperationAllowed and their callers.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -137,9 +136,7 @@ class _Guard:
 
     async def _handle(self, cnx: "Connection", body: Any) -> None:
         work = self._handler.run(cnx, body)
-        if isinstance(work, asyncio.Future):  # several commands may share it
-            await asyncio.shield(work)
-        elif work is not None:
+        if work is not None:
             await work
 
 

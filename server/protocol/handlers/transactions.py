@@ -7,7 +7,6 @@ handleEndTxn, handleEndTxnOnPartition, handleEndTxnOnSubscription.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from magnetar.server.broker.transaction_participants import LocalParticipants
@@ -17,6 +16,7 @@ from pulsar_proto.errors import TransactionNotFound
 from pulsar_proto.ids import TxnId, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import error_frame, simple_frame
+from pulsar_proto.wire.frame_encoders import transaction_response_frame
 
 if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
@@ -41,25 +41,17 @@ def _handler(command_type: int, field: str, work: _Work) -> CommandHandler:
         return simple_frame(answer)
 
     def respond(cnx: "Connection", command: Any, txn_id: TxnId | None) -> None:
-        cnx.write(response(command, **({} if txn_id is None else _id_fields(txn_id))))
+        if txn_id is None:
+            cnx.write(response(command))
+        else:
+            cnx.write(transaction_response_frame(command_type + 1, command.request_id, txn_id.least, txn_id.most))
 
-    def came(cnx: "Connection", command: Any, outcome: "asyncio.Future[TxnId]") -> None:
-        if not outcome.cancelled() and outcome.exception() is None:  # `Requests` tells an error
-            respond(cnx, command, outcome.result())
-
-    async def serve(cnx: "Connection", command: Any, working: Awaitable[TxnId | None]) -> None:
-        respond(cnx, command, await working)
-
-    def run(cnx: "Connection", command: Any) -> Awaitable[Any] | None:
+    def run(cnx: "Connection", command: Any) -> Awaitable[TxnId | None] | None:
         coordinators = cnx.broker.transactions
         if coordinators is None:
             cnx.write(error_frame(command.request_id, pb.NotAllowedError, "Transactions are not enabled."))
             return None
-        working = work(cnx, coordinators, command)
-        if isinstance(working, asyncio.Future):
-            working.add_done_callback(partial(came, cnx, command))
-            return working
-        return serve(cnx, command, working)
+        return work(cnx, coordinators, command)
 
     def refuse(command: Any, code: pb.ServerError.ValueType, text: str) -> bytes:
         ids: dict[str, int] = {}
@@ -69,7 +61,7 @@ def _handler(command_type: int, field: str, work: _Work) -> CommandHandler:
             ids = _id_fields(_txn_id(command))
         return response(command, error=code, message=text, **ids)
 
-    return CommandHandler(field, run, refuse, changes_state=True)
+    return CommandHandler(field, run, refuse, respond, changes_state=True)
 
 
 # --- commands to a coordinator ---------------------------------------------------------------------------------------
