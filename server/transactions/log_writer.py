@@ -7,12 +7,11 @@ durable in the order in which they came, and their `done` is called in that orde
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from magnetar.server.transactions.batch_counters import BatchCounters, Flush
 from magnetar.server.transactions.log_place import LogPlace, places_in
-from magnetar.storage.managed.append_queue import AddResult
-from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.append_queue import AddDone, AddResult
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
 from pulsar_proto.records.batched_log import batch_entry
 
@@ -33,10 +32,17 @@ class Batching(NamedTuple):
     delay_ms: int
 
 
+class EntryLog(Protocol):
+    """What a writer uses of a managed ledger."""
+
+    def add_entries(self, payloads: list[bytes], done: AddDone) -> None:
+        """See `ManagedLedger.add_entries`."""
+
+
 class LogWriter:
     """Appends records to one managed ledger. Every method is called on the event loop's thread."""
 
-    def __init__(self, ledger: ManagedLedger, batching: Batching | None, counters: BatchCounters) -> None:
+    def __init__(self, ledger: EntryLog, batching: Batching | None, counters: BatchCounters) -> None:
         """`batching` is None for entries of one record. `counters` counts batches."""
         self._ledger = ledger
         self._batching = batching
@@ -102,14 +108,12 @@ class LogWriter:
 def _tell(result: AddResult, done: list[RecordDone], *, is_batch: bool) -> None:
     """Tells the callbacks of one group their outcomes."""
     records = len(done) if is_batch else 1
-    places = [
-        place
-        for ledger_id, first, count in result.runs
-        for entry_id in range(first, first + count)
-        for place in places_in(ledger_id, entry_id, records)
-    ]
-    for callback, place in zip(done, places, strict=False):
-        callback(place)
-    for callback in done[len(places) :]:
+    told = 0
+    for ledger_id, first, count in result.runs:
+        for entry_id in range(first, first + count):
+            for place in places_in(ledger_id, entry_id, records):
+                done[told](place)
+                told += 1
+    for callback in done[told:]:
         assert result.error is not None, "entries that are not confirmed have an error"
         callback(result.error)
