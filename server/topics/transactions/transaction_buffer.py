@@ -15,17 +15,16 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.process.storage_faults import told_as
 from magnetar.server.process.task_failures import log_failure
-from magnetar.server.topics.transactions.buffer_rules import OpenTransactions
-from magnetar.server.topics.transactions.recovery import read_transactions
+from magnetar.server.topics.transactions.buffer_rules import LogPositions, OpenTransactions
+from magnetar.server.topics.transactions.recovery import ReadLog, read_transactions
 from magnetar.server.topics.transactions.snapshots import TopicSnapshots
 from magnetar.server.transactions.known_transactions import TransactionSupport
-from magnetar.storage.managed.append_queue import AddResult
-from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.append_queue import AddDone, AddResult
 from pulsar_proto.errors import NotAllowed, PulsarError, ServiceNotReady
 from pulsar_proto.ids import Position, TxnId
 from pulsar_proto.records.transaction_marker import TransactionMarker, encode_marker
@@ -45,13 +44,22 @@ class BufferState(Enum):
     CLOSED = "Close"
 
 
+class TopicLog(LogPositions, ReadLog, Protocol):
+    """The methods of the topic's managed ledger that its transactions use."""
+
+    @property
+    def terminated(self) -> Position | None: ...
+
+    def add_entries(self, payloads: list[bytes], done: AddDone) -> None: ...
+
+
 class TransactionBuffer:
     """The transactions of one topic. All methods are called on the loop's thread."""
 
     def __init__(
         self,
         topic: str,
-        ledger: ManagedLedger,
+        ledger: TopicLog,
         support: TransactionSupport,
         snapshots: TopicSnapshots,
         clock_ms: Callable[[], int],

@@ -166,7 +166,7 @@ async def test_what_an_unregistered_transaction_has_left_behind_is_given_back_by
 
 
 async def test_a_large_transaction_ends_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("magnetar.server.topics.subscriptions.pending_acks.pending_acks.PORTION_ENTRIES", 2)
+    monkeypatch.setattr("magnetar.server.topics.subscriptions.pending_acks.ends_of_transactions.PORTION_ENTRIES", 2)
     scene = TransactionScene()
     scene.ledger.append_now(payloads(*[b"m"] * 5))
     consumer = await consumer_of(scene, FakeConnection(), "Shared")
