@@ -158,6 +158,20 @@ def ack_response_frame(consumer_id: int, request_id: int) -> bytes:
     )
 
 
+def transaction_response_frame(command_type: int, request_id: int, least: int, most: int) -> bytes:
+    """Returns the answer to a command of a transaction that succeeded, all of which have these three fields. The number
+    of the command's type, which is less than 128, is also the number of its field. With three ids of at most ten bytes,
+    the length of the field is a varint of one byte."""
+    response = b"\x08%b\x10%b\x18%b" % (varint(request_id), varint(least), varint(most))
+    command = b"\x08%b%b%b%b" % (
+        LAST_BYTE[command_type],
+        varint(command_type << 3 | 2),
+        LAST_BYTE[len(response)],
+        response,
+    )
+    return _SIZES(len(command) + 4, len(command)) + command
+
+
 class MessageFramer:
     """Makes the heads of one consumer's MESSAGE frames: all bytes before the stored payload."""
 

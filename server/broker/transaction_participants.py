@@ -4,6 +4,7 @@ What is on this broker is reached by calls. The rest of a cluster is reached by 
 either brand of broker may be asked. Source: TransactionBufferClientImpl.
 """
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from magnetar.server.peers.peer_errors import PeerError
@@ -49,6 +50,23 @@ class LocalParticipants:
         if found is not None and found.pending_acks is not None:
             await found.pending_acks.end(txn_id, commit, low_watermark)
 
+    def end_on_loaded_partition(
+        self, topic: str, txn_id: TxnId, commit: bool, low_watermark: int
+    ) -> "asyncio.Future[None] | None":
+        """See `Participants`."""
+        loaded = self._broker.service.topics.get(topic)
+        transactions = None if loaded is None else loaded.transactions
+        return None if transactions is None else transactions.end_soon(txn_id, commit, low_watermark)
+
+    def end_on_loaded_subscription(
+        self, topic: str, subscription: str, txn_id: TxnId, commit: bool, low_watermark: int
+    ) -> "asyncio.Future[None] | None":
+        """See `Participants`."""
+        loaded = self._broker.service.topics.get(topic)
+        found = None if loaded is None else loaded.subscriptions.get(subscription)
+        pending = None if found is None else found.pending_acks
+        return None if pending is None else pending.end_soon(txn_id, commit, low_watermark)
+
     async def _topic(self, topic: str) -> Topic | None:
         """Returns the topic, or None when there is no such topic. Raises ServiceNotReady when another broker serves it,
         and the other errors of `BrokerService.get_topic`."""
@@ -68,6 +86,8 @@ class ClusterParticipants:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._local = LocalParticipants(broker)
+        self.end_on_loaded_partition = self._local.end_on_loaded_partition
+        self.end_on_loaded_subscription = self._local.end_on_loaded_subscription
 
     async def end_on_partition(self, topic: str, txn_id: TxnId, commit: bool, low_watermark: int) -> None:
         """Ends the transaction on a topic."""

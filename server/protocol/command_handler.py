@@ -9,13 +9,14 @@ from pulsar_proto.wire.commands import error_frame
 if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
 
-RunCommand = Callable[["Connection", Any], Awaitable[None] | None]
+RunCommand = Callable[["Connection", Any], Awaitable[Any] | None]
 """`run(connection, the command's own message)` answers at once and returns None, or returns an awaitable that answers
 at its end. Both the call and the awaitable may raise PulsarError, of which the client is told, and MalformedFrame,
 which closes the connection. A command that comes as often as messages do returns a future, which costs no task."""
 
-AnswerCommand = Callable[["Connection", Any], None]
-"""`answer(connection, the command's own message)` tells the client that `run` has succeeded."""
+AnswerCommand = Callable[["Connection", Any, Any], None]
+"""`answer(connection, the command's own message, the result of run's awaitable)` tells the client that `run` has
+succeeded."""
 
 RefuseCommand = Callable[[Any, pb.ServerError.ValueType, str], bytes]
 """`refuse(the command's own message, ServerError code, text)` returns the frame that tells the client of its

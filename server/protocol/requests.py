@@ -5,7 +5,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.server.protocol.command_handler import CommandHandler
 from magnetar.server.protocol.connection_rules import ConnectionState
@@ -26,7 +26,15 @@ TEXT_CHARACTERS_MAX = 16 << 10
 """The length at which an error's text is cut off. Such a text can be long, because the refusal of a schema quotes the
 schemas with which it is incompatible."""
 
-Work = Awaitable[None]
+Work = Awaitable[Any]
+
+
+class _Sharing(NamedTuple):
+    """Commands that came one after the other and wait for the same future, such as the acknowledgements of one
+    transaction. One callback answers them all."""
+
+    outcome: "asyncio.Future[Any]"
+    commands: list[tuple[CommandHandler, Any]]
 
 
 class Requests:
@@ -34,11 +42,13 @@ class Requests:
     connection is lost, requests that only read are cancelled, and requests that change state run to their end as tasks
     of the broker."""
 
-    __slots__ = ("_in_progress", "_tasks")
+    __slots__ = ("_in_progress", "_sharing", "_tasks")
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
         self._in_progress = 0
+        self._sharing: _Sharing | None = None
+        """The last commands that wait for the same future, until it is done."""
 
     def run(self, cnx: "Connection", handler: CommandHandler, body: Any) -> None:
         """Handles one command, at once or by a task. A command with a string that is not UTF-8 is refused before its
@@ -71,24 +81,29 @@ class Requests:
     def _start(self, cnx: "Connection", handler: CommandHandler, body: Any, work: Work) -> None:
         self._in_progress += 1
         if isinstance(work, asyncio.Future):  # the outcome of something that is under way needs no task to wait for it
-            work.add_done_callback(partial(self._outcome_came, cnx, handler, body))
+            sharing = self._sharing
+            if sharing is None or sharing.outcome is not work:
+                sharing = self._sharing = _Sharing(work, [])
+                work.add_done_callback(partial(self._outcome_came, cnx, sharing))
+            sharing.commands.append((handler, body))
             return
         task = cnx.broker.spawn(_answer(cnx, handler, body, work))
         if not handler.changes_state:
             self._tasks.add(task)
         task.add_done_callback(partial(self._ended, work))
 
-    def _outcome_came(
-        self, cnx: "Connection", handler: CommandHandler, body: Any, outcome: "asyncio.Future[None]"
-    ) -> None:
-        self._in_progress -= 1
+    def _outcome_came(self, cnx: "Connection", sharing: _Sharing, outcome: "asyncio.Future[Any]") -> None:
+        if self._sharing is sharing:
+            self._sharing = None
+        self._in_progress -= len(sharing.commands)
         if outcome.cancelled():
             return
         error = outcome.exception()
-        if error is not None:
-            _failed(cnx, handler, body, error)
-        elif handler.answer is not None:
-            handler.answer(cnx, body)
+        for handler, body in sharing.commands:
+            if error is not None:
+                _failed(cnx, handler, body, error)
+            elif handler.answer is not None:
+                handler.answer(cnx, body, outcome.result())
 
     def _ended(self, work: Work, task: asyncio.Task[None]) -> None:
         self._in_progress -= 1
@@ -98,9 +113,9 @@ class Requests:
 
 async def _answer(cnx: "Connection", handler: CommandHandler, body: Any, work: Work) -> None:
     try:
-        await work
+        result = await work
         if handler.answer is not None:
-            handler.answer(cnx, body)
+            handler.answer(cnx, body, result)
     except Exception as error:
         _failed(cnx, handler, body, error)
 

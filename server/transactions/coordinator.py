@@ -15,7 +15,7 @@ from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.process.turns import in_portions
 from magnetar.server.transactions.batch_counters import BatchCounters
 from magnetar.server.transactions.coordinator_counters import CoordinatorCounters
-from magnetar.server.transactions.coordinator_rules import Transaction, TransactionTable
+from magnetar.server.transactions.coordinator_rules import ENDS, Transaction, TransactionTable, transaction_not_found
 from magnetar.server.transactions.deadlines import Deadlines
 from magnetar.server.transactions.end_calls import EndCalls
 from magnetar.server.transactions.endings import Endings
@@ -23,7 +23,7 @@ from magnetar.server.transactions.log_place import LogPlace
 from magnetar.server.transactions.transaction_log import TransactionLog
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError
-from pulsar_proto.errors import InvalidTxnStatus, TransactionCoordinatorNotFound
+from pulsar_proto.errors import InvalidTxnStatus, PulsarError, TransactionCoordinatorNotFound
 from pulsar_proto.ids import TxnId, signed64, unsigned64
 from pulsar_proto.records.transaction_log import (
     Record,
@@ -71,7 +71,7 @@ class TransactionCoordinator:
         self._on_closed = on_closed
         self._endings = Endings(self, calls)
         self._deadlines = Deadlines(self._time_out)
-        self._appends: set[asyncio.Future[None]] = set()
+        self._appends: set[asyncio.Future[TxnId]] = set()
 
     @classmethod
     async def open(
@@ -110,48 +110,48 @@ class TransactionCoordinator:
 
     # --- requests of clients -----------------------------------------------------------------------------------------
 
-    async def new(self, timeout_ms: int, owner: str | None) -> TxnId:
-        """Begins a transaction that is aborted after `timeout_ms`, and returns its id. `owner` is the role of the
-        client if there is authentication. Raises TooManyRequests, TransactionCoordinatorNotFound."""
+    def new(self, timeout_ms: int, owner: str | None) -> "asyncio.Future[TxnId]":
+        """Begins a transaction that is aborted after `timeout_ms`; the result is its id. `owner` is the role of the
+        client if there is authentication. The call raises TooManyRequests, the call and the result
+        TransactionCoordinatorNotFound."""
         self.check_ready()
         txn_id = self.table.next_id()
         now_ms = self._clock_ms()
-        await self._append(
-            new_record(
-                txn_id,
-                counter=self.table.counter,
-                now_ms=now_ms,
-                timeout_ms=unsigned64(timeout_ms),
-                owner=owner,
-            )
+        record = new_record(
+            txn_id, counter=self.table.counter, now_ms=now_ms, timeout_ms=unsigned64(timeout_ms), owner=owner
         )
-        self.counters.created += 1
-        self._deadlines.add(txn_id.least, signed64(timeout_ms) / 1000)
-        return txn_id
+        return self._append(record, txn_id, timeout_ms)
 
-    async def add_partitions(self, txn_id: TxnId, partitions: Iterable[str]) -> None:
-        """Remembers that the transaction publishes to these partitions. Raises TransactionNotFound, InvalidTxnStatus,
-        NotAllowed, TransactionCoordinatorNotFound."""
+    def add_partitions(self, txn_id: TxnId, partitions: Iterable[str]) -> "asyncio.Future[TxnId]":
+        """Remembers that the transaction publishes to these partitions. The result is the transaction's id. The call
+        and the result raise TransactionNotFound, InvalidTxnStatus, NotAllowed, TransactionCoordinatorNotFound."""
         self.check_ready()
         names = tuple(dict.fromkeys(partitions))
         self.table.check_participants(txn_id, names, len(names))
-        await self._append(partitions_record(txn_id, names, counter=self.table.counter, now_ms=self._clock_ms()))
+        record = partitions_record(txn_id, names, counter=self.table.counter, now_ms=self._clock_ms())
+        return self._append(record, txn_id)
 
-    async def add_subscriptions(self, txn_id: TxnId, subscriptions: Iterable[tuple[str, str]]) -> None:
+    def add_subscriptions(self, txn_id: TxnId, subscriptions: Iterable[tuple[str, str]]) -> "asyncio.Future[TxnId]":
         """Remembers that the transaction acknowledges messages in these subscriptions, each (topic, subscription).
-        Raises as `add_partitions` does."""
+        Returns and raises as `add_partitions` does."""
         self.check_ready()
         pairs = tuple(dict.fromkeys(subscriptions))
         self.table.check_participants(txn_id, [name for pair in pairs for name in pair], len(pairs))
-        await self._append(subscriptions_record(txn_id, pairs, counter=self.table.counter, now_ms=self._clock_ms()))
+        record = subscriptions_record(txn_id, pairs, counter=self.table.counter, now_ms=self._clock_ms())
+        return self._append(record, txn_id)
 
-    async def end(self, txn_id: TxnId, *, commit: bool) -> None:
-        """Ends the transaction, and returns when it has ended everywhere, which may take as long as some participant
-        cannot be reached. The ending goes on when the caller is cancelled. Raises TransactionNotFound,
-        InvalidTxnStatus, TransactionCoordinatorNotFound."""
+    def begin_end(self, txn_id: TxnId, *, commit: bool) -> "asyncio.Future[TxnId]":
+        """Begins to end the transaction, or joins the ending that is under way. The result comes when the transaction
+        has ended everywhere, which may take as long as some participant cannot be reached. Several callers share it, so
+        a caller that may be cancelled shields it. The call and the result raise TransactionNotFound, InvalidTxnStatus,
+        TransactionCoordinatorNotFound."""
         self.check_ready()
         transaction = self.table.check_end(txn_id, commit=commit)
-        await asyncio.shield(self._endings.begin(transaction, commit=commit))
+        return self._endings.begin(transaction, commit=commit)
+
+    async def end(self, txn_id: TxnId, *, commit: bool) -> None:
+        """Does what `begin_end` begins. The ending goes on when the caller is cancelled."""
+        await asyncio.shield(self.begin_end(txn_id, commit=commit))
 
     def check_ready(self) -> None:
         """Raises TransactionCoordinatorNotFound when the coordinator is closed."""
@@ -186,10 +186,12 @@ class TransactionCoordinator:
 
     # --- the log -----------------------------------------------------------------------------------------------------
 
-    async def _append(self, record: Record) -> None:
-        """Appends a record, and makes its change when the record is durable. Raises InvalidTxnStatus when the change is
-        not allowed any more then, and TransactionCoordinatorNotFound when the coordinator is closed meanwhile."""
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def _append(self, record: Record, txn_id: TxnId, timeout_ms: int | None = None) -> "asyncio.Future[TxnId]":
+        """Appends a record, and makes its change when the record is durable. The result is `txn_id`. It raises
+        InvalidTxnStatus or TransactionNotFound when the change is not allowed any more then, and
+        TransactionCoordinatorNotFound when the coordinator is closed meanwhile. `timeout_ms` is for the record of a
+        transaction that begins."""
+        waiting: asyncio.Future[TxnId] = asyncio.get_running_loop().create_future()
 
         def done(outcome: LogPlace | ManagedLedgerError) -> None:
             if self.state is CoordinatorState.CLOSED:
@@ -197,50 +199,67 @@ class TransactionCoordinator:
             if isinstance(outcome, ManagedLedgerError):
                 self._lost(outcome)
                 return
-            try:
-                self._apply(record, outcome)
-            except InvalidTxnStatus as error:
-                if not waiting.done():
-                    waiting.set_exception(error)
+            self._appends.discard(waiting)
+            error = self._apply(record, txn_id, outcome)
+            if error is None and timeout_ms is not None:
+                self.counters.created += 1
+                self._deadlines.add(txn_id.least, signed64(timeout_ms) / 1000)
+            if waiting.done():
+                return
+            if error is None:
+                waiting.set_result(txn_id)
             else:
-                if not waiting.done():
-                    waiting.set_result(None)
+                waiting.set_exception(error)
 
         self._appends.add(waiting)
-        try:
-            self.log.append(record, done)
-            await waiting
-        finally:
-            self._appends.discard(waiting)
+        self.log.append(record, done)
+        return waiting
 
-    def _apply(self, record: Record, place: LogPlace) -> None:
-        """Makes the change of a durable record, and deletes the records that nobody needs any more. Raises
-        InvalidTxnStatus."""
+    def _apply(self, record: Record, txn_id: TxnId, place: LogPlace) -> PulsarError | None:
+        """Makes the change of a durable record. Returns why the change is not allowed any more, in which case the
+        record is deleted."""
         try:
             useless = self.table.apply(record, place)
-        except InvalidTxnStatus:
+        except InvalidTxnStatus as error:
             self.log.delete([place])
-            raise
-        if useless:
-            self.log.delete(useless)
-            self._deadlines.discard(record.txnid_least_bits)
+            return error
+        if not useless:
+            return None
+        self.log.delete(useless)
+        return transaction_not_found(txn_id)
 
-    async def change_status(self, transaction: Transaction, new: TxnStatus) -> None:
+    def change_status(self, transaction: Transaction, new: TxnStatus) -> "asyncio.Future[TxnId]":
         """Stores a change of a transaction's status, and makes it. Has no effect when the transaction has that status.
-        Raises as `_append` does."""
+        Returns and raises as `_append` does."""
         self.check_ready()
-        if transaction.status is new:
-            return
-        await self._append(
-            update_record(
-                transaction.txn_id,
-                transaction.status,
-                new,
-                counter=self.table.counter,
-                now_ms=self._clock_ms(),
-            )
-        )
-        self.counters.changed(new, self._clock_ms() - transaction.started_ms)
+        txn_id, before = transaction.txn_id, transaction.status
+        if before is not new:
+            now_ms = self._clock_ms()
+            record = update_record(txn_id, before, new, counter=self.table.counter, now_ms=now_ms)
+            if new not in ENDS:
+                return self._append(record, txn_id)
+            self._ended(transaction, record)
+            self.counters.changed(new, now_ms - transaction.started_ms)
+        changed: asyncio.Future[TxnId] = asyncio.get_running_loop().create_future()
+        changed.set_result(txn_id)
+        return changed
+
+    def _ended(self, transaction: Transaction, record: Record) -> None:
+        """Forgets a transaction that has ended everywhere. The record of its final state is stored together with the
+        next record of the log: a coordinator that opens the log before finds the decision there, and tells the
+        participants once more what they have done already."""
+        places = self.table.end(transaction)
+        self._deadlines.discard(transaction.least)
+
+        def done(outcome: LogPlace | ManagedLedgerError) -> None:
+            if self.state is CoordinatorState.CLOSED:
+                return
+            if isinstance(outcome, ManagedLedgerError):
+                self._lost(outcome)
+            else:
+                self.log.delete([*places, outcome])
+
+        self.log.append(record, done, is_awaited=False)
 
     async def _replay(self) -> None:
         started_s = time.monotonic()

@@ -7,9 +7,10 @@ The step out of OPEN is the decision. When its record is durable, the transactio
 A transaction in its final state is forgotten at once, and its records are deleted from the log.
 
 A change is asked for in two calls: `check_…` says whether it is allowed now, and `apply` makes it after its record
-became durable. Records become durable in the order in which they were appended, so a record that was allowed when it
-was appended may be one too many when it is durable: `apply` then raises as `check_…` would have, and the caller deletes
-the record. Replay of the log applies the same records in the same order, and so comes to the same state.
+became durable. Only the step to a final state, `end`, is made before that. Records become durable in the order in which
+they were appended, so a record that was allowed when it was appended may be one too many when it is durable: `apply`
+then raises as `check_…` would have, and the caller deletes the record. Replay of the log applies the same records in
+the same order, and so comes to the same state.
 
 Source: MLTransactionMetadataStore, TxnMetaImpl.
 """
@@ -141,8 +142,7 @@ class TransactionTable:
         """Returns a transaction that has not ended. Raises TransactionNotFound for one that has ended or never was."""
         found = self._alive.get(txn_id.least)
         if found is None:
-            # The misspelt text is Apache's (CoordinatorException.TransactionNotFoundException).
-            raise TransactionNotFound(f"The transaction with this txdID `{txn_id}`not found ")
+            raise transaction_not_found(txn_id)
         return found
 
     # --- what is allowed now -----------------------------------------------------------------------------------------
@@ -177,6 +177,12 @@ class TransactionTable:
         if transaction.status not in (TxnStatus.OPEN, decision):
             raise _wrong_status(txn_id, TxnStatus.OPEN, transaction.status)
         return transaction
+
+    def end(self, transaction: Transaction) -> list[LogPlace]:
+        """Forgets a transaction that has ended everywhere, and returns the places of its records. They can be deleted
+        when the record of its final state is durable."""
+        del self._alive[transaction.least]
+        return transaction.places
 
     # --- records that became durable ---------------------------------------------------------------------------------
 
@@ -232,6 +238,11 @@ def _change_status(transaction: Transaction, new: TxnStatus) -> None:
     if new is not transaction.status and new not in _ALLOWED[transaction.status]:
         raise _wrong_status(transaction.txn_id, new, transaction.status)
     transaction.status = new
+
+
+def transaction_not_found(txn_id: TxnId) -> TransactionNotFound:
+    """Returns the error with Apache's text, which is misspelt (CoordinatorException.TransactionNotFoundException)."""
+    return TransactionNotFound(f"The transaction with this txdID `{txn_id}`not found ")
 
 
 def _wrong_status(txn_id: TxnId, expected: TxnStatus, status: TxnStatus) -> InvalidTxnStatus:

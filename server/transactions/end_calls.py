@@ -7,6 +7,7 @@ Source: TransactionBufferHandlerImpl.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 from magnetar.server.config.transaction_settings import TransactionSettings
@@ -21,7 +22,18 @@ CALLS_AT_ONCE_MIN = 100
 
 class Participants(Protocol):
     """Reaches the topics and subscriptions of all brokers. Each call may be repeated, and raises any exception when it
-    has failed or its outcome is unknown. A topic or subscription that does not exist is no failure."""
+    has failed or its outcome is unknown. A topic or subscription that does not exist is no failure.
+
+    The calls `end_on_loaded_…` return a future of the end when that is simple, which costs no task; the future is not
+    to be cancelled. Otherwise they return None and do nothing."""
+
+    def end_on_loaded_partition(
+        self, topic: str, txn_id: TxnId, commit: bool, low_watermark: int
+    ) -> "asyncio.Future[None] | None": ...
+
+    def end_on_loaded_subscription(
+        self, topic: str, subscription: str, txn_id: TxnId, commit: bool, low_watermark: int
+    ) -> "asyncio.Future[None] | None": ...
 
     async def end_on_partition(self, topic: str, txn_id: TxnId, commit: bool, low_watermark: int) -> None: ...
 
@@ -47,26 +59,49 @@ class EndCalls:
         self.latencies = {True: LatencySummary(), False: LatencySummary()}
         """How long the other calls took, by the same."""
 
-    async def on_partition(self, topic: str, txn_id: TxnId, commit: bool, low_watermark: int) -> None:
-        """Ends the transaction on a topic. Raises what the participant raises, and ServiceNotReady after
-        transactionBufferClientOperationTimeoutInMills."""
-        await self._call(
+    def on_partition(self, topic: str, txn_id: TxnId, commit: bool, low_watermark: int) -> Awaitable[None]:
+        """Ends the transaction on a topic. Returns a future when that is simple, otherwise a coroutine. Raises what the
+        participant raises, and the coroutine ServiceNotReady after transactionBufferClientOperationTimeoutInMills."""
+        ending = self._participants.end_on_loaded_partition(topic, txn_id, commit, low_watermark)
+        if ending is not None:
+            return self._watched(ending, topic, txn_id, commit)
+        return self._call(
             topic,
             txn_id,
             commit,
             lambda: self._participants.end_on_partition(topic, txn_id, commit, low_watermark),
         )
 
-    async def on_subscription(
+    def on_subscription(
         self, topic: str, subscription: str, txn_id: TxnId, commit: bool, low_watermark: int
-    ) -> None:
-        """Ends the transaction on a subscription. Raises as `on_partition` does."""
-        await self._call(
+    ) -> Awaitable[None]:
+        """Ends the transaction on a subscription. Returns and raises as `on_partition` does."""
+        ending = self._participants.end_on_loaded_subscription(topic, subscription, txn_id, commit, low_watermark)
+        if ending is not None:
+            return self._watched(ending, f"{topic} / {subscription}", txn_id, commit)
+        return self._call(
             f"{topic} / {subscription}",
             txn_id,
             commit,
             lambda: self._participants.end_on_subscription(topic, subscription, txn_id, commit, low_watermark),
         )
+
+    def _watched(
+        self, ending: "asyncio.Future[None]", where: str, txn_id: TxnId, commit: bool
+    ) -> "asyncio.Future[None]":
+        """Counts an ending, and returns it."""
+        self.pending += 1
+        ending.add_done_callback(partial(self._ended, where, txn_id, commit, time.monotonic()))
+        return ending
+
+    def _ended(self, where: str, txn_id: TxnId, commit: bool, began_s: float, ending: "asyncio.Future[None]") -> None:
+        self.pending -= 1
+        error = asyncio.CancelledError() if ending.cancelled() else ending.exception()
+        if error is None:
+            self.latencies[commit].add(time.monotonic() - began_s)
+        elif isinstance(error, Exception):
+            self.failed[commit] += 1
+            self._unreached.failed(where, txn_id, error)
 
     def close(self) -> None:
         """Called when no call is made any more."""

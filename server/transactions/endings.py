@@ -8,9 +8,9 @@ that have answered are not asked again by the next attempt. Source: TransactionM
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 from magnetar.server.process.turns import for_each
 from magnetar.server.transactions.coordinator_rules import Transaction
@@ -49,8 +49,8 @@ class StatusWriter(Protocol):
     @property
     def low_watermark(self) -> int: ...
 
-    async def change_status(self, transaction: Transaction, new: TxnStatus) -> None:
-        """Stores a change of a transaction's status, and makes it. Raises PulsarError."""
+    def change_status(self, transaction: Transaction, new: TxnStatus) -> Awaitable[TxnId]:
+        """Stores a change of a transaction's status, and makes it. The call and the result raise PulsarError."""
 
 
 class Ending:
@@ -61,13 +61,21 @@ class Ending:
     def __init__(self, transaction: Transaction, commit: bool) -> None:
         self.transaction = transaction
         self.commit = commit
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Is done when the transaction has ended."""
+        self.done: asyncio.Future[TxnId] = asyncio.get_running_loop().create_future()
+        """Is done when the transaction has ended, with its id."""
         self.attempts = 0
         self.partitions: list[str] | None = None
         """The partitions that have not answered yet; None before the decision is stored."""
         self.subscriptions: list[tuple[str, str]] = []
         """The subscriptions that have not answered yet."""
+
+
+class _Call(NamedTuple):
+    """What tells one participant."""
+
+    begin: Callable[[], Awaitable[None]]
+    confirmed: Callable[[], None]
+    """Called when the participant has answered."""
 
 
 class Endings:
@@ -82,7 +90,7 @@ class Endings:
         self._timers: dict[Ending, asyncio.TimerHandle] = {}
         self._is_closed = False
 
-    def begin(self, transaction: Transaction, *, commit: bool) -> "asyncio.Future[None]":
+    def begin(self, transaction: Transaction, *, commit: bool) -> "asyncio.Future[TxnId]":
         """Begins to end a transaction, or joins the ending that is under way. Returns a future that many callers may
         wait for (`asyncio.shield`); its error is TransactionCoordinatorNotFound when the coordinator closes first.
         Raises InvalidTxnStatus when the transaction is being ended in the other way."""
@@ -146,31 +154,32 @@ class Endings:
             return
         self._by_id.pop(transaction.txn_id, None)
         if not ending.done.done():
-            ending.done.set_result(None)
+            ending.done.set_result(transaction.txn_id)
 
     async def _tell_participants(self, ending: Ending, partitions: list[str]) -> None:
         """Tells the participants that have not answered yet. Raises NotAllTold, after all were asked."""
         calls = list(self._calls_of(ending, partitions))
         try:
-            await for_each(calls, lambda call: call(), at_once=min(len(calls), CALLS_OF_ONE_MAX))
+            if len(calls) > CALLS_OF_ONE_MAX:
+                await for_each(calls, _told, at_once=CALLS_OF_ONE_MAX)
+            elif calls:
+                await _all_told(calls)
         except Exception as error:
             raise NotAllTold(str(error)) from error  # `EndCalls` has logged it
 
-    def _calls_of(self, ending: Ending, partitions: list[str]) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
-        for subscription in ending.subscriptions:
-            yield partial(self._on_subscription, ending, subscription)
-        for partition in partitions:
-            yield partial(self._on_partition, ending, partitions, partition)
-
-    async def _on_partition(self, ending: Ending, left: list[str], topic: str) -> None:
-        await self._calls.on_partition(topic, ending.transaction.txn_id, ending.commit, self._writer.low_watermark)
-        left.remove(topic)
-
-    async def _on_subscription(self, ending: Ending, subscription: tuple[str, str]) -> None:
-        await self._calls.on_subscription(
-            *subscription, ending.transaction.txn_id, ending.commit, self._writer.low_watermark
+    def _calls_of(self, ending: Ending, partitions: list[str]) -> Iterator[_Call]:
+        calls, txn_id, commit, low_watermark = (
+            self._calls,
+            ending.transaction.txn_id,
+            ending.commit,
+            self._writer.low_watermark,
         )
-        ending.subscriptions.remove(subscription)
+        for pair in ending.subscriptions:
+            begin = partial(calls.on_subscription, *pair, txn_id, commit, low_watermark)
+            yield _Call(begin, partial(ending.subscriptions.remove, pair))
+        for partition in partitions:
+            begin = partial(calls.on_partition, partition, txn_id, commit, low_watermark)
+            yield _Call(begin, partial(partitions.remove, partition))
 
     def _again(self, ending: Ending) -> None:
         """Has the next attempt made later."""
@@ -185,7 +194,33 @@ class Endings:
         self._timers[ending] = asyncio.get_running_loop().call_later(seconds, retry)
 
 
-def _seen(done: "asyncio.Future[None]") -> None:
+async def _told(call: _Call) -> None:
+    await call.begin()
+    call.confirmed()
+
+
+async def _all_told(calls: list[_Call]) -> None:
+    """Makes all calls at the same time. Raises the first error after all have ended."""
+    answers = [asyncio.ensure_future(call.begin()) for call in calls]
+    try:
+        await asyncio.wait(answers)
+    except asyncio.CancelledError:
+        for answer in answers:
+            if isinstance(answer, asyncio.Task):  # nobody else waits for it
+                answer.cancel()
+        raise
+    first: BaseException | None = None
+    for call, answer in zip(calls, answers, strict=True):
+        error = answer.exception()
+        if error is None:
+            call.confirmed()
+        else:
+            first = first or error
+    if first is not None:
+        raise first
+
+
+def _seen(done: "asyncio.Future[TxnId]") -> None:
     """Marks the error of an ending as seen, because possibly nobody waits for it."""
     if not done.cancelled():
         done.exception()

@@ -1,6 +1,6 @@
 """Where a record is in a log whose entries hold one record or several. Does no I/O."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -20,19 +20,20 @@ class LogPlace(NamedTuple):
     batch_size: int = 1
 
 
-def places_in(ledger_id: int, entry_id: int, records: int) -> Iterator[LogPlace]:
-    """Yields the places of all records of one entry."""
+def places_in(ledger_id: int, entry_id: int, records: int) -> Iterable[LogPlace]:
+    """Returns the places of all records of one entry."""
     if records == 1:
-        yield LogPlace(ledger_id, entry_id)
-        return
-    for slot in range(records):
-        yield LogPlace(ledger_id, entry_id, slot, records)
+        return (LogPlace(ledger_id, entry_id),)
+    return (LogPlace(ledger_id, entry_id, slot, records) for slot in range(records))
 
 
 def acks_of(places: Iterable[LogPlace]) -> list[tuple[int, int, Sequence[int] | None]]:
     """Returns what a cursor has to acknowledge so that these records are deleted, in the order of the log: each entry
     as a whole, or by its indexes of a batch (PIP-54: a bit that is 0 is acknowledged)."""
-    entries = groupby(sorted(places), key=_ENTRY)
+    ordered = sorted(places)
+    if all(place.slot < 0 for place in ordered):
+        return [(place.ledger_id, place.entry_id, None) for place in ordered]
+    entries = groupby(ordered, key=_ENTRY)
     return [(ledger_id, entry_id, _ack_set(of_entry)) for (ledger_id, entry_id), of_entry in entries]
 
 

@@ -140,10 +140,10 @@ class TransactionLog:
 
         self.ledger.keep_latest(properties)
 
-    def append(self, record: Record, done: RecordDone) -> None:
+    def append(self, record: Record, done: RecordDone, *, is_awaited: bool = True) -> None:
         """Appends a record; see `LogWriter.append`."""
         self.appended += 1
-        self._writer.append(record.SerializeToString(), done)
+        self._writer.append(record.SerializeToString(), done, is_awaited=is_awaited)
 
     def delete(self, places: Iterable[LogPlace]) -> None:
         """Deletes records. The deletion becomes durable later; until then a replay finds the records again."""

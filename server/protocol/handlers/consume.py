@@ -94,7 +94,7 @@ def ack(cnx: "Connection", command: pb.CommandAck) -> Awaitable[None] | None:
     return durable
 
 
-def answer_ack(cnx: "Connection", command: pb.CommandAck) -> None:
+def answer_ack(cnx: "Connection", command: pb.CommandAck, result: None = None) -> None:
     cnx.write(ack_response_frame(command.consumer_id, command.request_id))
 
 

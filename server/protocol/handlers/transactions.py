@@ -5,7 +5,8 @@ Source: ServerCnx.handleTcClientConnectRequest, handleNewTxn, handleAddPartition
 handleEndTxn, handleEndTxnOnPartition, handleEndTxnOnSubscription.
 """
 
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from magnetar.server.broker.transaction_participants import LocalParticipants
@@ -15,13 +16,15 @@ from pulsar_proto.errors import TransactionNotFound
 from pulsar_proto.ids import TxnId, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import error_frame, simple_frame
+from pulsar_proto.wire.frame_encoders import transaction_response_frame
 
 if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
     from magnetar.server.transactions.coordinators import TransactionCoordinators
 
-_Work = Callable[["Connection", "TransactionCoordinators", Any], Coroutine[Any, Any, TxnId | None]]
-"""Does the work of one command, and returns the id that the response names, if it names one."""
+_Work = Callable[["Connection", "TransactionCoordinators", Any], Awaitable[TxnId | None]]
+"""Does the work of one command. The result is the id that the response names, if it names one. The call and the result
+raise PulsarError. The work of a command that each transaction has is a future, which costs no task."""
 
 
 def _handler(command_type: int, field: str, work: _Work) -> CommandHandler:
@@ -37,16 +40,18 @@ def _handler(command_type: int, field: str, work: _Work) -> CommandHandler:
             setattr(body, name, value)
         return simple_frame(answer)
 
-    async def serve(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> None:
-        txn_id = await work(cnx, coordinators, command)
-        cnx.write(response(command, **({} if txn_id is None else _id_fields(txn_id))))
+    def respond(cnx: "Connection", command: Any, txn_id: TxnId | None) -> None:
+        if txn_id is None:
+            cnx.write(response(command))
+        else:
+            cnx.write(transaction_response_frame(command_type + 1, command.request_id, txn_id.least, txn_id.most))
 
-    def run(cnx: "Connection", command: Any) -> Coroutine[Any, Any, None] | None:
+    def run(cnx: "Connection", command: Any) -> Awaitable[TxnId | None] | None:
         coordinators = cnx.broker.transactions
         if coordinators is None:
             cnx.write(error_frame(command.request_id, pb.NotAllowedError, "Transactions are not enabled."))
             return None
-        return serve(cnx, coordinators, command)
+        return work(cnx, coordinators, command)
 
     def refuse(command: Any, code: pb.ServerError.ValueType, text: str) -> bytes:
         ids: dict[str, int] = {}
@@ -56,7 +61,7 @@ def _handler(command_type: int, field: str, work: _Work) -> CommandHandler:
             ids = _id_fields(_txn_id(command))
         return response(command, error=code, message=text, **ids)
 
-    return CommandHandler(field, run, refuse, changes_state=True)
+    return CommandHandler(field, run, refuse, respond, changes_state=True)
 
 
 # --- commands to a coordinator ---------------------------------------------------------------------------------------
@@ -67,51 +72,62 @@ async def _connect(cnx: "Connection", coordinators: "TransactionCoordinators", c
     await coordinators.connect(command.tc_id)
 
 
-async def _begin(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> TxnId:
+def _begin(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> Awaitable[TxnId]:
     """Begins a transaction, which belongs to the client's role. Raises TooManyRequests, and the errors of
     `TransactionCoordinators.get_to_begin`."""
+    coordinator = coordinators.loaded.get(command.tc_id)
+    if coordinator is None:
+        return _load_and_begin(cnx, coordinators, command)
+    return coordinator.new(command.txn_ttl_millis, _role(cnx))
+
+
+async def _load_and_begin(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> TxnId:
     coordinator = await coordinators.get_to_begin(command.tc_id)
     return await coordinator.new(command.txn_ttl_millis, _role(cnx))
 
 
-async def _add_partitions(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> TxnId:
-    """Adds the partitions that a transaction is about to publish to. Raises TransactionCoordinatorNotFound,
-    TransactionNotFound, InvalidTxnStatus, NotAllowed."""
-    coordinator, txn_id = await _transaction(cnx, coordinators, command)
-    await coordinator.add_partitions(txn_id, command.partitions)
-    return txn_id
+_Change = Callable[[TransactionCoordinator, TxnId, Any], "asyncio.Future[TxnId]"]
+"""Changes the transaction that a command names."""
 
 
-async def _add_subscriptions(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> TxnId:
-    """Adds the subscriptions in which a transaction is about to acknowledge messages. Raises as `_add_partitions`
-    does."""
-    coordinator, txn_id = await _transaction(cnx, coordinators, command)
-    await coordinator.add_subscriptions(txn_id, ((each.topic, each.subscription) for each in command.subscription))
-    return txn_id
+def _add_partitions(coordinator: TransactionCoordinator, txn_id: TxnId, command: Any) -> "asyncio.Future[TxnId]":
+    """Adds the partitions that a transaction is about to publish to."""
+    return coordinator.add_partitions(txn_id, command.partitions)
 
 
-async def _end(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> TxnId:
-    """Ends a transaction, and answers when it has ended on all its topics and subscriptions. Raises
-    TransactionCoordinatorNotFound, TransactionNotFound, InvalidTxnStatus."""
-    coordinator, txn_id = await _transaction(cnx, coordinators, command)
-    await coordinator.end(txn_id, commit=command.txn_action == pb.COMMIT)
-    return txn_id
+def _add_subscriptions(coordinator: TransactionCoordinator, txn_id: TxnId, command: Any) -> "asyncio.Future[TxnId]":
+    """Adds the subscriptions in which a transaction is about to acknowledge messages."""
+    return coordinator.add_subscriptions(txn_id, [(each.topic, each.subscription) for each in command.subscription])
 
 
-async def _transaction(
-    cnx: "Connection", coordinators: "TransactionCoordinators", command: Any
-) -> tuple[TransactionCoordinator, TxnId]:
-    """Returns the transaction that a command names, with its coordinator. Raises TransactionCoordinatorNotFound, and
-    TransactionNotFound for a transaction that is unknown, has ended or belongs to somebody else
-    (TransactionMetadataStoreService.verifyTxnOwnership)."""
-    txn_id = _txn_id(command)
-    coordinator = coordinators.get(txn_id.most)
-    owner = coordinator.table.get(txn_id).owner
-    if owner is not None and owner != _role(cnx) and not await _is_superuser(cnx):
-        raise TransactionNotFound(
-            f"Client ({_role(cnx)}) is neither the owner of the transaction {txn_id} nor a super user"
-        )
-    return coordinator, txn_id
+def _end(coordinator: TransactionCoordinator, txn_id: TxnId, command: Any) -> "asyncio.Future[TxnId]":
+    """Ends a transaction, which is answered when it has ended on all its topics and subscriptions."""
+    return coordinator.begin_end(txn_id, commit=command.txn_action == pb.COMMIT)
+
+
+def _of_owner(change: _Change) -> _Work:
+    """Returns the work of a command that changes a transaction. It raises the errors of the change,
+    TransactionCoordinatorNotFound, and TransactionNotFound for a transaction that is unknown, has ended or belongs to
+    somebody else (TransactionMetadataStoreService.verifyTxnOwnership)."""
+
+    def work(cnx: "Connection", coordinators: "TransactionCoordinators", command: Any) -> Awaitable[TxnId]:
+        txn_id = _txn_id(command)
+        coordinator = coordinators.get(txn_id.most)
+        owner = coordinator.table.get(txn_id).owner
+        if owner is None or owner == _role(cnx):
+            return change(coordinator, txn_id, command)
+        return as_superuser(cnx, coordinator, txn_id, command)
+
+    async def as_superuser(
+        cnx: "Connection", coordinator: TransactionCoordinator, txn_id: TxnId, command: Any
+    ) -> TxnId:
+        if not await _is_superuser(cnx):
+            raise TransactionNotFound(
+                f"Client ({_role(cnx)}) is neither the owner of the transaction {txn_id} nor a super user"
+            )
+        return await asyncio.shield(change(coordinator, txn_id, command))
+
+    return work
 
 
 # --- commands of a coordinator ---------------------------------------------------------------------------------------
@@ -180,9 +196,9 @@ COMMANDS: dict[int, CommandHandler] = {
     for command_type, field, work in (
         (_Type.TC_CLIENT_CONNECT_REQUEST, "tcClientConnectRequest", _connect),
         (_Type.NEW_TXN, "newTxn", _begin),
-        (_Type.ADD_PARTITION_TO_TXN, "addPartitionToTxn", _add_partitions),
-        (_Type.ADD_SUBSCRIPTION_TO_TXN, "addSubscriptionToTxn", _add_subscriptions),
-        (_Type.END_TXN, "endTxn", _end),
+        (_Type.ADD_PARTITION_TO_TXN, "addPartitionToTxn", _of_owner(_add_partitions)),
+        (_Type.ADD_SUBSCRIPTION_TO_TXN, "addSubscriptionToTxn", _of_owner(_add_subscriptions)),
+        (_Type.END_TXN, "endTxn", _of_owner(_end)),
         (_Type.END_TXN_ON_PARTITION, "endTxnOnPartition", _end_on_partition),
         (_Type.END_TXN_ON_SUBSCRIPTION, "endTxnOnSubscription", _end_on_subscription),
     )

@@ -5,7 +5,7 @@ transaction, or when the topic is loaded and the subscription has a log. Source:
 """
 
 import logging
-from collections.abc import Awaitable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
@@ -162,7 +162,7 @@ def ack_in_transaction(subscription: "Subscription", consumer: Consumer, command
     txn_id = TxnId(command.txnid_most_bits, command.txnid_least_bits)
     pending = pending_acks_of(subscription)
     if not is_cumulative and len(message_ids) <= FEW_IDS:
-        positions = list(_positions(subscription, message_ids, is_cumulative))
+        positions = _positions(subscription, message_ids, is_cumulative)
         if len(positions) > 1:
             positions = list(dict.fromkeys(positions))
         acknowledged = pending.ack_few(txn_id, consumer, positions, len(message_ids))
@@ -191,19 +191,28 @@ async def _ack_in_task(
 
 def _positions(
     subscription: "Subscription", message_ids: Iterable[pb.MessageIdData], is_cumulative: bool
-) -> Iterator[PendingPosition]:
-    """Yields what message ids acknowledge. As without a transaction, an ack set counts only where messages of batches
-    are acknowledged one by one."""
-    for each in message_ids:
-        ledger_id, entry_id, ack_set = signed64(each.ledgerId), signed64(each.entryId), each.ack_set
-        if not 0 <= entry_id < ENTRY_ID_END or ledger_id < 0:
-            continue
-        if not ack_set:
-            yield PendingPosition(ledger_id, entry_id, (), each.batch_size)
-        elif subscription.keeps(ack_set):
-            yield PendingPosition(ledger_id, entry_id, tuple(ack_set) if bits_set(ack_set) else (), each.batch_size)
-        elif is_cumulative:
-            yield PendingPosition(*subscription.topic.ledger.previous_position(Position(ledger_id, entry_id)))
+) -> list[PendingPosition]:
+    """Returns what message ids acknowledge."""
+    positions = [_position(subscription, each, is_cumulative) for each in message_ids]
+    return [each for each in positions if each is not None]
+
+
+def _position(
+    subscription: "Subscription", message_id: pb.MessageIdData, is_cumulative: bool
+) -> PendingPosition | None:
+    """Returns what one message id acknowledges, or None for nothing. As without a transaction, an ack set counts only
+    where messages of batches are acknowledged one by one."""
+    ledger_id, entry_id, ack_set = signed64(message_id.ledgerId), signed64(message_id.entryId), message_id.ack_set
+    if not 0 <= entry_id < ENTRY_ID_END or ledger_id < 0:
+        return None
+    if not ack_set:
+        return PendingPosition(ledger_id, entry_id, (), message_id.batch_size)
+    if subscription.keeps(ack_set):
+        words = tuple(ack_set) if bits_set(ack_set) else ()
+        return PendingPosition(ledger_id, entry_id, words, message_id.batch_size)
+    if is_cumulative:
+        return PendingPosition(*subscription.topic.ledger.previous_position(Position(ledger_id, entry_id)))
+    return None
 
 
 def _settle(subscription: "Subscription", consumer: Consumer, positions: Sequence[PendingPosition]) -> None:

@@ -15,22 +15,24 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.process.storage_faults import told_as
 from magnetar.server.process.task_failures import log_failure
-from magnetar.server.topics.transactions.buffer_rules import OpenTransactions
-from magnetar.server.topics.transactions.recovery import read_transactions
+from magnetar.server.topics.transactions.buffer_rules import LogPositions, OpenTransactions
+from magnetar.server.topics.transactions.recovery import ReadLog, read_transactions
 from magnetar.server.topics.transactions.snapshots import TopicSnapshots
 from magnetar.server.transactions.known_transactions import TransactionSupport
-from magnetar.storage.managed.append_queue import AddResult
-from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.append_queue import AddDone, AddResult
 from pulsar_proto.errors import NotAllowed, PulsarError, ServiceNotReady
 from pulsar_proto.ids import Position, TxnId
 from pulsar_proto.records.transaction_marker import TransactionMarker, encode_marker
 
 log = logging.getLogger(__name__)
+
+FEW_OPEN = 64
+"""Up to so many open transactions of a topic are looked at whenever one of them ends."""
 
 
 class BufferState(Enum):
@@ -42,13 +44,22 @@ class BufferState(Enum):
     CLOSED = "Close"
 
 
+class TopicLog(LogPositions, ReadLog, Protocol):
+    """The methods of the topic's managed ledger that its transactions use."""
+
+    @property
+    def terminated(self) -> Position | None: ...
+
+    def add_entries(self, payloads: list[bytes], done: AddDone) -> None: ...
+
+
 class TransactionBuffer:
     """The transactions of one topic. All methods are called on the loop's thread."""
 
     def __init__(
         self,
         topic: str,
-        ledger: ManagedLedger,
+        ledger: TopicLog,
         support: TransactionSupport,
         snapshots: TopicSnapshots,
         clock_ms: Callable[[], int],
@@ -203,16 +214,30 @@ class TransactionBuffer:
             log.warning("%s: transaction %s is over and got no END here, is aborted", self._topic, orphan)
             await self._end(TransactionMarker(orphan, False))
 
+    def end_soon(self, txn_id: TxnId, commit: bool, low_watermark: int) -> "asyncio.Future[None] | None":
+        """Begins to do what `end` does, and returns a future of it, which several callers may share and nobody cancels.
+        Returns None when there is more to do than to store a marker: the caller then calls `end`."""
+        transactions = self.transactions
+        if self.state is not BufferState.READY or txn_id not in transactions.open or len(transactions.open) > FEW_OPEN:
+            return None
+        transactions.watermark(txn_id.most, low_watermark)
+        if any(map(transactions.is_over, transactions.open)):
+            return None
+        return self._mark(TransactionMarker(txn_id, commit))
+
     async def _end(self, marker: TransactionMarker) -> None:
         if self.state in (BufferState.RECOVERING, BufferState.CLOSED):
             raise ServiceNotReady("Topic is temporarily unavailable")
-        if self._is_without_effect(marker):
-            return
+        if not self._is_without_effect(marker):
+            await asyncio.shield(self._mark(marker))
+
+    def _mark(self, marker: TransactionMarker) -> "asyncio.Future[None]":
+        """Stores a marker, unless it is being stored already. Callers share the result; it raises PulsarError."""
         ending = self._ending.get(marker)
         if ending is None:
             ending = self._ending[marker] = self._loop.create_future()
             self._ledger.add_entries([encode_marker(marker, self._clock_ms())], partial(self._marked, marker))
-        await asyncio.shield(ending)
+        return ending
 
     def _is_without_effect(self, marker: TransactionMarker) -> bool:
         """Whether no marker need be stored. As in Apache's broker, a commit is always marked."""

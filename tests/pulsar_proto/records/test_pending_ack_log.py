@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import TxnId
@@ -43,6 +45,37 @@ def test_an_entry_reads_and_is_written_as_apache_wrote_it(of: str, entry: Item) 
     else:
         assert described(records) == logs
         assert batched_pending_ack_entry(records) == stored
+
+
+POSITIONS = st.builds(
+    PendingPosition,
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 2**63 - 1),
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=40).map(tuple),
+    st.none() | st.integers(0, 2**31 - 1),
+)
+
+
+@given(
+    st.sampled_from(PendingAckOp),
+    st.builds(TxnId, st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)),
+    st.booleans(),
+    st.lists(POSITIONS, max_size=3).map(tuple),
+)
+def test_a_record_is_written_as_protobuf_would(
+    op: PendingAckOp, txn_id: TxnId, is_cumulative: bool, positions: tuple[PendingPosition, ...]
+) -> None:
+    message = pb.PendingAckMetadataEntry(
+        pending_ack_op=pb.PendingAckOp.ValueType(op),
+        ack_type=pb.Cumulative if is_cumulative else pb.Individual,
+        txnid_least_bits=txn_id.least,
+        txnid_most_bits=txn_id.most,
+    )
+    for each in positions:
+        message.pending_ack_metadata.add(
+            ledgerId=each.ledger_id, entryId=each.entry_id, ack_set=each.ack_set, batch_size=each.batch_size
+        )
+    assert pending_ack_entry(PendingAckRecord(op, txn_id, is_cumulative, positions)) == message.SerializeToString()
 
 
 def test_an_acknowledgement_of_part_of_a_batch_keeps_its_ack_set_and_size() -> None:

@@ -11,7 +11,13 @@ from pulsar_proto.wire.commands import (
     parse_command,
     simple_frame,
 )
-from pulsar_proto.wire.frame_encoders import MessageFramer, Receipt, ReceiptEncoder, ack_response_frame
+from pulsar_proto.wire.frame_encoders import (
+    MessageFramer,
+    Receipt,
+    ReceiptEncoder,
+    ack_response_frame,
+    transaction_response_frame,
+)
 from pulsar_proto.wire.send_run import parse_send
 
 U64 = 2**64 - 1
@@ -90,6 +96,24 @@ def test_answers_to_acknowledgements_equal_protobufs(consumer_id: int, request_i
     answer = pb.CommandAckResponse(consumer_id=consumer_id, request_id=request_id)
     expected = simple_frame(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=answer))
     assert ack_response_frame(consumer_id, request_id) == expected
+
+
+@pytest.mark.parametrize(
+    ("response", "field"),
+    [
+        (pb.BaseCommand.NEW_TXN_RESPONSE, "newTxnResponse"),
+        (pb.BaseCommand.ADD_SUBSCRIPTION_TO_TXN_RESPONSE, "addSubscriptionToTxnResponse"),
+        (pb.BaseCommand.END_TXN_ON_SUBSCRIPTION_RESPONSE, "endTxnOnSubscriptionResponse"),
+    ],
+)
+@given(st.integers(0, U64), st.integers(0, U64), st.integers(0, U64))
+def test_a_response_about_a_transaction_is_what_protobuf_makes(
+    response: "pb.BaseCommand.Type.ValueType", field: str, request_id: int, least: int, most: int
+) -> None:
+    expected = pb.BaseCommand(type=response)
+    body = getattr(expected, field)
+    body.request_id, body.txnid_least_bits, body.txnid_most_bits = request_id, least, most
+    assert transaction_response_frame(response, request_id, least, most) == simple_frame(expected)
 
 
 @given(

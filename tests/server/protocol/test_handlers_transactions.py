@@ -104,6 +104,29 @@ async def test_a_transaction_goes_its_way_from_the_begin_to_the_commit(tmp_path:
         assert sorted(behind.participants.ended) == [(TOPIC, txn_id, True, -1), (f"{TOPIC} s", txn_id, True, -1)]
 
 
+async def test_each_of_several_commands_that_wait_for_one_end_gets_its_own_answer(tmp_path: Path) -> None:
+    peer = await connected()
+    async with transactions_of(peer.connection.broker, tmp_path) as behind:
+        txn_id, other = await begun(peer), await begun(peer)
+        for each in (txn_id, other):
+            await asked(peer, "ADD_PARTITION_TO_TXN", "addPartitionToTxn", **of(each, partitions=[TOPIC]))
+        ends = [
+            command("END_TXN", "endTxn", **of(each, txn_action=action) | {"request_id": request_id})
+            for request_id, (each, action) in enumerate(
+                [(txn_id, pb.COMMIT), (txn_id, pb.COMMIT), (other, pb.ABORT), (txn_id, pb.ABORT), (txn_id, pb.COMMIT)]
+            )
+        ]
+        peer.say(*ends)
+        answers: list[pb.BaseCommand] = []
+        while len(answers) < len(ends):
+            answers += await peer.answers()
+        by_request = {each.endTxnResponse.request_id: each.endTxnResponse for each in answers}
+        assert [by_request[number].HasField("error") for number in range(5)] == [False, False, False, True, False]
+        assert by_request[3].error == pb.InvalidTxnStatus
+        assert [by_request[number].txnid_least_bits for number in range(5)] == [0, 0, 1, 0, 0]
+        assert {each[1:3] for each in behind.participants.ended} == {(txn_id, True), (other, False)}
+
+
 async def test_a_coordinator_that_the_cluster_does_not_have_cannot_be_connected_to(tmp_path: Path) -> None:
     peer = await connected()
     async with transactions_of(peer.connection.broker, tmp_path):

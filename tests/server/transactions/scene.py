@@ -28,6 +28,14 @@ class RememberingParticipants:
         self.ended: list[tuple[str, TxnId, bool, int]] = []
         self.attempts = 0
 
+    def end_on_loaded_partition(self, topic: str, txn_id: TxnId, commit: bool, low_watermark: int) -> None:
+        """Says that a task is needed."""
+
+    def end_on_loaded_subscription(
+        self, topic: str, subscription: str, txn_id: TxnId, commit: bool, low_watermark: int
+    ) -> None:
+        """Says that a task is needed."""
+
     async def end_on_partition(self, topic: str, txn_id: TxnId, commit: bool, low_watermark: int) -> None:
         await self._end(topic, txn_id, commit, low_watermark)
 

@@ -9,7 +9,7 @@ import pytest
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.server.config.transaction_settings import TransactionSettings
 from magnetar.server.process import turns
-from magnetar.server.transactions.coordinator import CoordinatorState
+from magnetar.server.transactions.coordinator import CoordinatorState, TransactionCoordinator
 from magnetar.server.transactions.log_place import LogPlace
 from magnetar.server.transactions.transaction_log import CURSOR, RECORDS_AT_ONCE, TransactionLog
 from pulsar_proto.errors import (
@@ -42,6 +42,11 @@ async def stored_records(broker: Scene) -> list[str]:
     ]
 
 
+async def all_deleted(coordinator: TransactionCoordinator) -> None:
+    """Returns when the log has the record of the end of each transaction, and none of them is needed any more."""
+    await until(lambda: coordinator.log.ledger.cursors[CURSOR].backlog == 0)
+
+
 @BOTH
 async def test_ids_count_on_after_a_restart(tmp_path: Path, settings: TransactionSettings) -> None:
     store = MemoryStore()
@@ -51,6 +56,7 @@ async def test_ids_count_on_after_a_restart(tmp_path: Path, settings: Transactio
         assert ids == [TxnId(0, 0), TxnId(0, 1), TxnId(0, 2)]
         for txn_id in ids:
             await coordinator.end(txn_id, commit=True)
+        await all_deleted(coordinator)
     async with scene(tmp_path, store, settings) as broker:
         coordinator = await broker.coordinator()
         assert len(coordinator.table) == 0
@@ -67,6 +73,7 @@ async def test_ids_count_on_when_the_ledgers_of_all_records_were_deleted(
         for _ in range(3):
             await coordinator.end(await coordinator.new(MINUTE_MS, None), commit=False)
         ledger = coordinator.log.ledger
+        await all_deleted(coordinator)
         await ledger.cursors[CURSOR].persisted()
         await ledger.roll()
         ledger.request_trim()
@@ -90,6 +97,7 @@ async def test_a_commit_tells_every_participant_and_is_answered_after_that(
         names = [TOPIC, f"{TOPIC} s", TOPIC + "2"]
         assert sorted(broker.participants.ended) == [(name, txn_id, True, -1) for name in names]
         assert coordinator.counters.committed == 1
+        await all_deleted(coordinator)
         operations = ["NEW", "ADD_PARTITION", "ADD_PARTITION", "ADD_SUBSCRIPTION", "UPDATE", "UPDATE"]
         assert await stored_records(broker) == operations
         with pytest.raises(TransactionNotFound, match=r"The transaction with this txdID `\(0,0\)`not found "):
@@ -118,6 +126,7 @@ async def test_all_records_of_an_ended_transaction_are_deleted_and_only_those(
         ids = await asyncio.gather(*(coordinator.new(MINUTE_MS, None) for _ in range(70)))
         await asyncio.gather(*(coordinator.add_partitions(txn_id, [TOPIC]) for txn_id in ids))
         await asyncio.gather(*(coordinator.end(txn_id, commit=True) for txn_id in ids if txn_id.least not in (3, 66)))
+        await coordinator.add_partitions(ids[3], [TOPIC])  # so that all records before this one are stored
         await coordinator.log.ledger.cursors[CURSOR].persisted()
     async with scene(tmp_path, store, settings) as broker:
         coordinator = await broker.coordinator()
@@ -126,7 +135,7 @@ async def test_all_records_of_an_ended_transaction_are_deleted_and_only_those(
         assert broker.participants.ended == []
         await coordinator.end(TxnId(0, 66), commit=True)
         await coordinator.end(TxnId(0, 3), commit=True)
-        assert coordinator.log.ledger.cursors[CURSOR].backlog == 0
+        await all_deleted(coordinator)
 
 
 async def test_a_log_is_read_whatever_kind_of_entries_its_earlier_coordinators_have_written(tmp_path: Path) -> None:
@@ -141,11 +150,12 @@ async def test_a_log_is_read_whatever_kind_of_entries_its_earlier_coordinators_h
             ids += kept
             await asyncio.gather(*(coordinator.add_partitions(txn_id, [TOPIC]) for txn_id in (ended, *kept)))
             await coordinator.end(ended, commit=True)
+            await coordinator.add_partitions(kept[0], [TOPIC])  # so that all records before this one are stored
             await coordinator.log.ledger.cursors[CURSOR].persisted()
     async with scene(tmp_path, store) as broker:
         coordinator = await broker.coordinator()
         await asyncio.gather(*(coordinator.end(txn_id, commit=True) for txn_id in ids))
-        assert coordinator.log.ledger.cursors[CURSOR].backlog == 0
+        await all_deleted(coordinator)
 
 
 @pytest.mark.parametrize("settings", [TransactionSettings(), ONE_BATCH], ids=["bare", "one batch"])
@@ -243,6 +253,45 @@ async def test_a_decision_is_carried_out_after_a_restart_although_nobody_asks(tm
         await until(lambda: len(coordinator.table) == 0)
         ends = sorted(each[:3] for each in broker.participants.ended)
         assert ends == [(TOPIC, ids[0], True), (TOPIC, ids[1], False)]
+
+
+async def test_an_end_is_answered_before_its_last_record_is_stored_and_a_restart_tells_the_participants_again(
+    tmp_path: Path,
+) -> None:
+    store = MemoryStore()
+    async with scene(tmp_path, store) as broker:
+        coordinator = await broker.coordinator()
+        txn_id = await coordinator.new(MINUTE_MS, None)
+        await coordinator.add_partitions(txn_id, [TOPIC])
+        await coordinator.end(txn_id, commit=True)
+        assert (len(coordinator.table), coordinator.counters.committed) == (0, 1)
+        assert await stored_records(broker) == ["NEW", "ADD_PARTITION", "UPDATE"]
+        with pytest.raises(TransactionNotFound):
+            await coordinator.end(txn_id, commit=True)
+    async with scene(tmp_path, store) as broker:
+        coordinator = await broker.coordinator()
+        await all_deleted(coordinator)
+        assert broker.participants.ended == [(TOPIC, txn_id, True, -1)]
+
+
+async def test_the_last_record_of_an_end_is_stored_together_with_the_next_record(tmp_path: Path) -> None:
+    async with scene(tmp_path, MemoryStore()) as broker:
+        coordinator = await broker.coordinator()
+        await coordinator.end(await coordinator.new(MINUTE_MS, None), commit=True)
+        await coordinator.new(MINUTE_MS, None)
+        assert await stored_records(broker) == ["NEW", "UPDATE", "UPDATE", "NEW"]
+        assert coordinator.log.ledger.cursors[CURSOR].backlog == 1
+
+
+async def test_a_participant_that_comes_after_the_end_is_refused_when_its_record_is_stored(tmp_path: Path) -> None:
+    async with scene(tmp_path, MemoryStore()) as broker:
+        coordinator = await broker.coordinator()
+        txn_id = await coordinator.new(MINUTE_MS, None)
+        late = coordinator.add_partitions(txn_id, [TOPIC])
+        await coordinator.change_status(coordinator.table.get(txn_id), TxnStatus.COMMITTED)
+        with pytest.raises(TransactionNotFound):
+            await late
+        await all_deleted(coordinator)
 
 
 async def test_an_open_transaction_times_out_also_after_a_restart(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """When records become an entry, and how that is counted."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable
 
 import pytest
 
@@ -19,7 +18,7 @@ class Ledger:
     def __init__(self) -> None:
         self.entries: list[bytes] = []
 
-    def add_entries(self, payloads: Sequence[bytes], done: Callable[[AddResult], None]) -> None:
+    def add_entries(self, payloads: list[bytes], done: Callable[[AddResult], None]) -> None:
         self.entries += payloads
 
 
@@ -36,7 +35,7 @@ async def test_a_batch_counts_by_what_made_it_an_entry(
     limits: Batching | None, large: bytes, reason: Flush | None, batches: int
 ) -> None:
     ledger, counters = Ledger(), BatchCounters()
-    writer = LogWriter(cast(Any, ledger), limits, counters)
+    writer = LogWriter(ledger, limits, counters)
     for record in (RECORD, RECORD, *([large] if large else [RECORD])):
         writer.append(record, lambda outcome: None)
     assert counters.flushes == {each: int(each is reason) for each in Flush}

@@ -62,18 +62,18 @@ class AckGroups:
         that may be cancelled shields it."""
         group = self._groups.get(txn_id)
         if group is not None and len(group.positions) + len(positions) > RECORD_POSITIONS_MAX:
-            self._flush()
+            self.flush()
             group = None
         if group is None:
             if not self._groups:
-                asyncio.get_running_loop().call_soon(self._flush)
+                asyncio.get_running_loop().call_soon(self.flush)
             group = self._groups[txn_id] = AckGroup(txn_id)
         group.add(consumer, positions, messages)
         return group.ended
 
-    def _flush(self) -> None:
-        """Hands the acknowledgements to the log. An end of their transaction that comes later is stored by a task,
-        which begins after this call, so the log keeps the order in which things happened."""
+    def flush(self) -> None:
+        """Hands the acknowledgements to the log. Whoever stores an end of a transaction in the same turn of the loop
+        calls this before, so that the log keeps the order in which things happened."""
         groups, self._groups = self._groups, {}
         for group in groups.values():
             record = PendingAckRecord(PendingAckOp.ACK, group.txn_id, False, tuple(group.positions))

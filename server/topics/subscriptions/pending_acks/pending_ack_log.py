@@ -4,6 +4,7 @@
 MLPendingAckStore, MLPendingAckStoreProvider.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -90,6 +91,23 @@ class PendingAckLog:
         # Records become durable in order, so the last one has an error if any has.
         self._writer.append(pending_ack_entry(records[-1]), partial(self._appended, records[-1], stored))
 
+    def stored(self, records: Sequence[PendingAckRecord]) -> "asyncio.Future[None]":
+        """Appends records. The result comes when they are durable; it raises ManagedLedgerError when it is unknown
+        whether they are."""
+        result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: ManagedLedgerError | None) -> None:
+            if result.cancelled():
+                return
+            if error is None:
+                result.set_result(None)
+            else:
+                result.set_exception(error)
+
+        self.append(records, done)
+        result.add_done_callback(_seen)
+        return result
+
     def push(self) -> None:
         """Has the log store at once what was appended, unless the broker makes batches of records."""
         self._writer.push()
@@ -165,6 +183,12 @@ class PendingAckLogs:
                 await self._factory.delete(log_name(topic, subscription))
         except NoSuchManagedLedger:
             log.info("%s / %s: the pending-ack log was deleted meanwhile", topic, subscription)
+
+
+def _seen(future: "asyncio.Future[None]") -> None:
+    """Marks the error of a future as seen, which may be that nobody waits for any more."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _reach(positions: Sequence[PendingPosition]) -> Position:

@@ -122,6 +122,10 @@ class PendingAckRules:
         """Returns the entries that the transaction holds individually, as a whole or in part."""
         return self._held.get(txn_id, {})
 
+    def count_of(self, txn_id: TxnId) -> int:
+        """Returns how many entries the transaction holds individually, as a whole or in part."""
+        return len(self._held.get(txn_id, ()))
+
     def held_of(self, ledger_id: int, entry_id: int) -> BatchPart | None:
         """Returns the messages of an entry that transactions hold by individual acknowledgements, or None."""
         whole = self._whole.get(ledger_id)

@@ -16,12 +16,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
-from functools import partial
 
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.process.turns import SLICE_ITEMS, Steps, Turns, in_slices
 from magnetar.server.topics.subscriptions.pending_acks.ack_groups import AckGroups, take_back
 from magnetar.server.topics.subscriptions.pending_acks.end_counters import EndCounters
+from magnetar.server.topics.subscriptions.pending_acks.ends_of_transactions import EndsOfTransactions
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLog, PendingAckLogs
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_rules import PendingAckRules
 from magnetar.server.topics.subscriptions.pending_acks.subscription_of_acks import SubscriptionOfAcks
@@ -47,10 +47,6 @@ RETRY_LONGEST_S = 60.0
 
 READY_WITHIN_S = 20.0
 """How long a request waits for a log that is being read. Java's client waits 30 seconds for an answer."""
-
-
-PORTION_ENTRIES = 1_000
-"""How many entries of an ended transaction are acknowledged or given back before other tasks run."""
 
 
 class PendingAckState(Enum):
@@ -94,14 +90,10 @@ class PendingAcksOfTransactions:
         self._clock_ms = clock_ms
         self._failure = ""
         self._groups: AckGroups | None = None
-        """None until the log was read."""
+        self._ends: EndsOfTransactions | None = None
+        """Both are None until the log was read."""
         self._opening: asyncio.Task[None] | None = None
         self._aborting: asyncio.Task[None] | None = None
-        self._ending: dict[TxnId, asyncio.Task[None]] = {}
-        """The transactions whose end is being stored."""
-        self._may_end = asyncio.Event()
-        """Whether ends may be stored; they wait while `forget_the_past` stores anew what transactions hold."""
-        self._may_end.set()
 
     def __str__(self) -> str:
         return f"{self._topic.full} / {self._subscription}: pending acks"
@@ -146,6 +138,7 @@ class PendingAcksOfTransactions:
             else:
                 self.log, self.state, self._failure = opened, PendingAckState.READY, ""
                 self._groups = AckGroups(opened, self.rules, self._owner)
+                self._ends = EndsOfTransactions(opened, self.rules, self._owner, self._groups, self.counters, str(self))
                 self.recover_end_ms = self._clock_ms()
                 log.info("%s: read, %d transactions are open", self, self.rules.transactions)
                 self._aborting = asyncio.get_running_loop().create_task(self._abort_the_dead())
@@ -180,42 +173,24 @@ class PendingAcksOfTransactions:
         the subscription is moved to another position. Raises PulsarError when this cannot be stored."""
         await self.ready()
         assert self.log is not None
-        while self._ending:
-            await asyncio.wait(list(self._ending.values()))
+        assert self._ends is not None
+        await self._ends.all_ended()
         last = self.log.last
         if last == EARLIEST:
             return
-        self._may_end.clear()
+        self._ends.may_begin.clear()
         try:
             with storage_faults_told():
                 turns, stored = Turns(), None
                 for record in self.rules.records():
-                    stored = self._append([record])
+                    stored = self.log.stored([record])
                     await turns.breathe()
                 if stored is not None:
                     await stored  # records become durable in order
                 await self._owner.cursor.persisted()
                 await self.log.forget_until(last)
         finally:
-            self._may_end.set()
-
-    def _append(self, records: Sequence[PendingAckRecord]) -> "asyncio.Future[None]":
-        """Appends records. The result comes when they are durable; it raises ManagedLedgerError when it is unknown
-        whether they are."""
-        assert self.log is not None
-        result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: ManagedLedgerError | None) -> None:
-            if result.cancelled():
-                return
-            if error is None:
-                result.set_result(None)
-            else:
-                result.set_exception(error)
-
-        self.log.append(records, done)
-        result.add_done_callback(_seen)
-        return result
+            self._ends.may_begin.set()
 
     # --- acknowledgements --------------------------------------------------------------------------------------------
 
@@ -274,10 +249,12 @@ class PendingAcksOfTransactions:
         return live if isinstance(live, bool) else await live
 
     def _check_open(self, txn_id: TxnId) -> None:
-        if txn_id in self._ending or self.rules.has_ended(txn_id):
+        assert self._ends is not None
+        if self._ends.is_ending(txn_id) or self.rules.has_ended(txn_id):
             raise NotAllowed(f"Transaction [{txn_id}] has been ended. Please use a new transaction to ack messages.")
 
     async def _ack_individual(self, txn_id: TxnId, positions: Sequence[PendingPosition]) -> None:
+        assert self.log is not None
         held: list[PendingPosition] = []
         try:
             async for some in in_slices(positions):
@@ -287,7 +264,7 @@ class PendingAcksOfTransactions:
                 held += some
             async for some in in_slices(held, RECORD_POSITIONS_MAX):
                 self._check_open(txn_id)
-                stored = self._append([PendingAckRecord(PendingAckOp.ACK, txn_id, False, tuple(some))])
+                stored = self.log.stored([PendingAckRecord(PendingAckOp.ACK, txn_id, False, tuple(some))])
             await stored  # records become durable in order
         except Exception:
             take_back(self.rules, self._owner, txn_id, held)
@@ -296,10 +273,11 @@ class PendingAcksOfTransactions:
     async def _ack_cumulative(self, txn_id: TxnId, position: PendingPosition) -> None:
         self._check_open(txn_id)
         self.rules.check_cumulative(txn_id, position)
+        assert self.log is not None
         before = self.rules.cumulative
         self.rules.hold_cumulative(txn_id, position)
         try:
-            await self._append(
+            await self.log.stored(
                 [PendingAckRecord(PendingAckOp.ACK, txn_id, True, (position._replace(batch_size=None),))]
             )
         except ManagedLedgerError:
@@ -315,55 +293,28 @@ class PendingAcksOfTransactions:
         if self.state is PendingAckState.NONE:
             return
         await self.ready()
+        assert self._ends is not None
         self.rules.note_end(txn_id, low_watermark)
         with storage_faults_told():
-            if txn_id in self._ending or self.rules.holds(txn_id):
-                await asyncio.shield(self._begin_end(txn_id, commit))
-        for orphan in self.rules.orphans(txn_id.most):
-            if orphan not in self._ending:
-                log.info("%s: transaction %s has ended elsewhere, and is aborted", self, orphan)
-                self._begin_end(orphan, False)
+            if self._ends.is_ending(txn_id) or self.rules.holds(txn_id):
+                await asyncio.shield(self._ends.begin(txn_id, commit))
+        self._ends.abort_orphans(txn_id.most)
 
-    def _begin_end(self, txn_id: TxnId, commit: bool) -> "asyncio.Task[None]":
-        """Returns the task that ends a transaction. A transaction has one such task at a time."""
-        ending = self._ending.get(txn_id)
-        if ending is None:
-            loop = asyncio.get_running_loop()
-            ending = self._ending[txn_id] = loop.create_task(self._end(txn_id, commit))
-            ending.add_done_callback(partial(self._end_done, txn_id, commit, loop.time()))
+    def end_soon(self, txn_id: TxnId, commit: bool, low_watermark: int) -> "asyncio.Future[None] | None":
+        """Begins to do what `end` does, and returns a future of it, which several callers may share and nobody cancels.
+        Returns None when that takes a task: the caller then calls `end`."""
+        ends = self._ends
+        if ends is None or self.state is not PendingAckState.READY or not ends.is_quick(txn_id):
+            return None
+        self.rules.note_end(txn_id, low_watermark)
+        ending = ends.begin(txn_id, commit)
+        ends.abort_orphans(txn_id.most)
         return ending
-
-    async def _end(self, txn_id: TxnId, commit: bool) -> None:
-        await self._may_end.wait()
-        op = PendingAckOp.COMMIT if commit else PendingAckOp.ABORT
-        cumulative = self.rules.cumulative
-        has_cumulative = cumulative is not None and cumulative[0] == txn_id
-        has_individual = bool(self.rules.positions_of(txn_id)) or not has_cumulative
-        # Apache's broker, when it reads a COMMIT of one type, acknowledges nothing of the other type.
-        kinds = [is_cumulative for is_cumulative, has in ((False, has_individual), (True, has_cumulative)) if has]
-        await self._append([PendingAckRecord(op, txn_id, is_cumulative) for is_cumulative in kinds])
-        turns = Turns()
-        while self.rules.holds(txn_id):
-            held = self.rules.let_go(txn_id, PORTION_ENTRIES)
-            if commit:
-                self._owner.commit_held(held)
-            else:
-                self._owner.give_back(held.parts, again=True)
-            await turns.breathe()
-        assert self.log is not None
-        self.log.trim(self._owner.cursor)
-
-    def _end_done(self, txn_id: TxnId, commit: bool, began_s: float, ending: "asyncio.Task[None]") -> None:
-        del self._ending[txn_id]
-        error = None if ending.cancelled() else ending.exception()
-        seconds = asyncio.get_running_loop().time() - began_s
-        self.counters.ended(commit, error is None and not ending.cancelled(), seconds)
-        if error is not None:
-            log.warning("%s: the end of transaction %s was not stored: %s", self, txn_id, error)
 
     async def _abort_the_dead(self) -> None:
         """Aborts the transactions that the log says are open although their coordinators do not know them any more, so
         that no END will come for them. Apache's broker may leave such acknowledgements behind."""
+        assert self._ends is not None
         unsure = self.rules.holders
         failures = 0
         while unsure and self.state is PendingAckState.READY:
@@ -373,7 +324,7 @@ class PendingAcksOfTransactions:
                     if self.rules.holds(txn_id) and not await self._is_live(txn_id) and self.rules.holds(txn_id):
                         log.info("%s: transaction %s is not known any more, and is aborted", self, txn_id)
                         self.rules.note_end(txn_id)
-                        await asyncio.shield(self._begin_end(txn_id, False))
+                        await asyncio.shield(self._ends.begin(txn_id, False))
                 except (PulsarError, ManagedLedgerError) as error:
                     log.info("%s: transaction %s stays open: %s", self, txn_id, error)
                     still.append(txn_id)
@@ -390,5 +341,5 @@ class PendingAcksOfTransactions:
                 task.cancel()
                 await asyncio.wait([task])
         await self._logs.close(self._topic, self._subscription)
-        if self._ending:
-            await asyncio.wait(list(self._ending.values()))
+        if self._ends is not None:
+            await self._ends.all_ended()

@@ -125,11 +125,20 @@ async def ack_in(txn_id: TxnId, consumer: Consumer, *entry_ids: int, **options: 
 
 
 async def commit(txn_id: TxnId, consumer: Consumer, low_watermark: int = -1) -> None:
-    await pending(consumer).end(txn_id, True, low_watermark)
+    await _end(txn_id, consumer, True, low_watermark)
 
 
 async def abort(txn_id: TxnId, consumer: Consumer, low_watermark: int = -1) -> None:
-    await pending(consumer).end(txn_id, False, low_watermark)
+    await _end(txn_id, consumer, False, low_watermark)
+
+
+async def _end(txn_id: TxnId, consumer: Consumer, commit: bool, low_watermark: int) -> None:
+    """Ends a transaction as the coordinator of the same broker does."""
+    ending = pending(consumer).end_soon(txn_id, commit, low_watermark)
+    if ending is None:
+        await pending(consumer).end(txn_id, commit, low_watermark)
+    else:
+        await asyncio.shield(ending)
 
 
 META = pb.KeySharedMeta(keySharedMode=pb.AUTO_SPLIT)

@@ -166,7 +166,7 @@ async def test_what_an_unregistered_transaction_has_left_behind_is_given_back_by
 
 
 async def test_a_large_transaction_ends_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("magnetar.server.topics.subscriptions.pending_acks.pending_acks.PORTION_ENTRIES", 2)
+    monkeypatch.setattr("magnetar.server.topics.subscriptions.pending_acks.ends_of_transactions.PORTION_ENTRIES", 2)
     scene = TransactionScene()
     scene.ledger.append_now(payloads(*[b"m"] * 5))
     consumer = await consumer_of(scene, FakeConnection(), "Shared")
@@ -174,3 +174,30 @@ async def test_a_large_transaction_ends_in_portions(monkeypatch: pytest.MonkeyPa
     await commit(A, consumer)
     assert mark_delete(consumer) == Position(LEDGER, 4)
     assert pending(consumer).rules.transactions == 0
+
+
+async def test_an_end_in_the_turn_of_an_acknowledgement_is_stored_behind_it() -> None:
+    scene = TransactionScene()
+    scene.known.is_here = True
+    scene.ledger.append_now(payloads(b"a", b"b"))
+    consumer = await consumer_of(scene, FakeConnection(), "Shared")
+    await ack_in(A, consumer, 0)
+    acknowledged = asyncio.ensure_future(ack_in(A, consumer, 1))
+    await asyncio.sleep(0)
+    await commit(A, consumer)
+    await acknowledged
+    assert [record.op for record in scene.records()] == [PendingAckOp.ACK, PendingAckOp.ACK, PendingAckOp.COMMIT]
+    assert mark_delete(consumer) == Position(LEDGER, 1)
+
+
+async def test_an_end_that_takes_a_task_is_left_to_the_caller() -> None:
+    scene = TransactionScene()
+    scene.ledger.append_now(payloads(b"a", b"b"))
+    consumer = await consumer_of(scene, FakeConnection(), "Exclusive")
+    await ack_in(A, consumer, 0)
+    await ack_in(B, consumer, 1, cumulative=True)
+    assert pending(consumer).end_soon(B, True, -1) is None, "a cumulative acknowledgement has a record of its own"
+    assert pending(consumer).end_soon(C, True, -1) is None, "the transaction has acknowledged nothing here"
+    scene.log_of().holds_appends = True
+    assert pending(consumer).end_soon(A, True, -1) is not None
+    assert pending(consumer).end_soon(A, True, -1) is None, "the end is being stored"
