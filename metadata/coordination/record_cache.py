@@ -86,6 +86,13 @@ class RecordCache(Generic[T]):
         has asked for the record so far."""
         return self._table.find(path)
 
+    def fresh(self, path: str) -> Copy[T] | None:
+        """Returns the copy that `get` would return without asking the store. Returns None when there is no such copy;
+        `get` then finds out whether there is a record."""
+        if self._cancel_watch is None or (self._table.is_stale(path) and self._store.is_connected):
+            return None
+        return self._table.find(path)
+
     def __len__(self) -> int:
         """The number of copies, including the answers that a record does not exist."""
         return len(self._table)

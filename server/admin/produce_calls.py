@@ -52,6 +52,7 @@ from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import metadata_fault
+from pulsar_proto.wire.send_run import Send
 
 T = TypeVar("T")
 
@@ -258,7 +259,7 @@ class _Publishing:
         is_deduplicated = held.publishing.dedup is not None
         stored_name = producer.name if is_deduplicated else self._producer_name or PRODUCER_NAME
         time_ms, sequence_id = now_ms(), producer.last_sequence_id
-        sends: Sends = []
+        sends: list[tuple[Send, bytes]] = []
         places: list[int] = []
         async for place, (_, message) in in_portions(enumerate(part)):
             sequence_id = sequence_id + 1 if message.sequence_id is None else message.sequence_id

@@ -8,6 +8,7 @@ ServiceConfigurationUtils.getInternalListener, PIP-61.
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from magnetar.server.network.ports import SCHEMES, Urls
@@ -59,6 +60,7 @@ class AdvertisedListeners:
         return self._named
 
 
+@lru_cache(maxsize=64)  # each lookup asks for the addresses of a listener
 def goes_through(urls: Urls) -> bool:
     """Returns whether clients must stay on the address that they have dialled, because the broker's own address is a
     loopback address, which leads elsewhere on another machine or outside of a container. Lookup answers tell this to

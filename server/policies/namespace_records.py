@@ -56,6 +56,12 @@ class NamespaceRecords:
         copy = self._records.cached(paths.policies_path(namespace))
         return None if copy is None else copy.value
 
+    def fresh(self, namespace: str) -> dict[str, Any] | None:
+        """Returns the record that `get` would return without asking the metadata store, or None when `get` would have
+        to ask. The caller must not change the record."""
+        copy = self._records.fresh(paths.policies_path(namespace))
+        return None if copy is None else copy.value
+
     async def get(self, namespace: str) -> dict[str, Any] | None:
         """Returns the namespace's record, which the caller must not change, or None when there is no such namespace.
         Raises MetadataError when the metadata store fails, and MetadataFault when the record is malformed."""

@@ -8,8 +8,7 @@ such code: it does I/O and leaves all decisions to modules of rules.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.server.network.gone_transport import GONE
@@ -23,6 +22,7 @@ from magnetar.server.protocol.connection_rules import (
     RecentlyClosed,
     Session,
 )
+from magnetar.server.protocol.faults_closing import FaultsClosing
 from magnetar.server.protocol.foreign_protocols import describe_opening
 from magnetar.server.protocol.output import Output
 from magnetar.server.protocol.pending_creations import PendingCreations
@@ -119,17 +119,10 @@ class Connection(asyncio.BufferedProtocol):
             if frames:
                 self._heard(frames)
 
-    @contextmanager
-    def faults_closing(self) -> Iterator[None]:
-        """Wraps the handling of the peer's bytes. An error that is raised inside closes this connection, and no
-        other."""
-        try:
-            yield
-        except MalformedFrame as error:
-            self.close(str(error), logging.WARNING)
-        except Exception:
-            log.exception("%s: a command could not be handled", self.remote_address)
-            self.close("an error of ours, see above", logging.ERROR)
+    def faults_closing(self) -> FaultsClosing:
+        """Returns a context manager for the handling of the peer's bytes: an error that is raised inside closes this
+        connection, and no other."""
+        return FaultsClosing(self)
 
     def eof_received(self) -> None:
         """Returns None, so asyncio closes the transport: a peer that has ended its side gets no answers either."""

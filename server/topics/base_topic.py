@@ -16,6 +16,7 @@ from magnetar.server.process.left_objects import leave
 from magnetar.server.topics.client_connection import ClientConnection
 from magnetar.server.topics.counters import ConsumerCounters, now_ms
 from magnetar.server.topics.inactivity_rules import TopicUse
+from magnetar.server.topics.liveness import close_dead
 from magnetar.server.topics.publishing.producer import Producer
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
 from magnetar.server.topics.publishing.receipt_writers import ReceiptWriter
@@ -242,6 +243,7 @@ class BaseTopic(ABC):
     async def _admit_consumer(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> Consumer:
         await self.admit_schema_of(command)
         self.check_subscribe(cnx, command)
+        await self._check_room_for_consumer(cnx)
         subscription = await self._subscription_for(command)
         consumer = Consumer(
             subscription,
@@ -289,8 +291,17 @@ class BaseTopic(ABC):
             raise NotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
         if self.policies.subscribe_rate.subscribes > 0:
             self._check_subscribe_rate(cnx, command)
-        if 0 < self.policies.max_consumers_per_topic <= self.consumer_count:
-            raise ConsumerBusy("Topic reached max consumers limit")
+
+    async def _check_room_for_consumer(self, cnx: ClientConnection) -> None:
+        """Raises ConsumerBusy when the topic has as many consumers as policies allow, all of them of live clients."""
+        if self._has_all_consumers:
+            await close_dead([each for some in self.subscriptions.values() for each in some.consumers], cnx)
+            if self._has_all_consumers:
+                raise ConsumerBusy("Topic reached max consumers limit")
+
+    @property
+    def _has_all_consumers(self) -> bool:
+        return 0 < self.policies.max_consumers_per_topic <= self.consumer_count
 
     def _check_subscribe_rate(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> None:
         limiter, rate = self._subscribe_limiter, self.policies.subscribe_rate

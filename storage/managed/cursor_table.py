@@ -91,6 +91,9 @@ class CursorTable:
             children = []
         except MetadataError as error:
             raise MetaStoreFault(self._label, str(error)) from error
+        if len(children) == 1:  # the usual case needs no task
+            await self._recover(decode_local(children[0]))
+            return
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def recover(name: str) -> None:

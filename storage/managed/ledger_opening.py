@@ -78,7 +78,8 @@ async def open_list(
     except MalformedRecord as error:
         raise MetaStoreFault(label, f"damaged record at {path}: {error}") from error
     garbage = tuple(ledger.ledger_id for ledger in closed if not ledger.entries)
-    logger.info("%s: opened, %d ledgers, %d empty ones dropped", label, len(kept.ledgers), len(garbage))
+    if garbage:
+        logger.info("%s: opened, %d ledgers, %d empty ones dropped", label, len(kept.ledgers), len(garbage))
     return OpenedList(_list_store(label, record, kept), garbage, bool(written.child_count))
 
 

@@ -55,7 +55,8 @@ class Trimmer:
 
     def request(self) -> None:
         """Trims in the background if there is anything to trim."""
-        if self._running is None and not self._closed and self.choose().ledger_ids:
+        is_idle = self._running is None and not self._closed
+        if is_idle and self._lists.ledgers.infos and self.choose().ledger_ids:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def idle(self) -> None:

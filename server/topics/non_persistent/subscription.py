@@ -82,6 +82,7 @@ class NonPersistentSubscription(BaseSubscription):
     # --- consumers ---------------------------------------------------------------------------------------------------
 
     async def add_consumer(self, consumer: Consumer) -> None:
+        await self._make_room(consumer)
         self._check_admits(consumer)
         while self.consumers and consumer.sub_type == SubType.Exclusive:
             rival = self.consumers[0]

@@ -5,7 +5,7 @@
 | Shared | no producer is exclusive and none waits | refused as ProducerBusy |
 | Exclusive | no producer is connected or waits | refused as ProducerFenced |
 | ExclusiveWithFencing | always; waiting producers are refused as fenced, all others are closed | |
-| WaitForExclusive | no producer is connected | the producer waits for its turn |
+| WaitForExclusive | no producer is connected or waits | the producer waits for its turn |
 
 A topic has an epoch, which grows by one with each exclusive producer that does not bring an epoch itself. If a producer
 brings an epoch that is older than the topic's, another producer has replaced this producer meanwhile, and this producer
@@ -66,7 +66,7 @@ class ProducerAccess(Generic[T]):
                 raise ProducerFenced(held)
             if connected:
                 raise ProducerFenced("Topic has existing shared producers")
-        if mode == pb.WaitForExclusive and (self.exclusive_name is not None or connected):
+        if mode == pb.WaitForExclusive and (self.exclusive_name is not None or connected or self.waiting):
             if len(self.waiting) >= WAITING_MAX:
                 raise ProducerBusy(f"{WAITING_MAX} producers wait for exclusive access already")
             return AccessVerdict.WAIT

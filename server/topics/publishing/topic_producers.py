@@ -17,18 +17,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from magnetar.server.policies.policy_values import PublishRate
-from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.client_connection import ClientConnection
 from magnetar.server.topics.counters import ProducerCounters, now_ms
 from magnetar.server.topics.publishing.checked_publish import CheckedPublisher
 from magnetar.server.topics.publishing.deduplication import Deduplication
 from magnetar.server.topics.publishing.producer import Producer, PublishGroup
-from magnetar.server.topics.publishing.producer_access_rules import (
-    TOPIC_EPOCH,
-    AccessVerdict,
-    ProducerAccess,
-    stored_epoch,
-)
+from magnetar.server.topics.publishing.producer_admission import ProducerAdmission
 from magnetar.server.topics.publishing.producers_topic import ProducersTopic, PublishLog
 from magnetar.server.topics.publishing.publish_fence_rules import DRAINING, FenceState, PublishFence
 from magnetar.server.topics.publishing.publish_limiter import PublishLimiter
@@ -37,25 +31,17 @@ from magnetar.server.topics.publishing.send_rules import SendChecks
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError, ManagedLedgerTerminated
 from pulsar_proto.errors import (
     NotAllowed,
-    ProducerBusy,
-    ProducerFenced,
     QuotaExceeded,
     ServiceNotReady,
     TopicTerminated,
 )
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.wire.commands import producer_success_frame
 
 log = logging.getLogger(__name__)
 
 DEDUP_NAME_MAX = 1_024
 """The longest name of a producer, in characters, on a topic with deduplication, which remembers the names of producers
 that have left."""
-
-
-class _WaitingProducer(NamedTuple):
-    producer: Producer
-    granted: "asyncio.Future[None]"
 
 
 class _Drain(NamedTuple):
@@ -90,7 +76,8 @@ class TopicProducers:
         self.checks: SendChecks | None = None
         self.limiters: tuple[PublishLimiter, ...] = ()
         """The limiters of the topic's publish rate and of the broker's publish rate, as far as these rates are set."""
-        self.access: ProducerAccess[_WaitingProducer] = ProducerAccess(stored_epoch(ledger.properties))
+        self.admission = ProducerAdmission(self, ledger)
+        self.access = self.admission.access
         self._topic_name = topic_name
         self.owner = owner
         self._ledger = ledger
@@ -100,7 +87,6 @@ class TopicProducers:
         self._groups_begun = 0
         self._groups_answered = 0
         self._drains: list[_Drain] = []
-        self._granting: asyncio.Task[None] | None = None
         self._recovering: asyncio.Task[None] | None = None
 
     def __str__(self) -> str:
@@ -119,21 +105,7 @@ class TopicProducers:
         if self.dedup is not None and len(name) > DEDUP_NAME_MAX:
             raise NotAllowed(f"Producer name of {len(name)} characters: deduplication takes at most {DEDUP_NAME_MAX}")
         producer = Producer(self, cnx, command, name, now_ms(), receipts)
-        await self._free_name(producer)
-        limit = self.owner.policies.max_producers_per_topic
-        if 0 < limit <= len(self.by_name):
-            raise ProducerBusy("Topic reached max producers limit")
-        mode = command.producer_access_mode
-        epoch = command.topic_epoch if command.HasField("topic_epoch") else None
-        verdict = self.access.judge(mode, len(self.by_name), epoch)
-        if verdict is AccessVerdict.WAIT:
-            await self._wait_for_turn(producer, command.request_id)
-        elif mode == pb.Shared:
-            self.by_name[name] = producer
-        else:
-            if verdict is AccessVerdict.FENCE_OTHERS:
-                self._fence_others()
-            await self._become_exclusive(producer, self.access.next_epoch(epoch))
+        await self.admission.admit(producer, command)
         if not cnx.is_open:
             producer.close()
             raise ServiceNotReady("The connection was closed while the producer was created")
@@ -144,26 +116,8 @@ class TopicProducers:
         log.info("%s connected from %s", producer, cnx.remote_address)
         return producer
 
-    async def _free_name(self, producer: Producer) -> None:
-        """Waits until the producer's name is free. Replaces an older connection of the same producer, and closes a
-        producer whose client is dead. Makes all checks again after each await. Raises ProducerBusy when a live producer
-        has the name, and another PulsarError when a check fails."""
-        while True:
-            self._check_open()
-            existing = self.by_name.get(producer.name)
-            if existing is None:
-                return
-            if producer.is_successor_of(existing):
-                existing.disconnect()
-            elif existing.cnx is producer.cnx or await existing.cnx.check_liveness():
-                if self.by_name.get(producer.name) is existing:
-                    raise ProducerBusy(
-                        f"Producer with name '{producer.name}' is already connected to topic '{self._topic_name}'"
-                    )
-            else:
-                existing.close()
-
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raises TopicTerminated, QuotaExceeded or ServiceNotReady while the topic takes no producers."""
         if self.owner.is_terminated:
             raise TopicTerminated("Topic was already terminated")
         if not self.owner.is_open:
@@ -178,89 +132,21 @@ class TopicProducers:
             raise ServiceNotReady("Deduplication is being turned on")
 
     def remove(self, producer: Producer) -> None:
-        """Called when a producer is closed. The producer's name is free from now on. If no producer is left, the first
-        producer that waits for exclusive access gets access."""
+        """Called when a producer is closed. The producer's name is free from now on."""
         if self.by_name.get(producer.name) is not producer:
             return
         del self.by_name[producer.name]
         if self.dedup is not None:
             self.dedup.table.left(producer.name, time.monotonic())
         log.info("%s disconnected", producer)
-        if self.access.exclusive_name == producer.name:
-            self.access.exclusive_name = None
-        if not self.by_name and self.access.waiting and self._granting is None:
-            self._granting = self._loop.create_task(self._grant_next())
+        self.admission.left(producer)
 
     def disconnect_all(self) -> None:
         """Sends CLOSE_PRODUCER to every connected producer, and tells the producers that wait for exclusive access to
         try again."""
-        self._refuse_waiting(ServiceNotReady("Topic is temporarily unavailable"))
+        self.admission.refuse_waiting(ServiceNotReady("Topic is temporarily unavailable"))
         for producer in list(self.by_name.values()):
             producer.disconnect()
-
-    # --- exclusive access --------------------------------------------------------------------------------------------
-
-    async def _become_exclusive(self, producer: Producer, epoch: int) -> None:
-        """Makes the producer the exclusive producer and stores the epoch. The producer counts as exclusive before the
-        epoch is stored, so that no other producer gets access meanwhile. Raises PulsarError when the epoch cannot be
-        stored, or the producer was closed meanwhile."""
-        access = self.access
-        access.exclusive_name = producer.name
-        self.by_name[producer.name] = producer
-        try:
-            if epoch != access.epoch:
-                with storage_faults_told():
-                    await self._ledger.set_properties({TOPIC_EPOCH: str(epoch)})
-                access.epoch = epoch
-        except BaseException:
-            producer.close()
-            raise
-        if producer.is_closed:
-            raise ProducerFenced("Fenced out")
-
-    async def _wait_for_turn(self, producer: Producer, request_id: int) -> None:
-        waiter = _WaitingProducer(producer, self._loop.create_future())
-        self.access.waiting.append(waiter)
-        log.info("%s waits for exclusive access", producer)
-        producer.cnx.write(producer_success_frame(request_id, producer.name, producer_ready=False))
-        try:
-            await waiter.granted
-        except asyncio.CancelledError:
-            producer.close()  # the client left, perhaps at the moment when it got access
-            raise
-
-    async def _grant_next(self) -> None:
-        """Gives access to the first waiting producer whose client is still connected."""
-        try:
-            while not self.by_name and self.owner.is_open:
-                waiter = self.access.next_waiting()
-                if waiter is None:
-                    return
-                if waiter.granted.done():
-                    continue
-                if not waiter.producer.cnx.is_open:
-                    waiter.granted.set_exception(ServiceNotReady("The connection was closed"))
-                    continue
-                try:
-                    await self._become_exclusive(waiter.producer, self.access.next_epoch(None))
-                except Exception as error:
-                    if not waiter.granted.done():
-                        waiter.granted.set_exception(error)
-                else:
-                    if not waiter.granted.done():  # if `add` was cancelled, `add` closes the producer itself
-                        waiter.granted.set_result(None)
-        finally:
-            self._granting = None
-
-    def _fence_others(self) -> None:
-        self._refuse_waiting(ProducerFenced("Fenced out"))
-        for producer in list(self.by_name.values()):
-            producer.disconnect()
-
-    def _refuse_waiting(self, error: Exception) -> None:
-        while (waiter := self.access.next_waiting()) is not None:
-            if not waiter.granted.done():
-                waiter.granted.set_exception(error)
 
     # --- messages ----------------------------------------------------------------------------------------------------
 

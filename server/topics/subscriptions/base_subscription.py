@@ -9,6 +9,7 @@ from typing import Protocol
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.topics.counters import ConsumerCounters
+from magnetar.server.topics.liveness import close_dead
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.consumer_owner import ConsumerTopic, SubscriptionCursor
 from pulsar_proto.errors import ConsumerBusy, MetadataFault, ServiceNotReady
@@ -105,8 +106,8 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     async def add_consumer(self, consumer: Consumer) -> None:
-        """Attaches a consumer. If an Exclusive consumer is connected already, first waits until the broker has probed
-        that consumer's connection. Raises ConsumerBusy, ConsumerAssignFault or ServiceNotReady when the consumer is
+        """Attaches a consumer. If connected consumers stand in its way, first waits until the broker has probed their
+        connections. Raises ConsumerBusy, ConsumerAssignFault or ServiceNotReady when the consumer is
         refused."""
 
     def _check_admits(self, consumer: Consumer) -> None:
@@ -116,12 +117,13 @@ class BaseSubscription(ABC):
             raise ServiceNotReady("Subscription is fenced")
         refusal = self._refusal_of(consumer)
         if refusal is not None:
-            # The consumers of a client that has left with many of them are detached in portions.
-            for left in [each for each in self.consumers if not each.cnx.is_open]:
-                self.remove_consumer(left)
-            refusal = self._refusal_of(consumer)
-        if refusal is not None:
             raise ConsumerBusy(refusal)
+
+    async def _make_room(self, consumer: Consumer) -> None:
+        """Called before `_check_admits`: closes the consumers whose connections are dead if the new consumer would be
+        refused because of the connected ones."""
+        if self._refusal_of(consumer) is not None:
+            await close_dead(self.consumers, consumer.cnx)
 
     def _refusal_of(self, consumer: Consumer) -> str | None:
         if not self.consumers:

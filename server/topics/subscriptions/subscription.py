@@ -135,6 +135,9 @@ class Subscription(BaseSubscription):
                 continue
             if self.pending_acks is not None:
                 await self.pending_acks.ready()  # until then it is unknown which messages are to be withheld
+            await self._make_room(consumer)
+            if self._seeking is not None:
+                continue
             self._check_admits(consumer)
             rival = self._rival_of(consumer)
             if rival is None:

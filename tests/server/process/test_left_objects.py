@@ -9,7 +9,7 @@ import pytest
 from magnetar.server.process import left_objects
 from magnetar.server.process.garbage_collection import OldObjects
 from magnetar.server.process.left_objects import LeftObjects, leave
-from tests.server.fakes import until
+from tests.waiting import until
 
 
 class Closed:

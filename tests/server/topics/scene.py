@@ -98,7 +98,7 @@ class FakeConnection:
             await self.probe.wait()
         if not self.is_alive:
             self.close("dead")
-        return self.is_alive
+        return self.is_open
 
     def close(self, reason: str) -> None:
         if self.is_open:

@@ -185,6 +185,17 @@ async def test_who_may_subscribe_and_produce_follows_the_rules_of_all_topics() -
         await scene.producer(FakeConnection())
 
 
+async def test_consumers_of_dead_clients_refuse_nobody() -> None:
+    scene, dead = Scene(max_consumers_per_topic=1, max_consumers_per_subscription=1), FakeConnection("/dead")
+    await scene.consumer(dead, "Shared")
+    dead.is_alive = False
+    dead = FakeConnection("/next")
+    await scene.consumer(dead, "Key_Shared")
+    dead.is_alive = False
+    await scene.consumer(FakeConnection(), "Key_Shared", subscription="other")
+    assert scene.topic.consumer_count == 1
+
+
 @in_virtual_time
 async def test_a_reader_s_subscription_goes_with_it_and_a_durable_one_stays_until_it_is_deleted() -> None:
     scene = Scene()

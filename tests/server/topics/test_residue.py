@@ -16,9 +16,9 @@ from magnetar.server.topics.topic import Topic
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.reference_counts import collector_off
-from tests.server.fakes import until
 from tests.server.topics.scene import FakeConnection, bodies, publish
 from tests.server.topics.storage_scene import Process, numbers, process
+from tests.waiting import until
 
 TOPICS = 8
 KINDS = ("Exclusive", "Shared", "Key_Shared", "Failover")

@@ -40,6 +40,7 @@ def access_with(*, exclusive: bool = False, waiting: bool = False) -> ProducerAc
         (pb.WaitForExclusive, 0, False, False, AccessVerdict.GRANT),
         (pb.WaitForExclusive, 2, False, False, AccessVerdict.WAIT),
         (pb.WaitForExclusive, 1, True, True, AccessVerdict.WAIT),
+        (pb.WaitForExclusive, 0, False, True, AccessVerdict.WAIT),
     ],
 )
 def test_access_is_granted_by_the_table(

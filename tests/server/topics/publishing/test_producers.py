@@ -1,14 +1,12 @@
 """Producers of a topic: receipts, names, access modes, and a storage that fails."""
 
-import asyncio
 import logging
 
 import pytest
 
-from magnetar.server.topics.publishing.producer_access_rules import TOPIC_EPOCH
 from magnetar.server.topics.publishing.publish_fence_rules import HOLD_FIRST_SECONDS
 from magnetar.storage.managed.managed_ledger_errors import AppendFault, ManagedLedgerFenced
-from pulsar_proto.errors import ProducerBusy, ProducerFenced, QuotaExceeded, ServiceNotReady, TopicTerminated
+from pulsar_proto.errors import QuotaExceeded, ServiceNotReady, TopicTerminated
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import send_error_frame
@@ -104,39 +102,6 @@ async def test_names_are_generated_or_the_client_s_own() -> None:
     assert (await scene.producer(cnx)).last_sequence_id == -1
 
 
-async def test_a_taken_name_is_refused_while_its_owner_lives() -> None:
-    scene, old, new = Scene(), FakeConnection("/old"), FakeConnection("/new")
-    await scene.producer(old, "p")
-    with pytest.raises(ProducerBusy, match=r"Producer with name 'p' is already connected to topic '.*/t'"):
-        await scene.producer(new, "p")
-    with pytest.raises(ProducerBusy):
-        await scene.producer(old, "p")
-    old.is_alive = False
-    second = await scene.producer(new, "p")
-    assert scene.topic.producers == {"p": second}
-    assert not old.is_open
-
-
-async def test_the_newcomer_waits_for_the_probe_s_answer() -> None:
-    scene, old, new = Scene(), FakeConnection("/old"), FakeConnection("/new")
-    await scene.producer(old, "p")
-    old.probe = asyncio.Event()
-    coming = asyncio.ensure_future(scene.producer(new, "p"))
-    await settle()
-    assert not coming.done()
-    old.close("reset by peer")
-    old.probe.set()
-    assert (await coming).cnx is new
-
-
-async def test_a_generated_name_comes_back_from_a_new_connection_without_a_probe() -> None:
-    scene, old, new = Scene(), FakeConnection("/old"), FakeConnection("/new")
-    await scene.producer(old, "generated", user_provided_producer_name=False, epoch=0)
-    second = await scene.producer(new, "generated", user_provided_producer_name=False, epoch=1)
-    assert scene.topic.producers == {"generated": second}
-    assert old.kinds == ["CLOSE_PRODUCER"]
-
-
 async def test_closing_frees_the_name_at_once_and_ends_when_everything_is_answered() -> None:
     scene, cnx = Scene(), FakeConnection()
     producer = await scene.producer(cnx, "p")
@@ -152,114 +117,6 @@ async def test_closing_frees_the_name_at_once_and_ends_when_everything_is_answer
     await closing
     assert len(cnx.receipts) == 1
     assert scene.ledger.groups_waiting == 0
-
-
-async def test_too_many_producers_are_busy() -> None:
-    scene, cnx = Scene(max_producers_per_topic=1), FakeConnection()
-    await scene.producer(cnx)
-    with pytest.raises(ProducerBusy, match="max producers limit"):
-        await scene.producer(cnx)
-
-
-async def test_a_connection_that_closed_meanwhile_gets_no_producer() -> None:
-    scene, old, new = Scene(), FakeConnection("/old"), FakeConnection("/new")
-    await scene.producer(old, "p")
-    old.probe, old.is_alive = asyncio.Event(), False
-    coming = asyncio.ensure_future(scene.producer(new, "p"))
-    await settle()
-    new.close("gone")
-    old.probe.set()
-    with pytest.raises(ServiceNotReady):
-        await coming
-    assert scene.topic.producers == {}
-
-
-# --- exclusive access
-
-
-async def test_exclusive_producers_keep_others_out_and_store_their_epoch() -> None:
-    scene, cnx = Scene(), FakeConnection()
-    producer = await scene.producer(cnx, "ex", producer_access_mode=pb.Exclusive)
-    assert producer.topic_epoch == 0
-    assert scene.ledger.properties == {TOPIC_EPOCH: "0"}
-    with pytest.raises(ProducerFenced, match="Topic has an existing exclusive producer: ex"):
-        await scene.producer(cnx, producer_access_mode=pb.Exclusive)
-    with pytest.raises(ProducerBusy, match="Topic has an existing exclusive producer: ex"):
-        await scene.producer(cnx)
-    producer.close()
-    assert (await scene.producer(cnx, "ex2", producer_access_mode=pb.Exclusive)).topic_epoch == 1
-    scene.load()
-    assert (await scene.producer(cnx)).topic_epoch == 1, "told to shared producers, too"
-
-
-async def test_a_producer_that_was_replaced_cannot_come_back() -> None:
-    scene, cnx = Scene(), FakeConnection()
-    first = await scene.producer(cnx, "a", producer_access_mode=pb.Exclusive)
-    second = await scene.producer(cnx, "b", producer_access_mode=pb.ExclusiveWithFencing)
-    assert first.is_closed
-    assert cnx.kinds == ["CLOSE_PRODUCER"]
-    assert second.topic_epoch == 1
-    second.close()
-    with pytest.raises(ProducerFenced, match="Topic epoch has already moved"):
-        await scene.producer(cnx, "a", producer_access_mode=pb.Exclusive, topic_epoch=0)
-    assert (await scene.producer(cnx, "b", producer_access_mode=pb.Exclusive, topic_epoch=1)).topic_epoch == 1
-
-
-async def test_waiting_producers_are_told_and_get_their_turn_in_order() -> None:
-    scene, cnx, dead = Scene(), FakeConnection(), FakeConnection("/dead")
-    first = await scene.producer(cnx, "first", producer_access_mode=pb.WaitForExclusive)
-    lost = asyncio.ensure_future(scene.producer(dead, "lost", producer_access_mode=pb.WaitForExclusive))
-    second = asyncio.ensure_future(scene.producer(cnx, "second", producer_access_mode=pb.WaitForExclusive))
-    await settle()
-    (answer,) = cnx.of_type("PRODUCER_SUCCESS")
-    assert (answer.producer_success.producer_name, answer.producer_success.producer_ready) == ("second", False)
-    with pytest.raises(ProducerBusy):
-        await scene.producer(cnx)
-    dead.close("gone")
-    first.close()
-    granted = await second
-    assert granted.topic_epoch == 1
-    assert scene.topic.producers == {"second": granted}
-    with pytest.raises(ServiceNotReady):
-        await lost
-
-
-@pytest.mark.parametrize("turns", range(8))
-async def test_who_leaves_while_it_gets_exclusive_access_does_not_keep_it(turns: int) -> None:
-    scene, cnx, leaving = Scene(), FakeConnection(), FakeConnection("/leaving")
-    first = await scene.producer(cnx, "first", producer_access_mode=pb.WaitForExclusive)
-    waiting = asyncio.ensure_future(scene.producer(leaving, "waits", producer_access_mode=pb.WaitForExclusive))
-    await settle()
-    first.close()
-    await settle(turns)
-    leaving.is_open = False
-    if waiting.done():
-        waiting.result().close()  # its connection closes a producer that was told that it may produce
-    waiting.cancel()
-    await settle()
-    assert scene.topic.producers == {}
-    after = await scene.producer(cnx, "after", producer_access_mode=pb.Exclusive)
-    assert scene.topic.producers == {"after": after}
-
-
-async def test_fencing_refuses_those_who_wait() -> None:
-    scene, cnx = Scene(), FakeConnection()
-    await scene.producer(cnx)
-    waiting = asyncio.ensure_future(scene.producer(cnx, producer_access_mode=pb.WaitForExclusive))
-    await settle()
-    await scene.producer(cnx, "fencer", producer_access_mode=pb.ExclusiveWithFencing)
-    with pytest.raises(ProducerFenced, match="Fenced out"):
-        await waiting
-    assert list(scene.topic.producers) == ["fencer"]
-
-
-async def test_an_epoch_that_cannot_be_stored_grants_nothing() -> None:
-    scene, cnx = Scene(), FakeConnection()
-    scene.ledger.open_failure = AppendFault("t", "no space")
-    with pytest.raises(Exception, match="no space"):
-        await scene.producer(cnx, producer_access_mode=pb.Exclusive)
-    scene.ledger.open_failure = None
-    assert (await scene.producer(cnx)).topic_epoch is None
 
 
 # --- a storage that fails

@@ -71,7 +71,17 @@ async def test_consumers_of_a_client_that_has_left_refuse_nobody(monkeypatch: py
     first = await scene.consumer(cnx, "Shared")
     with pytest.raises(ConsumerBusy, match="different type"):
         await scene.consumer(other, "Failover")
+    cnx.probe = asyncio.Event()  # a closed connection is not asked
     cnx.is_open = False
+    second = await scene.consumer(other, "Failover")
+    assert first.is_closed
+    assert subscription_of(second).consumers == [second]
+
+
+async def test_consumers_of_a_dead_client_refuse_no_other_type() -> None:
+    scene, cnx, other = Scene(), FakeConnection(), FakeConnection("/other")
+    first = await scene.consumer(cnx, "Shared")
+    cnx.is_alive = False
     second = await scene.consumer(other, "Failover")
     assert first.is_closed
     assert subscription_of(second).consumers == [second]

@@ -148,6 +148,24 @@ async def test_limits_of_consumers_and_subscriptions() -> None:
         await scene.topic.create_subscription("third", EARLIEST)
 
 
+async def test_consumers_of_dead_clients_do_not_count_for_the_limits() -> None:
+    scene = Scene(max_consumers_per_subscription=1, max_consumers_per_topic=2)
+    dead, alive = FakeConnection("/dead"), FakeConnection("/alive")
+    first = await scene.consumer(dead, "Shared")
+    dead.is_alive = False
+    second = await scene.consumer(alive, "Shared")
+    assert first.is_closed
+    assert subscription_of(second).consumers == [second]
+    dead = FakeConnection("/dead again")
+    await scene.consumer(dead, "Shared", subscription="other")
+    dead.is_alive = False
+    third = await scene.consumer(alive, "Shared", subscription="third")
+    assert scene.topic.consumer_count == 2
+    assert subscription_of(third).consumers == [third]
+    with pytest.raises(ConsumerBusy, match="Topic reached max consumers limit"):
+        await scene.consumer(FakeConnection(), "Shared", subscription="fourth")
+
+
 async def test_a_connection_that_closed_meanwhile_gets_no_consumer() -> None:
     scene, cnx = Scene(), FakeConnection()
     coming = asyncio.ensure_future(scene.consumer(cnx))
