@@ -7,6 +7,7 @@ from magnetar.spark.jobs.published_connector import NO_JAR, NO_JAR_SENTENCE
 _JOB_OPTIONS = {
     "failOnDataLoss=false": "--fail-on-data-loss false",
     "option startingOffsets": "--starting",
+    "option topicsPattern": "--pattern",
     "option maxOffsetsPerTrigger": "--max-messages",
     "option maxBytesPerTrigger": "--max-bytes",
     "ption predefinedSubscription": "ption --subscription",

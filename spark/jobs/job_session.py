@@ -11,7 +11,9 @@ from pathlib import Path
 import pyspark
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
+from magnetar.spark.jobs.class_archive import java_options
 from magnetar.spark.jobs.cluster_cores import spread_over_cores
 from magnetar.spark.jobs.error_sentences import in_job_options, sentence_of
 from magnetar.spark.jobs.folder_lock import release_folders
@@ -19,7 +21,6 @@ from magnetar.spark.jobs.job_arguments import (
     AVAILABLE_NOW,
     check_sql,
     check_stream,
-    chosen_columns,
     service_options,
     stream_options,
 )
@@ -27,9 +28,9 @@ from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed, JobOutcome, 
 from magnetar.spark.jobs.job_places import bring_checkpoint, check_places
 from magnetar.spark.jobs.job_query import has_nothing_to_do
 from magnetar.spark.jobs.older_pyspark import add_missing_functions
-from magnetar.spark.jobs.precheck import check_checkpoint, check_service, check_topics, value_columns
+from magnetar.spark.jobs.precheck import check_checkpoint, check_service, check_targets, check_topics, value_columns
 from magnetar.spark.jobs.progress import CtrlC, Teller
-from magnetar.spark.jobs.published_connector import check_versions, end_java
+from magnetar.spark.jobs.published_connector import check_versions, connector_options, end_java
 from magnetar.spark.shipping.cluster_rules import PYTHON_VARIABLE, workers_python
 from magnetar.spark.source.checkpoint import Checkpoint
 
@@ -39,6 +40,9 @@ killed, that single batch would repeat the interrupted batch and read nothing af
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java's options for a run that ends. Without the slower of Java's two compilers the first batch of `lake_ingest` takes
 14 s of CPU instead of 21 s, and a run over a million messages of 100 bytes 37 s instead of 43 s."""
+JAVA_SETTING = "spark.driver.extraJavaOptions"
+TARGETS = ("to_topic", "park_topic", "out_topic", "late_topic")
+"""The options that name topics which a job writes."""
 CONNECTOR_SETTING = "spark.magnetar.connector"
 """Marks a session in which a job reads through the published connector; `leave` looks for this setting."""
 
@@ -50,12 +54,14 @@ def session(
     *,
     only_reads: bool = False,
     checkpoint_anywhere: bool = False,
+    check_columns: Callable[[StructType], object] | None = None,
 ) -> SparkSession:
     """Returns the running session of spark-submit, or starts one. Options, service and topics are checked before Java
     starts, because the start of Java takes many seconds. `needs` names the part of the job that needs pyspark 4.0 (see
     `check_versions`). A job that `only_reads` what came since its last run ends here when nothing came. With
-    `checkpoint_anywhere` the job takes a checkpoint at a URL, too. Raises JobFailed, NothingToDo, and the errors that
-    the functions of `precheck` and `job_places` raise."""
+    `checkpoint_anywhere` the job takes a checkpoint at a URL, too. `check_columns` gets the columns of the topics'
+    values, and raises when the job's options do not suit them. Raises JobFailed, NothingToDo, and the errors that
+    `check_columns` and the functions of `precheck` and `job_places` raise."""
     source = getattr(arguments, "source", "python")
     check_versions(source, pyspark.__version__, needs)
     check_sql(arguments)
@@ -63,10 +69,11 @@ def session(
         check_stream(arguments)
     check_places(arguments)
     check_service(service_options(arguments), tell=arguments.progress == "text")
+    check_targets(service_options(arguments), (getattr(arguments, name, "") for name in TARGETS))
     if hasattr(arguments, "pattern"):
         if checkpoint_anywhere:
             bring_checkpoint(arguments, job)
-        _check_query(arguments)
+        _check_query(arguments, check_columns)
         if only_reads and has_nothing_to_do(arguments):
             raise NothingToDo(arguments.progress)
     settings = _given_settings(arguments)
@@ -78,10 +85,11 @@ def session(
     if SparkSession.getActiveSession() is None and not is_submitted:
         _start_python_sooner()
         builder = builder.master(arguments.master)
-        builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
-        builder = builder.config("spark.log.level", "FATAL").config("spark.driver.memory", "1g")
-        if getattr(arguments, "trigger", AVAILABLE_NOW) == AVAILABLE_NOW:
-            builder = builder.config("spark.driver.extraJavaOptions", QUICK_START)
+        builder = make_quiet(builder).config("spark.driver.memory", "1g")
+        ends = getattr(arguments, "trigger", AVAILABLE_NOW) == AVAILABLE_NOW
+        java = [*([QUICK_START] if ends else []), *java_options()]
+        if java:
+            builder = builder.config(JAVA_SETTING, " ".join(java))
     builder = builder.config("spark.sql.session.timeZone", "UTC").config(AVAILABLE_NOW_SETTING, "true")
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -102,14 +110,22 @@ def session(
     return made
 
 
-def _check_query(arguments: argparse.Namespace) -> None:
+def make_quiet(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Adds the settings of a session without Spark's web pages, progress bars and log."""
+    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    return builder.config("spark.log.level", "FATAL")
+
+
+def _check_query(arguments: argparse.Namespace, check_columns: Callable[[StructType], object] | None) -> None:
     """Checks the topics, columns and checkpoint of a job's query."""
     given = stream_options(arguments)
+    if arguments.source == "connector":
+        connector_options(given)
     checkpoint = Checkpoint(arguments.checkpoint)
     check_topics(given, endless=arguments.trigger != AVAILABLE_NOW, begins=not checkpoint.planned())
     check_checkpoint(given, checkpoint)
-    if getattr(arguments, "columns", ""):
-        chosen_columns(arguments.columns, value_columns(given))
+    if check_columns is not None:
+        check_columns(value_columns(given))
 
 
 def _given_settings(arguments: argparse.Namespace) -> dict[str, str]:

@@ -4,7 +4,9 @@ before Java starts, because the start of Java takes many seconds.
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from pyspark.sql.types import StructType
 
 from magnetar.spark.source.checkpoint import Checkpoint
 from magnetar.spark.source.client.admin_client import AdminClient, AdminError
@@ -86,11 +88,26 @@ def check_topics(given: Mapping[str, str], *, endless: bool = False, begins: boo
         raise TopicNotFound(f"no topic matches {asked!r}; names are as persistent://public/default/orders")
 
 
-def value_columns(given: Mapping[str, str]) -> list[str]:
-    """Returns the names of the columns that a job gets from the values of its topics. Raises PulsarError."""
+def check_targets(given: Mapping[str, str], topics: Iterable[str]) -> None:
+    """Checks that the namespaces exist of the topics that a job is to write; the broker makes the topics themselves.
+    Empty names are passed over. Raises TopicNotFound, which names the namespace."""
+    namespaces = sorted({TopicName.parse(topic).namespace for topic in topics if topic})
+    if not namespaces:
+        return
+    address = address_of(Options(given))
+    client = PulsarClient(address.service_url, address.login)
+    try:
+        for namespace in namespaces:
+            client.check_namespace(namespace)
+    finally:
+        client.close()
+
+
+def value_columns(given: Mapping[str, str]) -> StructType:
+    """Returns the columns that a job gets from the values of its topics. Raises PulsarError."""
     planner = Planner(read_options(given, streaming=True))
     try:
-        return [field.name for field in ValueColumns(planner.schema(), lambda version: None).fields]
+        return StructType(list(ValueColumns(planner.schema(), lambda version: None).fields))
     finally:
         planner.close()
 

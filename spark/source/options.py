@@ -14,7 +14,7 @@ from typing import Any
 from magnetar.server.tools.connection.connection_errors import ConnectionSettingsError
 from magnetar.server.tools.connection.oauth2 import OAuth2Client, oauth2_client
 from magnetar.spark.source.client.broker_connection import ClientLogin
-from magnetar.spark.source.client.pulsar_client import service_urls
+from magnetar.spark.source.client.pulsar_client import service_urls, topic_pattern
 from magnetar.spark.source.columns.value_columns import BadValueMode, BadValues
 from magnetar.spark.source.decoding.compression import NAMES as COMPRESSIONS
 from magnetar.spark.source.ranges.bounds import BEFORE_ALL, Bound, bound_of_value
@@ -300,8 +300,12 @@ def _topics(options: Options) -> tuple[tuple[str, ...], str]:
     single = options.text("topic") or options.text("path")
     if len(chosen) > 1 or not (chosen or single):
         raise BadOption("exactly one of the options topic, topics and topicsPattern must be given")
-    if options.text("topicsPattern"):
-        return (), options.text("topicsPattern")
+    if pattern := options.text("topicsPattern"):
+        try:
+            topic_pattern(pattern)
+        except (re.error, ValueError) as error:
+            raise BadOption(f"option topicsPattern: '{pattern}': {error}") from error
+        return (), pattern
     names = [single] if single else [name.strip() for name in options.text("topics").split(",") if name.strip()]
     return tuple(dict.fromkeys(TopicName.parse(name).full for name in names)), ""
 
@@ -317,9 +321,9 @@ def _edge(options: Options, name: str, default: str) -> QueryEdge:
     text = options.text(name, default)
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
-    ids = _json(options, name)
-    if not isinstance(ids, dict) or not ids:
-        raise BadOption(f"option {name}: expected earliest, latest or a JSON map of partition to message id")
+    ids = _json(options, name) if text.startswith("{") else None
+    if not ids:
+        raise BadOption(f"option {name}: '{text}': expected earliest, latest or a JSON map of partition to message id")
     try:
         return {topic.full: _place(value, topic) for topic, value in ((TopicName.parse(t), v) for t, v in ids.items())}
     except ValueError as error:

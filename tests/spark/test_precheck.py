@@ -4,7 +4,7 @@ import argparse
 import json
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pulsar
@@ -13,15 +13,18 @@ import pytest
 from compat_tests.harness import Server
 from compat_tests.security_site import Site, running_site
 from magnetar.spark.jobs import job_session, precheck
+from magnetar.spark.jobs.error_sentences import in_job_options
 from magnetar.spark.jobs.job_arguments import check_sql
 from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed, JobOutcome, finish
 from magnetar.spark.jobs.lake.lake_ingest import main
 from magnetar.spark.jobs.published_connector import check_versions, connector_options
+from magnetar.spark.jobs.snapshot import snapshot_table
+from magnetar.spark.jobs.window import window_agg
 from magnetar.spark.source.checkpoint import Checkpoint
 from magnetar.spark.source.client.admin_client import AdminClient, topic_path
 from magnetar.spark.source.client.broker_connection import ClientLogin
 from magnetar.spark.source.client.pulsar_client import topic_pattern
-from magnetar.spark.source.options import BadOption
+from magnetar.spark.source.options import BadOption, read_options
 from pulsar_proto.names import TopicName
 
 TOPIC = "persistent://public/default/t"
@@ -37,6 +40,14 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with running_site(tmp_path_factory.mktemp("precheck")) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def topic_of_bytes(site: Site) -> str:
+    """Makes a topic without a schema, whose only value column is `value`."""
+    topic: str = site.topic("bytes")
+    AdminClient(site.server.web_url, ClientLogin(token=site.token("admin"))).call("PUT", topic_path(topic))
+    return topic
 
 
 def sentence(capsys: pytest.CaptureFixture[str], service: str, *more: str, topic: str = "t") -> str:
@@ -104,7 +115,7 @@ def test_limits_and_intervals_that_no_query_takes(
 def test_a_start_that_is_none_is_named_by_the_jobs_option(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     root = ["--auth-params", f"token:{site.token('admin')}"]
     said = sentence(capsys, site.server.broker_url, *root, "--starting", "early")
-    assert said.startswith("--starting: not JSON")
+    assert said == "--starting: 'early': expected earliest, latest or a JSON map of partition to message id"
 
 
 @pytest.mark.process
@@ -171,6 +182,49 @@ def test_a_column_that_the_topic_lacks_is_told_before_java_starts(
     AdminClient(site.server.web_url, login).call("PUT", topic_path(topic))
     said = sentence(capsys, site.server.broker_url, *root, "--columns", "value,day,n", topic=topic)
     assert said == "--columns day, n: the topic has value"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("job", "more", "complaint"),
+    [
+        (
+            window_agg.main,
+            ["--window", "1 day", "--agg", "sum(rain)", "--out-path", "p"],
+            "--agg: no column rain; there are value, __key, ",
+        ),
+        (snapshot_table.main, ["--path", "p", "--format", "debezium"], "--format debezium needs --json-schema: "),
+        (
+            window_agg.main,
+            ["--window", "1 day", "--out-topic", "nobody/none/t"],
+            "namespace nobody/none does not exist",
+        ),
+        (
+            main,
+            ["--path", "p", "--source", "connector"],
+            "--source connector needs --admin-url: ",
+        ),
+    ],
+)
+def test_what_the_topic_or_the_target_lacks_is_told_before_java_starts(
+    site: Site,
+    topic_of_bytes: str,
+    job: Callable[[list[str]], int],
+    more: list[str],
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = ["--service-url", site.server.broker_url, "--auth-params", f"token:{site.token('admin')}"]
+    place += ["--topic", topic_of_bytes]
+    assert job([*place, "--checkpoint", "c", *more]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.split(": ", 1)[1].startswith(complaint)
+
+
+def test_a_pattern_that_is_no_regular_expression_is_named() -> None:
+    with pytest.raises(BadOption, match=r"option topicsPattern: 'ord\(': missing \)"):
+        read_options({"service.url": "pulsar://127.0.0.1:1", "topicsPattern": "ord("}, streaming=True)
+    assert in_job_options("option topicsPattern: 'ord('") == "--pattern: 'ord('"
 
 
 @pytest.mark.parametrize(

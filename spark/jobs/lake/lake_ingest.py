@@ -98,7 +98,14 @@ def run(argv: Sequence[str]) -> int:
     by = "" if arguments.partition_by == "none" else PERIOD_COLUMN.format(arguments.partition_by)
     looks_at_table = arguments.compact_files or arguments.check == "table"
     needs = "" if arguments.format == "parquet" else f"--format {arguments.format}"
-    spark = session(arguments, "lake_ingest", needs, only_reads=not looks_at_table, checkpoint_anywhere=True)
+    spark = session(
+        arguments,
+        "lake_ingest",
+        needs,
+        only_reads=not looks_at_table,
+        checkpoint_anywhere=True,
+        check_columns=lambda values: chosen_columns(arguments.columns, values.fieldNames()),
+    )
     checkpoint = Checkpoint(arguments.checkpoint)
     ends = ends_now(arguments)
     more = {"columnNameOfCorruptRecord": CORRUPT} if arguments.source == "python" else {}

@@ -121,8 +121,6 @@ def run(argv: Sequence[str]) -> int:
     outcome = JobOutcome("replay")
     run_id = arguments.run_id or run_id_of(arguments)
     outcome.details["run id"] = run_id
-    sentence = f"run {run_id}; the same command, or --run-id {run_id}, goes on with it where the target deduplicates"
-    Teller(arguments.progress, outcome.job).state("run", sentence, run_id=run_id)
     check_service(service_options(arguments), tell=arguments.progress == "text")
     ranges = ReplayRanges(service_options(arguments), arguments)
     try:
@@ -130,6 +128,10 @@ def run(argv: Sequence[str]) -> int:
         busy = {name: each for name, each in extent.ranges.items() if not each.is_empty}
         outcome.details["range"] = {name: f"after {each.after} to {each.upto}" for name, each in busy.items()}
         if busy:  # without messages Spark need not be started
+            said = (
+                f"run {run_id}; the same command, or --run-id {run_id}, goes on with it where the target deduplicates"
+            )
+            Teller(arguments.progress, outcome.job).state("run", said, run_id=run_id)
             spark = session(arguments, "replay")
             with CtrlC(spark.sparkContext.cancelAllJobs):
                 Replay(spark, arguments, run_id, outcome).run(ranges, extent)

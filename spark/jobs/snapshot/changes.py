@@ -27,6 +27,8 @@ ORIGIN = [TOPIC, MESSAGE_ID, PUBLISH_TIME]
 READ_OPTIONS = {"columnNameOfCorruptRecord": CORRUPT, "rawColumns": "true"}
 """Options of this project's data source. The published connector has neither option, so with the connector a record
 whose fields are all null counts as a delete."""
+ENVELOPE = {"op", "before", "after"}
+"""What each of Debezium's changes has."""
 UNREADABLE = "_unreadable"
 PAIR = [KEY, "value"]
 """The columns of a key-value topic."""
@@ -67,8 +69,6 @@ def _tombstone(frame: DataFrame, values: list[str]) -> Column:
 
 def _plain(frame: DataFrame, values: list[str], arguments: Namespace) -> DataFrame:
     """Adds the columns DELETED, LSN, REASON and `_row`, which has the topic's columns or the columns of its JSON."""
-    if arguments.order == "lsn":
-        raise JobFailed("--order lsn needs --format debezium")
     unreadable = F.col(CORRUPT).isNotNull() if CORRUPT in frame.columns else F.lit(False)
     if arguments.json_schema:
         ddl = f"{arguments.json_schema}, {UNREADABLE} string"
@@ -111,22 +111,32 @@ def _debezium(frame: DataFrame, values: list[str], arguments: Namespace) -> Data
     return frame.withColumn(DELETED, tombstone | gone).withColumn(REASON, F.when(~tombstone, reason))
 
 
+def check_envelope(values: StructType, arguments: Namespace) -> None:
+    """With --format debezium, raises JobFailed when the columns of the topic's values leave no place for an envelope,
+    and when they may have it in JSON and the option --json-schema is missing."""
+    names = values.fieldNames()
+    if arguments.format != "debezium" or set(names) >= ENVELOPE:
+        return
+    if "value" not in names:
+        raise JobFailed(f"--format debezium: the topic has {', '.join(names)}, but no op, before and after")
+    value = values["value"].dataType
+    if not isinstance(value, StructType):
+        if not arguments.json_schema:
+            raise JobFailed("--format debezium needs --json-schema: the topic's schema does not say what a row is")
+    elif not set(value.fieldNames()) >= ENVELOPE:
+        inside = ", ".join(value.fieldNames())
+        raise JobFailed(f"--format debezium: the topic's values have {inside}, but no op, before and after")
+
+
 def _envelope(frame: DataFrame, values: list[str], arguments: Namespace) -> Column:
     """Returns the envelope with op, before, after and source. These four are looked for in the topic's columns, in the
-    columns of its value, and in its JSON, which may be bare or wrapped with its schema. Raises JobFailed when the
-    topic's schema rules all of these places out, and when the value is JSON and the option --json-schema is missing."""
-    envelope = {"op", "before", "after"}
-    if envelope <= set(values):
+    columns of its value, and in its JSON, which may be bare or wrapped with its schema. Raises JobFailed as
+    `check_envelope` does."""
+    check_envelope(StructType([frame.schema[name] for name in values]), arguments)
+    if set(values) >= ENVELOPE:
         return F.struct(*(F.col(f"`{name}`") for name in values))
-    if "value" in values and isinstance(frame.schema["value"].dataType, StructType):
-        names = frame.schema["value"].dataType.fieldNames()
-        if envelope <= set(names):
-            return F.col("value")
-        raise JobFailed(f"--format debezium: the topic's values have {', '.join(names)}, but no op, before and after")
-    if "value" not in values:
-        raise JobFailed(f"--format debezium: the topic has {', '.join(values)}, but no op, before and after")
-    if not arguments.json_schema:
-        raise JobFailed("--format debezium needs --json-schema: the topic's schema does not say what a row is")
+    if isinstance(frame.schema["value"].dataType, StructType):
+        return F.col("value")
     source = "struct<lsn string, file string, pos string, commit_lsn string, change_lsn string, scn string>"
     row = f"struct<{arguments.json_schema}>"
     text = F.col("value").cast("string")

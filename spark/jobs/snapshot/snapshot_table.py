@@ -30,6 +30,7 @@ from magnetar.spark.jobs.snapshot.changes import (
     READ_OPTIONS,
     REASON,
     changes,
+    check_envelope,
     latest,
     younger,
 )
@@ -95,8 +96,15 @@ def run(argv: Sequence[str]) -> int:
         made.error("--check reads the whole topic, and --starting latest leaves out its begin")
     began = time.monotonic()
     outcome = JobOutcome("snapshot_table")
-    only_reads = not arguments.check and arguments.vacuum is None
-    spark = session(arguments, "snapshot_table", only_reads=only_reads, checkpoint_anywhere=True)
+    if arguments.order == "lsn" and arguments.format != "debezium":
+        made.error("--order lsn needs --format debezium")
+    spark = session(
+        arguments,
+        "snapshot_table",
+        only_reads=not arguments.check and arguments.vacuum is None,
+        checkpoint_anywhere=True,
+        check_columns=lambda values: check_envelope(values, arguments),
+    )
     ends = ends_now(arguments)
     frame = stream(spark, arguments, **(READ_OPTIONS if arguments.source == "python" else {}))
     checkpoint = Checkpoint(arguments.checkpoint)

@@ -40,7 +40,12 @@ def run(argv: Sequence[str]) -> int:
     arguments, shape = _parsed(argv)
     began = time.monotonic()
     outcome = JobOutcome("window_agg")
-    spark = session(arguments, "window_agg", only_reads=True)
+    spark = session(
+        arguments,
+        "window_agg",
+        only_reads=True,
+        check_columns=lambda values: window_rules.check_measured(values, shape, has_json=bool(arguments.json_schema)),
+    )
     ends = ends_now(arguments)
     more = {"columnNameOfCorruptRecord": CORRUPT} if arguments.source == "python" else {}
     if arguments.late_topic:
@@ -76,6 +81,8 @@ def _parsed(argv: Sequence[str]) -> tuple[Namespace, WindowShape]:
         window_rules.milliseconds(text) if text else 0
         for text in (arguments.window, arguments.slide or arguments.window, arguments.session_gap)
     )
+    for text in filter(None, (arguments.watermark, arguments.max_future)):
+        window_rules.milliseconds(text)  # raises now what would be raised after Java has started
     if not 0 < slide <= window and not gap:
         made.error("--window and --slide: expected 0 < slide <= window")
     return arguments, WindowShape(window, slide, gap, window_rules.parse_aggregates(arguments.agg))

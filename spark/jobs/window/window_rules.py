@@ -15,7 +15,9 @@ from functools import cached_property
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
-from pyspark.sql.types import DataType, DecimalType, IntegralType, NumericType
+from pyspark.sql.types import DataType, DecimalType, IntegralType, NumericType, StructType
+
+from magnetar.spark.source.columns.metadata_columns import METADATA_TYPES
 
 START, END, KEY, TIME = "window_start", "window_end", "key", "event_time"
 IDENTITY = (START, END, KEY)
@@ -109,6 +111,15 @@ def milliseconds(text: str) -> int:
     if not number.isdecimal() or scale is None:
         raise ValueError(f"'{text}' is no duration: expected as in '10 minutes', up to weeks")
     return int(number) * scale
+
+
+def check_measured(values: StructType, shape: WindowShape, *, has_json: bool) -> None:
+    """Raises ValueError when the aggregates name a column that a topic with these value columns lacks. With `has_json`,
+    only Spark can say which columns the JSON has, so nothing is checked."""
+    known = [*values.fieldNames(), *METADATA_TYPES]
+    for _, column in () if has_json else shape.parts:
+        if column.partition(".")[0].lower() not in map(str.lower, known):
+            raise ValueError(f"--agg: no column {column}; there are {', '.join(known)}")
 
 
 def measured(frame: DataFrame, shape: WindowShape) -> list[Column]:
