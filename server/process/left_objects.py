@@ -3,18 +3,17 @@ collector does not look at them any more, because they are old (`garbage_collect
 look that `second_look` gives them.
 
 A second look takes a millisecond or two, and many topics may be unloaded at once, when a bundle moves. So the looks are
-spread over time, and the new objects that they make are collected as soon as there are some thousands of them.
+spread over time, and the new objects that they make are collected as soon as there are some thousands of them. An
+object that is still new when it is left, as a topic that is made and deleted soon, dies without a second look.
 """
 
 import asyncio
 import gc
-import logging
 from collections import deque
 from collections.abc import Callable
 from importlib import import_module
 from typing import Self
-
-log = logging.getLogger(__name__)
+from weakref import ref
 
 WAIT_SECONDS = 5.0
 """How long an object waits for its second look. By then the tasks are over that closed it, or that still used it."""
@@ -33,8 +32,8 @@ _current: "LeftObjects | None" = None
 
 
 def leave(what: object) -> None:
-    """Called when an object has been closed for ever. Its memory and that of its parts is free some seconds later,
-    unless something else still refers to them."""
+    """Called when an object has been closed for ever, which weak references can refer to. Its memory and that of its
+    parts is free some seconds later, unless something else still refers to them."""
     if _current is not None:
         _current.add(what)
 
@@ -45,7 +44,8 @@ class LeftObjects:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: deque[tuple[float, object]] = deque()
+        self._waiting: deque[tuple[float, ref[object]]] = deque()
+        """The objects, each with the time of its second look. They may die before."""
         self._look_again: Callable[[object], int] | None = None
         self._looked_at = 0
         """How many objects are to be collected."""
@@ -65,7 +65,7 @@ class LeftObjects:
 
     def add(self, what: object) -> None:
         if len(self._waiting) < WAITING_MAX:
-            self._waiting.append((self._loop.time() + WAIT_SECONDS, what))
+            self._waiting.append((self._loop.time() + WAIT_SECONDS, ref(what)))
             if self._timer is None:
                 self._timer = self._loop.call_later(WAIT_SECONDS, self._step)
 
@@ -77,11 +77,20 @@ class LeftObjects:
         if self._looked_at >= COLLECTED_TOGETHER:
             self._looked_at = 0
             gc.collect(0)
-        elif self._loop.time() >= self._waiting[0][0]:
-            self._looked_at += self._look_again(self._waiting.popleft()[1])
+        elif (what := self._next_due()) is not None:
+            self._looked_at += self._look_again(what)
         if self._waiting:
             seconds = max(self._waiting[0][0] - self._loop.time(), STEP_SECONDS)
             self._timer = self._loop.call_later(seconds, self._step)
+
+    def _next_due(self) -> object:
+        """Returns the next object whose time has come, or None."""
+        now_s = self._loop.time()
+        while self._waiting and now_s >= self._waiting[0][0]:
+            what = self._waiting.popleft()[1]()
+            if what is not None:
+                return what
+        return None
 
     def _imported(self, done: "asyncio.Future[Callable[[object], int]]") -> None:
         if self._waiting:  # otherwise the server has ended meanwhile

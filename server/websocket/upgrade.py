@@ -15,6 +15,7 @@ from magnetar.metadata.errors import MetadataError
 from magnetar.server.broker.broker import Broker
 from magnetar.server.config.websocket_settings import WebSocketSettings
 from magnetar.server.process.byte_budget import ByteBudget
+from magnetar.server.process.left_objects import leave
 from magnetar.server.security.authentication import AUTHORIZATION_HEADER
 from magnetar.server.security.authorizer import TenantMissingError
 from magnetar.server.security.demands import OnTopic
@@ -207,6 +208,7 @@ class WebSocketService:
         """Called when a socket has ended."""
         self._sockets.pop(client, None)
         self.unfinished.left(client.input)
+        leave(client)
 
     def close(self) -> None:
         self._is_closed = True

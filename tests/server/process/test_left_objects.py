@@ -56,11 +56,17 @@ async def test_a_limited_number_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(left_objects, "WAIT_SECONDS", 60.0)
     with LeftObjects(asyncio.get_running_loop()):
         made = [Closed() for _ in range(3)]
-        dead = [weakref.ref(each) for each in made]
         for each in made:
             leave(each)
-        del made, each
-        gc.collect()
-        assert [each() is None for each in dead] == [False, False, True]
-    gc.collect()
-    assert all(each() is None for each in dead), "a server that ends keeps nothing"
+        assert [weakref.getweakrefcount(each) for each in made] == [1, 1, 0]
+    assert [weakref.getweakrefcount(each) for each in made] == [0, 0, 0], "a server that ends remembers nothing"
+
+
+async def test_what_is_still_new_dies_without_waiting() -> None:
+    with LeftObjects(asyncio.get_running_loop()):
+        closed = Closed()
+        dead = weakref.ref(closed)
+        leave(closed)
+        del closed
+        gc.collect(0)
+        assert dead() is None

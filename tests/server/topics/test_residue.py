@@ -11,11 +11,11 @@ import pytest
 
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.server.process import left_objects
-from magnetar.server.process.second_look import look_again
 from magnetar.server.topics.topic import Topic
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.reference_counts import collector_off
+from tests.server.process.left import Left
 from tests.server.topics.scene import FakeConnection, bodies, publish
 from tests.server.topics.storage_scene import Process, numbers, process
 from tests.waiting import until
@@ -50,21 +50,6 @@ async def used(broker: Process, number: int) -> "weakref.ref[Topic]":
     if closing is not None:
         await closing
     return weakref.ref(topic)
-
-
-class Left:
-    """Stands in for `LeftObjects`, and gives second looks when the test asks for them."""
-
-    def __init__(self) -> None:
-        self.waiting: list[object] = []
-
-    def add(self, what: object) -> None:
-        self.waiting.append(what)
-
-    def free(self) -> None:
-        while self.waiting:
-            look_again(self.waiting.pop())
-        gc.collect(0)
 
 
 async def use_and_leave(broker: Process, left: Left, count: int) -> None:

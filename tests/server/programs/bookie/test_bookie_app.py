@@ -122,6 +122,7 @@ async def test_a_bookie_is_listed_while_it_runs_and_its_cookie_stays(cluster: Cl
         assert record is not None
         assert record.value == app.identity.service_info()
         assert "b1" in app.ready_line()
+        assert app.uses() == 0, "nobody has added or read an entry"
     assert await cluster.listed() == ([], [])
     cookie = await cluster.store.get(paths.cookie_path("b1"))
     assert cookie is not None
