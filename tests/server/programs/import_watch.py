@@ -1,13 +1,15 @@
-"""A standalone server that records which modules it imports.
+"""A server that records which modules it imports: a standalone server, or a broker of a cluster.
 
 Usage: `python -m tests.server.programs.import_watch FOLDER standalone …`. Three files in the folder have the name of a
 module in each line: AT_READY has what the main thread imported until the ready line, ON_LOOP what it imported after
-that, and ON_THREADS what other threads imported at any time.
+that, and ON_THREADS what other threads imported at any time. All brokers of a cluster write to the same files. Other
+programs run without a watch, so this module may stand for `magnetar` in a cluster.
 """
 
 import sys
 import threading
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -40,23 +42,30 @@ class Watch:
         (self._folder / AT_READY).write_text("\n".join(self._of_start))
 
 
-def watch(folder: Path) -> None:
+PROGRAMS = {
+    "standalone": ("magnetar.server.programs.standalone", "Standalone"),
+    "broker": ("magnetar.server.programs.broker", "BrokerApp"),
+}
+"""The module and the class of each program that is watched."""
+
+
+def watch(folder: Path, module: str, name: str) -> None:
     finder = Watch(folder)
     sys.meta_path.insert(0, finder)
-    from magnetar.server.programs.standalone import Standalone
+    app = getattr(import_module(module), name)
+    said = app.ready_line
 
-    said = Standalone.ready_line
-
-    def ready_line(server: Standalone) -> str:
-        line = said(server)
+    def ready_line(server: object) -> str:
+        line: str = said(server)
         finder.ready()
         return line
 
-    setattr(Standalone, "ready_line", ready_line)  # noqa: B010
+    app.ready_line = ready_line
 
 
 if __name__ == "__main__":
-    watch(Path(sys.argv[1]))
+    if sys.argv[2] in PROGRAMS:
+        watch(Path(sys.argv[1]), *PROGRAMS[sys.argv[2]])
     from magnetar.server.commands.main import main
 
     sys.exit(main(sys.argv[2:]))

@@ -27,6 +27,7 @@ from pulsar_proto.records.payload import build_payload
 from pulsar_proto.wire.commands import send_frame
 from tests.server.admin.any_calls import BODIES, ONE_EVENT, STREAM
 from tests.server.fakes import command
+from tests.server.programs.cluster.cluster_scene import Supervisor
 from tests.server.programs.import_watch import AT_READY, ON_LOOP, ON_THREADS
 from tests.server.web.web_scene import SECONDS_MAX
 from tests.server.wire_client import Client
@@ -96,6 +97,26 @@ async def test_nothing_is_imported_on_the_loop_after_the_ready_line(tmp_path: Pa
             await every_route(session, url)
         await every_command(port)
         await every_command(port, domain="non-persistent")
+
+
+async def test_nothing_is_imported_on_the_loop_of_a_cluster_s_brokers_after_their_ready_lines(tmp_path: Path) -> None:
+    """Brokers call each other, lead clients on, and move bundles, which a standalone server never does."""
+    cluster = Supervisor(tmp_path, "", ("tests.server.programs.import_watch", str(tmp_path)))
+    try:
+        brokers = cluster.start(brokers=2, bookies=1).ready["brokers"]
+        ports = [int(each["brokerServiceUrl"].rpartition(":")[2]) for each in brokers]
+        async with aiohttp.ClientSession() as session:
+            for each in brokers:
+                await captured_calls(session, each["webServiceUrl"])
+                await every_route(session, each["webServiceUrl"])
+        for port in ports:
+            await every_command(port)
+        cluster.send(signal.SIGTERM)
+        assert cluster.wait() == 0
+    finally:
+        cluster.close()
+    assert imported(tmp_path / AT_READY)
+    assert not imported(tmp_path / ON_LOOP)
 
 
 async def captured_calls(session: aiohttp.ClientSession, url: str) -> None:

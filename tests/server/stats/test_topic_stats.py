@@ -7,8 +7,10 @@ from typing import Any, cast
 import pytest
 
 from magnetar.server.stats.domain_stats import internal_stats, topic_stats
+from magnetar.server.stats.topic_metrics import TRAFFIC_COLUMNS, traffic_values
 from magnetar.server.stats.traffic_stats import client_consumer_stats
 from magnetar.server.topics.counters import ConsumerCounters, Rate
+from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.topics.scene import FakeConnection, Scene, ack, payloads, publish, redeliver, settle
@@ -138,3 +140,17 @@ async def test_what_was_sent_to_a_subscription_counts_for_the_topic_when_the_sub
     assert list(after["subscriptions"]) == ["other"]
     assert (before["msgOutCounter"], before["bytesOutCounter"]) == (after["msgOutCounter"], after["bytesOutCounter"])
     assert after["subscriptions"]["other"]["msgOutCounter"] < after["msgOutCounter"]
+
+
+@pytest.mark.parametrize("write_quorum", [1, 2, 3])
+async def test_the_storage_size_counts_each_copy_and_the_logical_size_each_message_once(write_quorum: int) -> None:
+    scene = await busy_scene()
+    scene.ledger.config = ManagedLedgerConfig(
+        managed_ledger_default_ensemble_size=3,
+        managed_ledger_default_write_quorum=write_quorum,
+        managed_ledger_default_ack_quorum=1,
+    )
+    values = traffic_values(scene.topic, scene.topic.counters_out())
+    shown = dict(zip((column.name for column in TRAFFIC_COLUMNS), values, strict=True))
+    assert shown["pulsar_storage_logical_size"] == scene.topic.stored_bytes > 0
+    assert shown["pulsar_storage_size"] == write_quorum * scene.topic.stored_bytes

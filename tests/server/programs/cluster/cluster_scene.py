@@ -21,9 +21,9 @@ from pathlib import Path
 from magnetar.server.process.running import run_app
 from magnetar.server.programs.cluster.cluster_rules import Wishes
 from magnetar.server.programs.cluster.supervisor import ClusterApp, ClusterOptions
-folder, metadata, brokers, bookies = sys.argv[1:]
+folder, metadata, brokers, bookies, *program = sys.argv[1:]
 wishes = Wishes(brokers=int(brokers), bookies=int(bookies), metadata_url=metadata)
-program = (sys.executable, "-m", "tests.server.programs.cluster.fake_program")
+program = (sys.executable, "-m", *program)
 sys.exit(run_app(ClusterApp(ClusterOptions(Path(folder), wishes, ready_json=True, program=program)), log_level="INFO"))
 """
 
@@ -31,9 +31,14 @@ sys.exit(run_app(ClusterApp(ClusterOptions(Path(folder), wishes, ready_json=True
 class Supervisor:
     """One `magnetar cluster`; it may be killed and started again."""
 
-    def __init__(self, folder: Path, metadata: str) -> None:
+    def __init__(
+        self, folder: Path, metadata: str, program: Sequence[str] = ("tests.server.programs.cluster.fake_program",)
+    ) -> None:
+        """`program` is the module that stands for `magnetar`, with its first arguments. Without a `metadata` the
+        cluster has a ZooKeeper server of its own."""
         self.data = folder / "data"
         self.metadata = metadata
+        self.program = program
         self.log_path = folder / "log"
         self.ready: dict[str, Any] = {}
         self.process: subprocess.Popen[bytes]
@@ -57,7 +62,7 @@ class Supervisor:
         return folder
 
     def spawn(self, brokers: int = 2, bookies: int = 1) -> None:
-        words: Sequence[str] = [str(self.data), self.metadata, str(brokers), str(bookies)]
+        words: Sequence[str] = [str(self.data), self.metadata, str(brokers), str(bookies), *self.program]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", LAUNCH, *words], stdout=subprocess.PIPE, stderr=log, bufsize=0
