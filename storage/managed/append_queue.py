@@ -30,6 +30,11 @@ class AddResult:
 AddDone = Callable[[AddResult], None]
 
 
+def is_told(result: AddResult) -> None:
+    """Takes the place of the callback of a group that knows its outcome. The journal's thread holds its last groups
+    until the next ones come, and a producer that has left must not stay in memory for so long."""
+
+
 class SentGroup:
     """A group that a ledger has. The ledger calls this object once, when the group is confirmed or has failed."""
 

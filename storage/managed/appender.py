@@ -25,7 +25,7 @@ from typing import Final, cast
 from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_errors import LedgerError, LedgerFenced
 from magnetar.storage.managed import ledger_rules
-from magnetar.storage.managed.append_queue import AddDone, AddResult, AppendQueue, SentGroup
+from magnetar.storage.managed.append_queue import AddDone, AddResult, AppendQueue, SentGroup, is_told
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.ledger_switch import LedgerSwitch
 from magnetar.storage.managed.ledger_traffic import LedgerTraffic
@@ -154,6 +154,7 @@ class Appender:
     def appended(self, group: SentGroup, append: Append) -> None:
         """Called when a ledger has confirmed the group, or has failed to."""
         self._in_flight -= 1
+        done, group.done = group.done, is_told
         try:
             if append.error is None:
                 ledgers = self._ledgers
@@ -166,11 +167,11 @@ class Appender:
                 if self.caching:
                     assert self.handle is not None
                     self._cache.add(ledger_id, first, entries, size, self.handle.payload_offset, now_s)
-                self._tell(group.done, AddResult([(ledger_id, first, count)], None))
+                self._tell(done, AddResult([(ledger_id, first, count)], None))
                 self._owner.confirmed()
             else:
                 self._traffic.add_errors += 1
-                self._tell(group.done, AddResult([], self._append_failed(append.error)))
+                self._tell(done, AddResult([], self._append_failed(append.error)))
         finally:
             if not self._in_flight and self._drained is not None and not self._drained.done():
                 self._drained.set_result(None)

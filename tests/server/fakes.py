@@ -1,5 +1,4 @@
-"""Stand-ins for what surrounds a connection: a transport in memory, and a broker whose topics only record what
-happens."""
+"""Stand-ins for what surrounds a connection: a transport in memory, and a broker whose topics only record."""
 
 import asyncio
 import struct
@@ -256,8 +255,7 @@ class FakeConsumer:
         return self.durable
 
     def ack_individual(self, acks: list[Ack]) -> None:
-        ids = [pb.MessageIdData(ledgerId=ledger_id, entryId=entry_id) for ledger_id, entry_id, _ in acks]
-        self.acks.append(pb.CommandAck(consumer_id=self.consumer_id, message_id=ids))
+        self.ack(pb.CommandAck(message_id=[pb.MessageIdData(ledgerId=each[0], entryId=each[1]) for each in acks]))
 
     def redeliver(self, request: pb.CommandRedeliverUnacknowledgedMessages) -> None:
         self.redelivered.append(request)
@@ -278,9 +276,6 @@ class FakeConsumer:
 
     async def last_message_id(self) -> tuple[Position, int, int, Position]:
         return self.position
-
-    def stats(self) -> dict[str, Any]:
-        return {}
 
     @property
     def is_closed(self) -> bool:
