@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from magnetar.spark.jobs.class_archive import archive_file, recording_options
-from magnetar.spark.jobs.job_session import JAVA_SETTING, QUICK_START, make_quiet
+from magnetar.spark.jobs.job_session import JAVA_SETTING, QUICK_START, guarded, make_quiet
 
 ROWS = 100
 END_SECONDS = 300
@@ -27,6 +27,10 @@ END_SECONDS = 300
 
 
 def main(argv: Sequence[str]) -> int:
+    return guarded("--prepare", run, argv)
+
+
+def run(argv: Sequence[str]) -> int:
     """Makes the archive anew, and says where it is. Returns the exit code."""
     if argv:
         print(f"magnetar spark --prepare takes no {argv[0]}", file=sys.stderr)
