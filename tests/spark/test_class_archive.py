@@ -102,6 +102,7 @@ def test_without_java_no_archive_is_made(java: Path, capsys: pytest.CaptureFixtu
 
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.long
 def test_java_starts_with_the_archive_that_prepare_makes(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "a cache")}
     for command in (["-m", "magnetar", "spark", "--prepare"], ["-c", USING_IT]):
