@@ -83,7 +83,7 @@ def session(
         _choose_python(master or "")
     builder = SparkSession.builder.appName(f"magnetar-{job}")
     if SparkSession.getActiveSession() is None and not is_submitted:
-        _start_python_sooner()
+        start_python_sooner()
         builder = builder.master(arguments.master)
         builder = make_quiet(builder).config("spark.driver.memory", "1g")
         ends = getattr(arguments, "trigger", AVAILABLE_NOW) == AVAILABLE_NOW
@@ -147,7 +147,7 @@ def _choose_python(master: str) -> None:
         os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
 
 
-def _start_python_sooner() -> None:
+def start_python_sooner() -> None:
     """Puts `python_start` on the path of the Python processes that Java starts. This is left out where the zip that
     Spark brings along may be of another version than the pyspark of these processes' environment."""
     path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]

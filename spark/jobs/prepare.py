@@ -19,7 +19,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from magnetar.spark.jobs.class_archive import archive_file, recording_options
-from magnetar.spark.jobs.job_session import JAVA_SETTING, QUICK_START, make_quiet
+from magnetar.spark.jobs.job_session import JAVA_SETTING, QUICK_START, guarded, make_quiet, start_python_sooner
+from magnetar.spark.shipping.cluster_rules import PYTHON_VARIABLE
 
 ROWS = 100
 END_SECONDS = 300
@@ -27,6 +28,10 @@ END_SECONDS = 300
 
 
 def main(argv: Sequence[str]) -> int:
+    return guarded("--prepare", run, argv)
+
+
+def run(argv: Sequence[str]) -> int:
     """Makes the archive anew, and says where it is. Returns the exit code."""
     if argv:
         print(f"magnetar spark --prepare takes no {argv[0]}", file=sys.stderr)
@@ -52,10 +57,21 @@ def main(argv: Sequence[str]) -> int:
 
 def _record(archive: Path, folder: str) -> None:
     """Runs the query in a session of its own, and waits until its Java has ended."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault(PYTHON_VARIABLE, sys.executable)
+    start_python_sooner()
     options = " ".join([QUICK_START, *recording_options(archive)])
     builder = make_quiet(SparkSession.builder.master("local[2]")).config(JAVA_SETTING, options)
     session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    try:
+        _query(session, folder)
+    finally:
+        session.stop()
+        java = SparkContext._gateway.proc  # type: ignore[union-attr]
+        java.stdin.close()  # Java ends when its input does
+        java.wait(END_SECONDS)
+
+
+def _query(session: SparkSession, folder: str) -> None:
     session.dataSource.register(Numbers)
 
     def batch(frame: DataFrame, number: int) -> None:
@@ -67,10 +83,6 @@ def _record(archive: Path, folder: str) -> None:
     query = session.readStream.format(Numbers.name()).load().writeStream.foreachBatch(batch)
     query.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start().awaitTermination()
     session.read.parquet(f"{folder}/table").groupBy(F.col("n") % 2).count().collect()
-    session.stop()
-    java = SparkContext._gateway.proc  # type: ignore[union-attr]
-    java.stdin.close()  # Java ends when its input does
-    java.wait(END_SECONDS)
 
 
 class Numbers(DataSource):

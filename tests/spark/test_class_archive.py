@@ -4,11 +4,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn, Self
 
 import pytest
 
 from magnetar.server.commands.main import main
+from magnetar.spark.jobs import job_session
 from magnetar.spark.jobs.class_archive import archive_file, java_options
+from magnetar.spark.jobs.job_arguments import parser
+from magnetar.spark.jobs.job_session import JAVA_SETTING
 
 USING_IT = """
 import sys
@@ -48,6 +53,46 @@ def test_a_job_uses_the_archive_of_its_java_if_there_is_one(java: Path) -> None:
     assert java_options() == []
 
 
+class StoppedBuilder:
+    """Takes the settings of a session, and stops where Java would start."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, str] = {}
+
+    def appName(self, name: str) -> Self:  # noqa: N802, Spark's name
+        return self
+
+    def master(self, url: str) -> Self:
+        return self
+
+    def config(self, name: str, value: str) -> Self:
+        self.settings[name] = value
+        return self
+
+    def getOrCreate(self) -> NoReturn:  # noqa: N802, Spark's name
+        raise InterruptedError
+
+
+@pytest.mark.parametrize("own", [[], ["--spark-conf", f"{JAVA_SETTING}=-Xint"]])
+def test_a_job_starts_java_with_the_archive_unless_the_user_sets_javas_options(
+    java: Path, own: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = archive_file()
+    assert archive is not None
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+    builder = StoppedBuilder()
+    spark = SimpleNamespace(builder=builder, getActiveSession=lambda: None)
+    monkeypatch.setattr(job_session, "SparkSession", spark)
+    monkeypatch.setattr(job_session, "check_service", lambda *_, **__: None)
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # the job adds to it
+    arguments = parser("audit", "", "").parse_args(["--service-url", "pulsar://127.0.0.1:1", *own])
+    with pytest.raises(InterruptedError):
+        job_session.session(arguments, "audit")
+    expected = "-Xint" if own else f'{job_session.QUICK_START} "-XX:SharedArchiveFile={archive}" -Xlog:cds*=off'
+    assert builder.settings[JAVA_SETTING] == expected
+
+
 def test_without_java_no_archive_is_made(java: Path, capsys: pytest.CaptureFixture[str]) -> None:
     java.unlink()
     assert java_options() == []
@@ -57,6 +102,7 @@ def test_without_java_no_archive_is_made(java: Path, capsys: pytest.CaptureFixtu
 
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.long
 def test_java_starts_with_the_archive_that_prepare_makes(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "a cache")}
     for command in (["-m", "magnetar", "spark", "--prepare"], ["-c", USING_IT]):

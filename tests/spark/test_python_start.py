@@ -73,5 +73,5 @@ def test_a_job_adds_the_folder_where_zip_and_environment_are_of_one_version(
     if home is not None:
         monkeypatch.setenv("SPARK_HOME", home)
     for _ in range(2):
-        job_session._start_python_sooner()
+        job_session.start_python_sooner()
     assert os.environ["PYTHONPATH"].split(os.pathsep) == ["/users/own", *([str(START)] if is_added else [])]
