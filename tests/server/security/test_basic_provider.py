@@ -9,7 +9,6 @@ from passlib.hash import apr_md5_crypt, des_crypt, ldap_sha1, sha256_crypt, sha5
 from magnetar.server.security.basic_provider import BasicProvider, parse_htpasswd
 from magnetar.server.security.security_errors import RejectedCredentialsError, SecurityConfigError
 
-
 FEW_ROUNDS = 1000
 """How often the hashes of SHA-crypt are repeated. Its usual half a million rounds take half a second."""
 
