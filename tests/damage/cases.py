@@ -10,6 +10,7 @@ from random import Random
 from typing import NamedTuple
 
 from magnetar.server.process.running import StartError
+from magnetar.server.programs.standalone import Standalone
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.checkpoint import FlushState
 from tests.damage import judge
@@ -127,10 +128,16 @@ class Trial:
                 # A later checkpoint goes on in the file that has lost its name.
                 await at_rest(server.bookie)
                 self._exposed |= exposed(self._before, {self._harmed: (0, END)})
-            judge.image(self._folder, self._image)
+            await self._image_of(server, self._image)
         shutil.rmtree(self._folder)
         self._image.rename(self._folder)
         return harm, await self._judge(harm, was_running=True)
+
+    async def _image_of(self, server: Standalone, to: Path) -> None:
+        """Copies the folder of the running server as a SIGKILL would leave it. A checkpoint during the copy would give
+        an image that no kill leaves: files of before and after it together."""
+        await at_rest(server.bookie)
+        judge.image(self._folder, to)
 
     async def _judge(self, harm: Harm, *, was_running: bool = False) -> str:
         damaged = judge.content(self._folder)
@@ -185,7 +192,7 @@ class Trial:
             refused = await judge.write(server, more)
             if refused and not unreadable:
                 self._complaints.append(f"{name}: takes no writes: {refused}")
-            judge.image(self._folder, self._folder.with_name("again"))
+            await self._image_of(server, self._folder.with_name("again"))
         await self._again(self._folder.with_name("again"), name, more)
         if not name:
             self._receipts = more

@@ -1,6 +1,7 @@
 """Our Python files, and which of them imports which."""
 
 import ast
+import gc
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -38,7 +39,17 @@ def pages() -> list[Path]:
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
+    """Returns the syntax tree of a file. The trees stay for ever, so the garbage collector is kept from looking through
+    them again and again, which would take three times as long as parsing."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        tree = ast.parse(path.read_text(), str(path))
+        gc.freeze()
+    finally:
+        if was_on:
+            gc.enable()
+    return tree
 
 
 def name_of(path: Path) -> str:

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from tests.house.tree import parsed
 from tests.server.reconnects.views import VIEWS, View
 from tests.sim.sim_sessions import Servers, SimStore
 from tests.sim.virtual_loop import run
@@ -49,12 +50,12 @@ def test_every_recursive_watch_of_the_product_has_its_view() -> None:
         str(path.relative_to(ROOT))
         for room in ("metadata", "storage", "server")
         for path in (ROOT / room).rglob("*.py")
-        if not path.is_relative_to(ROOT / "metadata" / "zookeeper") and _watches_recursively(path.read_text())
+        if not path.is_relative_to(ROOT / "metadata" / "zookeeper") and _watches_recursively(parsed(path))
     }
     assert found - {view.module for view in VIEWS} == set(), "add a View that shows what it does after a reconnect"
 
 
-def _watches_recursively(source: str) -> bool:
+def _watches_recursively(module: ast.Module) -> bool:
     return any(
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -63,10 +64,10 @@ def _watches_recursively(source: str) -> bool:
             keyword.arg == "recursive" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
             for keyword in node.keywords
         )
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(module)
     )
 
 
 def test_a_planted_recursive_watch_is_found() -> None:
-    assert _watches_recursively("self._store.watch(ROOT, heard, recursive=True)")
-    assert not _watches_recursively("self._store.watch(ROOT, heard)")
+    assert _watches_recursively(ast.parse("self._store.watch(ROOT, heard, recursive=True)"))
+    assert not _watches_recursively(ast.parse("self._store.watch(ROOT, heard)"))

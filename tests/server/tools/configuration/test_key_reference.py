@@ -13,6 +13,7 @@ from magnetar.server.config.known_keys import KNOWN
 from magnetar.server.tools.configuration.key_page import page
 from magnetar.server.tools.configuration.key_reference import KeyEntry, entries, without_effect
 from magnetar.server.tools.configuration.program_settings import programs
+from tests.house.tree import parsed
 from tests.server.web.web_scene import running
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -45,7 +46,7 @@ def test_every_settings_class_that_a_program_fills_is_in_the_reference() -> None
         call.args[0].id
         for path in (ROOT / "server").rglob("*.py")
         if "tools" not in path.parts
-        for call in ast.walk(ast.parse(path.read_text()))
+        for call in ast.walk(parsed(path))
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)
         and call.func.attr == "fill"
