@@ -16,7 +16,7 @@ examples:
   magnetar spark lake_ingest --help                    # a job's options
   magnetar spark lake_ingest --service-url pulsar://127.0.0.1:6650 --topic orders --path ./orders --checkpoint ./ck
   magnetar spark --bundle magnetar.zip                 # one file that executors and drivers need, for --py-files
-  magnetar spark --prepare                             # once: from then on jobs start in half the time
+  magnetar spark --prepare                             # once: from then on jobs start sooner
   spark-submit --master yarn --py-files magnetar.zip "$(magnetar spark --path lake_ingest)" --service-url …
 jobs need:  pip install 'magnetar[lake]'
 """

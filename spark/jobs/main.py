@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
         print("usage: magnetar spark JOB [options]      (magnetar spark JOB --help lists them)")
         print("       magnetar spark --path JOB         (its file, for spark-submit)")
         print("       magnetar spark --bundle FILE.zip  (a zip for spark-submit --py-files)")
-        print("       magnetar spark --prepare          (once, so that jobs start in half the time)\n\njobs:")
+        print("       magnetar spark --prepare          (once, so that jobs start sooner)\n\njobs:")
         for name, job in JOBS.items():
             print(f"  {name:14} {job.summary}")
         return 0 if argv else 2

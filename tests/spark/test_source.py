@@ -92,7 +92,7 @@ def test_an_empty_topic_and_a_missing_one(scene: Scene) -> None:
     ("options", "text"),
     [
         ({"failOnDataLos": "true"}, "(?i)unknown option failOnDataLos"),
-        ({"startingOffsets": "soon"}, "option startingOffsets: not JSON"),
+        ({"startingOffsets": "soon"}, "option startingOffsets: .soon.: expected earliest, latest or a JSON map"),
         ({"startingOffsets": "latest"}, "a batch query cannot start at latest"),
         ({"service_url": "http://x"}, "http://x"),
     ],
