@@ -337,13 +337,11 @@ class Cursor(CursorView):
 
     def _start_flush(self) -> None:
         """Stores the state that the cursor will have at the end of this turn of the event loop."""
-        loop = asyncio.get_running_loop()
-        self._flushing = ended = loop.create_future()
-        loop.call_soon(self._begin_flush, ended)
+        self._flushing = ended = asyncio.get_running_loop().create_future()
+        ended.get_loop().call_soon(self._begin_flush, ended)
 
     def _begin_flush(self, ended: "asyncio.Future[None]") -> None:
-        """Stores the current state: by one append if that is enough, otherwise by a task. When the append has ended,
-        `ended` is done."""
+        """Stores the current state, by one append or by a task. `ended` is done when the append has ended."""
         assert self._store is not None
         revision, began_s = self._acks.revision, self._clocks.monotonic_s()
 
@@ -357,7 +355,11 @@ class Cursor(CursorView):
                     self._start_flush()
             ended.set_result(None)
 
-        if not self._store.append_now(self._acks, self._properties, appended):
+        try:
+            begun = self._store.append_now(self._acks, self._properties, appended)
+        except Exception:  # `_flush` meets it again, and tells those who wait
+            begun = False
+        if not begun:
             self._flushing = asyncio.get_running_loop().create_task(self._flush(None))
             ended.set_result(None)
 

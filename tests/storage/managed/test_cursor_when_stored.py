@@ -146,6 +146,25 @@ async def test_a_failure_reaches_the_waiters_and_is_tried_again_by_the_tick() ->
     assert (await open_one(world)).cursors["s"].is_acked(1, 5)
 
 
+async def test_a_state_that_cannot_be_encoded_is_told_to_the_waiters_and_holds_nothing_up() -> None:
+    world, clock = World(), Clock()
+    factory = factory_of(world.session(), LARGE, clock)
+    ledger = await factory.open(NAME)
+    await append(ledger, *[b"x"] * 5)
+    cursor = await ledger.open_cursor("s", EARLIEST)
+    cursor.ack([(1, 0, None)])
+    await cursor.persisted()
+    cursor.ack_cumulative(1, 1, properties={"beyond 64 bits": 1 << 70})
+    with pytest.raises(CursorFault, match="internal error"):
+        await cursor.persisted()
+    cursor.ack_cumulative(1, 2, properties={"beyond 64 bits": 1})
+    clock.advance(1)
+    await factory.tick()
+    await cursor.persisted()
+    await ledger.close()
+    assert (await open_one(world)).cursors["s"].mark_delete == (1, 2)
+
+
 async def test_an_owner_whose_cursor_ledger_was_recovered_elsewhere_is_fenced() -> None:
     world = World()
     world.watches_work = False
