@@ -85,7 +85,6 @@ async def test_every_line_about_a_topic_has_its_full_name(tmp_path: Path, caplog
     assert [line for line in about if NAME.full not in line and SCHEMA_NAME.full not in line] == []
     assert [line for line in about if NAME.managed_ledger_name in line or SCHEMA_NAME.schema_id in line] == []
     for part in (
-        "ledger_opening",
         "ledger_switch",
         "trimmer",
         "cursor_table",

@@ -23,8 +23,8 @@ def htpasswd() -> bytes:
         f"bcrypt:{bcrypt_of('pass')}",
         f"sha1:{ldap_sha1.hash('pass')}",
         f"crypt:{des_crypt.hash('pass')}",
-        f"sha256:{sha256_crypt.hash('pass', rounds=FEW_ROUNDS)}",
-        f"sha512:{sha512_crypt.hash('pass', rounds=FEW_ROUNDS)}",
+        f"sha256:{sha256_crypt.using(rounds=FEW_ROUNDS).hash('pass')}",
+        f"sha512:{sha512_crypt.using(rounds=FEW_ROUNDS).hash('pass')}",
     ]
     return ("# users\n\n" + "\n".join(lines) + "\n").encode()
 
