@@ -1,6 +1,7 @@
 """Passwords are compared with a .htpasswd file."""
 
 import base64
+from typing import Any
 
 import bcrypt
 import pytest
@@ -17,14 +18,18 @@ def bcrypt_of(password: str) -> str:
     return bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
 
 
+def crypt_of(scheme: Any) -> str:
+    return str(scheme.using(rounds=FEW_ROUNDS).hash("pass"))
+
+
 def htpasswd() -> bytes:
     lines = [
         f"md5:{apr_md5_crypt.hash('pass')}",
         f"bcrypt:{bcrypt_of('pass')}",
         f"sha1:{ldap_sha1.hash('pass')}",
         f"crypt:{des_crypt.hash('pass')}",
-        f"sha256:{sha256_crypt.using(rounds=FEW_ROUNDS).hash('pass')}",
-        f"sha512:{sha512_crypt.using(rounds=FEW_ROUNDS).hash('pass')}",
+        f"sha256:{crypt_of(sha256_crypt)}",
+        f"sha512:{crypt_of(sha512_crypt)}",
     ]
     return ("# users\n\n" + "\n".join(lines) + "\n").encode()
 
