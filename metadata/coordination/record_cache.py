@@ -89,9 +89,12 @@ class RecordCache(Generic[T]):
     def fresh(self, path: str) -> Copy[T] | None:
         """Returns the copy that `get` would return without asking the store. Returns None when there is no such copy;
         `get` then finds out whether there is a record."""
-        if self._cancel_watch is None or (self._table.is_stale(path) and self._store.is_connected):
-            return None
-        return self._table.find(path)
+        return self._table.find(path) if self._may_serve(path) else None
+
+    def _may_serve(self, path: str) -> bool:
+        """Whether a copy may be returned without asking the store: the records are watched, and the copy is not known
+        to be outdated, unless the store cannot be reached."""
+        return self._cancel_watch is not None and not (self._table.is_stale(path) and self._store.is_connected)
 
     def __len__(self) -> int:
         """The number of copies, including the answers that a record does not exist."""
@@ -100,8 +103,7 @@ class RecordCache(Generic[T]):
     async def get(self, path: str) -> Copy[T] | None:
         """Returns the record, or None when there is none. A copy that is known to be outdated is read again, unless the
         store cannot be reached."""
-        may_serve = not self._table.is_stale(path) or not self._store.is_connected
-        if self._cancel_watch is not None and path in self._table and may_serve:
+        if path in self._table and self._may_serve(path):
             return self._table.find(path)
         return await self.refresh(path)
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from magnetar.server.process.task_failures import mark_seen
 from magnetar.server.process.turns import for_each
 from magnetar.server.transactions.coordinator_rules import Transaction
 from magnetar.server.transactions.end_calls import EndCalls
@@ -97,7 +98,7 @@ class Endings:
         ending = self._by_id.get(transaction.txn_id)
         if ending is None:
             ending = self._by_id[transaction.txn_id] = Ending(transaction, commit)
-            ending.done.add_done_callback(_seen)
+            ending.done.add_done_callback(mark_seen)
             self._waiting.append(ending)
             self._start()
         elif ending.commit is not commit:
@@ -218,9 +219,3 @@ async def _all_told(calls: list[_Call]) -> None:
             first = first or error
     if first is not None:
         raise first
-
-
-def _seen(done: "asyncio.Future[TxnId]") -> None:
-    """Marks the error of an ending as seen, because possibly nobody waits for it."""
-    if not done.cancelled():
-        done.exception()

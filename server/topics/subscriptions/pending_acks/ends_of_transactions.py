@@ -54,10 +54,12 @@ class EndsOfTransactions:
 
     def is_quick(self, txn_id: TxnId) -> bool:
         """Whether `begin` needs no task, because the end is stored by one record and takes effect in one portion."""
-        cumulative, count = self._rules.cumulative, self._rules.count_of(txn_id)
-        has_cumulative = cumulative is not None and cumulative[0] == txn_id
-        is_short = 0 < count <= PORTION_ENTRIES and not has_cumulative
+        is_short = 0 < self._rules.count_of(txn_id) <= PORTION_ENTRIES and not self._has_cumulative(txn_id)
         return is_short and self.may_begin.is_set() and txn_id not in self._under_way
+
+    def _has_cumulative(self, txn_id: TxnId) -> bool:
+        cumulative = self._rules.cumulative
+        return cumulative is not None and cumulative[0] == txn_id
 
     async def all_ended(self) -> None:
         """Returns when no end is being stored."""
@@ -97,18 +99,16 @@ class EndsOfTransactions:
             ended.set_result(None)
             self._log.trim(self._owner.cursor)
 
-        self._log.append([PendingAckRecord(PendingAckOp.COMMIT if commit else PendingAckOp.ABORT, txn_id)], stored)
+        self._log.append([PendingAckRecord(_op(commit), txn_id)], stored)
         return ended
 
     async def _end(self, txn_id: TxnId, commit: bool) -> None:
         await self.may_begin.wait()
-        op = PendingAckOp.COMMIT if commit else PendingAckOp.ABORT
-        cumulative = self._rules.cumulative
-        has_cumulative = cumulative is not None and cumulative[0] == txn_id
+        has_cumulative = self._has_cumulative(txn_id)
         has_individual = self._rules.count_of(txn_id) > 0 or not has_cumulative
         # Apache's broker, when it reads a COMMIT of one type, acknowledges nothing of the other type.
         kinds = [is_cumulative for is_cumulative, has in ((False, has_individual), (True, has_cumulative)) if has]
-        await self._log.stored([PendingAckRecord(op, txn_id, is_cumulative) for is_cumulative in kinds])
+        await self._log.stored([PendingAckRecord(_op(commit), txn_id, is_cumulative) for is_cumulative in kinds])
         turns = Turns()
         while self._rules.holds(txn_id):
             self._take_effect(self._rules.let_go(txn_id, PORTION_ENTRIES), commit)
@@ -128,3 +128,7 @@ class EndsOfTransactions:
         self._counters.ended(commit, error is None and not ending.cancelled(), seconds)
         if error is not None:
             log.warning("%s: the end of transaction %s was not stored: %s", self._label, txn_id, error)
+
+
+def _op(commit: bool) -> PendingAckOp:
+    return PendingAckOp.COMMIT if commit else PendingAckOp.ABORT

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from magnetar.server.process.task_failures import mark_seen
 from magnetar.server.process.turns import Steps, Turns, in_slices
 from magnetar.server.topics.subscriptions.pending_acks.log_trimming_rules import LogIndex
 from magnetar.server.transactions.known_transactions import TransactionSupport
@@ -105,7 +106,7 @@ class PendingAckLog:
                 result.set_exception(error)
 
         self.append(records, done)
-        result.add_done_callback(_seen)
+        result.add_done_callback(mark_seen)
         return result
 
     def push(self) -> None:
@@ -183,12 +184,6 @@ class PendingAckLogs:
                 await self._factory.delete(log_name(topic, subscription))
         except NoSuchManagedLedger:
             log.info("%s / %s: the pending-ack log was deleted meanwhile", topic, subscription)
-
-
-def _seen(future: "asyncio.Future[None]") -> None:
-    """Marks the error of a future as seen, which may be that nobody waits for any more."""
-    if not future.cancelled():
-        future.exception()
 
 
 def _reach(positions: Sequence[PendingPosition]) -> Position:

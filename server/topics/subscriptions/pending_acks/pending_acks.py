@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from magnetar.server.process.storage_faults import storage_faults_told
+from magnetar.server.process.task_failures import mark_seen
 from magnetar.server.process.turns import SLICE_ITEMS, Steps, Turns, in_slices
 from magnetar.server.topics.subscriptions.pending_acks.ack_groups import AckGroups, take_back
 from magnetar.server.topics.subscriptions.pending_acks.end_counters import EndCounters
@@ -57,12 +58,6 @@ class PendingAckState(Enum):
     READY = "Ready"
     ERROR = "Error"
     CLOSE = "Close"
-
-
-def _seen(future: "asyncio.Future[None]") -> None:
-    """Marks the error of a future as seen, which may be that nobody waits for any more."""
-    if not future.cancelled():
-        future.exception()
 
 
 class PendingAcksOfTransactions:
@@ -233,7 +228,7 @@ class PendingAcksOfTransactions:
             storing = asyncio.get_running_loop().create_task(
                 self._ack_cumulative(txn_id, positions[0]) if cumulative else self._ack_individual(txn_id, positions)
             )
-            storing.add_done_callback(_seen)
+            storing.add_done_callback(mark_seen)
             with storage_faults_told():
                 await asyncio.shield(storing)
         return positions
