@@ -65,9 +65,10 @@ async def create(call: Call) -> Answer:
     check_no_shadow(properties or {})
     _check_count(call, count)
     await check_new(call, name)
-    await service.catalog.check_room(name, count)
-    if not await service.catalog.create_partitioned(name, count, properties):
-        raise Refusal(409, "This topic already exists")
+    async with service.catalog.creating(name):
+        await service.catalog.check_room(name, count)
+        if not await service.catalog.create_partitioned(name, count, properties):
+            raise Refusal(409, "This topic already exists")
     return NO_CONTENT
 
 
@@ -90,11 +91,12 @@ async def grow(call: Call) -> Answer:
     if count < record.partitions:
         raise Refusal(422, f"Desired partitions {count} can't be less than the current partitions {record.partitions}.")
     _check_count(call, count)
-    await service.catalog.check_room(name, count - record.partitions)
+    async with service.catalog.creating(name):
+        await service.catalog.check_room(name, count - record.partitions)
+        await service.catalog.create_missing_partitions(name, count)
     is_here = all_here(call, name, count)
     if is_here:
         await _copy_subscriptions(call, name, record.partitions, count)
-    await service.catalog.create_missing_partitions(name, count)
     if await service.catalog.partitioned.update(name, partitions=count) is None:
         raise TopicNotFound(f"Topic {name.full} not found")
     if not is_here and name.is_persistent:

@@ -10,7 +10,9 @@ checkMaxTopicsPerNamespace, NamespaceService.checkTopicExists; PIP-414.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
 
 from magnetar.metadata import paths
 from magnetar.metadata.errors import NodeExistsError, NoNodeError
@@ -53,6 +55,8 @@ class TopicCatalog:
         self._settings = settings
         self._loaded = loaded
         self._lists: FreshResults[Sequence[str]] = FreshResults(self._list)
+        self._creating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Namespace -> who creates topics in it, for namespaces with a limit of topics."""
 
     # --- existing namespaces and topics ------------------------------------------------------------------------------
 
@@ -134,8 +138,12 @@ class TopicCatalog:
         wanted = await self._default_partitions(name)
         if wanted == 0:
             return 0
-        await self.check_room(name, wanted)
-        await self.create_partitioned(name, wanted)
+        async with self.creating(name):
+            with storage_faults_told():
+                made = await self.partitioned.get(name)
+            if made is None:
+                await self.check_room(name, wanted)
+                await self.create_partitioned(name, wanted)
         with storage_faults_told():
             made = await self.partitioned.get(name)
         return 0 if made is None else made.partitions
@@ -165,6 +173,15 @@ class TopicCatalog:
             indexes = range(start, min(start + CREATED_AT_ONCE, partitions))
             with storage_faults_told():
                 await asyncio.gather(*(self._create_record(name.partition(index)) for index in indexes))
+
+    async def create_limited(self, name: TopicName) -> None:
+        """Creates the record of a persistent topic that is loaded afterwards, unless another caller has created it
+        meanwhile. Raises NotAllowed when the topic would exceed the namespace's limit."""
+        async with self.creating(name):
+            if not await self.topic_exists(name):
+                await self.check_room(name)
+                with storage_faults_told():
+                    await self._create_record(name)
 
     async def _create_record(self, name: TopicName) -> None:
         with contextlib.suppress(NodeExistsError):
@@ -199,8 +216,21 @@ class TopicCatalog:
         """Returns whether `check_room` may refuse the topic."""
         return await self._limit_for(name) > 0
 
+    @asynccontextmanager
+    async def creating(self, name: TopicName) -> AsyncIterator[None]:
+        """Lets one caller at a time create topics in a namespace with a limit. Within the block, the caller calls
+        `check_room` and creates the topics or their records: otherwise two callers could count the same room for
+        themselves. Another broker of the cluster does not wait, so it may exceed the limit, as with Apache's
+        brokers."""
+        if not await self.is_limited(name):
+            yield
+            return
+        lock = self._creating.setdefault(name.namespace, asyncio.Lock())
+        async with lock:
+            yield
+
     async def check_room(self, name: TopicName, topics: int = 1) -> None:
-        """Raises NotAllowed when `topics` more topics would exceed the namespace's limit."""
+        """Raises NotAllowed when `topics` more topics would exceed the namespace's limit. See `creating`."""
         limit = await self._limit_for(name)
         if limit <= 0:
             return

@@ -294,13 +294,14 @@ class BaseTopic(ABC):
 
     async def _check_room_for_consumer(self, cnx: ClientConnection) -> None:
         """Raises ConsumerBusy when the topic has as many consumers as policies allow, all of them of live clients."""
-        if self._has_all_consumers:
+        if self.has_all_consumers:
             await close_dead([each for some in self.subscriptions.values() for each in some.consumers], cnx)
-            if self._has_all_consumers:
+            if self.has_all_consumers:
                 raise ConsumerBusy("Topic reached max consumers limit")
 
     @property
-    def _has_all_consumers(self) -> bool:
+    def has_all_consumers(self) -> bool:
+        """Whether the topic has as many consumers as policies allow."""
         return 0 < self.policies.max_consumers_per_topic <= self.consumer_count
 
     def _check_subscribe_rate(self, cnx: ClientConnection, command: pb.CommandSubscribe) -> None:

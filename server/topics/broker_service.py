@@ -230,7 +230,7 @@ class BrokerService:
         if not await self.catalog.topic_exists(name):
             if not create:
                 raise TopicNotFound(f"Topic {name.full} not found")
-            await self.catalog.check_room(name)
+            await self.catalog.create_limited(name)
 
     async def _load(self, name: TopicName, create: bool) -> Topic:
         """Opens the topic and adds the topic to `topics`. Raises TopicNotFound without `create` when the topic was

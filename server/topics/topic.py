@@ -236,6 +236,7 @@ class Topic(BaseTopic):
                 check_durability(existing.cursor, durable=False)
                 return existing
             self._check_open()
+            self._check_may_add_subscription()  # PersistentTopic.getNonDurableSubscription
             return self._add_subscription(command.subscription, self.ledger.new_non_durable_cursor(start))
 
     def _check_open(self) -> None:

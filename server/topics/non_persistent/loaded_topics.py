@@ -54,12 +54,14 @@ class NonPersistentTopics:
         await self._ownership.check(name)
         if not create:
             raise TopicNotFound(f"Topic {name.full} not found")
-        await self._catalog.check_room(name)
         await self._policies.load(name)
-        topic = self.by_name.get(name.full)
-        if topic is not None:
-            return topic  # another caller has created the topic meanwhile
-        self._ownership.check_now(name)  # the bundle may be lost meanwhile
+        async with self._catalog.creating(name):
+            if name.full not in self.by_name:
+                await self._catalog.check_room(name)
+            return self.by_name.get(name.full) or self._create(name)  # another caller may have created it meanwhile
+
+    def _create(self, name: TopicName) -> NonPersistentTopic:
+        self._ownership.check_now(name)  # the bundle may have been lost while the caller waited
         topic = NonPersistentTopic(
             name,
             self._settings,

@@ -32,6 +32,9 @@ class SubscriptionTopic(ConsumerTopic, Protocol):
     def policies(self) -> EffectivePolicies: ...
 
     @property
+    def has_all_consumers(self) -> bool: ...
+
+    @property
     def subscriptions(self) -> Mapping[str, object]:
         """Name -> subscription, for the subscriptions that exist. A deleted subscription is not in the mapping."""
 
@@ -112,7 +115,9 @@ class BaseSubscription(ABC):
 
     def _check_admits(self, consumer: Consumer) -> None:
         """Raises ServiceNotReady when the subscription has ended, and ConsumerBusy when the consumer's type conflicts
-        with the type of the connected consumers, or when as many consumers are connected as the policies allow."""
+        with the type of the connected consumers, or when the topic or the subscription has as many consumers as the
+        policies allow. The caller attaches the consumer without waiting for anything after this check: the topic's own
+        check comes before the subscription is created, when others may be on their way, too."""
         if self._is_fenced or not self.topic.is_open:
             raise ServiceNotReady("Subscription is fenced")
         refusal = self._refusal_of(consumer)
@@ -126,6 +131,8 @@ class BaseSubscription(ABC):
             await close_dead(self.consumers, consumer.cnx)
 
     def _refusal_of(self, consumer: Consumer) -> str | None:
+        if self.topic.has_all_consumers:
+            return "Topic reached max consumers limit"
         if not self.consumers:
             return None
         limit = self.topic.policies.max_consumers_per_subscription
