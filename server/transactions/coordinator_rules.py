@@ -118,6 +118,8 @@ class TransactionTable:
         self._active_max = active_max
         self._alive: dict[int, Transaction] = {}
         """Least bits -> transaction, in ascending order: ids are given out and made durable in their order."""
+        self._beginning: set[int] = set()
+        """The least bits of the ids that were given out and whose transactions are not durable yet."""
 
     def __len__(self) -> int:
         return len(self._alive)
@@ -149,12 +151,14 @@ class TransactionTable:
 
     def next_id(self) -> TxnId:
         """Counts, and returns the id of a transaction that is to begin. Raises TooManyRequests at the limit."""
-        if 0 < self._active_max <= len(self._alive):
+        active = len(self._alive) + len(self._beginning)
+        if 0 < self._active_max <= active:
             raise TooManyRequests(
-                f"Transaction coordinator {self.coordinator_id} has {len(self._alive)} active transactions, and "
+                f"Transaction coordinator {self.coordinator_id} has {active} active transactions, and "
                 f"maxActiveTransactionsPerCoordinator is {self._active_max}"
             )
         self.counter += 1
+        self._beginning.add(self.counter)
         return TxnId(self.coordinator_id, self.counter)
 
     def check_participants(self, txn_id: TxnId, names: Iterable[str], count: int) -> Transaction:
@@ -197,6 +201,7 @@ class TransactionTable:
         transaction = self._alive.get(least)
         if operation == _NEW and transaction is None:
             transaction = self._alive[least] = _begun(self.coordinator_id, record)
+            self._beginning.discard(least)
         elif transaction is None or operation == _NEW:
             return (place,)
         elif operation == _UPDATE:

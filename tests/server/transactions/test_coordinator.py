@@ -318,7 +318,10 @@ async def test_a_limit_of_transactions_is_told_as_an_error(tmp_path: Path) -> No
     settings = replace(TransactionSettings(), max_active_transactions_per_coordinator=2)
     async with scene(tmp_path, MemoryStore(), settings) as broker:
         coordinator = await broker.coordinator()
-        first, _ = [await coordinator.new(MINUTE_MS, None) for _ in range(2)]
+        beginning = [coordinator.new(MINUTE_MS, None) for _ in range(2)]
+        with pytest.raises(TooManyRequests, match="maxActiveTransactionsPerCoordinator is 2"):
+            await coordinator.new(MINUTE_MS, None)  # those that are not durable yet count as well
+        first, _ = await asyncio.gather(*beginning)
         with pytest.raises(TooManyRequests, match="maxActiveTransactionsPerCoordinator is 2"):
             await coordinator.new(MINUTE_MS, None)
         await coordinator.end(first, commit=False)
