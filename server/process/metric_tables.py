@@ -45,23 +45,34 @@ class MetricTable:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = {column.name: column for column in columns}
+        assert len(self.columns) == len(columns), "a metric stands in the table twice"
+        self._places = {column.name: place for place, column in enumerate(columns)}
         self._labels: list[str] = []
-        self._values = {column.name: array("d") for column in columns}
-        assert len(self._values) == len(columns), "a metric stands in the table twice"
+        self._values = array("d")
+        """The values of the first row, then those of the second one, and so on."""
 
     def add(self, labels: str, values: Iterable[float]) -> None:
         """Adds a row. `values` has a value for each column, in the order of the columns."""
         self._labels.append(labels)
-        for column, value in zip(self._values.values(), values, strict=True):
-            column.append(value)
+        self._values.extend(values)
+        assert len(self._values) == len(self._labels) * len(self.columns), "a row has not one value for each column"
 
     def lines(self, name: str) -> Iterable[str]:
         """Yields the lines of one column, ROWS_AT_ONCE together."""
-        values = self._values[name]
-        for at in range(0, len(values), ROWS_AT_ONCE):
-            end = at + ROWS_AT_ONCE
-            pairs = zip(self._labels[at:end], values[at:end], strict=True)
-            yield "".join([f"{name}{{{labels}}} {value}\n" for labels, value in pairs])
+        width = len(self.columns)
+        for at in range(0, len(self._labels), ROWS_AT_ONCE):
+            labels = self._labels[at : at + ROWS_AT_ONCE]
+            first = at * width + self._places[name]
+            yield _lines(name, labels, self._values[first : (at + ROWS_AT_ONCE) * width : width])
+
+
+def _lines(name: str, labels: Sequence[str], values: "array[float]") -> str:
+    """Returns the lines of one column for some rows. Most objects of a broker are idle, and have the same value in most
+    columns: these lines are put together without looking at each row, which takes a twentieth of the time."""
+    if values.tobytes() == values[:1].tobytes() * len(values):
+        value = f"}} {values[0]}\n"
+        return f"{name}{{" + f"{value}{name}{{".join(labels) + value
+    return "".join([f"{name}{{{each}}} {value}\n" for each, value in zip(labels, values, strict=True)])
 
 
 class MetricFamilies:

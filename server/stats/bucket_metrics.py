@@ -5,7 +5,7 @@ Source: TopicStats.printTopicStats. Dashboards ask for two names that Apache's b
 names here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from magnetar.server.process.metric_tables import Column, gauges
 
@@ -24,10 +24,7 @@ def bucket_columns(name: str, buckets: tuple[str, ...]) -> tuple[Column, ...]:
     )
 
 
-def bucket_values(counts: Sequence[int], total: float) -> Iterator[float]:
-    """Yields the values of the columns of `bucket_columns`: the counts of a period, and `total` as the sum of what was
+def bucket_values(counts: Sequence[int], total: float) -> list[float]:
+    """Returns the values of the columns of `bucket_columns`: the counts of a period, and `total` as the sum of what was
     counted."""
-    yield from counts
-    yield counts[-1]
-    yield sum(counts)
-    yield round(total)
+    return [*counts, counts[-1], sum(counts), round(total)]

@@ -5,7 +5,7 @@ Pulsar 4.0.7.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from magnetar.server.stats.bucket_metrics import (
     bucket_values,
 )
 from magnetar.server.topics.topic import Topic
-from magnetar.storage.managed.ledger_traffic import NOTHING, Figures
+from magnetar.storage.managed.ledger_traffic import IDLE, NOTHING, Figures
 from magnetar.storage.managed.period_buckets import LATENCY_BOUNDS_S, NO_LATENCIES, NO_SIZES, SIZE_BOUNDS
 
 if TYPE_CHECKING:
@@ -37,18 +37,24 @@ TOPIC_LEDGER_COLUMNS = (
 )
 
 
-def topic_ledger_values(topic: Topic) -> Iterator[float]:
-    """Yields the values of TOPIC_LEDGER_COLUMNS. Nothing is ever offloaded by this broker."""
+_IDLE_VALUES = (0,) * len(TOPIC_LEDGER_COLUMNS)
+
+
+def topic_ledger_values(topic: Topic) -> Sequence[float]:
+    """Returns the values of TOPIC_LEDGER_COLUMNS. Nothing is ever offloaded by this broker."""
     traffic = topic.ledger.traffic
-    rates = traffic.per_second
-    yield rates.entries_added
-    yield rates.entries_read
-    yield rates.entries_missed
-    yield 0
-    last = traffic.last
-    yield from bucket_values(last.write_latencies, last.write_seconds * MICROSECONDS)
-    yield from bucket_values(last.ledger_latencies, last.ledger_seconds * MICROSECONDS)
-    yield from bucket_values(last.sizes, last.size_bytes)
+    rates, last = traffic.per_second, traffic.last
+    if rates is NOTHING and last is IDLE:
+        return _IDLE_VALUES
+    return [
+        rates.entries_added,
+        rates.entries_read,
+        rates.entries_missed,
+        0,
+        *bucket_values(last.write_latencies, last.write_seconds * MICROSECONDS),
+        *bucket_values(last.ledger_latencies, last.ledger_seconds * MICROSECONDS),
+        *bucket_values(last.sizes, last.size_bytes),
+    ]
 
 
 @dataclass(slots=True)
@@ -86,10 +92,11 @@ class LedgerSums:
     def __init__(self) -> None:
         self._of: dict[str, _OfNamespace] = defaultdict(_OfNamespace)
 
-    def add(self, topic: Topic) -> None:
+    def add(self, topic: Topic, backlog: int) -> None:
+        """Adds a topic, whose subscriptions have a backlog of so many entries together."""
         traffic, sums = topic.ledger.traffic, self._of[f"{topic.name.namespace}/{topic.name.domain}"]
         sums.messages += topic.publishing.counters.message_rate.value
-        sums.backlog += topic.backlog_entries
+        sums.backlog += backlog
         sums.stored += topic.stored_bytes * topic.ledger.config.quorums[1]
         if traffic.per_second is not NOTHING:
             sums.rates = [one + other for one, other in zip(sums.rates, traffic.per_second, strict=True)]
@@ -97,7 +104,7 @@ class LedgerSums:
         last = traffic.last
         lasts = (last.write_latencies, last.ledger_latencies, traffic.switch_latency.last, last.sizes)
         for known, counts in zip(sums.buckets, lasts, strict=True):
-            if any(counts):
+            if counts is not NO_LATENCIES and counts is not NO_SIZES:
                 known[:] = [one + other for one, other in zip(known, counts, strict=True)]
 
     def write(self, families: MetricFamilies) -> None:

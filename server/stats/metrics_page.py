@@ -9,7 +9,7 @@ Pulsar 4.0.7.
 from typing import TYPE_CHECKING
 
 from magnetar.server.process.compressed_text import CompressedText, compressed
-from magnetar.server.process.metric_tables import MetricFamilies, MetricTable, label_text, page_text
+from magnetar.server.process.metric_tables import MetricFamilies, MetricTable, escaped, label_text, page_text
 from magnetar.server.process.turns import Turns, in_portions
 from magnetar.server.stats import ledger_metrics, subscription_metrics, topic_metrics
 from magnetar.server.stats.broker_metrics import add_broker, add_schemas
@@ -91,22 +91,21 @@ class _Page:
         namespace = topic.name.namespace
         self.topics_of[namespace] = self.topics_of.get(namespace, 0) + 1
         out = topic.counters_out_removed()
-        labels = self._labels_of(topic)
+        text = "" if self.sums is not None else label_text(**self._labels_of(topic))
         for name, subscription in topic.subscriptions.items():
-            out.add(self._add_subscription({**labels, "subscription": name}, topic, subscription))
-        values = list(topic_metrics.traffic_values(topic, out))
+            out.add(self._add_subscription(f'{text},subscription="{escaped(name)}"', topic, subscription))
+        values = topic_metrics.traffic_values(topic, out)
         for name, value in zip(topic_metrics.SUMMED, values, strict=False):
             self.totals[name] += value
         of_system = is_system_topic(topic.name)
         self._bytes_in[of_system] += topic.publishing.counters.bytes_in
         self._bytes_out[of_system] += out.bytes_out
         if isinstance(topic, Topic):
+            self._add_ledger(topic, int(values[topic_metrics.BACKLOG_AT]))
             values += topic_metrics.storage_values(topic)
-            self._add_ledger(topic)
         if self.sums is not None:
             self.sums.add(topic, values, out)
             return
-        text = label_text(**labels)
         if isinstance(topic, Topic):
             self._persistent.add(text, values)
             topic_metrics.add_rare_metrics(self.families, text, topic)
@@ -114,8 +113,8 @@ class _Page:
             self._volatile.add(text, values)
         if self._settings.expose_producer_level_metrics_in_prometheus:
             for producer in topic.producers.values():
-                of_producer = {"producer_name": producer.name, "producer_id": str(producer.producer_id)}
-                self._producers.add(label_text(**labels, **of_producer), topic_metrics.producer_values(producer))
+                of_producer = label_text(producer_name=producer.name, producer_id=str(producer.producer_id))
+                self._producers.add(f"{text},{of_producer}", topic_metrics.producer_values(producer))
 
     def add_totals(self) -> None:
         """Adds the sums over all topics that have labels of their own."""
@@ -134,38 +133,38 @@ class _Page:
             return {**labels, "topic": topic.name.full}
         return {**labels, "topic": topic.name.base.full, "partition": str(topic.name.partition_index)}
 
-    def _add_ledger(self, topic: Topic) -> None:
+    def _add_ledger(self, topic: Topic, backlog: int) -> None:
         rates = topic.ledger.traffic.per_second
         self.totals["storage_write_rate"] += rates.entries_added
         self.totals["storage_read_rate"] += rates.entries_read
         self.totals["storage_read_cache_misses_rate"] += rates.entries_missed
-        self.ledgers.add(topic)
+        self.ledgers.add(topic, backlog)
         for kind, count in topic.quota.evictions.items():
             self._evictions[kind] += count
         if self._settings.expose_managed_cursor_metrics_in_prometheus:
             for labels, values in ledger_metrics.cursor_rows(topic, self._cluster):
                 self._cursors.add(label_text(**labels), values)
 
-    def _add_subscription(
-        self, labels: dict[str, str], topic: "BaseTopic", subscription: "BaseSubscription"
-    ) -> ConsumerCounters:
-        """Adds a subscription and, if the settings want them, its consumers. Returns the sums of the consumers."""
+    def _add_subscription(self, text: str, topic: "BaseTopic", subscription: "BaseSubscription") -> ConsumerCounters:
+        """Adds a subscription, whose label set is `text`, and, if the settings want them, its consumers. Returns the
+        sums of the consumers."""
         out = subscription.counters_out()
         if self.sums is not None:
             return out
-        text = label_text(**labels)
-        values = list(subscription_metrics.out_values(subscription, out))
+        values = subscription_metrics.out_values(subscription, out)
         if isinstance(subscription, Subscription):
             assert isinstance(topic, Topic)
             age_s = topic.backlog_ages.age_seconds(subscription.cursor, self._now_ms)
             values += subscription_metrics.backlog_values(subscription, age_s)
             self._subscriptions.add(text, values)
             subscription_metrics.add_throttling(self.families, text, subscription)
-            add_pending_ack_metrics(self.families, labels, subscription)
+            if subscription.pending_acks is not None:
+                labels = {**self._labels_of(topic), "subscription": subscription.name}
+                add_pending_ack_metrics(self.families, labels, subscription.pending_acks)
         else:
             self._volatile_subscriptions.add(text, values)
         if self._settings.expose_consumer_level_metrics_in_prometheus:
             for consumer in subscription.consumers:
-                of_consumer = {"consumer_name": consumer.name, "consumer_id": str(consumer.consumer_id)}
-                self._consumers.add(label_text(**labels, **of_consumer), subscription_metrics.consumer_values(consumer))
+                of_consumer = label_text(consumer_name=consumer.name, consumer_id=str(consumer.consumer_id))
+                self._consumers.add(f"{text},{of_consumer}", subscription_metrics.consumer_values(consumer))
         return out

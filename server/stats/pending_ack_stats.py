@@ -60,11 +60,11 @@ def position_state(subscription: Subscription, position: Position, batch_index: 
     return PositionState.PENDING_ACK if held.bits >> batch_index & 1 else PositionState.NOT_IN_PENDING_ACK
 
 
-def add_pending_ack_metrics(families: MetricFamilies, labels: Mapping[str, str], subscription: Subscription) -> None:
+def add_pending_ack_metrics(
+    families: MetricFamilies, labels: Mapping[str, str], pending: PendingAcksOfTransactions
+) -> None:
     """Adds the metrics of a subscription on which transactions have acknowledged something."""
-    if subscription.pending_acks is None:
-        return
-    counters = subscription.pending_acks.counters
+    counters = pending.counters
     labels = {name: value for name, value in labels.items() if name != "cluster"}  # all families have this label
     for kind, succeeded, failed in (
         ("committed", counters.committed, counters.commits_failed),

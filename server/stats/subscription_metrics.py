@@ -3,8 +3,6 @@
 Source: TopicStats.printTopicStats and writeConsumerMetric; names as in Pulsar 4.0.7.
 """
 
-from collections.abc import Iterator
-
 from magnetar.server.process.metric_tables import Column, MetricFamilies, counters, gauges
 from magnetar.server.topics.counters import ConsumerCounters
 from magnetar.server.topics.non_persistent.subscription import NonPersistentSubscription
@@ -66,54 +64,60 @@ CONSUMER_COLUMNS: tuple[Column, ...] = (
 )
 
 
-def out_values(subscription: BaseSubscription, out: ConsumerCounters) -> Iterator[float]:
-    """Yields the values of OUT_COLUMNS. `out` holds the sums of the subscription's consumers."""
-    yield len(subscription.consumers)
-    yield out.message_rate.value
-    yield out.byte_rate.value
-    yield out.redelivery_rate.value
-    yield out.ack_rate.value
-    yield out.last_acked_ms
-    yield out.last_sent_ms
-    yield out.last_flow_ms
-    yield out.last_acked_ms
-    yield subscription.drop_rate.value if isinstance(subscription, NonPersistentSubscription) else 0
-    yield out.messages_out
-    yield out.bytes_out
+def out_values(subscription: BaseSubscription, out: ConsumerCounters) -> list[float]:
+    """Returns the values of OUT_COLUMNS. `out` holds the sums of the subscription's consumers."""
+    return [
+        len(subscription.consumers),
+        out.message_rate.value,
+        out.byte_rate.value,
+        out.redelivery_rate.value,
+        out.ack_rate.value,
+        out.last_acked_ms,
+        out.last_sent_ms,
+        out.last_flow_ms,
+        out.last_acked_ms,
+        subscription.drop_rate.value if isinstance(subscription, NonPersistentSubscription) else 0,
+        out.messages_out,
+        out.bytes_out,
+    ]
 
 
-def backlog_values(subscription: Subscription, age_s: float) -> Iterator[float]:
-    """Yields the values of BACKLOG_COLUMNS. `age_s` is the age of the oldest unacknowledged message, -1 when it is not
+def backlog_values(subscription: Subscription, age_s: float) -> list[float]:
+    """Returns the values of BACKLOG_COLUMNS. `age_s` is the age of the oldest unacknowledged message, -1 when it is not
     known."""
     cursor, expired = subscription.cursor, subscription.expired
     backlog, delayed = cursor.backlog, subscription.delayed_messages
-    yield backlog
-    yield backlog - delayed
-    yield delayed
-    yield 0  # The delayed messages of a topic's subscriptions share one index, whose size the topic has.
-    yield subscription.unacked_messages
-    yield subscription.is_blocked
-    yield subscription.messages_in_replay
-    yield expired.rate.value
-    yield expired.entries
-    yield expired.last_ms
-    yield age_s
-    yield from NO_ENTRY_FILTERS
-    yield cursor.number_of_holes
+    return [
+        backlog,
+        backlog - delayed,
+        delayed,
+        0,  # The delayed messages of a topic's subscriptions share one index, whose size the topic has.
+        subscription.unacked_messages,
+        subscription.is_blocked,
+        subscription.messages_in_replay,
+        expired.rate.value,
+        expired.entries,
+        expired.last_ms,
+        age_s,
+        *NO_ENTRY_FILTERS,
+        cursor.number_of_holes,
+    ]
 
 
-def consumer_values(consumer: Consumer) -> Iterator[float]:
-    """Yields the values of CONSUMER_COLUMNS."""
+def consumer_values(consumer: Consumer) -> list[float]:
+    """Returns the values of CONSUMER_COLUMNS."""
     counts = consumer.counters
-    yield counts.redelivery_rate.value
-    yield consumer.unacked_messages
-    yield consumer.blocked
-    yield counts.message_rate.value
-    yield counts.ack_rate.value
-    yield counts.byte_rate.value
-    yield consumer.permits
-    yield counts.bytes_out
-    yield counts.messages_out
+    return [
+        counts.redelivery_rate.value,
+        consumer.unacked_messages,
+        consumer.blocked,
+        counts.message_rate.value,
+        counts.ack_rate.value,
+        counts.byte_rate.value,
+        consumer.permits,
+        counts.bytes_out,
+        counts.messages_out,
+    ]
 
 
 def add_throttling(families: MetricFamilies, labels: str, subscription: Subscription) -> None:

@@ -4,7 +4,7 @@ Source: TopicStats.printTopicStats, AggregatedNamespaceStats; names as in Pulsar
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from magnetar.server.process.metric_tables import MetricFamilies, counters, gauges
 from magnetar.server.stats.compaction_stats import compaction_metrics
@@ -54,6 +54,9 @@ PRODUCER_COLUMNS = gauges(
     "pulsar_producer_msg_rate_in", "pulsar_producer_msg_throughput_in", "pulsar_producer_msg_average_Size"
 )
 
+BACKLOG_AT = SUMMED.index("msg_backlog")
+"""Where the values of TRAFFIC_COLUMNS have the entries in the backlogs of all subscriptions together."""
+
 OF_TOPICS_ONLY = (
     "pulsar_publish_rate_limit_times",
     "pulsar_average_msg_size",
@@ -66,39 +69,43 @@ OF_TOPICS_ONLY = (
 OUT_TOTALS = counters("pulsar_out_messages_total", "pulsar_out_bytes_total")
 
 
-def traffic_values(topic: BaseTopic, out: ConsumerCounters) -> Iterator[float]:
-    """Yields the values of TRAFFIC_COLUMNS. `out` holds the sums of all consumers of the topic."""
+def traffic_values(topic: BaseTopic, out: ConsumerCounters) -> list[float]:
+    """Returns the values of TRAFFIC_COLUMNS. `out` holds the sums of all consumers of the topic."""
     publishing = topic.publishing
     counts = publishing.counters
     copies = topic.ledger.config.quorums[1] if isinstance(topic, Topic) else 1
-    yield len(topic.subscriptions)
-    yield len(publishing.by_name)
-    yield topic.consumer_count
-    yield counts.message_rate.value
-    yield out.message_rate.value
-    yield counts.byte_rate.value
-    yield out.byte_rate.value
-    yield topic.stored_bytes * copies  # ManagedLedgerMBeanImpl.getStoredMessagesSize
-    yield topic.stored_bytes  # getStoredMessagesLogicalSize
-    yield topic.backlog_entries
-    yield counts.messages_in
-    yield counts.bytes_in
-    yield publishing.rate_limited_times
-    yield counts.average_size
+    return [
+        len(topic.subscriptions),
+        len(publishing.by_name),
+        topic.consumer_count,
+        counts.message_rate.value,
+        out.message_rate.value,
+        counts.byte_rate.value,
+        out.byte_rate.value,
+        topic.stored_bytes * copies,  # ManagedLedgerMBeanImpl.getStoredMessagesSize
+        topic.stored_bytes,  # getStoredMessagesLogicalSize
+        topic.backlog_entries,
+        counts.messages_in,
+        counts.bytes_in,
+        publishing.rate_limited_times,
+        counts.average_size,
+    ]
 
 
-def storage_values(topic: Topic) -> Iterator[float]:
-    """Yields the values of STORAGE_COLUMNS."""
+def storage_values(topic: Topic) -> list[float]:
+    """Returns the values of STORAGE_COLUMNS."""
     quotas = topic.policies.backlog_quotas
     oldest_ms = topic.quota.oldest.known_ms()
-    yield topic.backlog_size
-    yield quotas.destination_storage.limit
-    yield quotas.message_age.limit
-    yield -1 if oldest_ms is None else (now_ms() - oldest_ms) // 1000
-    yield topic.delayed.index.size_bytes if topic.delayed.index else 0
-    yield topic.ledger.gaps.entries
-    yield topic.ledger.gaps.entries_skipped
-    yield from topic_ledger_values(topic)
+    return [
+        topic.backlog_size,
+        quotas.destination_storage.limit,
+        quotas.message_age.limit,
+        -1 if oldest_ms is None else (now_ms() - oldest_ms) // 1000,
+        topic.delayed.index.size_bytes if topic.delayed.index else 0,
+        topic.ledger.gaps.entries,
+        topic.ledger.gaps.entries_skipped,
+        *topic_ledger_values(topic),
+    ]
 
 
 def producer_values(producer: Producer) -> tuple[float, float, float]:

@@ -88,7 +88,10 @@ class BaseSubscription(ABC):
         return self._is_fenced or not self.topic.is_open
 
     def counters_out(self) -> ConsumerCounters:
-        """Returns the sums of the counters of all consumers that are or were connected."""
+        """Returns the sums of the counters of all consumers that are or were connected. The caller does not change
+        them: without consumers they are those that the subscription keeps."""
+        if not self.consumers:
+            return self._counters_of_gone
         result = ConsumerCounters()
         result.add(self._counters_of_gone)
         for consumer in self.consumers:
