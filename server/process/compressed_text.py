@@ -16,8 +16,8 @@ UNPACKED_BYTES = 1 << 16
 and many clients may take their parts in the same turn of the event loop."""
 
 LEVEL = 1
-"""zlib's level: metrics become 35 times shorter with levels 1 to 3, and 43 times with levels from 4 on, which take twice
-the time: that was half of the CPU of a page."""
+"""zlib's level: metrics become 35 times shorter with levels 1 to 3, and 43 times with levels from 4 on. Those take
+twice the time, which was half of the CPU of a page."""
 
 
 class CompressedText(NamedTuple):
