@@ -19,6 +19,7 @@ from magnetar.metadata.embedded.file_format import RowChange
 from magnetar.metadata.embedded.record_file import RecordFile
 from magnetar.metadata.embedded.record_rows import RECORDS
 from magnetar.metadata.embedded.stored_metadata import PAGE_BYTES, read_stored
+from magnetar.metadata.embedded.tree_store import BATCH_WRITES_MAX
 from magnetar.metadata.errors import (
     NodeExistsError,
     StoreClosedError,
@@ -38,10 +39,24 @@ def path(tmp_path: Path) -> Path:
 
 async def test_writes_of_one_turn_share_a_commit(path: Path) -> None:
     store = await EmbeddedStore.open(path)
-    await asyncio.gather(*(store.create(f"/{number}") for number in range(100)))
+    await asyncio.gather(*(store.create(f"/{number}") for number in range(BATCH_WRITES_MAX)))
     assert store.commits == 1
-    await asyncio.gather(*(store.put(f"/{number}", b"x") for number in range(100)), store.create("/last"))
+    puts = (store.put(f"/{number}", b"x") for number in range(BATCH_WRITES_MAX - 1))
+    await asyncio.gather(*puts, store.create("/last"))
     assert store.commits == 2
+    await store.close()
+
+
+async def test_more_writes_than_a_commit_takes_are_made_in_their_order_by_several(path: Path) -> None:
+    store = await EmbeddedStore.open(path)
+    made: list[tuple[int, int]] = []
+
+    async def write(number: int) -> None:
+        await store.create(f"/{number}")
+        made.append((number, store.commits))
+
+    await asyncio.gather(*(write(number) for number in range(3 * BATCH_WRITES_MAX + 1)))
+    assert made == [(number, 1 + number // BATCH_WRITES_MAX) for number in range(3 * BATCH_WRITES_MAX + 1)]
     await store.close()
 
 
@@ -52,7 +67,7 @@ async def test_writes_that_come_during_a_commit_share_the_next_one(path: Path) -
         await store.create(f"/{number}")
         await store.put(f"/{number}", b"x")
 
-    await asyncio.gather(*(write(number) for number in range(50)))
+    await asyncio.gather(*(write(number) for number in range(BATCH_WRITES_MAX)))
     assert store.commits == 2
     await store.close()
 
