@@ -9,6 +9,10 @@ callback:
     loop     |--- callback A -----------------------------|--- B ---|-- the timer --|
     samples  ^first A        ^A        ^A        ^A            ^B: A held the loop from the first A to the last A
 
+The clock is read after the first sample and before the last one: between the clock and a sample, the watching thread
+may wait for the interpreter while the loop runs other callbacks, most of all when other threads want the interpreter,
+too.
+
 A single sample proves no duration, because the callback may have just begun. There is one exception: a call that never
 gives up the interpreter (`re`, `json`, protobuf) also keeps the watching thread from taking samples. When the timer and
 the samples are both late by GAP_LIMITS limits, only such a call explains the delay, and the gap counts as the time of
@@ -154,15 +158,16 @@ class LoopWatch:
         is_over = False
         while not is_over:
             is_over = self._closing.wait(self._period_seconds)
-            now = self._clock()
+            now, turns_before = self._clock(), self._turns
             is_late = now - self._turned_at >= LATE_SAMPLES * self._period_seconds
             frames = stack_of(self._ident) if is_late else []
             callback = self._callback_of(frames)
             if callback is None or callback is not seen or turns != self._turns or is_over:
                 self._judge(last - began, seen, place)
-                seen, turns = callback, self._turns
+                seen, turns = callback, turns_before
                 unseen_since = max(last, self._turned_at)
-                began = unseen_since if now - unseen_since >= GAP_LIMITS * self._limit_seconds else now
+                has_gap = now - unseen_since >= GAP_LIMITS * self._limit_seconds
+                began = unseen_since if has_gap else self._clock()
             if callback is not None:
                 place = stack_text(frames, callback)
             last = now

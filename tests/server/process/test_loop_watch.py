@@ -18,6 +18,7 @@ import pytest
 import uvloop
 
 from compat_tests.harness import LOOP_WATCH
+from magnetar.server.process import loop_watch
 from magnetar.server.process.loop_watch import CPU_LIMIT_VARIABLE, GAP_LIMITS, LoopWatch, Stall, stack_of
 
 LIMIT_SECONDS = 0.05
@@ -115,6 +116,31 @@ def test_many_short_callbacks_are_no_stall(stalls_of: Callable[..., list[Stall]]
             await asyncio.sleep(0)
 
     assert stalls_of(body) == []
+
+
+def test_callbacks_before_a_late_sample_do_not_count_for_the_callback_that_it_shows(
+    stalls_of: Callable[..., list[Stall]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last_began = threading.Event()
+
+    def late_sample(ident: int) -> list[FrameType]:
+        last_began.wait()  # as the watching thread waits for the interpreter after it has read the clock
+        return stack_of(ident)
+
+    monkeypatch.setattr(loop_watch, "stack_of", late_sample)
+
+    def last() -> None:
+        last_began.set()
+        burn(LIMIT_SECONDS / 2)
+
+    async def body() -> None:
+        for _ in range(20):
+            asyncio.get_running_loop().call_soon(burn, LIMIT_SECONDS / 10)
+        asyncio.get_running_loop().call_soon(last)
+        await asyncio.sleep(0)
+
+    assert stalls_of(body) == []
+    assert last_began.is_set()
 
 
 def test_waiting_without_work_counts_by_the_wall_clock_alone(stalls_of: Callable[..., list[Stall]]) -> None:
