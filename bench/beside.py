@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pulsar
 
@@ -176,8 +177,9 @@ def _making_topics(server: Server, sizes: Sizes) -> Iterator[None]:
 
 @contextmanager
 def _scraping(server: Server, sizes: Sizes) -> Iterator[None]:
+    """The page is read again and again, compressed as Prometheus asks for it."""
     asyncio.run(load_topics(server, range(sizes.beside_topics)))
-    with _repeated(lambda _: _call("GET", f"{server.web_url}/metrics/")):
+    with _repeated(lambda _: _call("GET", f"{server.web_url}/metrics/", {"Accept-Encoding": "gzip"})):
         yield
 
 
@@ -201,8 +203,9 @@ def _storing_and_deleting(server: Server, sizes: Sizes) -> Iterator[None]:
         yield
 
 
-def _call(method: str, url: str) -> bytes:
-    with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=TIMEOUT_SECONDS) as answer:
+def _call(method: str, url: str, headers: Mapping[str, str] = MappingProxyType({})) -> bytes:
+    request = urllib.request.Request(url, method=method, headers=dict(headers))
+    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
         body: bytes = answer.read()
         return body
 
