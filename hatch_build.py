@@ -97,7 +97,12 @@ def compile_here(modules: list[str]) -> None:
     from mypyc.build import mypycify
     from setuptools import Distribution
 
-    extensions = mypycify(["--config-file", "mypy.ini", *modules], opt_level="3", debug_level="0", group_name=LIBRARY)
+    # One C file for each module: gcc needs a third of the time that it needs for one file of half a million lines.
+    options = ["--config-file", "mypy.ini", *modules]
+    extensions = mypycify(options, opt_level="2", debug_level="0", multi_file=True, group_name=LIBRARY)
+    for extension in extensions:
+        # Calls between these files are then direct: only the modules' entry points are seen from outside.
+        extension.extra_compile_args.append("-fvisibility=hidden")
     build = Distribution({"name": LIBRARY, "ext_modules": extensions}).get_command_obj("build_ext")
     build.inplace = True
     build.ensure_finalized()

@@ -139,8 +139,8 @@ class Journal:
         self._begin()
 
     def _begin(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="bookie-journal", daemon=True)
-        self._thread.start()
+        self._worker = threading.Thread(target=self._run, name="bookie-journal", daemon=True)
+        self._worker.start()
 
     def submit(self, group: JournalGroup) -> None:
         """Queues a group. `notify` is called when the group is durable or has failed."""
@@ -153,7 +153,7 @@ class Journal:
     def close(self) -> None:
         """Makes all submitted groups durable, then ends the thread. Blocks until that is done."""
         self._queue.put(None)
-        self._thread.join()
+        self._worker.join()
         self._close_file()
 
     def _close_file(self) -> None:

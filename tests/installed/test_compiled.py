@@ -23,6 +23,9 @@ TESTS_OF_THE_MODULES = (
     "tests/storage/managed",
     "tests/server/topics/publishing",
     "tests/server/topics/subscriptions",
+    "tests/server/topics/transactions",
+    "tests/server/transactions",
+    "tests/storage/bookie",
 )
 CLIENT_TESTS = (
     "compat_tests/python/test_produce.py",
