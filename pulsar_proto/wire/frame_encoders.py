@@ -158,6 +158,11 @@ def ack_response_frame(consumer_id: int, request_id: int) -> bytes:
     )
 
 
+def ack_response_frames(consumer_id: int, request_ids: Iterable[int]) -> bytes:
+    """Returns the answers to several ACKs of one consumer that succeeded."""
+    return b"".join([ack_response_frame(consumer_id, each) for each in request_ids])
+
+
 def transaction_response_frame(command_type: int, request_id: int, least: int, most: int) -> bytes:
     """Returns the answer to a command of a transaction that succeeded, all of which have these three fields. The number
     of the command's type, which is less than 128, is also the number of its field. With three ids of at most ten bytes,
