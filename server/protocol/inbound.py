@@ -11,6 +11,7 @@ handled. So fifty clients that send as fast as possible do not delay other clien
 
 import logging
 import time
+from asyncio import Future
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -132,7 +133,9 @@ class Inbound:
             return 0
         count = len(acks.entries)
         consumer = cnx.consumers.get(acks.consumer_id)
-        durable = None if consumer is None else consumer.ack_in_transaction(acks)
+        durable: Future[None] | None = None
+        if consumer is not None and self._requests.has_room(count):
+            durable = consumer.ack_in_transaction(acks)
         if durable is None:
             self._apart_until = index + count
             return 0

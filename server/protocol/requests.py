@@ -83,10 +83,15 @@ class Requests:
         for task in self._tasks:
             task.cancel()
 
+    def has_room(self, count: int) -> bool:
+        """Whether so many more requests may be in progress."""
+        return self._in_progress + count <= REQUESTS_MAX
+
     def wait(
         self, cnx: "Connection", handler: CommandHandler, body: Any, outcome: "asyncio.Future[Any]", count: int
     ) -> None:
-        """Answers when the outcome comes. `body` stands for `count` commands, all of which the handler answers."""
+        """Answers when the outcome comes. `body` stands for `count` commands, for which there is room, and the handler
+        answers all of them."""
         self._in_progress += count
         sharing = self._sharing
         if sharing is None or sharing.outcome is not outcome:

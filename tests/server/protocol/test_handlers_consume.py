@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.server.protocol import requests
 from pulsar_proto.errors import MetadataFault, ServiceNotReady
 from pulsar_proto.ids import EARLIEST, Position, TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -162,6 +163,21 @@ class TestConsumer:
         peer.say(ack_in(7, 9))
         assert len(consumer.acks_asked) == 2
         assert (await peer.answer()).ackResponse.request_id == 9
+
+    async def test_acks_of_a_transaction_are_refused_when_too_many_requests_are_in_progress(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(requests, "REQUESTS_MAX", 3)
+        peer, consumer = await subscribed()
+        consumer.durable = consumer.durable_together = asyncio.get_running_loop().create_future()
+        peer.say(*(ack_in(7, request_id) for request_id in (1, 2)))
+        peer.say(*(ack_in(7, request_id) for request_id in (3, 4)))
+        refused = (await peer.answer()).ackResponse
+        assert (refused.request_id, refused.error) == (4, pb.TooManyRequests)
+        consumer.durable.set_result(None)
+        assert [each.ackResponse.request_id for each in await peer.answers()] == [1, 2, 3]
+        peer.say(*(ack_in(7, request_id) for request_id in (5, 6, 7)))
+        assert [each.ackResponse.request_id for each in await peer.answers()] == [5, 6, 7]
 
     async def test_redeliver_reaches_the_consumer(self) -> None:
         peer, consumer = await subscribed()
