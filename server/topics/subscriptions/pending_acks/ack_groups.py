@@ -1,14 +1,6 @@
-"""Gathers acknowledgements, so that those of one transaction are stored as one record. Clients acknowledge each message
-by a command of its own, and a record for each command would cost more than everything else that an acknowledgement
-does.
-
-    acks        1 2    3    4 5    6
-    records     └1 2───────┘└3 4 5──────┘└6───┘      each is being stored as long as the line is
-
-An acknowledgement that finds no record under way is stored at the end of its turn of the event loop. Those that come
-while a record is being stored wait for its end: the journal would not write theirs earlier, and the commands of a large
-transaction come in dozens of turns.
-"""
+"""Gathers the acknowledgements that arrive in one turn of the event loop, so that those of one transaction are stored
+as one record. Clients acknowledge each message by a command of its own, and a record for each command would cost more
+than everything else that an acknowledgement does."""
 
 import asyncio
 from collections.abc import Sequence
@@ -53,15 +45,13 @@ class AckGroup:
 class AckGroups:
     """The acknowledgements on one subscription that are held and not handed to the log yet."""
 
-    __slots__ = ("_groups", "_log", "_owner", "_rules", "_under_way")
+    __slots__ = ("_groups", "_log", "_owner", "_rules")
 
     def __init__(self, log: PendingAckLog, rules: PendingAckRules, owner: SubscriptionOfAcks) -> None:
         self._log = log
         self._rules = rules
         self._owner = owner
         self._groups: dict[TxnId, AckGroup] = {}
-        self._under_way = 0
-        """How many groups the log is storing."""
 
     def add(
         self, txn_id: TxnId, consumer: object, positions: Sequence[PendingPosition], messages: int
@@ -75,17 +65,16 @@ class AckGroups:
             self.flush()
             group = None
         if group is None:
-            if not self._groups and not self._under_way:
+            if not self._groups:
                 asyncio.get_running_loop().call_soon(self.flush)
             group = self._groups[txn_id] = AckGroup(txn_id)
         group.add(consumer, positions, messages)
         return group.ended
 
     def flush(self) -> None:
-        """Hands the acknowledgements to the log. Whoever stores an end of a transaction calls this before,
-        so that the log keeps the order in which things happened."""
+        """Hands the acknowledgements to the log. Whoever stores an end of a transaction in the same turn of the loop
+        calls this before, so that the log keeps the order in which things happened."""
         groups, self._groups = self._groups, {}
-        self._under_way += len(groups)
         for group in groups.values():
             record = PendingAckRecord(PendingAckOp.ACK, group.txn_id, False, tuple(group.positions))
             self._log.append([record], partial(self._stored, group))
@@ -93,9 +82,6 @@ class AckGroups:
             self._log.push()
 
     def _stored(self, group: AckGroup, error: ManagedLedgerError | None) -> None:
-        self._under_way -= 1
-        if self._groups and not self._under_way:
-            asyncio.get_running_loop().call_soon(self.flush)
         if error is not None:
             take_back(self._rules, self._owner, group.txn_id, group.positions)
             group.ended.set_exception(told_as(error))

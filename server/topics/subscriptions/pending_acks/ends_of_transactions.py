@@ -88,7 +88,7 @@ class EndsOfTransactions:
                 self.begin(orphan, False)
 
     def _quick(self, txn_id: TxnId, commit: bool) -> "asyncio.Future[None]":
-        self._groups.flush()
+        self._groups.flush()  # so that the log keeps the order in which things happened
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def stored(error: ManagedLedgerError | None) -> None:
@@ -104,7 +104,6 @@ class EndsOfTransactions:
 
     async def _end(self, txn_id: TxnId, commit: bool) -> None:
         await self.may_begin.wait()
-        self._groups.flush()  # so that the log keeps the order in which things happened
         has_cumulative = self._has_cumulative(txn_id)
         has_individual = self._rules.count_of(txn_id) > 0 or not has_cumulative
         # Apache's broker, when it reads a COMMIT of one type, acknowledges nothing of the other type.

@@ -80,68 +80,6 @@ async def test_an_acknowledgement_is_answered_only_when_its_record_is_durable() 
     assert consumer.unacked_messages == 0
 
 
-async def test_acknowledgements_that_come_while_a_record_is_being_stored_are_the_next_record() -> None:
-    scene = await scene_of(6)
-    consumer = await consumer_of(scene, FakeConnection(), "Shared")
-    log = scene.log_of()
-    log.holds_appends = True
-    acks = []
-    for each, txn_id in enumerate((A, A, B, A, B)):  # each in a turn of its own
-        acks.append(asyncio.ensure_future(ack_in(txn_id, consumer, each)))
-        await settle()
-    assert log.groups_waiting == 1
-    log.confirm()
-    await settle()
-    assert [each.done() for each in acks] == [True, False, False, False, False]
-    confirm_all(log)
-    await asyncio.gather(*acks)
-    await ack_in(A, consumer, 5)
-    assert scene.records() == [ack_record(A, 0), ack_record(A, 1, 3), ack_record(B, 2, 4), ack_record(A, 5)]
-
-
-async def test_acknowledgements_that_wait_behind_a_record_that_failed_are_stored() -> None:
-    scene = await scene_of(2)
-    consumer = await consumer_of(scene, FakeConnection(), "Shared")
-    log = scene.log_of()
-    log.holds_appends = True
-    first = asyncio.ensure_future(ack_in(A, consumer, 0))
-    await settle()
-    second = asyncio.ensure_future(ack_in(A, consumer, 1))
-    await settle()
-    log.append_failure = AppendFault("log", "disk full")
-    log.confirm()
-    log.append_failure = None
-    await settle()
-    confirm_all(log)
-    outcomes = await asyncio.gather(first, second, return_exceptions=True)
-    assert [isinstance(each, PulsarError) for each in outcomes] == [True, False]
-    assert scene.records() == [ack_record(A, 1)]
-
-
-@pytest.mark.parametrize("kind", ["Shared", "Exclusive"])
-async def test_an_end_is_stored_behind_the_acknowledgements_that_wait(kind: str) -> None:
-    """The end of a transaction that has acknowledged cumulatively, too, takes a task."""
-    scene = await scene_of(5)
-    consumer = await consumer_of(scene, FakeConnection(), kind)
-    if kind == "Exclusive":
-        await ack_in(A, consumer, 0, cumulative=True)
-    before = len(scene.records())
-    log = scene.log_of()
-    log.holds_appends = True
-    acks = []
-    for each in (2, 3):
-        acks.append(asyncio.ensure_future(ack_in(A, consumer, each)))
-        await settle()
-    ended = asyncio.ensure_future(commit(A, consumer))
-    await settle()
-    confirm_all(log)
-    await asyncio.gather(*acks, ended)
-    records = scene.records()[before:]
-    assert records[:3] == [ack_record(A, 2), ack_record(A, 3), PendingAckRecord(PendingAckOp.COMMIT, A)]
-    cursor = subscription_of(consumer).cursor
-    assert [cursor.is_acked(LEDGER, each) for each in range(5)] == [kind == "Exclusive", False, True, True, False]
-
-
 async def test_a_conflict_refuses_one_acknowledgement_of_a_turn_and_no_other() -> None:
     scene = await scene_of(3)
     consumer = await consumer_of(scene, FakeConnection(), "Shared")
