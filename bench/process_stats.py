@@ -1,6 +1,7 @@
 """CPU seconds and memory of a process with all its descendants, from /proc (Linux)."""
 
 import os
+import time
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -36,6 +37,12 @@ def cpu_seconds(pid: int, *, with_descendants: bool = True) -> float:
     for each in tree(pid) if with_descendants else [pid]:
         ticks += sum(map(int, stat_fields(each)[UTIME_FIELD : UTIME_FIELD + (4 if with_descendants else 2)]))
     return ticks / TICKS_PER_SECOND
+
+
+def cpu_clock_seconds(pid: int) -> float:
+    """Returns the user and system time of one process so far, in nanoseconds and not in ticks as `cpu_seconds`."""
+    # The kernel's number of a process's clock is made of its pid (MAKE_PROCESS_CPUCLOCK, CPUCLOCK_SCHED).
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def memory_mb(pid: int, *, with_descendants: bool = True) -> float:

@@ -58,8 +58,9 @@ from bench.scale import scale
 from bench.scrape import scrape
 from bench.sizes import Figures, Scenario, Sizes
 from bench.starts import seconds_until, starts
-from bench.transactions import topics_without_transactions, transactions
+from bench.transactions import transactions
 from bench.websockets import websockets
+from bench.without_transactions import topics_without_transactions
 from compat_tests import wire
 from compat_tests.harness import Server, free_port
 from compat_tests.products import Product

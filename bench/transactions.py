@@ -1,5 +1,5 @@
-"""The scenarios of transactions: `pulsar-perf transaction` with its default settings, one thread that consumes,
-publishes and commits; and what a topic without transactions costs when they are switched on."""
+"""The scenario of transactions: `pulsar-perf transaction` with its default settings, one thread that consumes,
+publishes and commits."""
 
 import re
 import statistics
@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 from bench.driver import Stopwatch
-from bench.loads import LOAD_TIMEOUT_SECONDS, NAMESPACE, cost, load, new_server, publish, subscribe
+from bench.loads import LOAD_TIMEOUT_SECONDS, NAMESPACE, new_server, publish, subscribe
 from bench.sizes import Figures, Sizes
 from compat_tests.harness import Server
 from compat_tests.java.client_jars import pulsar_perf
@@ -19,9 +19,7 @@ LARGE = 50
 """How many messages a large transaction consumes and publishes."""
 SPARE_MESSAGES = 1_000
 """The program asks for more messages than its transactions acknowledge, and waits when there are none."""
-PAIRS = 7
-"""How often the servers with and without transactions are measured by turns."""
-ON, OFF = {"transactionCoordinatorEnabled": "true"}, {"transactionCoordinatorEnabled": "false"}
+ON = {"transactionCoordinatorEnabled": "true"}
 
 
 def transactions(product: Product, sizes: Sizes) -> Figures:
@@ -56,28 +54,3 @@ def run(server: Server, topic: str, count: int, messages: int) -> tuple[float, f
     assert said is not None, done.stdout[-2000:]
     assert int(said[1]) == int(said[3]) == count, said[0]
     return float(said[2]), outcome.server_cpu_seconds / count * 1000
-
-
-def topics_without_transactions(product: Product, sizes: Sizes) -> Figures:
-    """The CPU of publishing and consuming plain messages on a server with transactions, over that on one without."""
-    with new_server(product, ON) as with_them, new_server(product, OFF) as without:
-        costs: dict[Server, list[tuple[float, float]]] = {with_them: [], without: []}
-        for server in costs:
-            server.start()
-        for number in range(PAIRS + 1):
-            for server in (with_them, without) if number % 2 else (without, with_them):
-                costs[server].append(plain(server, number, sizes))
-    pairs = list(zip(costs[with_them], costs[without], strict=True))[1:]  # the first pair warms up
-    return {
-        "txn_on_publish_cpu": statistics.median(on[0] / off[0] for on, off in pairs),
-        "txn_on_consume_cpu": statistics.median(on[1] / off[1] for on, off in pairs),
-    }
-
-
-def plain(server: Server, number: int, sizes: Sizes) -> tuple[float, float]:
-    """Publishes unbatched messages and consumes them. Returns the server's CPU for either."""
-    topic, messages = f"plain-{number}", sizes.unbatched
-    subscribe(server, topic, "bench")
-    published = publish(server, topic, messages)
-    consumed = load("bench.driver", "consume", server, "--topic", f"{NAMESPACE}/{topic}", "--messages", str(messages))
-    return cost(published), cost(consumed)

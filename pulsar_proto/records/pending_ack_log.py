@@ -73,8 +73,12 @@ def pending_ack_entry(record: PendingAckRecord) -> bytes:
     most, least = record.txn_id
     head = (LAST_BYTE[record.op], LAST_BYTE[record.is_cumulative], varint(least), varint(most))
     parts = [b"\x08%b\x10%b\x18%b\x20%b" % head]
+    ledger: int | None = None
+    begin = b""
     for ledger_id, entry_id, ack_set, batch_size in record.positions:
-        position = b"\x08%b\x10%b" % (varint(ledger_id), varint(entry_id))
+        if ledger_id != ledger:
+            ledger, begin = ledger_id, b"\x08%b\x10" % varint(ledger_id)
+        position = begin + varint(entry_id)
         if ack_set:
             position += b"".join([b"\x18" + varint(word) for word in ack_set])
         if batch_size is not None:

@@ -18,7 +18,9 @@ from pulsar_proto.pb import transaction_log_pb2 as pb
 from pulsar_proto.records.batched_log import batch_of
 
 Record = pb.TransactionMetadataEntry
-_Op = Record.TransactionMetadataOp
+# Asking protobuf's enum for one of them takes as long as making the rest of a record.
+_NEW, _UPDATE = Record.NEW, Record.UPDATE
+_ADD_PARTITION, _ADD_SUBSCRIPTION = Record.ADD_PARTITION, Record.ADD_SUBSCRIPTION
 
 
 class TxnStatus(IntEnum):
@@ -34,7 +36,7 @@ class TxnStatus(IntEnum):
 def new_record(txn_id: TxnId, *, counter: int, now_ms: int, timeout_ms: int, owner: str | None) -> Record:
     """Returns the record of a transaction that begins. In every record, `counter` is the coordinator's last count."""
     record = Record(
-        metadata_op=_Op.NEW,
+        metadata_op=_NEW,
         txnid_least_bits=txn_id.least,
         txnid_most_bits=txn_id.most,
         timeout_ms=timeout_ms,
@@ -50,7 +52,7 @@ def new_record(txn_id: TxnId, *, counter: int, now_ms: int, timeout_ms: int, own
 def partitions_record(txn_id: TxnId, partitions: Iterable[str], *, counter: int, now_ms: int) -> Record:
     """Returns the record of partitions that a transaction is about to publish to."""
     return Record(
-        metadata_op=_Op.ADD_PARTITION,
+        metadata_op=_ADD_PARTITION,
         txnid_least_bits=txn_id.least,
         txnid_most_bits=txn_id.most,
         partitions=partitions,
@@ -65,7 +67,7 @@ def subscriptions_record(
     """Returns the record of subscriptions, as (topic, subscription), in which a transaction is about to acknowledge
     messages."""
     return Record(
-        metadata_op=_Op.ADD_SUBSCRIPTION,
+        metadata_op=_ADD_SUBSCRIPTION,
         txnid_least_bits=txn_id.least,
         txnid_most_bits=txn_id.most,
         subscriptions=(pb.Subscription(topic=topic, subscription=name) for topic, name in subscriptions),
@@ -77,7 +79,7 @@ def subscriptions_record(
 def update_record(txn_id: TxnId, expected: TxnStatus, new: TxnStatus, *, counter: int, now_ms: int) -> Record:
     """Returns the record of a change from the status `expected` to `new`."""
     return Record(
-        metadata_op=_Op.UPDATE,
+        metadata_op=_UPDATE,
         txnid_least_bits=txn_id.least,
         txnid_most_bits=txn_id.most,
         expected_status=int(expected),  # type: ignore[arg-type]

@@ -148,14 +148,31 @@ def _receipt_head(receipt_size: int) -> bytes:
 
 
 def ack_response_frame(consumer_id: int, request_id: int) -> bytes:
-    """Returns the answer to an ACK that succeeded. With two ids of at most ten bytes, all its lengths are varints of
-    one byte."""
-    response = b"\x08%b\x30%b" % (varint(consumer_id), varint(request_id))
-    return b"%b\x08\x26\xb2\x02%b%b" % (
-        _SIZES(len(response) + 9, len(response) + 5),
-        LAST_BYTE[len(response)],
-        response,
-    )
+    """Returns the answer to an ACK that succeeded."""
+    request = varint(request_id)
+    return _ack_response_head(consumer_id, len(request)) + request
+
+
+def ack_response_frames(consumer_id: int, request_ids: Iterable[int]) -> bytes:
+    """Returns the answers to several ACKs of one consumer that succeeded."""
+    frames: list[bytes] = []
+    head, size = b"", 0
+    for request_id in request_ids:
+        request = varint(request_id)
+        if len(request) != size:
+            size = len(request)
+            head = _ack_response_head(consumer_id, size)
+        frames.append(head)
+        frames.append(request)
+    return b"".join(frames)
+
+
+def _ack_response_head(consumer_id: int, size: int) -> bytes:
+    """Returns what stands before the request id of `size` bytes, which ends the frame. With two ids of at most ten
+    bytes, all lengths are varints of one byte."""
+    response = b"\x08%b\x30" % varint(consumer_id)
+    size += len(response)
+    return b"%b\x08\x26\xb2\x02%b%b" % (_SIZES(size + 9, size + 5), LAST_BYTE[size], response)
 
 
 def transaction_response_frame(command_type: int, request_id: int, least: int, most: int) -> bytes:

@@ -11,6 +11,7 @@ handled. So fifty clients that send as fast as possible do not delay other clien
 
 import logging
 import time
+from asyncio import Future
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import parse_command
 from pulsar_proto.wire.framing import Frame
 from pulsar_proto.wire.id_list import cut_id_list, is_long_id_list
-from pulsar_proto.wire.plain_ack import PLAIN_ACK_PREFIX, plain_ack
+from pulsar_proto.wire.plain_ack import PLAIN_ACK_PREFIX, acks_in_transaction, plain_ack
 from pulsar_proto.wire.send_run import PLAIN_SEND_PREFIX
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Inbound:
     """Handles the frames of one connection. Implements `frame_receiver.FrameReceiver`. Each call gets the connection as
     an argument, because a stored reference would make a cycle that only the garbage collector could free."""
 
-    __slots__ = ("_at", "_commands", "_frames", "_ignored_any", "_requests", "_then", "_turns")
+    __slots__ = ("_apart_until", "_at", "_commands", "_frames", "_ignored_any", "_requests", "_then", "_turns")
 
     def __init__(self, commands: Mapping[int, CommandHandler], turns: TurnQueue) -> None:
         """`commands` is the table of handlers by the command's type."""
@@ -51,6 +52,9 @@ class Inbound:
         self._frames: list[Frame] = []
         self._at = 0
         """The index in `_frames` of the frame to be handled next. `_frames` is empty while no frame waits."""
+        self._apart_until = 0
+        """The index in `_frames` up to which ACKs of transactions are handled one by one, because they could not be
+        applied together."""
         self._then: Callable[[], None] | None = None
         self._ignored_any = False
 
@@ -77,11 +81,7 @@ class Inbound:
             if frames[index][0].startswith(PLAIN_SEND_PREFIX) and cnx.session.state is CONNECTED:
                 index = publish_run(cnx, frames, index)
             else:
-                shorter = self._handle(cnx, frames[index])
-                if shorter:
-                    frames[index : index + 1] = shorter
-                else:
-                    index += 1
+                index = self._handle(cnx, frames, index)
             if cnx.session.state is CLOSED:
                 return
             if index < len(frames) and time.monotonic() >= ends_at:
@@ -89,7 +89,7 @@ class Inbound:
                 cnx.throttle_reading(self)
                 self._turns.add(partial(self._go_on, cnx))
                 return
-        self._frames, self._at = [], 0
+        self._frames, self._at, self._apart_until = [], 0, 0
         if self._then is not None:
             then, self._then = self._then, None
             then()
@@ -102,21 +102,48 @@ class Inbound:
         if not self._frames:
             cnx.release_reading(self)
 
-    def _handle(self, cnx: "Connection", frame: Frame) -> list[Frame]:
-        """Handles one command and returns an empty list. An ACK or redelivery with a long list of ids is not handled:
-        for such a command the method returns shorter commands, which the caller handles in its place. Between two of
-        them the caller can let other connections have a turn."""
+    def _handle(self, cnx: "Connection", frames: list[Frame], index: int) -> int:
+        """Handles the command at `index`, and returns the index of the next one. ACKs of one transaction that follow
+        one another are handled together. An ACK or redelivery with a long list of ids is not handled: shorter commands
+        take its place, so that other connections can have a turn between two of them."""
+        frame = frames[index]
         if cnx.session.state is CONNECTED and frame[0].startswith(PLAIN_ACK_PREFIX):
             ack = plain_ack(frame[0])
             if ack is not None:
                 consumer = cnx.consumers.get(ack[0])
                 if consumer is not None:
                     consumer.ack_individual(ack[1])
-                return []
+                return index + 1
+            acked = self._ack_in_transaction(cnx, frames, index)
+            if acked:
+                return index + acked
         if is_long_id_list(frame[0]):
             shorter = cut_id_list(frame[0])
             if len(shorter) > 1:
-                return [(data, None) for data in shorter]
+                frames[index : index + 1] = [(data, None) for data in shorter]
+                return index
+        self._handle_one(cnx, frame)
+        return index + 1
+
+    def _ack_in_transaction(self, cnx: "Connection", frames: list[Frame], index: int) -> int:
+        """If the frames from `index` on are ACKs of one transaction that can be applied together, applies them and
+        returns their number. Otherwise returns 0, and the commands are handled one by one."""
+        acks = None if index < self._apart_until else acks_in_transaction(frames, index)
+        if acks is None:
+            return 0
+        count = len(acks.entries)
+        consumer = cnx.consumers.get(acks.consumer_id)
+        durable: Future[None] | None = None
+        if consumer is not None and self._requests.has_room(count):
+            durable = consumer.ack_in_transaction(acks)
+        if durable is None:
+            self._apart_until = index + count
+            return 0
+        cnx.traffic.counters.uses += count
+        self._requests.wait(cnx, self._commands[pb.BaseCommand.ACK], acks, durable, count)
+        return count
+
+    def _handle_one(self, cnx: "Connection", frame: Frame) -> None:
         try:
             command = parse_command(frame[0])
         except UnknownCommand as error:
@@ -124,17 +151,16 @@ class Inbound:
             level = logging.DEBUG if self._ignored_any else logging.INFO
             self._ignored_any = True
             log.log(level, "%s: %s ignored", cnx.remote_address, error)
-            return []
+            return
         verdict = cnx.session.judge(command.type)
         if verdict is not HANDLE:
             if verdict is CommandVerdict.CLOSE:
                 cnx.close(cnx.session.why_illegal(command.type), logging.WARNING)
-            return []
+            return
         if command.type == pb.BaseCommand.SEND:
             publish_run(cnx, [frame], 0)
-            return []
+            return
         if command.type not in KEEP_ALIVE:
             cnx.traffic.counters.uses += 1
         handler = self._commands[command.type]
         self._requests.run(cnx, handler, getattr(command, handler.field))
-        return []

@@ -5,7 +5,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from magnetar.server.protocol.command_handler import CommandHandler
 from magnetar.server.protocol.connection_rules import ConnectionState
@@ -29,12 +29,17 @@ schemas with which it is incompatible."""
 Work = Awaitable[Any]
 
 
-class _Sharing(NamedTuple):
+class _Sharing:
     """Commands that came one after the other and wait for the same future, such as the acknowledgements of one
     transaction. One callback answers them all."""
 
-    outcome: "asyncio.Future[Any]"
-    commands: list[tuple[CommandHandler, Any]]
+    __slots__ = ("commands", "count", "outcome")
+
+    def __init__(self, outcome: "asyncio.Future[Any]") -> None:
+        self.outcome = outcome
+        self.commands: list[tuple[CommandHandler, Any]] = []
+        self.count = 0
+        """How many requests the commands are."""
 
 
 class Requests:
@@ -78,15 +83,28 @@ class Requests:
         for task in self._tasks:
             task.cancel()
 
+    def has_room(self, count: int) -> bool:
+        """Whether so many more requests may be in progress."""
+        return self._in_progress + count <= REQUESTS_MAX
+
+    def wait(
+        self, cnx: "Connection", handler: CommandHandler, body: Any, outcome: "asyncio.Future[Any]", count: int
+    ) -> None:
+        """Answers when the outcome comes. `body` stands for `count` commands, for which there is room, and the handler
+        answers all of them."""
+        self._in_progress += count
+        sharing = self._sharing
+        if sharing is None or sharing.outcome is not outcome:
+            sharing = self._sharing = _Sharing(outcome)
+            outcome.add_done_callback(partial(self._outcome_came, cnx, sharing))
+        sharing.commands.append((handler, body))
+        sharing.count += count
+
     def _start(self, cnx: "Connection", handler: CommandHandler, body: Any, work: Work) -> None:
-        self._in_progress += 1
         if isinstance(work, asyncio.Future):  # the outcome of something that is under way needs no task to wait for it
-            sharing = self._sharing
-            if sharing is None or sharing.outcome is not work:
-                sharing = self._sharing = _Sharing(work, [])
-                work.add_done_callback(partial(self._outcome_came, cnx, sharing))
-            sharing.commands.append((handler, body))
+            self.wait(cnx, handler, body, work, 1)
             return
+        self._in_progress += 1
         task = cnx.broker.spawn(_answer(cnx, handler, body, work))
         if not handler.changes_state:
             self._tasks.add(task)
@@ -95,7 +113,7 @@ class Requests:
     def _outcome_came(self, cnx: "Connection", sharing: _Sharing, outcome: "asyncio.Future[Any]") -> None:
         if self._sharing is sharing:
             self._sharing = None
-        self._in_progress -= len(sharing.commands)
+        self._in_progress -= sharing.count
         if outcome.cancelled():
             return
         error = outcome.exception()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.machine import describe
-from bench.process_stats import cpu_seconds, memory_mb, tree
+from bench.process_stats import cpu_clock_seconds, cpu_seconds, memory_mb, tree
 from bench.report import cells, table, write_json
 from bench.rows import ASKED_FOR, ROWS, SCENARIOS, Row, chosen_rows
 
@@ -67,11 +67,12 @@ def test_json_holds_every_row(tmp_path: Path) -> None:
 
 
 def test_work_of_this_process_shows_as_cpu_time() -> None:
-    before = cpu_seconds(os.getpid())
+    before, clock_before = cpu_seconds(os.getpid()), cpu_clock_seconds(os.getpid())
     until = time.process_time() + 0.05
     while time.process_time() < until:
         pass
     assert 0.03 <= cpu_seconds(os.getpid()) - before < 5  # counted in hundredths
+    assert 0.05 <= cpu_clock_seconds(os.getpid()) - clock_before < 5
 
 
 def test_a_process_has_memory_and_is_in_its_tree() -> None:

@@ -28,7 +28,7 @@ from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import parse_command, simple_frame
-from pulsar_proto.wire.plain_ack import Ack
+from pulsar_proto.wire.plain_ack import Ack, AcksInTransaction
 from tests.storage.managed.fake_bookkeeper import World
 
 
@@ -241,6 +241,8 @@ class FakeConsumer:
         self.permits: list[int] = []
         self.acks: list[pb.CommandAck] = []
         self.durable: asyncio.Future[None] | None = None
+        self.acks_asked: list[AcksInTransaction] = []
+        self.durable_together: asyncio.Future[None] | None = None
         self.redelivered: list[pb.CommandRedeliverUnacknowledgedMessages] = []
         self.closed = 0
         self.failure: Exception | None = None
@@ -253,6 +255,10 @@ class FakeConsumer:
     def ack(self, request: pb.CommandAck) -> "asyncio.Future[None] | None":
         self.acks.append(request)
         return self.durable
+
+    def ack_in_transaction(self, acks: AcksInTransaction) -> "asyncio.Future[None] | None":
+        self.acks_asked.append(acks)
+        return self.durable_together
 
     def ack_individual(self, acks: list[Ack]) -> None:
         self.ack(pb.CommandAck(message_id=[pb.MessageIdData(ledgerId=each[0], entryId=each[1]) for each in acks]))

@@ -14,7 +14,8 @@ from pulsar_proto.errors import ConsumerNotFound, MalformedFrame, MetadataFault,
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.commands import ack_refused_frame, success_frame
-from pulsar_proto.wire.frame_encoders import ack_response_frame
+from pulsar_proto.wire.frame_encoders import ack_response_frame, ack_response_frames
+from pulsar_proto.wire.plain_ack import AcksInTransaction
 
 if TYPE_CHECKING:
     from magnetar.server.protocol.connection import Connection
@@ -94,13 +95,18 @@ def ack(cnx: "Connection", command: pb.CommandAck) -> Awaitable[None] | None:
     return durable
 
 
-def answer_ack(cnx: "Connection", command: pb.CommandAck, result: None = None) -> None:
-    cnx.write(ack_response_frame(command.consumer_id, command.request_id))
+def answer_ack(cnx: "Connection", command: pb.CommandAck | AcksInTransaction, result: None = None) -> None:
+    if isinstance(command, AcksInTransaction):
+        cnx.write(ack_response_frames(command.consumer_id, command.request_ids))
+    else:
+        cnx.write(ack_response_frame(command.consumer_id, command.request_id))
 
 
-def refuse_ack(command: pb.CommandAck, code: pb.ServerError.ValueType, text: str) -> bytes:
+def refuse_ack(command: pb.CommandAck | AcksInTransaction, code: pb.ServerError.ValueType, text: str) -> bytes:
     """Returns ACK_RESPONSE with the error, or no bytes for an ACK without a request id, because its client wants no
     answer."""
+    if isinstance(command, AcksInTransaction):
+        return b"".join(ack_refused_frame(command.consumer_id, each, code, text) for each in command.request_ids)
     if not command.HasField("request_id"):
         return b""
     return ack_refused_frame(command.consumer_id, command.request_id, code, text)

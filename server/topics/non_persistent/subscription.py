@@ -19,7 +19,7 @@ from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessa
 from pulsar_proto.errors import ConsumerBusy, TransactionConflict
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.wire.plain_ack import Ack
+from pulsar_proto.wire.plain_ack import Ack, AcksInTransaction
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +147,9 @@ class NonPersistentSubscription(BaseSubscription):
     async def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> None:
         # The text is that of Apache's Consumer.transactionIndividualAcknowledge.
         raise TransactionConflict("Transaction acknowledge only support the `PersistentSubscription`.")
+
+    def ack_together(self, consumer: Consumer, acks: AcksInTransaction) -> None:
+        """Has no effect, so that `ack_in_transaction` refuses the acknowledgements."""
 
     def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:
         """Has no effect, because no message is kept that could be delivered again."""

@@ -3,6 +3,7 @@ consumer, and the sums of the consumers' counters."""
 
 import logging
 from abc import ABC, abstractmethod
+from asyncio import Future
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol
 
@@ -14,7 +15,7 @@ from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.consumer_owner import ConsumerTopic, SubscriptionCursor
 from pulsar_proto.errors import ConsumerBusy, MetadataFault, ServiceNotReady
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.wire.plain_ack import Ack
+from pulsar_proto.wire.plain_ack import Ack, AcksInTransaction
 
 log = logging.getLogger(__name__)
 
@@ -200,6 +201,10 @@ class BaseSubscription(ABC):
     def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> Awaitable[None]:
         """Applies an ACK of a transaction. The result ends when the acknowledgement is durable. The call and the result
         may raise PulsarError; then nothing is acknowledged."""
+
+    @abstractmethod
+    def ack_together(self, consumer: Consumer, acks: AcksInTransaction) -> "Future[None] | None":
+        """See `Consumer.ack_in_transaction`."""
 
     @abstractmethod
     def redeliver(self, consumer: Consumer, message_ids: Sequence[pb.MessageIdData]) -> None:

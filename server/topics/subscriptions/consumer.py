@@ -26,7 +26,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import skip_checksum
 from pulsar_proto.wire.commands import active_consumer_change_frame, reached_end_of_topic_frame
 from pulsar_proto.wire.frame_encoders import MessageFramer
-from pulsar_proto.wire.plain_ack import Ack, acks_of
+from pulsar_proto.wire.plain_ack import Ack, AcksInTransaction, acks_of
 
 log = logging.getLogger(__name__)
 
@@ -199,6 +199,12 @@ class Consumer:
         if not self.is_closed:
             self.counters.acked(len(acks))
             self.subscription.ack_individual(self, acks)
+
+    def ack_in_transaction(self, acks: AcksInTransaction) -> "asyncio.Future[None] | None":
+        """Applies ACKs of one transaction together. Returns None, and has no effect, when that is not possible, for
+        example because one of the messages is acknowledged already; the caller then calls `ack` for each. The future
+        that is returned is that of `ack`; whoever may be cancelled shields it."""
+        return None if self.is_closed else self.subscription.ack_together(self, acks)
 
     async def _durable(self) -> None:
         with storage_faults_told():

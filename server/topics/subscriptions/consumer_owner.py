@@ -1,12 +1,13 @@
 """The interfaces that consumers use: their subscription, its cursor and its topic, persistent or non-persistent."""
 
+from asyncio import Future
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from pulsar_proto.ids import Position
 from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.wire.plain_ack import Ack
+from pulsar_proto.wire.plain_ack import Ack, AcksInTransaction
 
 if TYPE_CHECKING:
     from magnetar.server.topics.subscriptions.consumer import Consumer
@@ -67,6 +68,9 @@ class ConsumerOwner(Protocol):
     def ack_in_transaction(self, consumer: "Consumer", command: pb.CommandAck) -> Awaitable[None]:
         """Applies an ACK of a transaction. The result ends when the acknowledgement is durable. The call and the result
         may raise PulsarError; then nothing is acknowledged."""
+
+    def ack_together(self, consumer: "Consumer", acks: AcksInTransaction) -> "Future[None] | None":
+        """See `Consumer.ack_in_transaction`."""
 
     def redeliver(self, consumer: "Consumer", message_ids: Sequence[pb.MessageIdData]) -> None: ...
 

@@ -33,7 +33,7 @@ from magnetar.storage.managed.cursor import Cursor
 from pulsar_proto.errors import ConsumerBusy, ServiceNotReady
 from pulsar_proto.ids import Position, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
-from pulsar_proto.wire.plain_ack import Ack
+from pulsar_proto.wire.plain_ack import Ack, AcksInTransaction
 
 log = logging.getLogger(__name__)
 
@@ -244,6 +244,10 @@ class Subscription(BaseSubscription):
 
     def ack_in_transaction(self, consumer: Consumer, command: pb.CommandAck) -> Awaitable[None]:
         return ack_in_transaction(self, consumer, command)
+
+    def ack_together(self, consumer: Consumer, acks: AcksInTransaction) -> "asyncio.Future[None] | None":
+        pending = self.pending_acks
+        return None if pending is None else pending.ack_entries(acks.txn_id, consumer, acks.entries)
 
     def deliverable(self, acks: AckView) -> AckView:
         """Returns the acknowledgements together with what transactions withhold from consumers."""

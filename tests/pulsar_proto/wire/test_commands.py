@@ -16,6 +16,7 @@ from pulsar_proto.wire.frame_encoders import (
     Receipt,
     ReceiptEncoder,
     ack_response_frame,
+    ack_response_frames,
     transaction_response_frame,
 )
 from pulsar_proto.wire.send_run import parse_send
@@ -96,6 +97,12 @@ def test_answers_to_acknowledgements_equal_protobufs(consumer_id: int, request_i
     answer = pb.CommandAckResponse(consumer_id=consumer_id, request_id=request_id)
     expected = simple_frame(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=answer))
     assert ack_response_frame(consumer_id, request_id) == expected
+
+
+@given(st.integers(0, U64), st.lists(st.integers(0, U64) | st.integers(0, 300), max_size=20))
+def test_answers_to_several_acks_are_the_answers_to_each(consumer_id: int, request_ids: list[int]) -> None:
+    each_alone = [ack_response_frame(consumer_id, each) for each in request_ids]
+    assert ack_response_frames(consumer_id, request_ids) == b"".join(each_alone)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from magnetar.server.protocol import requests
 from pulsar_proto.errors import MetadataFault, ServiceNotReady
-from pulsar_proto.ids import EARLIEST, Position
+from pulsar_proto.ids import EARLIEST, Position, TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from tests.server.fakes import command, make_traffic, settle
 from tests.server.protocol.handler_scene import TOPIC, connected, subscribe, subscribed
@@ -60,6 +61,13 @@ class TestSubscribe:
         assert [each.closed for each in traffic.broker.service.topic(TOPIC).consumers] == [1]
 
 
+def ack_in(least: int, request_id: int, consumer_id: int = 1) -> pb.BaseCommand:
+    """Returns an ACK of a message in the transaction (0, least)."""
+    ids = [pb.MessageIdData(ledgerId=1, entryId=2)]
+    in_transaction = {"txnid_least_bits": least, "txnid_most_bits": 0, "request_id": request_id}
+    return command("ACK", "ack", consumer_id=consumer_id, ack_type=0, message_id=ids, **in_transaction)
+
+
 class TestConsumer:
     async def test_flow_reaches_the_consumer_and_unknown_ones_are_ignored(self) -> None:
         peer, consumer = await subscribed()
@@ -110,6 +118,66 @@ class TestConsumer:
         peer.say(command("ACK", "ack", consumer_id=1, ack_type=0, request_id=5))
         answer = (await peer.answer()).ackResponse
         assert (answer.request_id, answer.error, answer.message) == (5, pb.MetadataError, "store closed")
+
+    async def test_acks_of_a_transaction_that_come_together_are_answered_together(self) -> None:
+        peer, consumer = await subscribed()
+        consumer.durable_together = asyncio.get_running_loop().create_future()
+        peer.say(*(ack_in(7, request_id) for request_id in (5, 6)), ack_in(8, 7))
+        assert [(each.txn_id, each.entries) for each in consumer.acks_asked] == [
+            (TxnId(0, 7), [(1, 2), (1, 2)]),
+            (TxnId(0, 8), [(1, 2)]),
+        ]
+        assert await peer.answers() == []
+        consumer.durable_together.set_result(None)
+        answers = [each.ackResponse for each in await peer.answers()]
+        assert [(each.consumer_id, each.request_id, each.HasField("error")) for each in answers] == [
+            (1, 5, False),
+            (1, 6, False),
+            (1, 7, False),
+        ]
+        assert consumer.acks == []
+
+    async def test_each_of_the_acks_of_a_transaction_is_refused_when_they_cannot_be_stored(self) -> None:
+        peer, consumer = await subscribed()
+        consumer.durable_together = asyncio.get_running_loop().create_future()
+        consumer.durable_together.set_exception(MetadataFault("store closed"))
+        peer.say(ack_in(7, 5), ack_in(7, 6))
+        answers = [each.ackResponse for each in await peer.answers()]
+        assert [(each.request_id, each.error, each.message) for each in answers] == [
+            (5, pb.MetadataError, "store closed"),
+            (6, pb.MetadataError, "store closed"),
+        ]
+
+    async def test_acks_of_a_transaction_that_cannot_be_applied_together_are_applied_one_by_one(self) -> None:
+        peer, consumer = await subscribed()
+        peer.say(*(ack_in(7, request_id) for request_id in (5, 6, 7)), ack_in(7, 8, consumer_id=99))
+        answers = [each.ackResponse for each in await peer.answers()]
+        assert [(each.request_id, each.error if each.HasField("error") else None) for each in answers] == [
+            (5, None),
+            (6, None),
+            (7, None),
+            (8, pb.ConsumerNotFound),
+        ]
+        assert [each.request_id for each in consumer.acks] == [5, 6, 7]
+        assert len(consumer.acks_asked) == 1, "the others are known to come one by one"
+        peer.say(ack_in(7, 9))
+        assert len(consumer.acks_asked) == 2
+        assert (await peer.answer()).ackResponse.request_id == 9
+
+    async def test_acks_of_a_transaction_are_refused_when_too_many_requests_are_in_progress(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(requests, "REQUESTS_MAX", 3)
+        peer, consumer = await subscribed()
+        consumer.durable = consumer.durable_together = asyncio.get_running_loop().create_future()
+        peer.say(*(ack_in(7, request_id) for request_id in (1, 2)))
+        peer.say(*(ack_in(7, request_id) for request_id in (3, 4)))
+        refused = (await peer.answer()).ackResponse
+        assert (refused.request_id, refused.error) == (4, pb.TooManyRequests)
+        consumer.durable.set_result(None)
+        assert [each.ackResponse.request_id for each in await peer.answers()] == [1, 2, 3]
+        peer.say(*(ack_in(7, request_id) for request_id in (5, 6, 7)))
+        assert [each.ackResponse.request_id for each in await peer.answers()] == [5, 6, 7]
 
     async def test_redeliver_reaches_the_consumer(self) -> None:
         peer, consumer = await subscribed()

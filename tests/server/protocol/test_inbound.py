@@ -54,9 +54,9 @@ class TestPortions:
         handled: list[object] = []
         handle = Inbound._handle
 
-        def counting(self: Inbound, cnx: Any, frame: Any) -> Any:
+        def counting(self: Inbound, cnx: Any, frames: Any, index: int) -> int:
             handled.append(self)
-            return handle(self, cnx, frame)
+            return handle(self, cnx, frames, index)
 
         monkeypatch.setattr(Inbound, "_handle", counting)
         for peer in peers:

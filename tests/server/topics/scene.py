@@ -17,6 +17,7 @@ from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import build_payload, parse_metadata
 from pulsar_proto.wire.commands import parse_command
 from pulsar_proto.wire.framing import FrameReader
+from pulsar_proto.wire.plain_ack import acks_in_transaction
 from tests.server.topics.fake_managed_ledger import FakeManagedLedger
 from tests.storage.ledger.virtual_loop import run
 
@@ -259,7 +260,10 @@ def ack(
         txnid_most_bits=None if txn_id is None else txn_id.most,
         txnid_least_bits=None if txn_id is None else txn_id.least,
     )
-    return consumer.ack(command)
+    # As `Inbound` does: what can be read by hand is applied without protobuf.
+    data = pb.BaseCommand(type=pb.BaseCommand.ACK, ack=command).SerializeToString()
+    acks = acks_in_transaction([(data, None)], 0)
+    return (acks and consumer.ack_in_transaction(acks)) or consumer.ack(command)
 
 
 def redeliver(consumer: Consumer, positions: Iterable[Position] = (), epoch: int | None = None) -> None:

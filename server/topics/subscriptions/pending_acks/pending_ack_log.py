@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 
 from magnetar.server.process.task_failures import mark_seen
 from magnetar.server.process.turns import Steps, Turns, in_slices
@@ -38,6 +39,9 @@ CURSOR = "__pending_ack_state"
 READ_ENTRIES = 100
 READ_BYTES = 1 << 20
 """How much of the log one read brings while it is replayed."""
+
+_POSITION = itemgetter(0, 1)
+"""The ledger and the entry of a `PendingPosition`."""
 
 Stored = Callable[[ManagedLedgerError | None], None]
 """Called once when records are stored, with None, or with the error when it is unknown whether they are."""
@@ -188,4 +192,4 @@ class PendingAckLogs:
 
 def _reach(positions: Sequence[PendingPosition]) -> Position:
     """Returns the largest of these positions of messages, or EARLIEST if there are none."""
-    return max((each.position for each in positions), default=EARLIEST)
+    return Position(*max(map(_POSITION, positions))) if positions else EARLIEST

@@ -21,6 +21,7 @@ from magnetar.server.topics.subscriptions.pending_acks.batch_parts import (
     position_of,
 )
 from magnetar.storage.managed.ack_sets import mask_of_words, words_of_mask
+from magnetar.storage.managed.bitmap_ranges import ENTRY_ID_END
 from pulsar_proto.errors import TransactionConflict
 from pulsar_proto.ids import Position, TxnId, signed64
 from pulsar_proto.records.pending_ack_log import (
@@ -50,6 +51,8 @@ class CursorAcks(Protocol):
     def is_acked(self, ledger_id: int, entry_id: int) -> bool: ...
 
     def ack_set_of(self, ledger_id: int, entry_id: int) -> Sequence[int] | None: ...
+
+    def unacked_among(self, ledger_id: int, entries: BitMap) -> int: ...
 
 
 Parts = dict[tuple[int, int], BatchPart]
@@ -211,6 +214,24 @@ class PendingAckRules:
                 self._remove(*key, before)
             held[key] = part if before is None or part is WHOLE else before.joined(part)
             self._add(*key, part)
+
+    def hold_entries(self, txn_id: TxnId, entries: Sequence[tuple[int, int]]) -> bool:
+        """Does what `check` and `hold` do for each of these entries, and returns True. Returns False, and holds
+        nothing, when one of them may not be held, or is held by somebody in part: then only `check` can tell."""
+        ledgers: dict[int, list[int]] = {}
+        for ledger_id, entry_id in entries:
+            ledgers.setdefault(ledger_id, []).append(entry_id)
+        held: dict[int, BitMap] = {}
+        for ledger_id, ids in ledgers.items():
+            if ledger_id in self._parts or max(ids) >= ENTRY_ID_END:
+                return False
+            new, whole = BitMap(ids), self._whole.get(ledger_id)
+            if self._cursor.unacked_among(ledger_id, new) < len(ids) or (whole is not None and whole.intersect(new)):
+                return False
+            held[ledger_id] = new if whole is None else whole | new
+        self._whole.update(held)
+        self._held.setdefault(txn_id, {}).update(dict.fromkeys(entries, WHOLE))
+        return True
 
     def hold_cumulative(self, txn_id: TxnId, position: PendingPosition) -> None:
         """Holds a cumulative acknowledgement for a transaction, after `check_cumulative`."""

@@ -209,6 +209,20 @@ class PendingAcksOfTransactions:
         self.rules.hold(txn_id, positions)
         return self._groups.add(txn_id, consumer, positions, messages)
 
+    def ack_entries(
+        self, txn_id: TxnId, consumer: object, entries: Sequence[tuple[int, int]]
+    ) -> "asyncio.Future[None] | None":
+        """Does what `ack_few` does for whole entries, each by an acknowledgement of its own, when all of them can be
+        held now. Otherwise returns None, and holds nothing."""
+        if self._groups is None or self.state is not PendingAckState.READY or not self._is_live_here(txn_id):
+            return None
+        if self._is_over(txn_id) or max(entries) > self._owner.last_position:
+            return None
+        if not self.rules.hold_entries(txn_id, entries):
+            return None
+        positions = [PendingPosition(ledger_id, entry_id) for ledger_id, entry_id in entries]
+        return self._groups.add(txn_id, consumer, positions, len(entries))
+
     async def ack(
         self, txn_id: TxnId, positions: Sequence[PendingPosition], *, cumulative: bool
     ) -> Sequence[PendingPosition]:
@@ -243,9 +257,13 @@ class PendingAcksOfTransactions:
         live = self._logs.transactions.known.is_live(txn_id)
         return live if isinstance(live, bool) else await live
 
-    def _check_open(self, txn_id: TxnId) -> None:
+    def _is_over(self, txn_id: TxnId) -> bool:
+        """Whether the transaction has ended here, or its end is under way."""
         assert self._ends is not None
-        if self._ends.is_ending(txn_id) or self.rules.has_ended(txn_id):
+        return self._ends.is_ending(txn_id) or self.rules.has_ended(txn_id)
+
+    def _check_open(self, txn_id: TxnId) -> None:
+        if self._is_over(txn_id):
             raise NotAllowed(f"Transaction [{txn_id}] has been ended. Please use a new transaction to ack messages.")
 
     async def _ack_individual(self, txn_id: TxnId, positions: Sequence[PendingPosition]) -> None:

@@ -177,7 +177,7 @@ async def test_two_acknowledgements_of_a_message_at_the_same_time_do_not_both_su
     scene.ledger.append_now(payloads(b"a"))
     consumer = await consumer_of(scene, FakeConnection(), "Shared")
     results = await asyncio.gather(ack_in(A, consumer, 0), ack_in(B, consumer, 0), return_exceptions=True)
-    assert [type(each) for each in results] == [type(None), TransactionConflict]
+    assert {type(each) for each in results} == {type(None), TransactionConflict}  # on a busy machine B may be first
 
 
 @pytest.mark.parametrize("kind", SHARING)
