@@ -5,6 +5,7 @@ Source: Java's TopicName, NamespaceName, NamedEntity and Codec; docs/WIRE_FORMAT
 """
 
 import re
+import sys
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
@@ -172,5 +173,7 @@ def _parsed(text: str) -> TopicName:
         raise InvalidTopicName(f"Invalid topic name '{text}': '{local_name}' is no topic")
     if not local_name.strip():
         raise InvalidTopicName(f"Invalid topic name '{text}': topic name can't be empty")
-    full = f"{domain}://{tenant}/{namespace}/{local_name}"
+    full = text if scheme else f"{domain}://{tenant}/{namespace}/{local_name}"
+    # Names of one namespace share these parts, because a broker has many names.
+    domain, tenant, namespace = sys.intern(domain), sys.intern(tenant), sys.intern(namespace)
     return TopicName(full, domain, tenant, namespace, local_name, partition_index(local_name))

@@ -61,6 +61,9 @@ class RunStatus(NamedTuple):
     last_error: str = ""
 
 
+NOT_RUN = RunStatus(RunState.NOT_RUN)
+
+
 @dataclass(slots=True)
 class CompactionCounters:
     """Counts one topic's runs since it was loaded. Times are in ms since the epoch; 0 means never."""
@@ -80,6 +83,10 @@ class CompactionCounters:
     """The bytes of all runs that succeeded."""
     write_latency: LatencyBuckets | None = None
     """The entries that the last run wrote, by the time that writing took; None before the first run."""
+
+
+NO_RUNS = CompactionCounters()
+"""The counters of all topics that were never compacted. Nobody changes them."""
 
 
 class CompactionService:
@@ -108,6 +115,7 @@ class TopicCompaction:
 
     __slots__ = (
         "_changing_cursor",
+        "_counters",
         "_holding",
         "_ledger",
         "_name",
@@ -117,24 +125,23 @@ class TopicCompaction:
         "_source",
         "_status",
         "_unsettled",
-        "counters",
     )
 
     def __init__(self, name: str, ledger: ManagedLedger, service: CompactionService) -> None:
-        self.counters = CompactionCounters()
+        self._counters: CompactionCounters | None = None
         self._name = name
         self._ledger = ledger
-        self._source = CompactionSource(ledger)
+        self._source: CompactionSource | None = None
         self._service = service
         self._opened: CompactedLedger | None = None
         self._running: asyncio.Task[None] | None = None
         self._holding: asyncio.Task[None] | None = None
-        self._status = RunStatus(RunState.NOT_RUN)
+        self._status = NOT_RUN
         self._unsettled: list[tuple[Callable[[], None], list[int]]] = []
         """Replaced ledgers and holds on the log that a restart may still need, because it is unknown whether the change
         to the new compacted ledger was stored. Each item is a function that ends a hold, with the replaced ledgers."""
-        self._changing_cursor = asyncio.Lock()
-        """The lock that is held while the cursor is created or deleted."""
+        self._changing_cursor: asyncio.Lock | None = None
+        """The lock that is held while the cursor is created or deleted; None until then."""
 
     # --- the compacted ledger ----------------------------------------------------------------------------------------
 
@@ -199,6 +206,16 @@ class TopicCompaction:
     # --- running -----------------------------------------------------------------------------------------------------
 
     @property
+    def counters(self) -> CompactionCounters:
+        """The counts of the topic's runs. The caller must not change them."""
+        return self._counters or NO_RUNS
+
+    def _own_counters(self) -> CompactionCounters:
+        if self._counters is None:
+            self._counters = CompactionCounters()
+        return self._counters
+
+    @property
     def is_running(self) -> bool:
         return self._running is not None
 
@@ -239,10 +256,15 @@ class TopicCompaction:
             self._failed(ENDED)
         self._holding = None
 
+    def _cursor_lock(self) -> asyncio.Lock:
+        if self._changing_cursor is None:
+            self._changing_cursor = asyncio.Lock()
+        return self._changing_cursor
+
     async def hold_messages(self) -> None:
         """Creates the cursor if it is missing. From then on no message is deleted from the log before it was compacted.
         Raises ManagedLedgerError."""
-        async with self._changing_cursor:
+        async with self._cursor_lock():
             await self._ledger.open_cursor(COMPACTION_CURSOR, EARLIEST)
 
     async def give_up(self) -> None:
@@ -251,7 +273,7 @@ class TopicCompaction:
         be deleted; in this case the ledgers stay.
 
         Source: PersistentTopic.unsubscribe, asyncDeleteCursorWithCleanCompactionLedger (which lets a run end)."""
-        async with self._changing_cursor:
+        async with self._cursor_lock():
             await self.close()
             ledger_ids = self.ledger_ids
             await self._ledger.delete_cursor(COMPACTION_CURSOR)
@@ -280,7 +302,7 @@ class TopicCompaction:
 
     async def _run(self) -> None:
         began = time.monotonic()
-        counters = self.counters
+        counters = self._own_counters()
         try:
             async with self._service.turns:
                 began = time.monotonic()
@@ -309,15 +331,16 @@ class TopicCompaction:
 
     def _failed(self, text: str) -> None:
         self._status = RunStatus(RunState.ERROR, text)
-        self.counters.failed += 1
-        self.counters.last_failed_ms = self._service.clock_ms()
+        counters = self._own_counters()
+        counters.failed += 1
+        counters.last_failed_ms = self._service.clock_ms()
 
     async def _compact(self) -> Compacted:
         await self.hold_messages()
         old = await self.compacted()
         run = CompactionRun(
             self._name,
-            self._source,
+            self._source or CompactionSource(self._ledger),
             old,
             self._service.bookkeeper,
             self._ledger.config.quorums,
@@ -326,7 +349,7 @@ class TopicCompaction:
         )
         result = await run.run()
         run.write_latency.roll()
-        self.counters.write_latency = run.write_latency
+        self._own_counters().write_latency = run.write_latency
         if result.ledger_id is not None:
             await self._use(result.ledger_id, result.horizon, old)
             with suppress(EntryReadFault):

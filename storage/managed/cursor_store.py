@@ -69,7 +69,7 @@ class CursorStore:
         "_handle",
         "_ledger_bytes",
         "_ledger_id",
-        "_lock",
+        "_lock_made",
         "_name",
         "_opened_s",
         "_owner",
@@ -104,7 +104,7 @@ class CursorStore:
         self._owner = owner
         self._clocks = clocks
         self._access = access
-        self._lock = asyncio.Lock()
+        self._lock_made: asyncio.Lock | None = None
         self._handle: WriteHandle | None = None
         self._opened_s = 0.0
         self._ledger_bytes = 0
@@ -203,7 +203,12 @@ class CursorStore:
         durable, or with the error, which the caller hands to `persist`. Until then, the caller makes no other call that
         stores a state."""
         handle = self._handle
-        if handle is None or not handle.is_open or self._lock.locked() or self._record.in_doubt:
+        if (
+            handle is None
+            or not handle.is_open
+            or (self._lock_made is not None and self._lock_made.locked())
+            or self._record.in_doubt
+        ):
             return False
         if self._is_due(handle) or not fits_one_entry(acks):
             return False
@@ -289,6 +294,13 @@ class CursorStore:
                 raise MetaStoreFault(self.label, str(error)) from error
             self._bury(self._unsure)
             await self._leave_ledger()
+
+    @property
+    def _lock(self) -> asyncio.Lock:
+        """Lets one call run at a time. Made when it is needed first, because most cursors are idle."""
+        if self._lock_made is None:
+            self._lock_made = asyncio.Lock()
+        return self._lock_made
 
     # ---- inside; the lock is held
 

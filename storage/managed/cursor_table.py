@@ -46,7 +46,7 @@ class CursorTable:
         "_config",
         "_label",
         "_ledgers",
-        "_lock",
+        "_lock_made",
         "_name",
         "_non_durable",
         "_owner",
@@ -59,18 +59,19 @@ class CursorTable:
     def __init__(
         self,
         name: str,
+        label: str,
         config: ManagedLedgerConfig,
         shared: SharedByLedgers,
         ledgers: LedgerList,
         owner: PartOwner,
     ) -> None:
         self._name = name
-        self._label = shared.label_of(name)
+        self._label = label
         self._config = config
         self._shared = shared
         self._ledgers = ledgers
         self._owner = owner
-        self._lock = asyncio.Lock()
+        self._lock_made: asyncio.Lock | None = None
         self._non_durable: dict[Cursor, None] = {}
         self.held: list[Need] = []
         """Positions after which no entry may be deleted, as if a durable cursor stood there; see
@@ -78,6 +79,13 @@ class CursorTable:
         self._unsure: dict[str, CursorStore] = {}
         """The stores of cursors whose creation failed. Their nodes may exist nevertheless."""
         self.durable: dict[str, Cursor] = {}
+
+    @property
+    def _lock(self) -> asyncio.Lock:
+        """Lets one cursor be made or deleted at a time. Made when it is needed first, because most topics are idle."""
+        if self._lock_made is None:
+            self._lock_made = asyncio.Lock()
+        return self._lock_made
 
     def needs(self) -> list[Need]:
         """Returns from where on each durable cursor, and each holder of a position, needs the log."""

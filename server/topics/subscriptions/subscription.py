@@ -17,6 +17,7 @@ from magnetar.server.topics.subscriptions.base_subscription import BaseSubscript
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource
+from magnetar.server.topics.subscriptions.dispatch_throttle_rules import Throttle
 from magnetar.server.topics.subscriptions.dispatcher import Dispatcher
 from magnetar.server.topics.subscriptions.dispatcher_factory import new_dispatcher
 from magnetar.server.topics.subscriptions.individual_acks import ack_individual
@@ -48,6 +49,8 @@ RECONNECT_SECONDS = 60.0
 
 class Subscription(BaseSubscription):
     """A subscription of a persistent topic. The topic creates it."""
+
+    __slots__ = ("_deleting", "_seeking", "_sought", "dispatcher", "expired", "messages_filled", "pending_acks")
 
     topic: PersistentSubscriptionTopic
     cursor: Cursor
@@ -200,7 +203,7 @@ class Subscription(BaseSubscription):
             topic.settings,
             topic.messages_of,
             topic.delayed,
-            lambda: topic.dispatch_limits.of(self.name),
+            self._throttles,
             self._compacted_view,
             topic.is_aborted,
             self.deliverable,
@@ -208,6 +211,9 @@ class Subscription(BaseSubscription):
         dispatcher = self.dispatcher = new_dispatcher(source, consumer, topic.name)
         dispatcher.set_policies(topic.policies)
         return dispatcher
+
+    def _throttles(self) -> tuple[Throttle, ...]:
+        return self.topic.dispatch_limits.of(self.name)
 
     def _detach(self, consumer: Consumer) -> None:
         assert self.dispatcher is not None
