@@ -183,7 +183,8 @@ class Subscription(BaseSubscription):
         self.consumers.append(consumer)
         self.cursor.touch(now_ms())
         log.info("%s connected", consumer)
-        asyncio.get_running_loop().call_soon(self.tell_end_if_reached)
+        if self.topic.is_terminated:
+            asyncio.get_running_loop().call_soon(self.tell_end_if_reached)
 
     def _dispatcher_for(self, consumer: Consumer) -> Dispatcher:
         """Returns the present dispatcher if it is of the consumer's type, otherwise a new dispatcher. `_check_admits`
