@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from magnetar.server.compaction.compacted_ledger import CompactedLedger
 from magnetar.server.compaction.compactor import Compacted, CompactionRun, CompactionSource, LogToCompact
@@ -110,6 +110,17 @@ class CompactionService:
         self.turns = asyncio.Semaphore(RUNS_AT_ONCE)
 
 
+class TopicToCompact(Protocol):
+    """A topic that takes transactions."""
+
+    @property
+    def readable_log(self) -> LogToCompact:
+        """The log as far as consumers may read it."""
+
+    def is_aborted(self, txn_id: TxnId) -> bool:
+        """Whether the messages of a transaction are left out because it was aborted."""
+
+
 class TopicCompaction:
     """The compaction of one topic; `name` is the topic's full name. All methods are called on the loop's thread."""
 
@@ -122,8 +133,8 @@ class TopicCompaction:
         "_opened",
         "_running",
         "_service",
-        "_source",
         "_status",
+        "_topic",
         "_unsettled",
     )
 
@@ -131,7 +142,7 @@ class TopicCompaction:
         self._counters: CompactionCounters | None = None
         self._name = name
         self._ledger = ledger
-        self._source: CompactionSource | None = None
+        self._topic: TopicToCompact | None = None
         self._service = service
         self._opened: CompactedLedger | None = None
         self._running: asyncio.Task[None] | None = None
@@ -198,10 +209,9 @@ class TopicCompaction:
                 self._opened = opened
         return None
 
-    def read_through(self, log_: LogToCompact, is_aborted: Callable[[TxnId], bool]) -> None:
-        """Makes further runs read `log_`, which ends where consumers may not read yet, and leave out the messages of
-        aborted transactions."""
-        self._source = CompactionSource(log_, is_aborted)
+    def read_through(self, topic: TopicToCompact) -> None:
+        """Makes further runs read the topic's `readable_log`, and leave out the messages of aborted transactions."""
+        self._topic = topic
 
     # --- running -----------------------------------------------------------------------------------------------------
 
@@ -338,9 +348,13 @@ class TopicCompaction:
     async def _compact(self) -> Compacted:
         await self.hold_messages()
         old = await self.compacted()
+        topic = self._topic
+        source = CompactionSource(self._ledger)
+        if topic is not None:
+            source = CompactionSource(topic.readable_log, topic.is_aborted)
         run = CompactionRun(
             self._name,
-            self._source or CompactionSource(self._ledger),
+            source,
             old,
             self._service.bookkeeper,
             self._ledger.config.quorums,

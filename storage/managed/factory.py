@@ -86,7 +86,7 @@ class ManagedLedgerFactory:
             self._note_dirty,
         )
         self._takeovers = TakeoverWatch(metadata, self.ledgers)
-        self._opening: dict[str, asyncio.Task[ManagedLedger]] = {}
+        self._opening: dict[str, asyncio.Future[ManagedLedger]] = {}
         self._tick_seconds = tick_seconds
         self._timer: asyncio.TimerHandle | None = None
         self._maintenance: asyncio.Task[None] | None = None
@@ -122,9 +122,8 @@ class ManagedLedgerFactory:
                 del self.ledgers[name]
             opening = self._opening.get(name)
             if opening is None:
-                opening = asyncio.get_running_loop().create_task(self._open(name, config or self.config, create))
-                self._opening[name] = opening
-            elif create:
+                return await self._open_first(name, config or self.config, create)
+            if create:
                 # Another caller may be opening the managed ledger without `create`. If that attempt finds no managed
                 # ledger, this call tries again, and creates it.
                 try:
@@ -132,6 +131,23 @@ class ManagedLedgerFactory:
                 except NoSuchManagedLedger:
                     continue
             return await asyncio.shield(opening)
+
+    async def _open_first(self, name: str, config: ManagedLedgerConfig, create: bool) -> ManagedLedger:
+        """Opens a managed ledger for this caller and for those who ask meanwhile. If this caller is cancelled, the
+        others get ManagedLedgerClosed."""
+        opening: asyncio.Future[ManagedLedger] = asyncio.get_running_loop().create_future()
+        opening.add_done_callback(_mark_seen)
+        self._opening[name] = opening
+        try:
+            ledger = await self._open(name, config, create)
+        except Exception as error:
+            opening.set_exception(error)
+            raise
+        except BaseException:
+            opening.set_exception(ManagedLedgerClosed(self._label_of(name), "its opening was cancelled"))
+            raise
+        opening.set_result(ledger)
+        return ledger
 
     async def _open(self, name: str, config: ManagedLedgerConfig, create: bool) -> ManagedLedger:
         try:
@@ -272,3 +288,8 @@ class ManagedLedgerFactory:
             del self.ledgers[ledger.name]
         for cursor in ledger.cursors.values():
             self._dirty.pop(cursor, None)
+
+
+def _mark_seen(opening: "asyncio.Future[ManagedLedger]") -> None:
+    """Keeps asyncio from logging an error that nobody but the first caller waited for."""
+    opening.exception()

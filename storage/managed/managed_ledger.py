@@ -241,11 +241,11 @@ class ManagedLedger(ManagedLedgerView):
         """Keeps all entries after `position` from being deleted, even if all cursors acknowledge them, until the
         returned function is called. Compaction and snapshots of deduplication use this method, because their results
         are not durable at once. `name` tells people who holds the entries."""
-        held, need = self._cursors.held, Need(name, position)
-        held.append(need)
+        need = Need(name, position)
+        self._cursors.hold(need)
 
         def release() -> None:
-            held.remove(need)
+            self._cursors.let_go(need)
             self._trimmer.request()
 
         return release
