@@ -45,6 +45,11 @@ CLOSED_AT_ONCE = 256
 """How many managed ledgers are closed in parallel when the factory closes."""
 
 
+class OpeningCancelled(Exception):
+    """The caller that was opening a managed ledger was cancelled. Only other calls of `open` get this, which then open
+    it themselves."""
+
+
 class ManagedLedgerFactory:
     """Opens and closes managed ledgers. There is one factory in the process. `clock_ms` is the time of day in
     milliseconds, `monotonic_s` a clock that never jumps. All calls are on the loop's thread."""
@@ -123,18 +128,19 @@ class ManagedLedgerFactory:
             opening = self._opening.get(name)
             if opening is None:
                 return await self._open_first(name, config or self.config, create)
-            if create:
+            try:
+                return await asyncio.shield(opening)
+            except NoSuchManagedLedger:
                 # Another caller may be opening the managed ledger without `create`. If that attempt finds no managed
                 # ledger, this call tries again, and creates it.
-                try:
-                    return await asyncio.shield(opening)
-                except NoSuchManagedLedger:
-                    continue
-            return await asyncio.shield(opening)
+                if not create:
+                    raise
+            except OpeningCancelled:
+                continue
 
     async def _open_first(self, name: str, config: ManagedLedgerConfig, create: bool) -> ManagedLedger:
-        """Opens a managed ledger for this caller and for those who ask meanwhile. If this caller is cancelled, the
-        others get ManagedLedgerClosed."""
+        """Opens a managed ledger for this caller and for those who ask meanwhile, without a task: a broker that starts
+        opens ten thousand. If this caller is cancelled, one of the others opens it."""
         opening: asyncio.Future[ManagedLedger] = asyncio.get_running_loop().create_future()
         opening.add_done_callback(_mark_seen)
         self._opening[name] = opening
@@ -144,7 +150,7 @@ class ManagedLedgerFactory:
             opening.set_exception(error)
             raise
         except BaseException:
-            opening.set_exception(ManagedLedgerClosed(self._label_of(name), "its opening was cancelled"))
+            opening.set_exception(OpeningCancelled)
             raise
         opening.set_result(ledger)
         return ledger
