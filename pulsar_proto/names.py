@@ -5,6 +5,7 @@ Source: Java's TopicName, NamespaceName, NamedEntity and Codec; docs/WIRE_FORMAT
 """
 
 import re
+import sys
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
@@ -23,6 +24,8 @@ CACHED_CHARACTERS_MAX = 1_024
 """A longer name is parsed but not kept: clients may ask for names of megabytes."""
 
 _ENTITY = re.compile(r"[-=:.A-Za-z0-9_]+")
+_PLAIN = re.compile(r"[-.*_A-Za-z0-9]*")
+"""Matches the names that `encode_local` leaves as they are."""
 _DOTS = (".", "..")
 """Names that no record can have, since a metadata store takes them for steps of a path."""
 _I32_MAX = 2**31 - 1
@@ -30,6 +33,8 @@ _I32_MAX = 2**31 - 1
 
 def encode_local(text: str) -> str:
     """Encodes a local name as Java's URLEncoder does in UTF-8: space is `+`; only letters, digits and `.-*_` stay."""
+    if _PLAIN.fullmatch(text):
+        return text
     return quote_plus(text, safe="*", errors="replace").replace("~", "%7E")
 
 
@@ -92,6 +97,8 @@ class TopicName:
     domain: str = field(compare=False)
     tenant: str = field(compare=False)
     namespace_name: str = field(compare=False)
+    namespace: str = field(compare=False)
+    """`tenant/namespace`."""
     local_name: str = field(compare=False)
     partition_index: int = field(compare=False)
     """The number of the partition; -1 when the topic is not a partition."""
@@ -104,11 +111,6 @@ class TopicName:
         Raises InvalidTopicName for any other text.
         """
         return _kept(text) if len(text) <= CACHED_CHARACTERS_MAX else _parsed(text)
-
-    @property
-    def namespace(self) -> str:
-        """Returns `tenant/namespace`."""
-        return f"{self.tenant}/{self.namespace_name}"
 
     @property
     def is_persistent(self) -> bool:
@@ -132,12 +134,12 @@ class TopicName:
     @property
     def managed_ledger_name(self) -> str:
         """Returns `tenant/namespace/domain/encoded-local`, the path below /managed-ledgers."""
-        return f"{self.tenant}/{self.namespace_name}/{self.domain}/{encode_local(self.local_name)}"
+        return f"{self.namespace}/{self.domain}/{encode_local(self.local_name)}"
 
     @property
     def schema_id(self) -> str:
         """Returns `tenant/namespace/encoded-local` of the base topic, the path below /schemas."""
-        return f"{self.tenant}/{self.namespace_name}/{encode_local(self.base.local_name)}"
+        return f"{self.namespace}/{encode_local(self.base.local_name)}"
 
     def __str__(self) -> str:
         return self.full
@@ -172,5 +174,7 @@ def _parsed(text: str) -> TopicName:
         raise InvalidTopicName(f"Invalid topic name '{text}': '{local_name}' is no topic")
     if not local_name.strip():
         raise InvalidTopicName(f"Invalid topic name '{text}': topic name can't be empty")
-    full = f"{domain}://{tenant}/{namespace}/{local_name}"
-    return TopicName(full, domain, tenant, namespace, local_name, partition_index(local_name))
+    full = text if scheme else f"{domain}://{tenant}/{namespace}/{local_name}"
+    # Names of one namespace share these parts, because a broker has many names.
+    domain, tenant, namespace, both = map(sys.intern, (domain, tenant, namespace, f"{tenant}/{namespace}"))
+    return TopicName(full, domain, tenant, namespace, both, local_name, partition_index(local_name))

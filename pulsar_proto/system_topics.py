@@ -22,6 +22,8 @@ def is_system_topic(name: TopicName) -> bool:
     """Returns whether a topic, or the topic of which it is a partition, is one of Pulsar's own
     (SystemTopicNames.isSystemTopic). Any other name that begins with two underscores belongs to a user."""
     local = name.base.local_name
+    if "__" not in local:  # the usual case, and loading a topic asks nine times
+        return local == COORDINATOR_TOPIC
     return local in SYSTEM_TOPICS or is_transaction_log(local)
 
 

@@ -33,7 +33,7 @@ class Reading:
         """Whether a change was heard meanwhile, so that the answer may be outdated."""
 
 
-class _Entry(Generic[T]):
+class Answer(Generic[T]):
     """The answer of a read; `copy` is None when there was no record."""
 
     __slots__ = ("began", "copy", "is_stale")
@@ -44,7 +44,7 @@ class _Entry(Generic[T]):
         self.is_stale = is_stale
 
 
-class _Bounded(LRUCache[str, _Entry[T]]):
+class _Bounded(LRUCache[str, Answer[T]]):
     """A cache of bounded size. Remembers the paths that it dropped for lack of room until `CopyTable.dropped` is
     called."""
 
@@ -52,7 +52,7 @@ class _Bounded(LRUCache[str, _Entry[T]]):
         super().__init__(maxsize)
         self._dropped = dropped
 
-    def popitem(self) -> tuple[str, _Entry[T]]:
+    def popitem(self) -> tuple[str, Answer[T]]:
         path, entry = super().popitem()
         self._dropped.append(path)
         return path, entry
@@ -67,7 +67,7 @@ class CopyTable(Generic[T]):
         self._root = root
         self._keeps_missing = cached_max is not None
         self._dropped: list[str] = []
-        self._entries: MutableMapping[str, _Entry[T]] = (
+        self._entries: MutableMapping[str, Answer[T]] = (
             {} if cached_max is None else _Bounded(cached_max, self._dropped)
         )
         self._readings: dict[str, set[Reading]] = {}
@@ -84,6 +84,10 @@ class CopyTable(Generic[T]):
         dropped = list(self._dropped)
         self._dropped.clear()
         return dropped
+
+    def entry(self, path: str) -> Answer[T] | None:
+        """Returns the answer of the last read, stale or not; None when the path was not read."""
+        return self._entries.get(path)
 
     def find(self, path: str) -> Copy[T] | None:
         """Returns the copy, stale or not."""
@@ -116,7 +120,7 @@ class CopyTable(Generic[T]):
         if entry is None:
             if copy is None and not self._keeps_missing:
                 return False
-            self._entries[reading.path] = _Entry(copy, reading.began, reading.is_overtaken)
+            self._entries[reading.path] = Answer(copy, reading.began, reading.is_overtaken)
             return True
         if entry.began > reading.began:
             return False

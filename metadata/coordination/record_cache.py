@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from magnetar.metadata.coordination.cache_rules import Copy, CopyTable
+from magnetar.metadata.coordination.cache_rules import Answer, Copy, CopyTable
 from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.store import CancelWatch, EventType, MetadataStore, Record, RecordEvent
 from pulsar_proto.errors import MetadataFault
@@ -89,12 +89,13 @@ class RecordCache(Generic[T]):
     def fresh(self, path: str) -> Copy[T] | None:
         """Returns the copy that `get` would return without asking the store. Returns None when there is no such copy;
         `get` then finds out whether there is a record."""
-        return self._table.find(path) if self._may_serve(path) else None
+        entry = self._table.entry(path)
+        return entry.copy if entry is not None and self._may_serve(entry) else None
 
-    def _may_serve(self, path: str) -> bool:
-        """Whether a copy may be returned without asking the store: the records are watched, and the copy is not known
-        to be outdated, unless the store cannot be reached."""
-        return self._cancel_watch is not None and not (self._table.is_stale(path) and self._store.is_connected)
+    def _may_serve(self, entry: Answer[T]) -> bool:
+        """Whether an answer may be given again without asking the store: the records are watched, and the answer is not
+        known to be outdated, unless the store cannot be reached."""
+        return self._cancel_watch is not None and not (entry.is_stale and self._store.is_connected)
 
     def __len__(self) -> int:
         """The number of copies, including the answers that a record does not exist."""
@@ -103,8 +104,9 @@ class RecordCache(Generic[T]):
     async def get(self, path: str) -> Copy[T] | None:
         """Returns the record, or None when there is none. A copy that is known to be outdated is read again, unless the
         store cannot be reached."""
-        if path in self._table and self._may_serve(path):
-            return self._table.find(path)
+        entry = self._table.entry(path)
+        if entry is not None and self._may_serve(entry):
+            return entry.copy
         return await self.refresh(path)
 
     async def refresh(self, path: str) -> Copy[T] | None:

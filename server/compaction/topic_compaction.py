@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from magnetar.server.compaction.compacted_ledger import CompactedLedger
 from magnetar.server.compaction.compactor import Compacted, CompactionRun, CompactionSource, LogToCompact
@@ -61,6 +61,9 @@ class RunStatus(NamedTuple):
     last_error: str = ""
 
 
+NOT_RUN = RunStatus(RunState.NOT_RUN)
+
+
 @dataclass(slots=True)
 class CompactionCounters:
     """Counts one topic's runs since it was loaded. Times are in ms since the epoch; 0 means never."""
@@ -80,6 +83,10 @@ class CompactionCounters:
     """The bytes of all runs that succeeded."""
     write_latency: LatencyBuckets | None = None
     """The entries that the last run wrote, by the time that writing took; None before the first run."""
+
+
+NO_RUNS = CompactionCounters()
+"""The counters of all topics that were never compacted. Nobody changes them."""
 
 
 class CompactionService:
@@ -103,38 +110,49 @@ class CompactionService:
         self.turns = asyncio.Semaphore(RUNS_AT_ONCE)
 
 
+class TopicToCompact(Protocol):
+    """A topic that takes transactions."""
+
+    @property
+    def readable_log(self) -> LogToCompact:
+        """The log as far as consumers may read it."""
+
+    def is_aborted(self, txn_id: TxnId) -> bool:
+        """Whether the messages of a transaction are left out because it was aborted."""
+
+
 class TopicCompaction:
     """The compaction of one topic; `name` is the topic's full name. All methods are called on the loop's thread."""
 
     __slots__ = (
         "_changing_cursor",
+        "_counters",
         "_holding",
         "_ledger",
         "_name",
         "_opened",
         "_running",
         "_service",
-        "_source",
         "_status",
+        "_topic",
         "_unsettled",
-        "counters",
     )
 
     def __init__(self, name: str, ledger: ManagedLedger, service: CompactionService) -> None:
-        self.counters = CompactionCounters()
+        self._counters: CompactionCounters | None = None
         self._name = name
         self._ledger = ledger
-        self._source = CompactionSource(ledger)
+        self._topic: TopicToCompact | None = None
         self._service = service
         self._opened: CompactedLedger | None = None
         self._running: asyncio.Task[None] | None = None
         self._holding: asyncio.Task[None] | None = None
-        self._status = RunStatus(RunState.NOT_RUN)
+        self._status = NOT_RUN
         self._unsettled: list[tuple[Callable[[], None], list[int]]] = []
         """Replaced ledgers and holds on the log that a restart may still need, because it is unknown whether the change
         to the new compacted ledger was stored. Each item is a function that ends a hold, with the replaced ledgers."""
-        self._changing_cursor = asyncio.Lock()
-        """The lock that is held while the cursor is created or deleted."""
+        self._changing_cursor: asyncio.Lock | None = None
+        """The lock that is held while the cursor is created or deleted; None until then."""
 
     # --- the compacted ledger ----------------------------------------------------------------------------------------
 
@@ -191,12 +209,21 @@ class TopicCompaction:
                 self._opened = opened
         return None
 
-    def read_through(self, log_: LogToCompact, is_aborted: Callable[[TxnId], bool]) -> None:
-        """Makes further runs read `log_`, which ends where consumers may not read yet, and leave out the messages of
-        aborted transactions."""
-        self._source = CompactionSource(log_, is_aborted)
+    def read_through(self, topic: TopicToCompact) -> None:
+        """Makes further runs read the topic's `readable_log`, and leave out the messages of aborted transactions."""
+        self._topic = topic
 
     # --- running -----------------------------------------------------------------------------------------------------
+
+    @property
+    def counters(self) -> CompactionCounters:
+        """The counts of the topic's runs. The caller must not change them."""
+        return self._counters or NO_RUNS
+
+    def _own_counters(self) -> CompactionCounters:
+        if self._counters is None:
+            self._counters = CompactionCounters()
+        return self._counters
 
     @property
     def is_running(self) -> bool:
@@ -239,10 +266,15 @@ class TopicCompaction:
             self._failed(ENDED)
         self._holding = None
 
+    def _cursor_lock(self) -> asyncio.Lock:
+        if self._changing_cursor is None:
+            self._changing_cursor = asyncio.Lock()
+        return self._changing_cursor
+
     async def hold_messages(self) -> None:
         """Creates the cursor if it is missing. From then on no message is deleted from the log before it was compacted.
         Raises ManagedLedgerError."""
-        async with self._changing_cursor:
+        async with self._cursor_lock():
             await self._ledger.open_cursor(COMPACTION_CURSOR, EARLIEST)
 
     async def give_up(self) -> None:
@@ -251,7 +283,7 @@ class TopicCompaction:
         be deleted; in this case the ledgers stay.
 
         Source: PersistentTopic.unsubscribe, asyncDeleteCursorWithCleanCompactionLedger (which lets a run end)."""
-        async with self._changing_cursor:
+        async with self._cursor_lock():
             await self.close()
             ledger_ids = self.ledger_ids
             await self._ledger.delete_cursor(COMPACTION_CURSOR)
@@ -280,7 +312,7 @@ class TopicCompaction:
 
     async def _run(self) -> None:
         began = time.monotonic()
-        counters = self.counters
+        counters = self._own_counters()
         try:
             async with self._service.turns:
                 began = time.monotonic()
@@ -309,15 +341,20 @@ class TopicCompaction:
 
     def _failed(self, text: str) -> None:
         self._status = RunStatus(RunState.ERROR, text)
-        self.counters.failed += 1
-        self.counters.last_failed_ms = self._service.clock_ms()
+        counters = self._own_counters()
+        counters.failed += 1
+        counters.last_failed_ms = self._service.clock_ms()
 
     async def _compact(self) -> Compacted:
         await self.hold_messages()
         old = await self.compacted()
+        topic = self._topic
+        source = CompactionSource(self._ledger)
+        if topic is not None:
+            source = CompactionSource(topic.readable_log, topic.is_aborted)
         run = CompactionRun(
             self._name,
-            self._source,
+            source,
             old,
             self._service.bookkeeper,
             self._ledger.config.quorums,
@@ -326,7 +363,7 @@ class TopicCompaction:
         )
         result = await run.run()
         run.write_latency.roll()
-        self.counters.write_latency = run.write_latency
+        self._own_counters().write_latency = run.write_latency
         if result.ledger_id is not None:
             await self._use(result.ledger_id, result.horizon, old)
             with suppress(EntryReadFault):

@@ -107,6 +107,12 @@ class BundleCache:
         """Returns the bundles if they are in memory, otherwise None."""
         return self._made.get(namespace)
 
+    def fresh(self, namespace: str) -> NamespaceBundles | None:
+        """Returns the bundles that `get` would return without asking the metadata store, or None when `get` may have to
+        ask."""
+        copy = self._records.fresh(paths.local_policies_path(namespace))
+        return self._bundles(namespace, copy) if copy is not None and copy.value else None
+
     @property
     def namespaces(self) -> list[str]:
         """The namespaces whose bundles are in memory."""

@@ -72,9 +72,13 @@ class TopicCatalog:
             await namespaces.refresh(namespace)
             return namespaces.cached(namespace) is not None
 
+    def knows_namespace(self, namespace: str) -> bool:
+        """Whether it is known, without asking the metadata store, that the namespace exists."""
+        return self._policies.namespaces.fresh(namespace) is not None
+
     async def check_namespace(self, namespace: str) -> None:
         """Raises TopicNotFound when there is no such namespace."""
-        if self._policies.namespaces.fresh(namespace) is not None:
+        if self.knows_namespace(namespace):
             return  # the usual case: a client's way to its topic asks three times
         if not await self.namespace_exists(namespace):
             raise TopicNotFound(NAMESPACE_NOT_FOUND)

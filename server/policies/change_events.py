@@ -101,7 +101,8 @@ class ChangeEvents(TopicPoliciesService):
 
     def get(self, topic: TopicName, *, is_global: bool = False) -> Mapping[str, Any]:
         known = self._namespaces.get(topic.namespace)
-        return {} if known is None else known.table.held.get(events.key_of(topic, is_global=is_global), {})
+        held = None if known is None else known.table.held
+        return held.get(events.key_of(topic, is_global=is_global), {}) if held else {}
 
     async def update(self, topic: TopicName, change: TopicPoliciesChange, *, is_global: bool = False) -> None:
         await self.load(topic.namespace)

@@ -12,7 +12,9 @@ import logging
 import re
 import sys
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any, TextIO
 
 from magnetar.server.process.exhaustion_filter import ExhaustionFilter
 
@@ -45,6 +47,43 @@ def _spelled(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode()
 
 
+class ShownRecord(logging.LogRecord):
+    """A record with what the formatters of this module show, and with the place of the call as far as it was asked for.
+    A connection that comes back with its consumer writes three records, and the base class spends as much time on facts
+    that nobody sees as the formatter spends on the line."""
+
+    def __init__(
+        self,
+        name: str,
+        level: int,
+        pathname: str,
+        lineno: int,
+        msg: object,
+        args: Any,
+        exc_info: Any,
+        func: str | None = None,
+        sinfo: str | None = None,
+    ) -> None:
+        # The attributes are those that `LogRecord.__init__` sets.
+        self.name, self.levelno, self.levelname = name, level, logging.getLevelName(level)
+        self.msg = msg
+        self.args = args[0] if args and len(args) == 1 and isinstance(args[0], Mapping) and args[0] else args
+        self.exc_info, self.exc_text, self.stack_info = exc_info, None, sinfo
+        self.created = now_s = time.time()
+        self.msecs = (now_s - int(now_s)) * 1000
+        self.relativeCreated = 0.0
+        self.pathname, self.lineno, self.filename, self.module = pathname, lineno, "", ""
+        self.funcName = func or ""
+        self.thread = self.threadName = self.process = self.processName = self.taskName = None
+
+
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Writes lines to a stream that is line-buffered, as the standard error is."""
+
+    def flush(self) -> None:
+        """Does nothing, because the stream has written every line already."""
+
+
 class OneLineFormatter(logging.Formatter):
     """Formats a record as one line. The stack of an exception follows in indented lines."""
 
@@ -59,6 +98,12 @@ class OneLineFormatter(logging.Formatter):
         if second != self._second:
             self._second, self._second_text = second, time.strftime("%Y-%m-%d %H:%M:%S", self.converter(second))
         return f"{self._second_text},{int(record.msecs):03d}"
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.exc_info or record.exc_text or record.stack_info:
+            return super().format(record)
+        # What the base class makes of a record without a stack, in half the time.
+        return f"{self.formatTime(record)} {record.levelname} {record.name} {one_line(record.getMessage())}"
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         record.message = one_line(record.message)
@@ -116,7 +161,8 @@ def log_to_stderr(level: str, log_format: str = TEXT) -> None:
     """
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # "Optimization" in the Logging HOWTO of Python
-    handler = logging.StreamHandler(sys.stderr)
+    logging.setLogRecordFactory(ShownRecord)
+    handler = LineHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == JSON else OneLineFormatter())
     handler.addFilter(ExhaustionFilter())
     logging.basicConfig(level=level, handlers=[handler])

@@ -163,4 +163,4 @@ class Inbound:
         if command.type not in KEEP_ALIVE:
             cnx.traffic.counters.uses += 1
         handler = self._commands[command.type]
-        self._requests.run(cnx, handler, getattr(command, handler.field))
+        self._requests.run(cnx, handler, getattr(command, handler.field), frame[0].isascii())

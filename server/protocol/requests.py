@@ -55,15 +55,17 @@ class Requests:
         self._sharing: _Sharing | None = None
         """The last commands that wait for the same future, until it is done."""
 
-    def run(self, cnx: "Connection", handler: CommandHandler, body: Any) -> None:
+    def run(self, cnx: "Connection", handler: CommandHandler, body: Any, is_ascii: bool) -> None:
         """Handles one command, at once or by a task. A command with a string that is not UTF-8 is refused before its
-        handler gets it. Raises MalformedFrame for a command that closes the connection."""
+        handler gets it; `is_ascii` says that all bytes of the command are ASCII, so that it has no such string. Raises
+        MalformedFrame for a command that closes the connection."""
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s: %s %s", cnx.remote_address, handler.field, _told(body))
         if self._in_progress >= REQUESTS_MAX and _refuses_for_load(cnx, handler, body):
             return
         try:
-            check_text(body)
+            if not is_ascii:
+                check_text(body)
             work = handler.run(cnx, body)
         except MalformedFrame:
             raise

@@ -71,6 +71,7 @@ class BaseTopic(ABC):
 
     __slots__ = (
         "__weakref__",
+        "_refusals",
         "_subscribe_limiter",
         "broker_limiter",
         "bytes_out_removed",
@@ -79,7 +80,6 @@ class BaseTopic(ABC):
         "messages_out_removed",
         "name",
         "policies",
-        "refusals",
         "schemas",
         "settings",
         "state",
@@ -103,8 +103,7 @@ class BaseTopic(ABC):
         checked."""
         self.broker_limiter: PublishLimiter | None = None
         """The broker's limit for publishing to all topics together; set by `TopicOpener.equip`."""
-        self.refusals = Refusals()
-        """The clients that this topic refused last, for people who ask why a client gets nothing."""
+        self._refusals: Refusals | None = None
         self._subscribe_limiter: SubscribeLimiter | None = None
         self.last_active_s = time.monotonic()
         """When the periodic jobs (`server/upkeep`) last saw the topic in use, in seconds of the monotonic clock."""
@@ -113,6 +112,13 @@ class BaseTopic(ABC):
 
     def __str__(self) -> str:
         return self.name.full
+
+    @property
+    def refusals(self) -> Refusals:
+        """The clients that this topic refused last, for people who ask why a client gets nothing."""
+        if self._refusals is None:
+            self._refusals = Refusals()
+        return self._refusals
 
     @property
     def is_open(self) -> bool:

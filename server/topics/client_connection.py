@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Protocol
 
+NO_METADATA: dict[str, str] = {}
+"""The metadata of all producers and consumers that send none. Nobody changes this dictionary."""
+
 
 class ClientConnection(Protocol):
     """One client's connection. Every method is called on the event loop's thread.

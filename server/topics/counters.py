@@ -5,6 +5,7 @@ grew between two readings (`Rate.roll`, called for all topics every RATE_PERIOD_
 
 import time
 from collections.abc import Sequence
+from typing import Final
 
 
 def now_ms() -> int:
@@ -16,14 +17,30 @@ class Rate:
 
     __slots__ = ("_count", "value")
 
-    def __init__(self) -> None:
+    def __init__(self, value: float = 0.0) -> None:
         self._count = 0
-        self.value = 0.0
+        self.value = value
 
-    def roll(self, count: int, elapsed_s: float) -> None:
-        """Computes the rate. `count` is the counter's value now, `elapsed_s` the time since the last call."""
-        self.value = (count - self._count) / elapsed_s if elapsed_s > 0 else 0.0
-        self._count = count
+    def roll(self, count: int, elapsed_s: float) -> "Rate":
+        """Computes the rate. `count` is the counter's value now, `elapsed_s` the time since the last call. Returns the
+        rate to keep: this one, or a new one in place of NO_RATE."""
+        rate = self
+        if rate is NO_RATE:
+            if not count:
+                return rate
+            rate = Rate()
+        rate.value = (count - rate._count) / elapsed_s if elapsed_s > 0 else 0.0
+        rate._count = count
+        return rate
+
+    def plus(self, other: "Rate") -> "Rate":
+        """Returns the sum of two rates, which is never rolled."""
+        return Rate(self.value + other.value) if other.value else self
+
+
+NO_RATE: Final = Rate()
+"""The rate of whatever was never counted. Many topics are idle, and a topic with a producer and a consumer has thirteen
+rates of 48 bytes. Nobody changes this rate."""
 
 
 class ConsumerCounters:
@@ -51,10 +68,10 @@ class ConsumerCounters:
         self.last_acked_ms = 0
         self.last_flow_ms = 0
         self.last_sent_ms = 0
-        self.message_rate = Rate()
-        self.byte_rate = Rate()
-        self.redelivery_rate = Rate()
-        self.ack_rate = Rate()
+        self.message_rate = NO_RATE
+        self.byte_rate = NO_RATE
+        self.redelivery_rate = NO_RATE
+        self.ack_rate = NO_RATE
 
     def sent(self, messages: int, payloads: Sequence[bytes]) -> None:
         self.messages_out += messages
@@ -77,23 +94,23 @@ class ConsumerCounters:
         self.last_acked_ms = max(self.last_acked_ms, other.last_acked_ms)
         self.last_flow_ms = max(self.last_flow_ms, other.last_flow_ms)
         self.last_sent_ms = max(self.last_sent_ms, other.last_sent_ms)
-        self.message_rate.value += other.message_rate.value
-        self.byte_rate.value += other.byte_rate.value
-        self.redelivery_rate.value += other.redelivery_rate.value
-        self.ack_rate.value += other.ack_rate.value
+        self.message_rate = self.message_rate.plus(other.message_rate)
+        self.byte_rate = self.byte_rate.plus(other.byte_rate)
+        self.redelivery_rate = self.redelivery_rate.plus(other.redelivery_rate)
+        self.ack_rate = self.ack_rate.plus(other.ack_rate)
 
     def forget_rates(self) -> None:
         """Called when the consumer has left: sets the rates to 0 and keeps the counts."""
-        self.message_rate = Rate()
-        self.byte_rate = Rate()
-        self.redelivery_rate = Rate()
-        self.ack_rate = Rate()
+        self.message_rate = NO_RATE
+        self.byte_rate = NO_RATE
+        self.redelivery_rate = NO_RATE
+        self.ack_rate = NO_RATE
 
     def roll(self, elapsed_s: float) -> None:
-        self.message_rate.roll(self.messages_out, elapsed_s)
-        self.byte_rate.roll(self.bytes_out, elapsed_s)
-        self.redelivery_rate.roll(self.redelivered, elapsed_s)
-        self.ack_rate.roll(self.acks, elapsed_s)
+        self.message_rate = self.message_rate.roll(self.messages_out, elapsed_s)
+        self.byte_rate = self.byte_rate.roll(self.bytes_out, elapsed_s)
+        self.redelivery_rate = self.redelivery_rate.roll(self.redelivered, elapsed_s)
+        self.ack_rate = self.ack_rate.roll(self.acks, elapsed_s)
 
 
 class ExpiryCounters:
@@ -105,14 +122,14 @@ class ExpiryCounters:
         self.entries = 0
         self.last_ms = 0
         """When the broker last acknowledged such an entry, in ms since the epoch; 0 for never."""
-        self.rate = Rate()
+        self.rate = NO_RATE
 
     def add(self, entries: int) -> None:
         self.entries += entries
         self.last_ms = now_ms()
 
     def roll(self, elapsed_s: float) -> None:
-        self.rate.roll(self.entries, elapsed_s)
+        self.rate = self.rate.roll(self.entries, elapsed_s)
 
 
 class ProducerCounters:
@@ -123,12 +140,12 @@ class ProducerCounters:
     def __init__(self) -> None:
         self.messages_in = 0
         self.bytes_in = 0
-        self.message_rate = Rate()
-        self.byte_rate = Rate()
+        self.message_rate = NO_RATE
+        self.byte_rate = NO_RATE
 
     def roll(self, elapsed_s: float) -> None:
-        self.message_rate.roll(self.messages_in, elapsed_s)
-        self.byte_rate.roll(self.bytes_in, elapsed_s)
+        self.message_rate = self.message_rate.roll(self.messages_in, elapsed_s)
+        self.byte_rate = self.byte_rate.roll(self.bytes_in, elapsed_s)
 
     @property
     def average_size(self) -> float:

@@ -1,7 +1,8 @@
 """Tells when messages were published: the time of any stored message, and the time of a topic's oldest unacknowledged
 message."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Protocol
 
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.managed_ledger import ManagedLedger
@@ -47,16 +48,24 @@ def oldest_position(cursor: Cursor) -> Position:
     return cursor.next_unacked(cursor.mark_delete)
 
 
+class TopicWithCursors(Protocol):
+    """`OldestMessage` uses its topic through this interface."""
+
+    @property
+    def ledger(self) -> ManagedLedger: ...
+
+    def durable_cursors(self) -> list[Cursor]:
+        """Returns the cursors of the durable subscriptions."""
+
+
 class OldestMessage:
     """Knows the oldest message of one topic that some durable subscription has not acknowledged. The message is read
     from the log only once, to learn its publish time."""
 
-    __slots__ = ("_cursors", "_ledger", "_position", "_published_ms")
+    __slots__ = ("_position", "_published_ms", "_topic")
 
-    def __init__(self, ledger: ManagedLedger, cursors: Callable[[], Iterable[Cursor]]) -> None:
-        """`cursors()` returns the cursors of the durable subscriptions."""
-        self._ledger = ledger
-        self._cursors = cursors
+    def __init__(self, topic: TopicWithCursors) -> None:
+        self._topic = topic
         self._position: Position | None = None
         self._published_ms = 0
 
@@ -67,7 +76,7 @@ class OldestMessage:
         if position is None:
             return None
         if position != self._position:
-            published_ms = await published_at_position(self._ledger, position)
+            published_ms = await published_at_position(self._topic.ledger, position)
             if published_ms is None:
                 return None
             self._position, self._published_ms = position, published_ms
@@ -84,9 +93,8 @@ class OldestMessage:
         return {} if self._position is None else {self._position: self._published_ms}
 
     def _find(self) -> Position | None:
-        cursors = self._cursors()
-        position = min(map(oldest_position, cursors), default=None)
-        return None if position is None or self._ledger.is_after_last(position) else position
+        position = min(map(oldest_position, self._topic.durable_cursors()), default=None)
+        return None if position is None or self._topic.ledger.is_after_last(position) else position
 
 
 class BacklogAges:

@@ -56,7 +56,6 @@ class Topic(BaseTopic):
         "_is_detached",
         "_last_message",
         "_on_lost",
-        "_stop_listening",
         "backlog_ages",
         "base_config",
         "compaction",
@@ -84,12 +83,12 @@ class Topic(BaseTopic):
         settings: TopicSettings,
         *,
         new_producer_name: Callable[[], str],
-        close_ledger: Callable[[], Awaitable[None]],
+        close_ledger: Callable[["Topic"], Awaitable[None]],
         on_lost: Callable[["Topic"], None],
         policies: EffectivePolicies | None = None,
     ) -> None:
-        """`on_lost(topic)` is called when the log cannot be used any more; the callee closes the topic. `policies` are
-        the topic's first policies (see `BaseTopic`)."""
+        """`on_lost(topic)` is called when the log cannot be used any more; the callee closes the topic. `close_ledger`
+        closes the logs of a topic. `policies` are the topic's first policies (see `BaseTopic`)."""
         super().__init__(name, settings, policies)
         self.ledger = ledger
         self.base_config = ledger.config
@@ -98,15 +97,15 @@ class Topic(BaseTopic):
         """The topic's properties. The properties of a partition include those of the partitioned topic."""
         self.subscriptions: dict[str, Subscription] = {}
         self.publishing = TopicProducers(name.full, self, ledger, new_producer_name)
-        self.quota = QuotaGate(self, OldestMessage(ledger, self.durable_cursors))
+        self.quota = QuotaGate(self, OldestMessage(self))
         self.backlog_ages = BacklogAges(ledger)
         self.compaction: TopicCompaction | None = None
         """The topic's compaction, set by `TopicOpener.open`."""
-        delays = self.policies.delayed_delivery_enabled
-        self.delayed = DelayedDelivery(name.full, self._obeying_delays, lambda: ledger.first_position.ledger_id, delays)
-        self.dispatch_limits = DispatchLimits(self.policies, self._published_per_second)
-        self.hole_filler = HoleFiller(self.subscriptions.values)
-        self.hole_filler.follow(self.policies.fill_ack_holes_interval_seconds)
+        self.delayed = DelayedDelivery(self, self.policies.delayed_delivery_enabled)
+        self.dispatch_limits = DispatchLimits(self)
+        self.hole_filler: HoleFiller | None = None
+        """Fills holes; None until the policies ask for it."""
+        self._fill_holes(self.policies.fill_ack_holes_interval_seconds)
         self.deduplication = DedupSwitch(name.full, ledger, settings, self.publishing)
         self.pending_ack_logs: PendingAckLogs | None = None
         self.transactions: TransactionBuffer | None = None
@@ -115,13 +114,13 @@ class Topic(BaseTopic):
         """Makes `transactions`; set by `TopicOpener.open` if the topic takes any."""
         self.readable_log: ReadableLog = ledger
         """The log as far as consumers may read it."""
-        self._last_message = LastMessage(ledger, None)
+        self._last_message: LastMessage | None = None
         self._is_detached = False
         self._close_ledger = close_ledger
         self._on_lost = on_lost
-        self._changing_cursors = asyncio.Lock()
+        self._changing_cursors: asyncio.Lock | None = None
         self.new_messages = NewMessages(self.subscriptions)
-        self._stop_listening = ledger.on_append(self.new_messages.confirmed)
+        ledger.on_append(self.new_messages.confirmed)
         for cursor_name, cursor in ledger.cursors.items():
             if not is_reserved(cursor_name):
                 self.subscriptions[cursor_name] = Subscription(self, cursor_name, cursor)
@@ -129,6 +128,10 @@ class Topic(BaseTopic):
     @property
     def is_terminated(self) -> bool:
         return self.ledger.terminated is not None
+
+    @property
+    def first_ledger_id(self) -> int:
+        return self.ledger.first_position.ledger_id
 
     @property
     def stored_bytes(self) -> int:
@@ -150,7 +153,7 @@ class Topic(BaseTopic):
     def use_transactions(self, transactions: TransactionBuffer) -> None:
         assert isinstance(self.readable_log, CommittedLog), "the topic takes no transactions"
         self.transactions, self.readable_log.transactions = transactions, transactions.transactions
-        self._last_message = LastMessage(self.ledger, transactions)
+        self._last_message = None
 
     def begin_transactions(self) -> TransactionBuffer | None:
         if self.transactions is None and self.transaction_maker is not None:
@@ -172,14 +175,19 @@ class Topic(BaseTopic):
             await self.compaction.hold_messages()
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
-        self.dispatch_limits.follow(new)
         super().policies_changed(old, new)
         self.delayed.enable(new.delayed_delivery_enabled)
-        self.hole_filler.follow(new.fill_ack_holes_interval_seconds)
+        self._fill_holes(new.fill_ack_holes_interval_seconds)
         self.configure_ledger()
         self.deduplication.follow(new.deduplication_enabled)
         if self.compaction is not None and new.compaction_threshold > 0:
             self.compaction.hold_messages_soon()
+
+    def _fill_holes(self, interval_seconds: float) -> None:
+        if self.hole_filler is None and interval_seconds > 0:
+            self.hole_filler = HoleFiller(self.subscriptions.values)
+        if self.hole_filler is not None:
+            self.hole_filler.follow(interval_seconds)
 
     def configure_ledger(self) -> None:
         """Makes the managed ledger follow the policies and the broker's configuration."""
@@ -230,7 +238,7 @@ class Topic(BaseTopic):
         message that the client names: a client that wants to begin after that message drops the message itself. If the
         client names a message within a batch, the subscription begins at the whole entry."""
         start = start_asked_by(command) or LATEST
-        async with self._changing_cursors:
+        async with self._cursor_lock():
             existing = self.subscriptions.get(command.subscription)
             if existing is not None:
                 check_durability(existing.cursor, durable=False)
@@ -238,6 +246,12 @@ class Topic(BaseTopic):
             self._check_open()
             self._check_may_add_subscription()  # PersistentTopic.getNonDurableSubscription
             return self._add_subscription(command.subscription, self.ledger.new_non_durable_cursor(start))
+
+    def _cursor_lock(self) -> asyncio.Lock:
+        """Returns the lock under which subscriptions are created and deleted, which most topics do not need."""
+        if self._changing_cursors is None:
+            self._changing_cursors = asyncio.Lock()
+        return self._changing_cursors
 
     def _check_open(self) -> None:
         if not self.is_open:
@@ -253,7 +267,7 @@ class Topic(BaseTopic):
         cannot be created."""
         if is_reserved(name):
             raise NotAllowed(f"Subscription name {name} is reserved")
-        async with self._changing_cursors:
+        async with self._cursor_lock():
             existing = self.subscriptions.get(name)
             if existing is not None:
                 check_durability(existing.cursor, durable=True)
@@ -273,7 +287,7 @@ class Topic(BaseTopic):
         """Deletes the cursor of a subscription that `Subscription.delete` has fenced, then removes the subscription
         from the topic. Raises ManagedLedgerError when the cursor cannot be deleted; nothing has changed then."""
         if subscription.cursor.durable:
-            async with self._changing_cursors:
+            async with self._cursor_lock():
                 await self.ledger.delete_cursor(subscription.name)
                 self.forget(subscription)
         else:
@@ -289,11 +303,11 @@ class Topic(BaseTopic):
             if not subscription.cursor.durable:
                 self.ledger.release(subscription.cursor)
 
-    def _published_per_second(self) -> PerSecond:
+    def published_per_second(self) -> PerSecond:
         counters = self.publishing.counters
         return PerSecond(counters.message_rate.value, counters.byte_rate.value)
 
-    def _obeying_delays(self) -> Iterator[SharedDispatcher]:
+    def obeying_delays(self) -> Iterator[SharedDispatcher]:
         """Yields the dispatchers that obey delays, of all subscriptions that have consumers."""
         for subscription in self.subscriptions.values():
             if subscription.consumers and isinstance(subscription.dispatcher, SharedDispatcher):
@@ -306,12 +320,14 @@ class Topic(BaseTopic):
         return self.new_messages.messages_of
 
     async def last_message_id(self) -> tuple[Position, int]:
+        if self._last_message is None:
+            self._last_message = LastMessage(self.ledger, self.transactions)
         return await self._last_message.find()
 
     async def last_message_id_compacted(
         self, asked: Position | None, cursor: SubscriptionCursor
     ) -> tuple[Position, int, Position]:
-        last = await self._last_message.find()
+        last = await self.last_message_id()
         if self.compaction is not None:
             with storage_faults_told():
                 last = await last_kept(self.ledger.label, self.compaction, last[0]) or last
@@ -358,9 +374,10 @@ class Topic(BaseTopic):
         if self._is_detached:
             return
         self._is_detached, self.state = True, TopicState.CLOSING
-        self._stop_listening()
+        self.ledger.not_on_append(self.new_messages.confirmed)
         self.delayed.close()
-        self.hole_filler.close()
+        if self.hole_filler is not None:
+            self.hole_filler.close()
         if self.transactions is not None:
             self.transactions.close()
         self.publishing.close()
@@ -373,6 +390,6 @@ class Topic(BaseTopic):
         try:
             if self.compaction is not None:
                 await self.compaction.close()
-            await self._close_ledger()
+            await self._close_ledger(self)
         finally:
             self._become_closed()

@@ -102,16 +102,12 @@ class TopicOpener:
             except NoSuchManagedLedger as error:
                 raise TopicNotFound(f"Topic {name.full} not found") from error
 
-        async def close_ledgers() -> None:
-            await close_pending_acks(topic.subscriptions.values())
-            await self._factory.close_ledger(name.managed_ledger_name)
-
         topic = Topic(
             name,
             ledger,
             self._settings,
             new_producer_name=self._new_producer_name,
-            close_ledger=close_ledgers,
+            close_ledger=self._close_ledgers,
             on_lost=on_lost,
             policies=self._policies.of(name, await self._properties_of(name, ledger)),
         )
@@ -133,6 +129,10 @@ class TopicOpener:
             raise
         await self.refresh_policies(topic)  # the policies may have changed while the ledger was opened
         return topic
+
+    async def _close_ledgers(self, topic: Topic) -> None:
+        await close_pending_acks(topic.subscriptions.values())
+        await self._factory.close_ledger(topic.name.managed_ledger_name)
 
     def equip(self, topic: BaseTopic) -> None:
         """Gives a topic the objects of the broker that the topic uses."""

@@ -12,9 +12,9 @@ async def recover_transactions(topic: Topic, transactions: TopicTransactions) ->
     PulsarError when the topic's snapshot cannot be read."""
     if is_system_topic(topic.name):
         return
-    log = topic.readable_log = CommittedLog(topic.ledger)
+    topic.readable_log = CommittedLog(topic.ledger)
     if topic.compaction is not None:
-        topic.compaction.read_through(log, topic.is_aborted)
+        topic.compaction.read_through(topic)
     topic.transaction_maker = transactions
     recovered = await transactions.recovered(topic.name, topic.ledger)
     if recovered is not None:

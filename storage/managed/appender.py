@@ -81,7 +81,8 @@ class Appender:
         self._label = label
         self._ledgers = ledgers
         self._ledger_switch = switch
-        self._gate = LedgerGate(shared.access, self._leave_full)
+        self._access = shared.access
+        self._gate: LedgerGate | None = None
         self._cache = shared.cache
         self._traffic = traffic
         self._clocks = shared.clocks
@@ -149,6 +150,8 @@ class Appender:
         pushed = append.first_entry_id + len(payloads)
         at_limit = pushed >= self._entries_max or append.length >= self._size_max
         if at_limit and ledger_rules.is_full(self._config, pushed, append.length, self.ledger_age_s):
+            if self._gate is None:
+                self._gate = LedgerGate(self._access, self._leave_full)
             self._gate.want_to_leave(self._ledgers.current_id)
 
     def appended(self, group: SentGroup, append: Append) -> None:

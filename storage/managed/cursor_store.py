@@ -21,6 +21,7 @@ Source: ManagedCursorImpl (internalMarkDelete, startCreatingNewMetadataLedger, p
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from magnetar.metadata.errors import MetadataError, NodeExistsError
 from magnetar.storage.ledger.append_group_rules import Append
@@ -56,6 +57,9 @@ logger = logging.getLogger(__name__)
 LEDGER_BYTES_MAX = 64 * 1024 * 1024
 """A cursor ledger of this size is replaced, however few entries it has, because only its last entries are of use."""
 
+NO_PROPERTIES: dict[str, Any] = {}
+"""The properties of most cursors, which share them. Nobody changes this dictionary."""
+
 
 class CursorStore:
     """The stored state of one cursor. `label` names the cursor in logs. A lock lets one call run at a time."""
@@ -69,7 +73,7 @@ class CursorStore:
         "_handle",
         "_ledger_bytes",
         "_ledger_id",
-        "_lock",
+        "_lock_made",
         "_name",
         "_opened_s",
         "_owner",
@@ -104,7 +108,7 @@ class CursorStore:
         self._owner = owner
         self._clocks = clocks
         self._access = access
-        self._lock = asyncio.Lock()
+        self._lock_made: asyncio.Lock | None = None
         self._handle: WriteHandle | None = None
         self._opened_s = 0.0
         self._ledger_bytes = 0
@@ -113,9 +117,9 @@ class CursorStore:
         """Ledgers that the node may name, because a write that got no answer may have arrived."""
         self._stored_position = Position(-1, -1)
         self._stored_plain = True
-        self._stored_properties: Mapping[str, int] = {}
+        self._stored_properties: Mapping[str, int] = NO_PROPERTIES
         self._extra = b""
-        self.cursor_properties: Mapping[str, str] = {}
+        self.cursor_properties: Mapping[str, str] = NO_PROPERTIES
         self.last_active_ms = clocks.wall_ms()
         """When the cursor was used last. The cursor keeps it up to date; it is written with the node."""
         self.ledger_switched_ms = clocks.wall_ms()
@@ -137,7 +141,7 @@ class CursorStore:
         """Creates the node. Raises CursorExists when another owner has created it, and MetaStoreFault. After
         MetaStoreFault the caller must call the same object again, because only this object recognises the node if it
         was created and the answer was lost."""
-        self.cursor_properties = dict(cursor_properties)
+        self.cursor_properties = dict(cursor_properties) or NO_PROPERTIES
         self._stored_position = mark_delete
         value = encode_node(NO_LEDGER, mark_delete, {}, cursor_properties, last_active_ms=self.last_active_ms)
         try:
@@ -157,7 +161,8 @@ class CursorStore:
             # after the node was read, only the node as it is now has the state.
             before, node = node, await self._load_node(extents)
             acks = node.acks if node == before else await self._acks_of(node, extents)
-        self.cursor_properties, self._extra, self._ledger_id = node.cursor_properties, node.extra, node.ledger_id
+        self.cursor_properties = node.cursor_properties or NO_PROPERTIES
+        self._extra, self._ledger_id = node.extra, node.ledger_id
         self.last_active_ms = node.last_active_ms or self.last_active_ms
         self._note_stored(acks.mark_delete, acks.is_plain, acks.properties)
         return acks
@@ -290,6 +295,13 @@ class CursorStore:
             self._bury(self._unsure)
             await self._leave_ledger()
 
+    @property
+    def _lock(self) -> asyncio.Lock:
+        """Lets one call run at a time. Made when it is needed first, because most cursors are idle."""
+        if self._lock_made is None:
+            self._lock_made = asyncio.Lock()
+        return self._lock_made
+
     # ---- inside; the lock is held
 
     def _is_due(self, handle: WriteHandle) -> bool:
@@ -351,7 +363,8 @@ class CursorStore:
 
     def _note_stored(self, position: Position, plain: bool, properties: Mapping[str, int]) -> None:
         """Remembers the stored state, which later writes of the node and the first entry of the next ledger repeat."""
-        self._stored_position, self._stored_plain, self._stored_properties = position, plain, properties
+        self._stored_position, self._stored_plain = position, plain
+        self._stored_properties = properties or NO_PROPERTIES
 
     async def _write_node(
         self, ledger_id: int, position: Position, properties: Mapping[str, int], acks: AckState | None

@@ -46,7 +46,7 @@ class CursorTable:
         "_config",
         "_label",
         "_ledgers",
-        "_lock",
+        "_lock_made",
         "_name",
         "_non_durable",
         "_owner",
@@ -59,29 +59,46 @@ class CursorTable:
     def __init__(
         self,
         name: str,
+        label: str,
         config: ManagedLedgerConfig,
         shared: SharedByLedgers,
         ledgers: LedgerList,
         owner: PartOwner,
     ) -> None:
         self._name = name
-        self._label = shared.label_of(name)
+        self._label = label
         self._config = config
         self._shared = shared
         self._ledgers = ledgers
         self._owner = owner
-        self._lock = asyncio.Lock()
-        self._non_durable: dict[Cursor, None] = {}
-        self.held: list[Need] = []
+        self._lock_made: asyncio.Lock | None = None
+        self._non_durable: dict[Cursor, None] | None = None
+        """The cursors of readers, in order; None while there are none."""
+        self.held: tuple[Need, ...] = ()
         """Positions after which no entry may be deleted, as if a durable cursor stood there; see
         `ManagedLedger.hold`."""
-        self._unsure: dict[str, CursorStore] = {}
+        self._unsure: dict[str, CursorStore] | None = None
         """The stores of cursors whose creation failed. Their nodes may exist nevertheless."""
         self.durable: dict[str, Cursor] = {}
+
+    @property
+    def _lock(self) -> asyncio.Lock:
+        """Lets one cursor be made or deleted at a time. Made when it is needed first, because most topics are idle."""
+        if self._lock_made is None:
+            self._lock_made = asyncio.Lock()
+        return self._lock_made
 
     def needs(self) -> list[Need]:
         """Returns from where on each durable cursor, and each holder of a position, needs the log."""
         return [*(Need(cursor.name, cursor.needed_from) for cursor in self.durable.values()), *self.held]
+
+    def hold(self, need: Need) -> None:
+        """Adds to `held`."""
+        self.held = (*self.held, need)
+
+    def let_go(self, need: Need) -> None:
+        """Removes from `held` exactly this object."""
+        self.held = tuple(each for each in self.held if each is not need)
 
     async def recover(self) -> None:
         """Recovers all durable cursors from the metadata store. Raises MetaStoreFault, CursorFault."""
@@ -125,19 +142,21 @@ class CursorTable:
             await self._owner.trim_ended()
             acks = AckState(self._ledgers, Position(-1, -1))
             acks.reset(self._ledgers.start_of(initial))
-            store = self._unsure.pop(name, None) or self._store(name)
+            store = (self._unsure or {}).pop(name, None) or self._store(name)
             held = Need(name, acks.mark_delete)
-            self.held.append(held)
+            self.hold(held)
             try:
                 await store.create(acks.mark_delete, properties)
             except CursorExists:
                 return await self._adopt(name)
             except MetaStoreFault:
+                if self._unsure is None:
+                    self._unsure = {}
                 if len(self._unsure) < UNSURE_MAX:
                     self._unsure[name] = store
                 raise
             finally:
-                self.held.remove(held)
+                self.let_go(held)
             cursor = self.durable[name] = self._cursor(name, acks, store, {})
             logger.info("%s: cursor %s created at %s", self._label, name, cursor.mark_delete)
             return cursor
@@ -160,12 +179,15 @@ class CursorTable:
         acks = AckState(self._ledgers, Position(-1, -1))
         acks.reset(self._ledgers.start_of(start))
         cursor = self._cursor("", acks, None, {})
+        if self._non_durable is None:
+            self._non_durable = {}
         self._non_durable[cursor] = None
         return cursor
 
     def release(self, cursor: Cursor) -> None:
         """Forgets a non-durable cursor."""
-        self._non_durable.pop(cursor, None)
+        if self._non_durable is not None:
+            self._non_durable.pop(cursor, None)
 
     async def delete(self, name: str) -> Cursor:
         """Deletes a durable cursor. Raises NoSuchCursor, MetaStoreFault (then the cursor is still there)."""
@@ -180,13 +202,13 @@ class CursorTable:
 
     def forget_before(self, ledger_id: int) -> None:
         """Tells all cursors that the ledgers before `ledger_id` were deleted."""
-        for cursor in (*self.durable.values(), *self._non_durable):
+        for cursor in (*self.durable.values(), *(self._non_durable or ())):
             cursor.forget_before(ledger_id)
 
     async def skip(self, gap: Gap) -> None:
         """Makes every cursor acknowledge lost entries (ManagedCursorImpl.skipNonRecoverableLedger), SKIPPED_AT_ONCE at
         a time, because a gap may be as long as a ledger."""
-        for cursor in (*self.durable.values(), *self._non_durable):
+        for cursor in (*self.durable.values(), *(self._non_durable or ())):
             lost = 0
             for first, count in cursor.unacked_runs(gap.ledger_id, gap.first, gap.entries):
                 for at in range(first, first + count, SKIPPED_AT_ONCE):

@@ -15,11 +15,13 @@ from pulsar_proto.ids import LATEST, Position
 class CursorView:
     """The methods of a `Cursor` that ask for its state. None of them changes the cursor."""
 
-    __slots__ = ("_acks", "_ledgers")
+    __slots__ = ("_acks", "_ledgers", "is_active")
 
     def __init__(self, ledgers: LedgerList, acks: AckState) -> None:
         self._ledgers = ledgers
         self._acks = acks
+        self.is_active = False
+        """Whether a consumer reads at the tail with this cursor (`ManagedLedger.activate`)."""
 
     @property
     def mark_delete(self) -> Position:

@@ -45,6 +45,11 @@ CLOSED_AT_ONCE = 256
 """How many managed ledgers are closed in parallel when the factory closes."""
 
 
+class OpeningCancelled(Exception):
+    """The caller that was opening a managed ledger was cancelled. Only other calls of `open` get this, which then open
+    it themselves."""
+
+
 class ManagedLedgerFactory:
     """Opens and closes managed ledgers. There is one factory in the process. `clock_ms` is the time of day in
     milliseconds, `monotonic_s` a clock that never jumps. All calls are on the loop's thread."""
@@ -86,7 +91,7 @@ class ManagedLedgerFactory:
             self._note_dirty,
         )
         self._takeovers = TakeoverWatch(metadata, self.ledgers)
-        self._opening: dict[str, asyncio.Task[ManagedLedger]] = {}
+        self._opening: dict[str, asyncio.Future[ManagedLedger]] = {}
         self._tick_seconds = tick_seconds
         self._timer: asyncio.TimerHandle | None = None
         self._maintenance: asyncio.Task[None] | None = None
@@ -122,16 +127,33 @@ class ManagedLedgerFactory:
                 del self.ledgers[name]
             opening = self._opening.get(name)
             if opening is None:
-                opening = asyncio.get_running_loop().create_task(self._open(name, config or self.config, create))
-                self._opening[name] = opening
-            elif create:
+                return await self._open_first(name, config or self.config, create)
+            try:
+                return await asyncio.shield(opening)
+            except NoSuchManagedLedger:
                 # Another caller may be opening the managed ledger without `create`. If that attempt finds no managed
                 # ledger, this call tries again, and creates it.
-                try:
-                    return await asyncio.shield(opening)
-                except NoSuchManagedLedger:
-                    continue
-            return await asyncio.shield(opening)
+                if not create:
+                    raise
+            except OpeningCancelled:
+                continue
+
+    async def _open_first(self, name: str, config: ManagedLedgerConfig, create: bool) -> ManagedLedger:
+        """Opens a managed ledger for this caller and for those who ask meanwhile, without a task: a broker that starts
+        opens ten thousand. If this caller is cancelled, one of the others opens it."""
+        opening: asyncio.Future[ManagedLedger] = asyncio.get_running_loop().create_future()
+        opening.add_done_callback(_mark_seen)
+        self._opening[name] = opening
+        try:
+            ledger = await self._open(name, config, create)
+        except Exception as error:
+            opening.set_exception(error)
+            raise
+        except BaseException:
+            opening.set_exception(OpeningCancelled)
+            raise
+        opening.set_result(ledger)
+        return ledger
 
     async def _open(self, name: str, config: ManagedLedgerConfig, create: bool) -> ManagedLedger:
         try:
@@ -272,3 +294,8 @@ class ManagedLedgerFactory:
             del self.ledgers[ledger.name]
         for cursor in ledger.cursors.values():
             self._dirty.pop(cursor, None)
+
+
+def _mark_seen(opening: "asyncio.Future[ManagedLedger]") -> None:
+    """Keeps asyncio from logging an error that nobody but the first caller waited for."""
+    opening.exception()

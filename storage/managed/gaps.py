@@ -44,14 +44,14 @@ class Gaps:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: list[Gap] = []
+        self._known: tuple[Gap, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self._known)
 
     @property
     def known(self) -> tuple[Gap, ...]:
-        return tuple(self._known)
+        return self._known
 
     @property
     def entries(self) -> int:
@@ -73,20 +73,19 @@ class Gaps:
 
     def add(self, gap: Gap) -> None:
         """Adds a gap that was just found. The new gap replaces all known gaps that overlap with it."""
-        self._known = [
+        known = [
             known
             for known in self._known
             if known.ledger_id != gap.ledger_id or known.last < gap.first or known.first > gap.last
         ]
-        self._known.append(gap)
-        if len(self._known) > GAPS_MAX:
-            del self._known[0]
-        self._known.sort(key=lambda known: (known.ledger_id, known.first))
+        if len(known) >= GAPS_MAX:
+            del known[0]
+        self._known = tuple(sorted((*known, gap), key=lambda known: (known.ledger_id, known.first)))
 
     def remove(self, gap: Gap) -> None:
         """Forgets a gap whose entries can be read again."""
-        self._known.remove(gap)
+        self._known = tuple(known for known in self._known if known is not gap)
 
     def forget_before(self, ledger_id: int) -> None:
         """Forgets the gaps in ledgers before `ledger_id`, which were deleted."""
-        self._known = [gap for gap in self._known if gap.ledger_id >= ledger_id]
+        self._known = tuple(gap for gap in self._known if gap.ledger_id >= ledger_id)

@@ -69,7 +69,8 @@ async def open_list(
                 return OpenedList(_list_store(label, record, ListRecord()), (), False)
         stored = parse_list(value)
         closed = await _recover_last(label, stored, bookkeeper, now_ms)
-        kept = replace(stored, ledgers=tuple(ledger for ledger in closed if ledger.entries))
+        ledgers = tuple(ledger for ledger in closed if ledger.entries)
+        kept = ListRecord(ledgers, stored.terminated, stored.properties, stored.extra)
         written = await record.write(serialize_list(kept.ledgers, kept.terminated, kept.properties, kept.extra))
     except SupersededError as error:
         raise ManagedLedgerFenced(label, f"opened elsewhere at the same time: {error}") from error

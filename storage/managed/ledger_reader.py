@@ -52,7 +52,7 @@ class LedgerReader:
         self._handles = shared.handles
         self._traffic = traffic
         self._owner = owner
-        self._probing = asyncio.Lock()
+        self._probing: asyncio.Lock | None = None
         self.gaps = Gaps()
 
     def cached(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun | None:
@@ -153,7 +153,10 @@ class LedgerReader:
         """Finds the ends of the gap around a lost entry, and remembers the gap. Returns None when the ledger was
         trimmed meanwhile. Raises EntryReadFault when one of the entries around the lost entry cannot be read for
         another reason."""
-        async with self._probing:
+        probing = self._probing
+        if probing is None:
+            probing = self._probing = asyncio.Lock()
+        async with probing:
             known = self.gaps.at(lost)
             if known is not None:
                 return known

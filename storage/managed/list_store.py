@@ -27,10 +27,10 @@ class ListStore:
 
     __slots__ = (
         "_extra",
-        "_label",
-        "_lock",
+        "_lock_made",
         "_record",
         "_unexplained",
+        "label",
         "latest_properties",
         "ledgers",
         "properties",
@@ -47,10 +47,10 @@ class ListStore:
         properties: Mapping[str, str],
         extra: bytes,
     ) -> None:
-        self._label = label
+        self.label = label
         self._record = record
         self._extra = extra
-        self._lock = asyncio.Lock()
+        self._lock_made: asyncio.Lock | None = None
         self._unexplained: int | None = -1
         """How many more changes of the record were seen than this owner has made; the opening made one. None when
         changes may have been overlooked."""
@@ -65,6 +65,13 @@ class ListStore:
     def in_doubt(self) -> bool:
         """Whether the record may differ from `ledgers`, because the answer to a write was lost."""
         return self._record.in_doubt
+
+    @property
+    def _lock(self) -> asyncio.Lock:
+        """Lets one change run at a time. Made when it is needed first, because most topics are idle."""
+        if self._lock_made is None:
+            self._lock_made = asyncio.Lock()
+        return self._lock_made
 
     async def change(
         self,
@@ -125,6 +132,6 @@ class ListStore:
         try:
             yield
         except SupersededError as error:
-            raise ManagedLedgerFenced(self._label, f"another owner wrote the ledger list: {error}") from error
+            raise ManagedLedgerFenced(self.label, f"another owner wrote the ledger list: {error}") from error
         except MetadataError as error:
-            raise MetaStoreFault(self._label, str(error)) from error
+            raise MetaStoreFault(self.label, str(error)) from error

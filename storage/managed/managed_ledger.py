@@ -57,11 +57,12 @@ class ManagedLedger(ManagedLedgerView):
     )
 
     def __init__(self, name: str, config: ManagedLedgerConfig, shared: SharedByLedgers, lists: ListStore) -> None:
-        self.name, self.label = name, shared.label_of(name)
+        self.name, self.label = name, lists.label
         self.config = config
         self._shared = shared
         self._groups: BookieGroups | None = None
-        self._active: dict[Cursor, None] = {}
+        self._active = 0
+        """How many cursors are active (`Cursor.is_active`)."""
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._fence_listeners: tuple[Callable[[ManagedLedgerError], None], ...] = ()
         self._fence_error: ManagedLedgerError | None = None
@@ -80,7 +81,7 @@ class ManagedLedger(ManagedLedgerView):
             self,
             terminated=lists.terminated is not None,
         )
-        self._cursors = CursorTable(name, config, shared, lists.ledgers, self)
+        self._cursors = CursorTable(name, self.label, config, shared, lists.ledgers, self)
         self._trimmer = Trimmer(
             self.label, lists, shared.reaper, config, shared.access, self, clock_ms=shared.clocks.wall_ms
         )
@@ -140,15 +141,13 @@ class ManagedLedger(ManagedLedgerView):
         """
         self._appender.add_entries(payloads, done)
 
-    def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls `callback` after each confirmed group, after the group's `done`. Returns a function that ends these
-        calls."""
+    def on_append(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` after each confirmed group, after the group's `done`, until `not_on_append`."""
         self._listeners = (*self._listeners, callback)
 
-        def cancel() -> None:
-            self._listeners = tuple(listener for listener in self._listeners if listener is not callback)
-
-        return cancel
+    def not_on_append(self, callback: Callable[[], None]) -> None:
+        """Ends the calls of an equal callback that `on_append` began."""
+        self._listeners = tuple(listener for listener in self._listeners if listener != callback)
 
     def on_fenced(self, callback: Callable[[ManagedLedgerError], None]) -> None:
         """Calls `callback` once, never from inside this call, when another owner has taken over the managed ledger. If
@@ -242,24 +241,32 @@ class ManagedLedger(ManagedLedgerView):
         """Keeps all entries after `position` from being deleted, even if all cursors acknowledge them, until the
         returned function is called. Compaction and snapshots of deduplication use this method, because their results
         are not durable at once. `name` tells people who holds the entries."""
-        held, need = self._cursors.held, Need(name, position)
-        held.append(need)
+        need = Need(name, position)
+        self._cursors.hold(need)
 
         def release() -> None:
-            held.remove(need)
+            self._cursors.let_go(need)
             self._trimmer.request()
 
         return release
 
     def activate(self, cursor: Cursor) -> None:
         """Puts new entries into the tail cache from now on, because a consumer reads at the tail with this cursor."""
-        self._active[cursor] = None
+        if not cursor.is_active:
+            cursor.is_active = True
+            self._active += 1
         self._appender.caching = True
 
     def deactivate(self, cursor: Cursor) -> None:
         """Undoes `activate` for this cursor. When no active cursor is left, the cached entries are dropped."""
-        self._active.pop(cursor, None)
-        if not self._active and self._appender.caching:
+        if cursor.is_active:
+            cursor.is_active = False
+            self._active -= 1
+        if not self._active:
+            self._stop_caching()
+
+    def _stop_caching(self) -> None:
+        if self._appender.caching:
             self._appender.caching = False
             for info in self._ledgers.infos:
                 self._shared.cache.drop_ledger(info.ledger_id)
@@ -296,8 +303,7 @@ class ManagedLedger(ManagedLedgerView):
         state. Idempotent. Called by the factory."""
         await self._trimmer.close()
         await asyncio.gather(self._appender.close(), self._cursors.close())
-        for cursor in list(self._active):
-            self.deactivate(cursor)
+        self._stop_caching()
 
     # ---- for the parts (see `PartOwner`)
 

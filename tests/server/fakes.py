@@ -345,6 +345,9 @@ class FakeService:
     def catalog(self) -> "FakeService":
         return self
 
+    def knows_namespace(self, namespace: str) -> bool:
+        return False
+
     async def check_namespace(self, namespace: str) -> None:
         if self.gate is not None:
             await self.gate.wait()

@@ -4,6 +4,7 @@ Source: ServerCnx.handleConnect; Commands.newConnectedCommand."""
 
 import logging
 from collections.abc import Coroutine
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from magnetar import __version__
@@ -20,6 +21,9 @@ log = logging.getLogger(__name__)
 SERVER_VERSION = f"Magnetar Server{__version__}"
 """The broker's version in CONNECTED. Clients only print this text, but fail when it is missing. Java's broker says
 `Pulsar Server4.0.7`, without a space."""
+
+ANSWERS_KEPT = 64
+"""How many different answers to CONNECT are kept. They differ by the client's protocol version."""
 
 _PONG = pong_frame()
 
@@ -41,12 +45,16 @@ def answer_connected(cnx: "Connection", command: pb.CommandConnect) -> None:
     `supports_repl_dedup_by_lid_and_eid` and `supports_scalable_topics` are not set."""
     cnx.session.accept(command.client_version, command.protocol_version)
     log.info("%s: connected, %s, protocol %d", cnx.remote_address, cnx.client_version, cnx.protocol_version)
+    limits = cnx.traffic.limits
+    cnx.write(_connected(cnx.protocol_version, limits.max_message_size, limits.enable_broker_topic_list_watcher))
+
+
+@lru_cache(maxsize=ANSWERS_KEPT)
+def _connected(protocol_version: int, max_message_size: int, has_topic_watchers: bool) -> bytes:
     flags = pb.FeatureFlags(
-        supports_get_partitioned_metadata_without_auto_creation=True,
-        supports_topic_watchers=cnx.traffic.limits.enable_broker_topic_list_watcher,
+        supports_get_partitioned_metadata_without_auto_creation=True, supports_topic_watchers=has_topic_watchers
     )
-    max_size = cnx.traffic.limits.max_message_size
-    cnx.write(connected_frame(SERVER_VERSION, cnx.protocol_version, max_size, flags))
+    return connected_frame(SERVER_VERSION, protocol_version, max_message_size, flags)
 
 
 def auth_response(cnx: "Connection", command: pb.CommandAuthResponse) -> Coroutine[Any, Any, None]:

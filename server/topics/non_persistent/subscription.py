@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from magnetar.server.policies.effective_policies import EffectivePolicies
-from magnetar.server.topics.counters import Rate, now_ms
+from magnetar.server.topics.counters import NO_RATE, now_ms
 from magnetar.server.topics.non_persistent.receivers import ByKey, InTurns, OneActive, Receivers
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription, SubscriptionTopic
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
@@ -45,6 +45,8 @@ class NonPersistentSubscriptionTopic(SubscriptionTopic, Protocol):
 class NonPersistentSubscription(BaseSubscription):
     """A subscription of a non-persistent topic. `NonPersistentTopic.add_subscription` creates it."""
 
+    __slots__ = ("_is_durable", "_last_active_ms", "_receivers", "drop_rate", "dropped", "properties")
+
     topic: NonPersistentSubscriptionTopic
 
     def __init__(
@@ -55,7 +57,7 @@ class NonPersistentSubscription(BaseSubscription):
         self.properties = properties
         self.dropped = 0
         """How many messages were dropped because no consumer took them."""
-        self.drop_rate = Rate()
+        self.drop_rate = NO_RATE
         self._is_durable = durable
         self._last_active_ms = now_ms()
         self._receivers: Receivers | None = None
@@ -74,7 +76,7 @@ class NonPersistentSubscription(BaseSubscription):
 
     def roll_rates(self, elapsed_s: float) -> None:
         super().roll_rates(elapsed_s)
-        self.drop_rate.roll(self.dropped, elapsed_s)
+        self.drop_rate = self.drop_rate.roll(self.dropped, elapsed_s)
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
         """Has no effect, because a subscription of a non-persistent topic keeps nothing that depends on policies."""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
-from magnetar.server.topics.client_connection import ClientConnection
+from magnetar.server.topics.client_connection import NO_METADATA, ClientConnection
 from magnetar.server.topics.counters import ProducerCounters
 from magnetar.server.topics.publishing.receipt_writers import FramedReceipts, ReceiptWriter
 from magnetar.storage.managed.append_queue import AddResult
@@ -76,7 +76,7 @@ class Producer:
         self.epoch: int = command.epoch
         """How often the client has reconnected this producer."""
         self.access_mode = command.producer_access_mode
-        self.metadata = {pair.key: pair.value for pair in command.metadata}
+        self.metadata = {pair.key: pair.value for pair in command.metadata} if command.metadata else NO_METADATA
         self.connected_ms = connected_ms
         self.last_sequence_id = -1
         """The highest sequence id that was published under this name before, or -1 when that is unknown. Without

@@ -44,6 +44,8 @@ class BaseSubscription(ABC):
     """The base of all subscriptions. The topic creates its subscriptions. Every method is called on the loop's
     thread."""
 
+    __slots__ = ("__weakref__", "_counters_of_gone", "consumers", "cursor", "name", "sub_type", "topic")
+
     def __init__(self, topic: SubscriptionTopic, name: str, cursor: SubscriptionCursor) -> None:
         self.topic = topic
         self.name = name
@@ -52,7 +54,7 @@ class BaseSubscription(ABC):
         self.sub_type: SubType.ValueType | None = None
         """The subscription type of the connected consumers or, while no consumer is connected, of the consumers that
         were connected last."""
-        self._counters_of_gone = ConsumerCounters()
+        self._counters_of_gone: ConsumerCounters | None = None
 
     def __str__(self) -> str:
         return f"{self.topic.name.full} / {self.name}"
@@ -94,7 +96,8 @@ class BaseSubscription(ABC):
         if not self.consumers:
             return self._counters_of_gone
         result = ConsumerCounters()
-        result.add(self._counters_of_gone)
+        if self._counters_of_gone is not None:
+            result.add(self._counters_of_gone)
         for consumer in self.consumers:
             result.add(consumer.counters)
         return result
@@ -157,6 +160,8 @@ class BaseSubscription(ABC):
         self.consumers.remove(consumer)
         self._detach(consumer)
         consumer.counters.forget_rates()
+        if self._counters_of_gone is None:
+            self._counters_of_gone = ConsumerCounters()
         self._counters_of_gone.add(consumer.counters)
         log.info("%s disconnected", consumer)
         if not self.consumers:

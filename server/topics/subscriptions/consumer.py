@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Mapping, Sequence
 
 from magnetar.server.process.storage_faults import storage_faults_told
-from magnetar.server.topics.client_connection import ClientConnection
+from magnetar.server.topics.client_connection import NO_METADATA, ClientConnection
 from magnetar.server.topics.counters import ConsumerCounters
 from magnetar.server.topics.subscriptions.consumer_owner import ConsumerOwner
 from magnetar.server.topics.subscriptions.key_shared_rules import AUTO_SPLIT, SLOTS, KeySharedPolicy, SlotRange
@@ -102,7 +102,7 @@ class Consumer:
         self.name: str = command.consumer_name
         self.priority: int = command.priority_level
         self.sub_type = command.subType
-        self.metadata = {pair.key: pair.value for pair in command.metadata}
+        self.metadata = {pair.key: pair.value for pair in command.metadata} if command.metadata else NO_METADATA
         self.connected_ms = connected_ms
         single_active = command.subType in (SubType.Exclusive, SubType.Failover)
         self.epoch: int | None = (

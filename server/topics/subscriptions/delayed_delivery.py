@@ -13,7 +13,7 @@ delays coarser, has no effect. Exclusive and Failover ignore delays, as in Apach
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from magnetar.server.topics.counters import now_ms
@@ -42,37 +42,36 @@ class DelayingDispatcher(Protocol):
     def kick(self) -> None: ...
 
 
+class DelayingTopic(Protocol):
+    """`DelayedDelivery` uses its topic through this interface."""
+
+    def obeying_delays(self) -> Iterable[DelayingDispatcher]:
+        """Returns the dispatchers of the topic's subscriptions that have consumers."""
+
+    @property
+    def first_ledger_id(self) -> int:
+        """The id of the oldest ledger that was not deleted."""
+
+
 class DelayedDelivery:
     """Knows which messages of one topic are delayed, and wakes the dispatchers when messages are due."""
 
     __slots__ = (
-        "_dispatchers",
-        "_first_ledger",
-        "_name",
         "_timer",
         "_timer_ms",
+        "_topic",
         "_warned_full",
         "clock_ms",
         "index",
         "is_enabled",
     )
 
-    def __init__(
-        self,
-        name: str,
-        dispatchers: Callable[[], Iterable[DelayingDispatcher]],
-        first_ledger: Callable[[], int],
-        enabled: bool,
-    ) -> None:
-        """`dispatchers()` returns the dispatchers of the topic's subscriptions that have consumers. `first_ledger()`
-        returns the id of the oldest ledger that was not deleted."""
+    def __init__(self, topic: DelayingTopic, enabled: bool) -> None:
         self.index = NOTHING_DELAYED
         """The delayed messages. An index of its own is made for the topic's first delayed message."""
         self.is_enabled = enabled
         self.clock_ms = now_ms
-        self._name = name
-        self._dispatchers = dispatchers
-        self._first_ledger = first_ledger
+        self._topic = topic
         self._timer: asyncio.Handle | None = None
         self._timer_ms = 0
         self._warned_full = False
@@ -86,7 +85,7 @@ class DelayedDelivery:
             if not self._warned_full:
                 self._warned_full = True
                 log.warning(
-                    "%s: %d delayed messages wait, no more are read until some are due", self._name, len(self.index)
+                    "%s: %d delayed messages wait, no more are read until some are due", self._topic, len(self.index)
                 )
             return False
         if self._timer is None or due_ms < self._timer_ms:
@@ -124,11 +123,11 @@ class DelayedDelivery:
 
     def _fire(self) -> None:
         self._timer = None
-        self.index.forget_before(self._first_ledger())
+        self.index.forget_before(self._topic.first_ledger_id)
         due = self.index.pop_due(self.clock_ms() if self.is_enabled else 2**63 - 1, AT_ONCE_MAX)
         if due:
             self._warned_full = False
-            for dispatcher in list(self._dispatchers()):
+            for dispatcher in list(self._topic.obeying_delays()):
                 for ledger_id, entry_ids in due.items():
                     dispatcher.due(ledger_id, entry_ids)
                 dispatcher.kick()

@@ -2,7 +2,7 @@
 dispatcher's next read, and `ReadUnderWay`, which describes the read that has begun."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
@@ -34,23 +34,36 @@ class ReadUnderWay(NamedTuple):
     """When the read began, by the loop's clock."""
 
 
-class DispatchSource(NamedTuple):
-    """The parts of a subscription that the subscription's dispatcher uses."""
+class DispatchSource(Protocol):
+    """A subscription, as its dispatcher uses it. Log lines call the subscription by its text. A dispatcher holds this
+    one object instead of a function for each of its parts, because a broker has many subscriptions."""
 
-    name: str
-    """The subscription's name, for logs."""
-    ledger: ReadableLog
-    cursor: Cursor
-    settings: TopicSettings
-    messages_of: Callable[[EntryRun], OutgoingMessages]
-    delayed: DelayedDelivery
-    """The topic's delayed delivery."""
-    limits: Callable[[], tuple[Throttle, ...]]
-    """A function that returns the throttles for the dispatch rates that hold now."""
-    compacted: Callable[[], CompactedView | None] = lambda: None
-    """A function that returns the log as consumers with `read_compacted` see the log, or None for a topic that is never
-    compacted."""
-    is_aborted: Callable[[TxnId], bool] = lambda txn_id: False
-    """A function that says whether the messages of a transaction are left out because it was aborted."""
-    deliverable: Callable[[AckView], AckView] = lambda acks: acks
-    """A function that adds to acknowledgements what transactions withhold from consumers."""
+    @property
+    def ledger(self) -> ReadableLog: ...
+
+    @property
+    def cursor(self) -> Cursor: ...
+
+    @property
+    def settings(self) -> TopicSettings: ...
+
+    @property
+    def messages_of(self) -> Callable[[EntryRun], OutgoingMessages]:
+        """A function that returns the entries of a run, ready to be sent."""
+
+    @property
+    def delayed(self) -> DelayedDelivery:
+        """The topic's delayed delivery."""
+
+    def throttles(self) -> tuple[Throttle, ...]:
+        """Returns the throttles for the dispatch rates that hold now."""
+
+    def compacted_view(self) -> CompactedView | None:
+        """Returns the log as consumers with `read_compacted` see the log, or None for a topic that is never
+        compacted."""
+
+    def is_aborted(self, txn_id: TxnId) -> bool:
+        """Whether the messages of a transaction are left out because it was aborted."""
+
+    def deliverable(self, acks: AckView) -> AckView:
+        """Returns the acknowledgements together with what transactions withhold from consumers."""

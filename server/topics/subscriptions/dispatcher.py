@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 THROTTLE_SECONDS_MIN = 0.001
 
 INTERNAL_ERROR = "internal error, see the log"
+NEVER_THROTTLED: Counter[tuple[str, str]] = Counter()
 
 ROUNDS_MAX = 4
 """How many runs (groups of consecutive entries) one `kick` sends before the event loop runs other tasks. Four runs of a
@@ -56,9 +57,8 @@ class Dispatcher:  # no ABC, because it is compiled: see CONTRIBUTING.md
         self.cursor = source.cursor
         self.settings = source.settings
         self.read_position = source.cursor.next_unacked(source.cursor.mark_delete)
-        self._name = source.name
+        self._source = source
         self._ledger: ReadableLog | CompactedView = source.ledger
-        self._is_aborted = source.is_aborted
         self.acks: AckView = source.deliverable(source.cursor)
         self._messages_of = source.messages_of
         self._loop = asyncio.get_running_loop()
@@ -77,11 +77,10 @@ class Dispatcher:  # no ABC, because it is compiled: see CONTRIBUTING.md
         self.failure = ""
         """The reason why the last read failed; empty after a read that succeeded."""
         self._retry: asyncio.TimerHandle | None = None
-        self._limits = source.limits
         self.throttles: tuple[Throttle, ...] = ()
         """The throttles of the topic and of the subscription, as far as there are any."""
         self._throttled: asyncio.TimerHandle | None = None
-        self.throttled_events: Counter[tuple[str, str]] = Counter()
+        self.throttled_events = NEVER_THROTTLED
         """How often each of the results of `exhausted_rates` kept messages back."""
         self._messages_per_entry = 1.0
         """The average number of messages in the entries that were sent last. Known only while there are throttles."""
@@ -102,7 +101,7 @@ class Dispatcher:  # no ABC, because it is compiled: see CONTRIBUTING.md
 
     def set_policies(self, policies: EffectivePolicies) -> None:
         """Applies the policies that hold from now on. Also called once before the first consumer connects."""
-        self.throttles = self._limits()
+        self.throttles = self._source.throttles()
         self._end_throttling()
         self.kick()
 
@@ -244,7 +243,7 @@ class Dispatcher:  # no ABC, because it is compiled: see CONTRIBUTING.md
                 if not self._progress and not self._kicked_while_sending:
                     return None
         except Exception:
-            log.exception("%s: sending failed", self._name)
+            log.exception("%s: sending failed", self._source)
             self._read_failed(INTERNAL_ERROR)
             return None
         finally:
@@ -290,6 +289,8 @@ class Dispatcher:  # no ABC, because it is compiled: see CONTRIBUTING.md
         allowed = min(throttle.messages_now(now_s) for throttle in self.throttles)
         if allowed > 0:
             return int(min(room, max(1, allowed / self._messages_per_entry)))
+        if not self.throttled_events:
+            self.throttled_events = Counter()
         self.throttled_events.update(exhausted_rates(self.throttles, now_s))
         if self._throttled is None:
             wait_s = max(throttle.wait_seconds(now_s) for throttle in self.throttles)
@@ -328,7 +329,7 @@ class Dispatcher:  # no ABC, because it is compiled: see CONTRIBUTING.md
     def _ordinary(self, messages: OutgoingMessages, specials: Mapping[int, Special]) -> OutgoingMessages:
         """Returns those of `messages` that are to be sent now. Acknowledges those that no consumer gets
         (`left_out`)."""
-        unsent = left_out(messages, specials, self._is_aborted)
+        unsent = left_out(messages, specials, self._source.is_aborted)
         if unsent:
             self.cursor.ack([(messages.ledger_id, entry_id, None) for entry_id in unsent])
         return messages.without(unsent)
@@ -373,10 +374,10 @@ class Dispatcher:  # no ABC, because it is compiled: see CONTRIBUTING.md
                 generation = self._generation
         except ManagedLedgerError as error:
             if str(error) != self.failure:
-                log.warning("%s: reading failed at %s: %s", self._name, read and read.position, error)
+                log.warning("%s: reading failed at %s: %s", self._source, read and read.position, error)
             self._read_failed(str(error))
         except Exception:
-            log.exception("%s: reading or sending failed at %s", self._name, read and read.position)
+            log.exception("%s: reading or sending failed at %s", self._source, read and read.position)
             self._read_failed(INTERNAL_ERROR)
         finally:
             self._reading = self.read_under_way = None

@@ -205,7 +205,7 @@ class SharedDispatcher(Dispatcher):
         if not self.blocked or self.unacked_messages >= max(1, self.unacked_max // 2):
             return False
         self.blocked = False
-        log.info("%s: unblocked at %d unacknowledged messages", self._name, self.unacked_messages)
+        log.info("%s: unblocked at %d unacknowledged messages", self._source, self.unacked_messages)
         return True
 
     # --- delays ------------------------------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ class SharedDispatcher(Dispatcher):
     def _block_if_full(self) -> None:
         if 0 < self.unacked_max <= self.unacked_messages and not self.blocked:
             self.blocked = True
-            log.info("%s: blocked at %d unacknowledged messages", self._name, self.unacked_messages)
+            log.info("%s: blocked at %d unacknowledged messages", self._source, self.unacked_messages)
 
     def _why_nobody_takes(self) -> str:
         if not len(self._consumers):

@@ -33,7 +33,6 @@ class SingleActiveDispatcher(Dispatcher):
 
     def __init__(self, source: DispatchSource, sub_type: SubType.ValueType, topic: str, partition_index: int) -> None:
         super().__init__(source)
-        self._source = source
         self.active: Consumer | None = None
         self._consumers: list[Consumer] = []
         self._is_failover = sub_type == SubType.Failover
@@ -172,7 +171,7 @@ class SingleActiveDispatcher(Dispatcher):
         """Makes the next reads return the compacted log or the whole log, as the active consumer asked with
         `read_compacted`. The caller rewinds afterwards."""
         source = self._source
-        view = source.compacted() if active.read_compacted else None
+        view = source.compacted_view() if active.read_compacted else None
         if view is None:
             self._ledger, self._messages_of = source.ledger, source.messages_of
         else:
@@ -194,7 +193,7 @@ class SingleActiveDispatcher(Dispatcher):
         if self.active is previous:
             return False
         self._read_as_asked(self.active)
-        log.info("%s: %s is active, was %s", self._name, self.active.name, previous.name if previous else None)
+        log.info("%s: %s is active, was %s", self._source, self.active.name, previous.name if previous else None)
         delay_ms = self.settings.active_consumer_failover_delay_time_millis
         if self._is_failover and previous is not None and delay_ms > 0:
             if self._switching is None:

@@ -5,10 +5,11 @@ Source: PersistentSubscription.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from pyroaring import BitMap
 
+from magnetar.server.config.topic_settings import TopicSettings
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics.counters import ExpiryCounters, now_ms
@@ -16,12 +17,13 @@ from magnetar.server.topics.subscriptions.acks_in_transactions import ack_in_tra
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
 from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
-from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource
+from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
+from magnetar.server.topics.subscriptions.dispatch_throttle_rules import Throttle
 from magnetar.server.topics.subscriptions.dispatcher import Dispatcher
 from magnetar.server.topics.subscriptions.dispatcher_factory import new_dispatcher
 from magnetar.server.topics.subscriptions.individual_acks import ack_individual
 from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
-from magnetar.server.topics.subscriptions.outgoing_messages import AckView, bits_set
+from magnetar.server.topics.subscriptions.outgoing_messages import AckView, OutgoingMessages, bits_set
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
 from magnetar.server.topics.subscriptions.pending_acks.pending_acks import PendingAcksOfTransactions
 from magnetar.server.topics.subscriptions.pending_acks.withheld_acks import WithheldAcks
@@ -29,9 +31,11 @@ from magnetar.server.topics.subscriptions.seek_target import SeekTarget, target_
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.single_active_dispatcher import SingleActiveDispatcher
 from magnetar.server.topics.subscriptions.subscription_topic import PersistentSubscriptionTopic
+from magnetar.server.topics.transactions.readable_log import ReadableLog
 from magnetar.storage.managed.cursor import Cursor
+from magnetar.storage.managed.entry_run import EntryRun
 from pulsar_proto.errors import ConsumerBusy, ServiceNotReady
-from pulsar_proto.ids import Position, signed64
+from pulsar_proto.ids import Position, TxnId, signed64
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.wire.plain_ack import Ack, AcksInTransaction
 
@@ -48,6 +52,8 @@ RECONNECT_SECONDS = 60.0
 
 class Subscription(BaseSubscription):
     """A subscription of a persistent topic. The topic creates it."""
+
+    __slots__ = ("_deleting", "_seeking", "_sought", "dispatcher", "expired", "messages_filled", "pending_acks")
 
     topic: PersistentSubscriptionTopic
     cursor: Cursor
@@ -107,7 +113,31 @@ class Subscription(BaseSubscription):
         """Returns how many entries the dispatcher passed over because they are not due."""
         return self.dispatcher.delayed_messages if isinstance(self.dispatcher, SharedDispatcher) else 0
 
-    def _compacted_view(self) -> CompactedView | None:
+    # --- for the dispatcher: see `DispatchSource` ---------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> ReadableLog:
+        return self.topic.readable_log
+
+    @property
+    def settings(self) -> TopicSettings:
+        return self.topic.settings
+
+    @property
+    def messages_of(self) -> Callable[[EntryRun], OutgoingMessages]:
+        return self.topic.messages_of
+
+    @property
+    def delayed(self) -> DelayedDelivery:
+        return self.topic.delayed
+
+    def throttles(self) -> tuple[Throttle, ...]:
+        return self.topic.dispatch_limits.of(self.name)
+
+    def is_aborted(self, txn_id: TxnId) -> bool:
+        return self.topic.is_aborted(txn_id)
+
+    def compacted_view(self) -> CompactedView | None:
         topic = self.topic
         if topic.compaction is None:
             return None
@@ -180,7 +210,8 @@ class Subscription(BaseSubscription):
         self.consumers.append(consumer)
         self.cursor.touch(now_ms())
         log.info("%s connected", consumer)
-        asyncio.get_running_loop().call_soon(self.tell_end_if_reached)
+        if self.topic.is_terminated:
+            asyncio.get_running_loop().call_soon(self.tell_end_if_reached)
 
     def _dispatcher_for(self, consumer: Consumer) -> Dispatcher:
         """Returns the present dispatcher if it is of the consumer's type, otherwise a new dispatcher. `_check_admits`
@@ -193,19 +224,7 @@ class Subscription(BaseSubscription):
             dispatcher.close()
         self.sub_type = consumer.sub_type
         topic = self.topic
-        source = DispatchSource(
-            str(self),
-            topic.readable_log,
-            self.cursor,
-            topic.settings,
-            topic.messages_of,
-            topic.delayed,
-            lambda: topic.dispatch_limits.of(self.name),
-            self._compacted_view,
-            topic.is_aborted,
-            self.deliverable,
-        )
-        dispatcher = self.dispatcher = new_dispatcher(source, consumer, topic.name)
+        dispatcher = self.dispatcher = new_dispatcher(self, consumer, topic.name)
         dispatcher.set_policies(topic.policies)
         return dispatcher
 

@@ -11,9 +11,11 @@ from magnetar.server.namespaces.broker_addresses import BrokerAddresses, address
 from magnetar.server.namespaces.bundle_name import BundleName, heartbeat_bundles, sla_bundle
 from magnetar.server.namespaces.lookup_rules import LookupAnswer, NextStep, next_step
 from magnetar.server.namespaces.lookup_service import LookupService
+from magnetar.server.namespaces.ownership import SoleOwner
 from magnetar.server.namespaces.placement import SolePlacement
 from magnetar.server.network.ports import Urls
 from pulsar_proto.errors import MetadataFault, PulsarError, ServiceNotReady
+from pulsar_proto.names import TopicName
 from tests.server.namespaces.ownership_scene import NAMESPACE, TOPIC, Seat, cluster
 
 REDIRECTS_MAX = 20
@@ -91,6 +93,41 @@ def told(answer: LookupAnswer) -> tuple[str, str, bool]:
 )
 def test_a_bundle_without_owner(authoritative: bool, is_leader: bool, known: bool, step: NextStep) -> None:
     assert next_step(authoritative=authoritative, is_leader=is_leader, leader_is_known=known) is step
+
+
+class TestAtOnce:
+    async def test_a_sole_broker_answers_what_it_knows_as_if_it_had_asked(self) -> None:
+        (seat,) = await cluster(1)
+        owner = SoleOwner(seat.bundles, seat.addresses)
+        lookups = LookupService(owner, SolePlacement(seat.addresses))
+        assert lookups.at_once(TOPIC) is None, "the bundles were never read"
+        asked = await lookups.find_topic(TOPIC)
+        assert lookups.at_once(TOPIC) == asked
+        assert (lookups.counters.answers, lookups.counters.latency.count) == (2, 2)
+        assert lookups.at_once(TopicName.parse("persistent://acme/nobody/t0")) is None
+
+    async def test_it_asks_while_a_bundle_is_given_away(self) -> None:
+        (seat,) = await cluster(1)
+        owner = SoleOwner(seat.bundles, seat.addresses)
+        lookups = LookupService(owner, SolePlacement(seat.addresses))
+        asked = await lookups.find_topic(TOPIC)
+        bundle = await owner.bundle_of(TOPIC)
+        owner.deactivate(bundle)
+        assert lookups.at_once(TOPIC) is None
+        owner.activate(bundle)
+        assert lookups.at_once(TOPIC) == asked
+
+    async def test_it_asks_after_the_bundles_have_changed(self) -> None:
+        (seat,) = await cluster(1)
+        lookups = LookupService(SoleOwner(seat.bundles, seat.addresses), SolePlacement(seat.addresses))
+        await lookups.find_topic(TOPIC)
+        await seat.store.put(paths.local_policies_path(NAMESPACE), b"{}")
+        assert lookups.at_once(TOPIC) is None
+
+    async def test_brokers_of_a_cluster_ask(self) -> None:
+        (only,) = await brokers(1)
+        assert told(await only.lookups.find_topic(TOPIC))[0] == "connect"
+        assert only.lookups.at_once(TOPIC) is None
 
 
 class TestOneStep:

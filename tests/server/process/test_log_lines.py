@@ -14,6 +14,7 @@ from magnetar.server.process.log_lines import (
     LINE_CHARACTERS_MAX,
     JsonFormatter,
     OneLineFormatter,
+    ShownRecord,
     one_line,
     with_process,
 )
@@ -49,6 +50,22 @@ def raised(text: str) -> Exception:
             raise ValueError(text) from cause
     except ValueError as error:
         return error
+
+
+@pytest.mark.parametrize("formatter", [OneLineFormatter(), JsonFormatter()], ids=["text", "json"])
+@pytest.mark.parametrize("args", [(), ("x", 7), ({"who": "x"},), ({},)], ids=str)
+@pytest.mark.parametrize("error", [None, ValueError("x")], ids=["plain", "stack"])
+def test_the_short_record_reads_as_the_one_of_the_library(
+    formatter: logging.Formatter, args: tuple[object, ...], error: Exception | None
+) -> None:
+    exc_info = None if error is None else (type(error), error, None)
+    text = {0: "100%", 1: "%s", 2: "%s has %d"}[len(args)]
+    text = "%(who)s" if args == ({"who": "x"},) else text
+    made = ("server.x", logging.WARNING, __file__, 1, text, args, exc_info, "function", None)
+    known, short = logging.LogRecord(*made), ShownRecord(*made)
+    known.created, known.msecs = short.created, short.msecs
+    assert formatter.format(short) == formatter.format(known)
+    assert set(vars(short)) >= set(vars(known))
 
 
 @given(ANYTHING)

@@ -93,6 +93,9 @@ class SuspendedService(FakeService):
     async def pass_gate(self) -> None:
         await self.storage.work()
 
+    def knows_namespace(self, namespace: str) -> bool:
+        return False
+
     async def check_namespace(self, namespace: str) -> None:
         await self.storage.work()
 

@@ -9,7 +9,7 @@ import pytest
 from magnetar.server.stats.domain_stats import internal_stats, topic_stats
 from magnetar.server.stats.topic_metrics import TRAFFIC_COLUMNS, traffic_values
 from magnetar.server.stats.traffic_stats import client_consumer_stats
-from magnetar.server.topics.counters import ConsumerCounters, Rate
+from magnetar.server.topics.counters import NO_RATE, ConsumerCounters, ProducerCounters, Rate
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -115,6 +115,20 @@ def test_a_rate_is_what_was_gained_since_the_last_look() -> None:
     assert rate.value == 1
     rate.roll(160, 60)
     assert rate.value == 0
+
+
+def test_the_rates_of_one_client_are_not_those_of_an_idle_one() -> None:
+    """Clients that nothing was counted of share one rate."""
+    busy, idle, sums, producer = ConsumerCounters(), ConsumerCounters(), ConsumerCounters(), ProducerCounters()
+    busy.messages_out = producer.messages_in = 20
+    for counters in (busy, idle, producer):
+        counters.roll(10)
+    sums.add(busy)
+    sums.add(idle)
+    assert [each.message_rate.value for each in (busy, idle, sums, producer)] == [2, 0, 2, 2]
+    busy.roll(10)
+    assert (busy.message_rate.value, sums.message_rate.value) == (0, 2)
+    assert NO_RATE.value == 0
 
 
 def test_sums_keep_the_latest_times() -> None:

@@ -208,9 +208,11 @@ class FakeManagedLedger:
     def on_fenced(self, callback: Callable[[ManagedLedgerError], None]) -> None:
         """Ignores the callback, because nobody takes this ledger over."""
 
-    def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def on_append(self, callback: Callable[[], None]) -> None:
         self._listeners.append(callback)
-        return lambda: self._listeners.remove(callback)
+
+    def not_on_append(self, callback: Callable[[], None]) -> None:
+        self._listeners.remove(callback)
 
     def cached(self, position: Position, max_entries: int, max_bytes: int) -> EntryRun | None:
         entries = self.entries.get(position.ledger_id, [])

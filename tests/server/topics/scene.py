@@ -188,7 +188,7 @@ class Scene:
             cast(Any, self.ledger),
             self.settings,
             new_producer_name=lambda: next(self.names),
-            close_ledger=self.ledger.close,
+            close_ledger=lambda topic: self.ledger.close(),
             on_lost=self.lost.append,
         )
         return self.topic

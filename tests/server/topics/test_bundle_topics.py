@@ -9,6 +9,7 @@ from magnetar.metadata import paths
 from magnetar.server.namespaces.broker_addresses import BundleOwner
 from magnetar.server.namespaces.bundle_name import BundleName
 from magnetar.server.topics import bundle_topics
+from magnetar.server.topics.topic import Topic
 from pulsar_proto.errors import MetadataFault, ServiceNotReady
 from pulsar_proto.names import TopicName
 from tests.server.topics.cluster_scene import NAMESPACE, NP, T0, Broker, cluster
@@ -134,12 +135,12 @@ class TestUnloading:
         closing = asyncio.Event()
         close_ledger = owner.factory.close_ledger
 
-        async def close_slowly(name: str) -> None:
+        async def close_slowly(topic: Topic) -> None:
             await closing.wait()
-            await close_ledger(name)
+            await close_ledger(topic.name.managed_ledger_name)
             order.append("closed")
 
-        owner.service.topics[T0.full]._close_ledger = lambda: close_slowly(T0.managed_ledger_name)
+        owner.service.topics[T0.full]._close_ledger = close_slowly
         other.tree.watch(path, lambda event: order.append(event.type.value))
         unloading = asyncio.ensure_future(owner.service.moves.unload(bundle))
         await until(lambda: cnx.kinds == ["CLOSE_PRODUCER"])
@@ -161,7 +162,7 @@ class TestUnloading:
         owner.ownership.departures.wait_seconds_max = 60.0
         closing = asyncio.Event()
 
-        async def close() -> None:
+        async def close(_: Topic) -> None:
             await closing.wait()
 
         owner.service.topics[T0.full]._close_ledger = close
@@ -198,7 +199,7 @@ class TestUnloading:
         bundle = await owner.take()
         await owner.produce(FakeConnection())
 
-        async def never() -> None:
+        async def never(_: Topic) -> None:
             await asyncio.Event().wait()
 
         owner.service.topics[T0.full]._close_ledger = never
@@ -230,7 +231,7 @@ class TestUnloading:
         await asyncio.gather(*(owner.produce(FakeConnection(), name) for name in mine[:900]))
         at_once, most = 0, 0
 
-        async def close() -> None:
+        async def close(_: Topic) -> None:
             nonlocal at_once, most
             at_once += 1
             most = max(most, at_once)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from magnetar.metadata.errors import StoreClosedError
+from magnetar.metadata.paths import managed_ledger_path
 from magnetar.storage.ledger.ledger_errors import LedgerRecoveryFailed, NoSuchLedger
 from magnetar.storage.managed import ledger_reaper
 from magnetar.storage.managed.factory import ManagedLedgerFactory
@@ -92,6 +93,25 @@ async def test_an_opening_without_create_does_not_spoil_one_with_it() -> None:
     assert isinstance(results[0], NoSuchManagedLedger)
     assert isinstance(results[1], ManagedLedger)
     assert results[1] is results[2]
+
+
+async def test_those_who_wait_open_it_themselves_when_the_caller_that_began_is_cancelled() -> None:
+    factory = factory_of(World().session())
+    first, *others = (asyncio.create_task(factory.open(NAME)) for _ in range(3))
+    await asyncio.sleep(0)
+    first.cancel()
+    ledgers = await asyncio.gather(*others)
+    assert first.cancelled()
+    assert ledgers[0] is ledgers[1] is await factory.open(NAME)
+    assert (await append(ledgers[0], b"x")).error is None
+
+
+async def test_everybody_who_waits_for_an_opening_hears_why_it_failed() -> None:
+    world = World()
+    factory = factory_of(world.session())
+    await world.store.create(managed_ledger_path(NAME), b"\xff no record", make_parents=True)
+    results = await asyncio.gather(*(factory.open(NAME) for _ in range(3)), return_exceptions=True)
+    assert [type(each) for each in results] == [MetaStoreFault] * 3
 
 
 async def test_closing_twice_is_closing_once_and_nothing_opens_afterwards() -> None:

@@ -63,13 +63,17 @@ async def test_the_stored_list_is_what_apaches_broker_writes() -> None:
 async def test_a_group_is_confirmed_as_one_run_and_listeners_hear_of_it_afterwards() -> None:
     ledger = await open_one(World())
     events: list[object] = []
-    cancel = ledger.on_append(lambda: events.append(ledger.last_confirmed))
+
+    def confirmed() -> None:
+        events.append(ledger.last_confirmed)
+
+    ledger.on_append(confirmed)
     ledger.add_entries([b"a", b"b"], lambda result: events.append(result.runs))
     ledger.add_entries([b"c"], lambda result: events.append(result.runs))
     assert events == [], "never from inside"
     await until(lambda: len(events) == 4)
     assert events == [[(1, 0, 2)], (1, 1), [(1, 2, 1)], (1, 2)]
-    cancel()
+    ledger.not_on_append(confirmed)
     await append(ledger, b"d")
     assert len(events) == 4
 

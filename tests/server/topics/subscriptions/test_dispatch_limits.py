@@ -6,6 +6,7 @@ import pytest
 
 from magnetar.server.policies.effective_policies import EffectivePolicies
 from magnetar.server.policies.policy_values import DispatchRate
+from magnetar.server.topics.counters import Rate
 from tests.server.topics.scene import FakeConnection, Scene, in_virtual_time, pass_time, payload, settle
 
 TYPES = pytest.mark.parametrize("kind", ["Exclusive", "Shared", "Key_Shared"])
@@ -121,6 +122,6 @@ async def test_a_limit_that_is_lifted_holds_no_longer(kind: str) -> None:
 async def test_a_relative_rate_is_on_top_of_what_is_published() -> None:
     rate = DispatchRate(messages=10, relative_to_publish_rate=True)
     scene, (cnx,) = await busy("Shared", limited(subscription_dispatch_rate=rate), "s")
-    scene.topic.publishing.counters.message_rate.value = 20.0
+    scene.topic.publishing.counters.message_rate = Rate(20.0)
     await pass_time(1)
     assert 35 <= count(cnx) <= 45
