@@ -19,6 +19,9 @@ from pulsar_proto.wire.plain_ack import Ack, AcksInTransaction
 
 log = logging.getLogger(__name__)
 
+NO_COUNTS = ConsumerCounters()
+"""The counters of all subscriptions that never had a consumer. Nobody changes them."""
+
 
 class SubscriptionTopic(ConsumerTopic, Protocol):
     """The subscriptions of any topic, persistent or not, use the topic through this interface."""
@@ -94,7 +97,7 @@ class BaseSubscription(ABC):
         """Returns the sums of the counters of all consumers that are or were connected. The caller does not change
         them: without consumers they are those that the subscription keeps."""
         if not self.consumers:
-            return self._counters_of_gone
+            return self._counters_of_gone or NO_COUNTS
         result = ConsumerCounters()
         if self._counters_of_gone is not None:
             result.add(self._counters_of_gone)
