@@ -41,9 +41,6 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java's options for a run that ends. Without the slower of Java's two compilers the first batch of `lake_ingest` takes
 14 s of CPU instead of 21 s, and a run over a million messages of 100 bytes 37 s instead of 43 s."""
 JAVA_SETTING = "spark.driver.extraJavaOptions"
-UNIX_SOCKET_SETTING = "spark.python.unix.domain.socket.enabled"
-"""Lets Java and Python exchange rows over Unix domain sockets and not over TCP, which spares about a tenth of the CPU
-that Spark needs for rows of a source in Python. Spark before 4.1 has no such setting, and passes over it."""
 LOG_VARIABLE = "LOG4J_CONFIGURATION_FILE"
 """The variable that tells Java's log4j the file of its settings. A Java option would be lost where the user sets
 JAVA_SETTING."""
@@ -91,7 +88,7 @@ def session(
     if SparkSession.getActiveSession() is None and not is_submitted:
         start_python_sooner()
         builder = builder.master(arguments.master)
-        builder = make_quiet(builder).config("spark.driver.memory", "1g").config(UNIX_SOCKET_SETTING, "true")
+        builder = make_quiet(builder).config("spark.driver.memory", "1g")
         ends = getattr(arguments, "trigger", AVAILABLE_NOW) == AVAILABLE_NOW
         java = [*([QUICK_START] if ends else []), *java_options()]
         if java:
