@@ -268,3 +268,23 @@ def test_metadata_in_another_order_than_clients_write_is_left_to_the_plain_way()
     assert [each.tolist() for each in places.columns()] == [[4], [6], [7]]
     with pytest.raises(Unusual, match="another order"):
         BatchPlaces(b"\0\0\0\x04" + other + b"v").walk(0, 9, 1)
+
+
+def batch_of_three(first: int, *, sequence: int) -> bytes:
+    """Returns a batch whose values are 100 bytes long together, the first of them `first` bytes."""
+    sizes = (first, 60 - first, 40)
+    body = build_batch(
+        (pb.SingleMessageMetadata(payload_size=0), b"%d" % sequence + b"v" * (size - 2)) for size in sizes
+    )
+    meta = pb.MessageMetadata(producer_name="p", sequence_id=sequence, publish_time=1, num_messages_in_batch=3)
+    return build_payload(meta, body)
+
+
+@pytest.mark.parametrize("firsts", [[20] * 12, [20] * 6 + [30] + [20] * 5], ids=["alike", "one has another layout"])
+def test_batches_of_equal_length_give_their_own_messages(firsts: list[int]) -> None:
+    sent = [batch_of_three(first, sequence=10 + at) for at, first in enumerate(firsts)]
+    assert len({len(payload) for payload in sent}) == 1
+    block = sent_block(sent)
+    rows = [row for piece in BlockDecoder(3, EVERYTHING).decode(block) for row in piece.values.to_pylist()]
+    assert [len(value) for value in rows] == [size for first in firsts for size in (first, 60 - first, 40)]
+    assert [value[:2] for value in rows] == [b"%d" % (10 + at) for at in range(len(firsts)) for _ in range(3)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from magnetar.spark.source.decoding.batch_walk import BatchPlaces, Unusual
+from magnetar.spark.source.decoding.batch_walk import Unusual, places_of
 from magnetar.spark.source.decoding.compression import BadCompression, decompress
 from magnetar.spark.source.decoding.entry_block import EntryBlock
 from magnetar.spark.source.decoding.row_columns import ALL_PARTS, MAP, TIME, RowColumns, moments, no_maps, times
@@ -90,10 +90,7 @@ class BlockDecoder:
 
     def _batches(self, buffer: Buffer, block: EntryBlock, bodies: Ints, stops: Ints, entries: Ints) -> _BlockMessages:
         sizes = block.metadata.numbers[_META["num_messages_in_batch"]][entries]
-        places = BatchPlaces(buffer.data)
-        for start, stop, count in zip(bodies[entries].tolist(), stops[entries].tolist(), sizes.tolist(), strict=True):
-            places.walk(start, stop, count)
-        starts, values, ends = places.columns()
+        starts, values, ends = places_of(buffer, bodies[entries], stops[entries], sizes)
         heads = scan(buffer, starts, values, _WANTED_OF_ONE, _ONE["properties"])
         told = heads.number(_ONE["payload_size"])
         if heads.odd.any() or told is None or (told != ends - values).any():
@@ -286,9 +283,9 @@ def _glued(parts: list[bytes | Ints], count: int) -> pa.BinaryArray:
 
     All parts are laid side by side as a matrix of bytes, a row a value. A part of numbers has as many matrix columns as
     its longest varint has bytes, and `which` marks the bytes that count. The marked bytes, row by row, are the content
-    of the returned column.
+    of the returned column. Mostly all varints of a part are equally long, so that every byte counts.
     """
-    octets, used = [], []
+    octets, used, is_even = [], [], True
     for part in parts:
         if isinstance(part, bytes):
             octets.append(np.broadcast_to(np.frombuffer(part, np.uint8), (count, len(part))))
@@ -297,8 +294,14 @@ def _glued(parts: list[bytes | Ints], count: int) -> pa.BinaryArray:
             rows, which = varint_bytes(part)
             octets.append(rows)
             used.append(which)
-    which = np.hstack(used)
-    borders = np.zeros(count + 1, np.int32)
-    np.cumsum(which.sum(axis=1), out=borders[1:])
-    content = np.hstack(octets)[which]
+            is_even = is_even and bool(which.all())
+    content = np.hstack(octets)
+    if is_even:
+        borders = np.arange(0, content.size + 1, content.shape[1], dtype=np.int32)
+        content = content.ravel()
+    else:
+        which = np.hstack(used)
+        borders = np.zeros(count + 1, np.int32)
+        np.cumsum(which.sum(axis=1), out=borders[1:])
+        content = content[which]
     return pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(borders), pa.py_buffer(content)])

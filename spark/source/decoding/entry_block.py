@@ -178,8 +178,9 @@ def _entries(buffer: Buffer, ledgers: Ints, entries: Ints, starts: Ints, stops: 
     odd = (heads >> 16 != MAGIC_CRC32C) | (bodies > stops) | (starts + 10 > stops)
     bodies = np.where(odd, starts, bodies)  # empty ranges: metadata with wrong sizes is not scanned
     data, stored = buffer.data, buffer.sizes_at(starts + 2)
-    checked = [data[start:stop] for start, stop in zip((starts + 6).tolist(), stops.tolist(), strict=True)]
-    odd |= np.fromiter(map(crc32c_of, checked), np.int64, len(checked)) != stored
+    # One copy at a time, so that each takes the memory of the one before it, which the processor still has at hand.
+    checked = (data[start:stop] for start, stop in zip((starts + 6).tolist(), stops.tolist(), strict=True))
+    odd |= np.fromiter(map(crc32c_of, checked), np.int64, len(starts)) != stored
     metadata = scan(buffer, np.minimum(starts + 10, bodies), bodies, _WANTED, _PROPERTIES)
     odd |= metadata.odd
     for field, most in _NUMBERS_THAT_MAKE_ODD:
