@@ -9,6 +9,7 @@ plain, and is parsed like all other commands. What is plain must mean the same t
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.varint import short_varint_at
@@ -20,9 +21,12 @@ PLAIN_ACK_PREFIX = b"\x08\x0a\x52"
 Ack = tuple[int, int, Sequence[int] | None]
 """What is acknowledged: (ledger id, entry id, the words of an ack set or None for the whole entry)."""
 
-_FIRST, _SECOND, _ID = 0x08, 0x10, 0x1A
+_FIRST: Final = 0x08
+_SECOND: Final = 0x10
+_ID: Final = 0x1A
 """The tags of the first two fields, which are numbers, and of CommandAck.message_id."""
-_INDIVIDUAL = int(pb.CommandAck.Individual)
+_INDIVIDUAL: Final = 0
+"""CommandAck.AckType.Individual."""
 
 
 def plain_ack(data: bytes) -> tuple[int, list[Ack]] | None:

@@ -55,9 +55,7 @@ async def _subscribe(
         cnx.write(success_frame(command.request_id))
 
 
-def _attach(
-    cnx: "Connection", command: pb.CommandSubscribe, topic: "BaseTopic"
-) -> Coroutine[Any, Any, "Consumer"]:
+def _attach(cnx: "Connection", command: pb.CommandSubscribe, topic: "BaseTopic") -> Coroutine[Any, Any, "Consumer"]:
     return topic.subscribe(cnx, command)
 
 
