@@ -4,8 +4,10 @@ A varint holds seven bits a byte, the lowest ones first; every byte but the last
 protobuf.dev, "Encoding", "Base 128 Varints".
 """
 
-U64_MASK = 0xFFFF_FFFF_FFFF_FFFF
-SHORT_VARINT_BYTES = 9
+from typing import Final
+
+U64_MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
+SHORT_VARINT_BYTES: Final = 9
 """The longest varint whose value has less than 64 bits."""
 LAST_BYTE = tuple(bytes((low,)) for low in range(128))
 """Each value of seven bits as the last byte of a varint (or as the only one)."""

@@ -10,7 +10,6 @@ See docs/WIRE_FORMATS.md, "Payloads: checksum, metadata, batches"; source: Java'
 it (`EntryCodec.payload_offset`).
 """
 
-import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -25,6 +24,7 @@ from pulsar_proto.element_count import check_elements
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
+from pulsar_proto.records.usual_metadata import usual_sticky_key_of
 from pulsar_proto.text import raw
 from pulsar_proto.varint import varint
 
@@ -50,21 +50,6 @@ _MAGIC_CRC_SIZE = Struct(">HII")
 _SIZE = Struct(">I")
 _BLOCK_BYTES = _MAGIC_AND_WORD.size
 _NUM_MESSAGES_TAG = 11 << 3
-_find_special_tag = re.compile(rb"\x58|[\x98\xa0\xb0\xb8\xd8]\x01").search
-"""Looks for the tags of num_messages_in_batch (58), deliver_at_time (98 01), marker_type (a0 01), txnid_least_bits (b0
-01), txnid_most_bits (b8 01) and num_chunks_from_msg (d8 01): the fields that make an entry more than one plain message.
-
-A field cannot stand in an encoded message without the bytes of its tag, which every encoder writes in its shortest
-form. So when the search finds nothing in the metadata, none of these fields is there, and the metadata need not be
-parsed; the search takes a fraction of the time of a parse. The reverse does not hold, as the same bytes may be part of
-a value:
-
-    0a 01 58           producer_name "X": here 58 is a letter
-    18 d8 01           publish_time 216: here d8 01 is a number
-
-In such a case the metadata is parsed, which costs time and changes nothing else. The search can only prove that a field
-is absent.
-"""
 
 _pack_size = _SIZE.pack
 _pack_magic_word = _MAGIC_AND_WORD.pack
@@ -190,20 +175,6 @@ class Special(NamedTuple):
     """The transaction to which the message belongs, or which the marker ends."""
 
 
-def is_single_and_plain(payload: bytes) -> bool:
-    """Returns whether the payload is certainly a single message that is not `Special`. The payload is not parsed for
-    that.
-
-    False means that only a parse can tell (see `_find_special_tag`).
-    """
-    try:
-        magic, _, size = _unpack_magic_crc_size(payload)
-    except struct_error:
-        return False
-    end = 10 + size
-    return magic == MAGIC_CRC32C and end <= len(payload) and _find_special_tag(payload, 10, end) is None
-
-
 def count_and_special(payload: bytes) -> tuple[int, Special | None]:
     """Returns `message_count`, and the special properties of the entry, or None when there are none. Raises
     MalformedFrame."""
@@ -245,6 +216,9 @@ def sticky_key_of(payload: bytes) -> bytes | None:
     producer either. The keys of a batch are those of the batch itself. A key that is not UTF-8 is returned as its
     bytes, while Java hashes the text that its lossy decoder makes of them. Raises MalformedFrame.
     """
+    usual = usual_sticky_key_of(payload)
+    if usual is not None:
+        return usual
     metadata = _metadata_at_start(payload)
     if metadata.HasField("ordering_key"):
         return metadata.ordering_key

@@ -5,8 +5,6 @@ docs/WIRE_FORMATS.md, "Frames between clients and brokers". The rest exists in S
 at here.
 """
 
-from struct import Struct
-
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.wire.long_frame import LongFrame
 from pulsar_proto.wire.read_buffer import LENGTH_BYTES, ReadBuffer
@@ -22,7 +20,6 @@ OWN_READ_BYTES = 65_536
 Frame = tuple[bytes, bytes | None]
 """The pair (command, rest): the rest follows the command up to the frame's end; None stands for no rest."""
 
-_SIZES = Struct(">II")
 _HEAD_BYTES = 8
 
 
@@ -50,13 +47,14 @@ class FrameReader(ReadBuffer):
         data = b"".join((rest, self._view[:nbytes])) if rest else bytes(self._view[:nbytes])
         frames: list[Frame] = []
         append = frames.append
-        unpack_sizes = _SIZES.unpack_from
         limit = self._limit
         end = len(data)
         last_head = end - _HEAD_BYTES
         start = 0
         while start <= last_head:
-            total, command_size = unpack_sizes(data, start)
+            # Compiled, this takes a third of the time of `struct`, which makes objects.
+            total = data[start] << 24 | data[start + 1] << 16 | data[start + 2] << 8 | data[start + 3]
+            command_size = data[start + 4] << 24 | data[start + 5] << 16 | data[start + 6] << 8 | data[start + 7]
             command_start = start + 8
             command_end = command_start + command_size
             stop = start + 4 + total

@@ -14,6 +14,7 @@ other commands. What is read by hand must mean the same to protobuf.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from pulsar_proto.ids import TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
@@ -27,13 +28,18 @@ PLAIN_ACK_PREFIX = b"\x08\x0a\x52"
 Ack = tuple[int, int, Sequence[int] | None]
 """What is acknowledged: (ledger id, entry id, the words of an ack set or None for the whole entry)."""
 
-_FIRST, _SECOND, _ID = 0x08, 0x10, 0x1A
+_FIRST: Final = 0x08
+_SECOND: Final = 0x10
+_ID: Final = 0x1A
 """The tags of the first two fields, which are numbers, and of CommandAck.message_id."""
-_INDIVIDUAL = int(pb.CommandAck.Individual)
-_BODY_AT = 4
-_LEAST, _MOST, _REQUEST = 0x30, 0x38, 0x40
+_INDIVIDUAL: Final = 0
+"""CommandAck.AckType.Individual."""
+_BODY_AT: Final = 4
+_LEAST: Final = 0x30
+_MOST: Final = 0x38
+_REQUEST: Final = 0x40
 """The tags of the fields of CommandAck that follow the ids in a transaction."""
-TOGETHER_MAX = 200
+TOGETHER_MAX: Final = 200
 """How many ACKs of a transaction are read as one."""
 
 

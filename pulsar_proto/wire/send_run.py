@@ -15,6 +15,7 @@ need not know everything, but what it does read it must read as protobuf does.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
@@ -31,10 +32,13 @@ RUN_MAX = 1_000
 """The largest number of SENDs in one run. Such a run takes some milliseconds; then other connections have their
 turn."""
 
-_BODY_AT = 4
-_PRODUCER_ID, _SEQUENCE_ID, _NUM_MESSAGES, _HIGHEST_SEQUENCE_ID = 0x08, 0x10, 0x18, 0x30
+_BODY_AT: Final = 4
+_PRODUCER_ID: Final = 0x08
+_SEQUENCE_ID: Final = 0x10
+_NUM_MESSAGES: Final = 0x18
+_HIGHEST_SEQUENCE_ID: Final = 0x30
 """The tags of fields 1, 2, 3 and 6 of CommandSend."""
-_I32_MAX = 2**31 - 1
+_I32_MAX: Final = 2**31 - 1
 
 
 class PlainSend:

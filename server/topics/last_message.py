@@ -12,10 +12,10 @@ from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import EARLIEST, Position
 from pulsar_proto.records.payload import (
     count_and_special,
-    is_single_and_plain,
     parse_metadata,
     skip_broker_entry_metadata,
 )
+from pulsar_proto.records.usual_metadata import is_single_and_plain
 
 log = logging.getLogger(__name__)
 

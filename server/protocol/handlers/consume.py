@@ -5,6 +5,7 @@ handleCloseConsumer.
 """
 
 from collections.abc import Awaitable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from magnetar.server.namespaces.topic_catalog import NAMESPACE_NOT_FOUND
@@ -47,12 +48,16 @@ async def _subscribe(
         command.consumer_id,
         creation,
         _topic_to_subscribe(cnx, command, name),
-        lambda topic: topic.subscribe(cnx, command),
+        partial(_attach, cnx, command),
         cnx.remote_address,
     )
     if consumer is not None:
         cnx.consumers[command.consumer_id] = consumer
         cnx.write(success_frame(command.request_id))
+
+
+def _attach(cnx: "Connection", command: pb.CommandSubscribe, topic: "BaseTopic") -> Coroutine[Any, Any, "Consumer"]:
+    return topic.subscribe(cnx, command)
 
 
 async def _topic_to_subscribe(cnx: "Connection", command: pb.CommandSubscribe, name: TopicName) -> "BaseTopic":

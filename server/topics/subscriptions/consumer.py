@@ -257,6 +257,15 @@ class Consumer:
         return self.permits > 0 and not self.blocked and self.cnx.is_writable
 
     @property
+    def why_takes_nothing(self) -> str:
+        """The reason why consumers like this one get nothing, for stats; empty while `can_take` is True."""
+        if self.blocked:
+            return "hold too many unacknowledged messages"
+        if self.permits <= 0:
+            return "have no permits"
+        return "" if self.cnx.is_writable else "do not read their connections"
+
+    @property
     def entries(self) -> float:
         """Estimates how many entries use up the consumer's permits. Only meaningful while `can_take` is True."""
         return self.permits / self.average.value

@@ -34,10 +34,28 @@ def ack_individual(
             partial = True
         kept.append(ack)
     cursor.ack(kept)
-    if isinstance(dispatcher, SharedDispatcher):
+    if not isinstance(dispatcher, SharedDispatcher):
+        return
+    if partial:
         for ledger_id, entry_id, _ in kept:
-            dispatcher.settle(consumer, ledger_id, entry_id, _remaining(cursor, ledger_id, entry_id) if partial else 0)
-        dispatcher.settled()
+            dispatcher.settle(consumer, ledger_id, entry_id, _remaining(cursor, ledger_id, entry_id))
+    else:
+        _settle_whole(dispatcher, consumer, kept)
+    dispatcher.settled()
+
+
+def _settle_whole(dispatcher: SharedDispatcher, consumer: Consumer, acks: list[Ack]) -> None:
+    """Settles entries that are acknowledged as a whole: those of a ledger, which nearly always are all, together."""
+    of_ledger = -1
+    entry_ids: list[int] = []
+    for ledger_id, entry_id, _ in acks:
+        if ledger_id != of_ledger:
+            if entry_ids:
+                dispatcher.settle_all(consumer, of_ledger, entry_ids)
+            of_ledger, entry_ids = ledger_id, []
+        entry_ids.append(entry_id)
+    if entry_ids:
+        dispatcher.settle_all(consumer, of_ledger, entry_ids)
 
 
 def _remaining(cursor: Cursor, ledger_id: int, entry_id: int) -> int:

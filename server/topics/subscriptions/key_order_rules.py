@@ -121,6 +121,9 @@ class KeyOrder(Generic[T]):
                 return None
             if slot in self._queues:
                 return None
+            hold = self._holds.get(slot)
+            if hold is not None:
+                return hold.member  # which owns the slot, because it is not draining: the selector need not search
         return self.selector.owner(slot)
 
     def sent(self, member: T, ledger_id: int, entry_ids: Iterable[int], slots: Iterable[int]) -> None:
@@ -153,16 +156,27 @@ class KeyOrder(Generic[T]):
     def forget(self, ledger_id: int, entry_id: int) -> bool:
         """Called when an entry was acknowledged or does not exist: forgets the entry. Returns True if a waiting entry
         may now be sent, or if there is room for one more waiting entry."""
+        return self.forget_all(ledger_id, (entry_id,))
+
+    def forget_all(self, ledger_id: int, entry_ids: Iterable[int]) -> bool:
+        """Forgets several entries. Returns True if `forget` would return True for one of them."""
         ledger = self._slots.get(ledger_id)
-        slot = None if ledger is None else ledger.pop(entry_id, None)
-        if ledger is None or slot is None:
+        if ledger is None:
             return False
+        may_go_on = False
+        for entry_id in entry_ids:
+            slot = ledger.get(entry_id)
+            if slot is None:
+                continue
+            del ledger[entry_id]
+            if self._queues and self._dequeue(slot, (ledger_id, entry_id)):
+                self._offer(slot)
+                may_go_on = True
+            elif self._release(slot):
+                may_go_on = True
         if not ledger:
             del self._slots[ledger_id]
-        if self._dequeue(slot, (ledger_id, entry_id)):
-            self._offer(slot)
-            return True
-        return self._release(slot)
+        return may_go_on
 
     # ---- waiting entries
 

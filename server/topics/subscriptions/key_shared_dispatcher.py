@@ -45,7 +45,6 @@ class KeySharedDispatcher(SharedDispatcher):
             ),
             ordered=not policy.allows_disorder,
         )
-        self._slot_of = self.order.selector.slot_of
         self._may_go_on = False
         """Whether an acknowledgement freed a slot that entries wait for."""
         self._ranges: dict[Consumer, list[SlotRange]] | None = None
@@ -89,6 +88,11 @@ class KeySharedDispatcher(SharedDispatcher):
     ) -> None:
         super().settle(consumer, ledger_id, entry_id, remaining, withheld=withheld)
         if not remaining and self.order.forget(ledger_id, entry_id):
+            self._may_go_on = True
+
+    def settle_all(self, consumer: Consumer, ledger_id: int, entry_ids: list[int]) -> None:
+        super().settle_all(consumer, ledger_id, entry_ids)
+        if self.order.forget_all(ledger_id, entry_ids):
             self._may_go_on = True
 
     def settled(self) -> None:
@@ -196,16 +200,15 @@ class KeySharedDispatcher(SharedDispatcher):
         entries."""
         ledger_id, entry_ids, counts = messages.ledger_id, messages.entry_ids, messages.counts
         plan = _Plan(self.unacked_messages, self.unacked_max)
-        order, slot_of = self.order, self._slot_of
-        route, put = order.route, plan.put
+        order = self.order
         waiting: list[int] = []
-        for index, key_hash in enumerate(messages.key_hashes):
-            slot = slot_of(key_hash)
-            owner = route(slot)
-            if owner is None or not put(owner, index, counts[index], slot):
+        for index, slot in enumerate(order.selector.slots_of(messages.key_hashes)):
+            owner = order.route(slot)
+            if owner is None or not plan.put(owner, index, counts[index], slot):
                 order.wait(ledger_id, entry_ids[index], slot)
                 waiting.append(entry_ids[index])
-        self.replay.add(ledger_id, waiting)
+        if waiting:
+            self.replay.add(ledger_id, waiting)
         self._carry_out(plan, messages)
         return len(messages)
 

@@ -13,19 +13,19 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from mmh3 import mmh3_32_uintdigest
 
 from pulsar_proto.errors import ConsumerAssignFault
 
-SLOTS = 65_536
+SLOTS: Final = 65_536
 """Slots are numbered 1 to SLOTS - 1."""
 
 NONE_KEY = b"NONE_KEY"
 """Stands for the key of an entry that has neither a key nor a producer's name, or whose metadata cannot be decoded."""
 
-_NON_NEGATIVE = 0x7FFF_FFFF
+_NON_NEGATIVE: Final = 0x7FFF_FFFF
 _SEPARATOR = "\0"
 
 SlotRange = tuple[int, int]
@@ -70,6 +70,10 @@ class Selector(Generic[T]):  # no ABC, because it is compiled: see CONTRIBUTING.
     @abstractmethod
     def slot_of(key_hash: int) -> int:
         """Returns the slot of a key whose `hash_of` is `key_hash`."""
+
+    def slots_of(self, key_hashes: list[int]) -> list[int]:
+        """Returns `slot_of` of each hash."""
+        return [range_slot(each) for each in key_hashes]
 
     @abstractmethod
     def add(self, member: T, name: str, ranges: Sequence[SlotRange] = ()) -> None:
@@ -156,6 +160,9 @@ class ConsistentHashing(_Boundaries[T]):
     @staticmethod
     def slot_of(key_hash: int) -> int:
         return ring_slot(key_hash)
+
+    def slots_of(self, key_hashes: list[int]) -> list[int]:
+        return [ring_slot(each) for each in key_hashes]
 
     def __init__(self, points: int) -> None:
         """`points` is `subscriptionKeySharedConsistentHashingReplicaPoints`, at least 1."""

@@ -16,10 +16,10 @@ from pulsar_proto.ids import TxnId
 from pulsar_proto.records.payload import (
     Special,
     count_and_special,
-    is_single_and_plain,
     skip_broker_entry_metadata,
     sticky_key_of,
 )
+from pulsar_proto.records.usual_metadata import is_single_and_plain
 
 _BROKER_ENTRY_METADATA = b"\x0e\x02"
 _WORD = 2**64 - 1

@@ -97,6 +97,21 @@ class PendingAcks:
             del self._batches[ledger_id]
         return count
 
+    def pop_singles(self, ledger_id: int, entry_ids: list[int]) -> bool:
+        """Removes these entries, if all of them are held, differ from each other, and have one message each. Otherwise
+        changes nothing and returns False."""
+        bitmap = self._singles.get(ledger_id)
+        if bitmap is None:
+            return False
+        gone = BitMap(entry_ids)
+        if len(gone) != len(entry_ids) or not gone.issubset(bitmap):
+            return False
+        bitmap.difference_update(gone)
+        if not bitmap:
+            del self._singles[ledger_id]
+        self.messages -= len(entry_ids)
+        return True
+
     def drain(self) -> Iterator[tuple[int, list[int]]]:
         """Yields (ledger, sorted entry ids) for all held entries, in order. Once the iteration has begun, this object
         holds no entry."""

@@ -119,6 +119,15 @@ class SharedDispatcher(Dispatcher):
         if self.redelivery_counts and not withheld:
             self.redelivery_counts.forget(ledger_id, entry_id)
 
+    def settle_all(self, consumer: Consumer, ledger_id: int, entry_ids: list[int]) -> None:
+        """Does what `settle` does for entries of which nothing is left unacknowledged."""
+        assert consumer.pending is not None
+        if not self.redelivery_counts and consumer.pending.pop_singles(ledger_id, entry_ids):
+            self.unacked_messages -= len(entry_ids)
+            return
+        for entry_id in entry_ids:
+            self.settle(consumer, ledger_id, entry_id, 0)
+
     def settled(self) -> None:
         """Unblocks each consumer that holds few enough unacknowledged messages now, and unblocks the subscription if
         all consumers together hold few enough."""
@@ -386,12 +395,5 @@ class SharedDispatcher(Dispatcher):
             return f"{self.unacked_messages} messages are unacknowledged"
         if self.delays_are_full:
             return f"{len(self._delayed.index)} delayed messages wait, which is as many as are remembered"
-        reasons = set()
-        for consumer in self._consumers:
-            if consumer.blocked:
-                reasons.add("hold too many unacknowledged messages")
-            elif consumer.permits <= 0:
-                reasons.add("have no permits")
-            elif not consumer.cnx.is_writable:
-                reasons.add("do not read their connections")
-        return "consumers " + ", ".join(sorted(reasons))
+        reasons = {consumer.why_takes_nothing for consumer in self._consumers}
+        return "consumers " + ", ".join(sorted(reasons - {""}))

@@ -10,8 +10,9 @@ from magnetar.server.topics.transactions.buffer_rules import OpenTransactions
 from magnetar.storage.managed.entry_run import EntryRun
 from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import Position
-from pulsar_proto.records.payload import is_single_and_plain, parse_metadata, txn_of
+from pulsar_proto.records.payload import parse_metadata, txn_of
 from pulsar_proto.records.transaction_marker import marker_of
+from pulsar_proto.records.usual_metadata import is_single_and_plain
 
 READ_ENTRIES_MAX = 100
 READ_BYTES_MAX = 1 << 20

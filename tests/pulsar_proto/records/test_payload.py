@@ -10,6 +10,7 @@ from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records import payload
+from pulsar_proto.records.usual_metadata import is_single_and_plain
 from tests.pulsar_proto.broker_entry import build_broker_entry_metadata
 from tests.pulsar_proto.vectors import Item, as_described, described, load, unhex
 
@@ -225,7 +226,7 @@ def test_what_is_taken_for_plain_without_parsing_is_plain(
         if value is not None:
             setattr(metadata, name, value)
     data = payload.build_payload(metadata, b"body")
-    if payload.is_single_and_plain(data):
+    if is_single_and_plain(data):
         assert payload.count_and_special(data) == (1, None)
 
 
@@ -234,7 +235,7 @@ def test_an_ordinary_message_needs_no_parsing_whatever_its_number(sequence_id: i
     metadata = pb.MessageMetadata(
         producer_name="standalone-0-1", sequence_id=sequence_id, publish_time=1_790_000_000_000
     )
-    assert payload.is_single_and_plain(payload.build_payload(metadata, b"\x98\x01"))
+    assert is_single_and_plain(payload.build_payload(metadata, b"\x98\x01"))
 
 
 STICKY_KEYS = [
@@ -278,7 +279,7 @@ def test_what_is_special_is_never_taken_for_plain(fields: dict[str, Any]) -> Non
     metadata = pb.MessageMetadata(producer_name="producer", sequence_id=5, publish_time=300, **fields)
     built = payload.build_payload(metadata, b"body")
     count, special = payload.count_and_special(built)
-    assert payload.is_single_and_plain(built) is (not fields)
+    assert is_single_and_plain(built) is (not fields)
     assert count == fields.get("num_messages_in_batch", 1)
     in_transaction = any(field.startswith("txnid") for field in fields)
     txn_id = TxnId(fields.get("txnid_most_bits", 0), fields.get("txnid_least_bits", 0)) if in_transaction else None
@@ -291,5 +292,5 @@ def test_a_chunk_is_told_with_its_message() -> None:
         producer_name="p", sequence_id=5, publish_time=300, uuid="u", num_chunks_from_msg=3, chunk_id=2
     )
     built = payload.build_payload(metadata, b"body")
-    assert not payload.is_single_and_plain(built)
+    assert not is_single_and_plain(built)
     assert payload.count_and_special(built)[1] == payload.Special(0, False, payload.MessageChunk(b"u", True))

@@ -15,8 +15,9 @@ from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position, TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records import transaction_snapshot as records
-from pulsar_proto.records.payload import body, count_and_special, is_single_and_plain, parse_metadata
+from pulsar_proto.records.payload import body, count_and_special, parse_metadata
 from pulsar_proto.records.transaction_marker import TransactionMarker, encode_marker, marker_of
+from pulsar_proto.records.usual_metadata import is_single_and_plain
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "transaction_buffers.json").read_text())
 T = TypeVar("T")

@@ -48,7 +48,13 @@ def test_the_replay_queue_is_a_sorted_set_of_positions(operations: list[tuple[st
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["add", "pop", "reduce"]), LEDGERS, ENTRIES, st.integers(1, 5)), max_size=60))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["add", "pop", "pop_singles", "reduce"]), LEDGERS, ENTRIES, st.integers(1, 5)),
+        max_size=60,
+    )
+)
+@example([("add", 0, 0, 1), ("pop_singles", 0, 0, 2), ("pop_singles", 0, 0, 3), ("pop_singles", 0, 0, 1)])
 @example([("add", 0, 0, 4), ("pop", 0, 0, 1), ("pop", 0, 1, 1), ("pop", 0, 2, 1), ("add", 0, 0, 5), ("pop", 0, 0, 1)])
 def test_pending_acks_are_a_dictionary_of_counts(operations: list[tuple[str, int, int, int]]) -> None:
     pending = PendingAcks()
@@ -62,6 +68,10 @@ def test_pending_acks_are_a_dictionary_of_counts(operations: list[tuple[str, int
             twin.update(((ledger_id, each), counts[index]) for index, each in enumerate(run))
         elif what == "pop":
             assert pending.pop(ledger_id, entry_id) == twin.pop(key, None)
+        elif what == "pop_singles":
+            asked = [entry_id, *([entry_id] if count == 3 else range(entry_id + 1, entry_id + count))]
+            if pending.pop_singles(ledger_id, asked):
+                assert [twin.pop((ledger_id, each)) for each in asked] == [1] * len(asked)
         elif what == "reduce" and key in twin:
             pending.reduce(ledger_id, entry_id, count)
             twin[key] = min(count, twin[key])
@@ -71,6 +81,18 @@ def test_pending_acks_are_a_dictionary_of_counts(operations: list[tuple[str, int
     drained = [(ledger_id, entry_id) for ledger_id, entry_ids in pending.drain() for entry_id in entry_ids]
     assert drained == sorted(twin)
     assert pending.messages == len(pending) == 0
+
+
+def test_held_entries_of_one_message_are_removed_together_or_not_at_all() -> None:
+    pending = PendingAcks()
+    pending.add(1, range(10, 14), [1, 1, 1, 5], 8)
+    for asked in ([10, 13], [10, 14], [10, 10]):
+        assert not pending.pop_singles(1, asked)
+    assert not pending.pop_singles(2, [10, 11])
+    assert pending.messages == 8
+    assert pending.pop_singles(1, [12, 10])
+    assert pending.messages == 6
+    assert [pending.get(1, entry_id) for entry_id in range(10, 14)] == [None, 1, None, 5]
 
 
 @settings(deadline=None)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from magnetar.server.topics.subscriptions.consumer import Consumer
 from magnetar.server.topics.subscriptions.subscription import ACK_SET_WORDS_MAX
 from pulsar_proto.errors import ConsumerBusy
 from pulsar_proto.ids import Position
@@ -159,6 +160,31 @@ async def test_anybody_may_acknowledge_and_the_holder_is_relieved() -> None:
     ack(second, [Position(10, 0)])
     assert len(one.messages) == 3
     assert first.unacked_messages == 2
+
+
+@pytest.mark.parametrize("kind", ["Shared", "Key_Shared"])
+async def test_messages_acknowledged_together_are_taken_off_their_holders_once(kind: str) -> None:
+    scene = Scene(dispatcher_max_round_robin_batch_size=1)
+    cnx = FakeConnection()
+    first, second = await scene.consumer(cnx, kind), await scene.consumer(cnx, kind)
+    first.flow(100)
+    second.flow(100)
+    scene.ledger.append_now([payload(b"", partition_key=str(number)) for number in range(40)])
+    scene.topic.new_messages.confirmed()
+    positions = [Position(10, entry_id) for entry_id in range(40)]
+    mine = [each for each in positions if holds(first, each)]
+    others = [each for each in positions if holds(second, each)]
+    ack(first, [*mine[:2], *others[:1], *mine[:1]])
+    assert (first.unacked_messages, second.unacked_messages) == (len(mine) - 2, len(others) - 1)
+    assert dispatcher_of(first).unacked_messages == 37
+    ack(first, mine[2:])
+    ack(second, others[1:])
+    assert first.unacked_messages == second.unacked_messages == dispatcher_of(first).unacked_messages == 0
+    assert subscription_of(first).cursor.backlog == 0
+
+
+def holds(consumer: Consumer, position: Position) -> bool:
+    return consumer.pending is not None and consumer.pending.get(*position) is not None
 
 
 async def test_a_cumulative_acknowledgement_is_ignored() -> None:
