@@ -20,7 +20,6 @@ from magnetar.server.topics.publish_times import BacklogAges, OldestMessage, fir
 from magnetar.server.topics.publishing.dedup_switch import DedupSwitch
 from magnetar.server.topics.publishing.quota_gate import QuotaGate
 from magnetar.server.topics.publishing.topic_producers import TopicProducers
-from magnetar.server.topics.subscriptions.consumer import start_asked_by
 from magnetar.server.topics.subscriptions.consumer_owner import SubscriptionCursor
 from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
 from magnetar.server.topics.subscriptions.dispatch_limits import DispatchLimits
@@ -29,6 +28,7 @@ from magnetar.server.topics.subscriptions.hole_filler import HoleFiller
 from magnetar.server.topics.subscriptions.new_messages import NewMessages
 from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages
 from magnetar.server.topics.subscriptions.pending_acks.pending_ack_log import PendingAckLogs
+from magnetar.server.topics.subscriptions.seek_target import start_asked_by
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.topics.subscriptions.subscription_settings import check_durability, follow, properties_of

@@ -19,9 +19,9 @@ from magnetar.server.topics.subscriptions.key_shared_rules import AUTO_SPLIT, SL
 from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages
 from magnetar.server.topics.subscriptions.read_size_rules import EntryAverage
 from magnetar.server.topics.subscriptions.redelivery import PendingAcks
-from magnetar.server.topics.subscriptions.seek_target import position_of
+from magnetar.server.topics.subscriptions.seek_target import start_asked_by
 from pulsar_proto.errors import MetadataFault, NotAllowed
-from pulsar_proto.ids import EARLIEST, LATEST, Position
+from pulsar_proto.ids import Position
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.payload import skip_checksum
 from pulsar_proto.wire.commands import active_consumer_change_frame, reached_end_of_topic_frame
@@ -40,15 +40,6 @@ LISTENS_AFTER_S = 1.0
 takes at least as long."""
 
 SubType = pb.CommandSubscribe.SubType
-
-
-def start_asked_by(command: pb.CommandSubscribe) -> Position | None:
-    """Returns where a new subscription of this consumer begins: EARLIEST, the position of a message, or None for new
-    messages only."""
-    if command.HasField("start_message_id"):
-        position = position_of(command.start_message_id)
-        return None if position == LATEST else position
-    return EARLIEST if command.initialPosition == pb.CommandSubscribe.Earliest else None
 
 
 class Consumer:

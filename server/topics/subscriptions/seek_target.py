@@ -31,3 +31,12 @@ def target_of(command: pb.CommandSeek) -> SeekTarget:
     if command.HasField("message_id"):
         return SeekTarget(position_of(command.message_id), ack_set=command.message_id.ack_set)
     return SeekTarget(None, command.message_publish_time)
+
+
+def start_asked_by(command: pb.CommandSubscribe) -> Position | None:
+    """Returns where a new subscription of this consumer begins: EARLIEST, the position of a message, or None for new
+    messages only."""
+    if command.HasField("start_message_id"):
+        position = position_of(command.start_message_id)
+        return None if position == LATEST else position
+    return EARLIEST if command.initialPosition == pb.CommandSubscribe.Earliest else None

@@ -13,7 +13,7 @@ from magnetar.server.protocol.output import (
     Output,
     join_small,
 )
-from tests.server.fakes import FakeTransport
+from tests.server.fake_transport import FakeTransport
 
 
 class Owner(asyncio.Protocol):
