@@ -62,6 +62,9 @@ After that the dispatchers, consumers, cursors and the reader of frames were com
 event loop went to the journal together, and states got names that need no look-up in an Enum: 0.75 and 0.76 of the CPU
 before, by five pairs of each row on a busy machine.
 
+The journal and the modules of transactions followed. Each module is now a C file of its own, which gcc compiles with
+-O2: a third of the time that one file with -O3 took, and code that is as quick (1.004 of its CPU by ten turns).
+
 What a message to one of a thousand topics costs is spread over some forty functions, each of which takes less than 8 %
 of it. No single function is worth writing in C, while compiling most of them is.
 """
