@@ -109,8 +109,7 @@ NOT_THE_RIGHT_CHOICE = """\
 - **One topic that is hotter than a core.** A topic belongs to one loop. Unbatched, that is the rate in the table; with
   batches it is hardly ever the limit.
 - **Many topics with a few messages each, at the highest rate.** Groups do not form then, and the rows of 1,000 topics
-  say what is left of the lead.
-  Apache's broker uses both cores there, and publishes about as many messages a second.
+  say what is left of the lead. Apache's broker uses both cores there, and publishes about as many messages a second.
 - **A server that is warm for days and never restarts.** Start and memory, where the distance to a JVM is largest,
   count for little there.
 - **Features that are missing**: `compat_tests/NOTES.md` lists every deviation.

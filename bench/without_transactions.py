@@ -17,10 +17,11 @@ from bench.frames import CONSUMER_ID, PRODUCER_ID, Block, build_block
 from bench.loads import NAMESPACE, new_server, subscribe
 from bench.process_stats import cpu_clock_seconds
 from bench.sizes import Figures, Sizes
+from bench.transactions import ON
 from compat_tests.harness import Server
 from compat_tests.products import Product
 
-ON, OFF = {"transactionCoordinatorEnabled": "true"}, {"transactionCoordinatorEnabled": "false"}
+OFF = {"transactionCoordinatorEnabled": "false"}
 PAIRS_OF_SERVERS = 2
 """How many pairs of servers there are for each of the runs that other scenarios make."""
 WARM_TURNS, TURNS = 5, 40

@@ -11,6 +11,7 @@ from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.cursor_store import CursorStore
 from magnetar.storage.managed.gaps import Gap
 from magnetar.storage.managed.keeping_rules import Need
+from magnetar.storage.managed.lazy_lock import LazyLock
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import (
@@ -39,14 +40,13 @@ SKIPPED_AT_ONCE = 1_000
 """How many lost entries a cursor acknowledges before the event loop runs other tasks."""
 
 
-class CursorTable:
+class CursorTable(LazyLock):
     """All cursors of one managed ledger."""
 
     __slots__ = (
         "_config",
         "_label",
         "_ledgers",
-        "_lock_made",
         "_name",
         "_non_durable",
         "_owner",
@@ -71,7 +71,7 @@ class CursorTable:
         self._shared = shared
         self._ledgers = ledgers
         self._owner = owner
-        self._lock_made: asyncio.Lock | None = None
+        self._lock_made = None
         self._non_durable: dict[Cursor, None] | None = None
         """The cursors of readers, in order; None while there are none."""
         self.held: tuple[Need, ...] = ()
@@ -80,13 +80,6 @@ class CursorTable:
         self._unsure: dict[str, CursorStore] | None = None
         """The stores of cursors whose creation failed. Their nodes may exist nevertheless."""
         self.durable: dict[str, Cursor] = {}
-
-    @property
-    def _lock(self) -> asyncio.Lock:
-        """Lets one cursor be made or deleted at a time. Made when it is needed first, because most topics are idle."""
-        if self._lock_made is None:
-            self._lock_made = asyncio.Lock()
-        return self._lock_made
 
     def needs(self) -> list[Need]:
         """Returns from where on each durable cursor, and each holder of a position, needs the log."""

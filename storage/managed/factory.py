@@ -142,7 +142,8 @@ class ManagedLedgerFactory:
         """Opens a managed ledger for this caller and for those who ask meanwhile, without a task: a broker that starts
         opens ten thousand. If this caller is cancelled, one of the others opens it."""
         opening: asyncio.Future[ManagedLedger] = asyncio.get_running_loop().create_future()
-        opening.add_done_callback(_mark_seen)
+        # Often nobody but this caller waits: asking for the error keeps asyncio from logging it.
+        opening.add_done_callback(asyncio.Future.exception)
         self._opening[name] = opening
         try:
             ledger = await self._open(name, config, create)
@@ -294,8 +295,3 @@ class ManagedLedgerFactory:
             del self.ledgers[ledger.name]
         for cursor in ledger.cursors.values():
             self._dirty.pop(cursor, None)
-
-
-def _mark_seen(opening: "asyncio.Future[ManagedLedger]") -> None:
-    """Keeps asyncio from logging an error that nobody but the first caller waited for."""
-    opening.exception()

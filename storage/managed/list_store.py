@@ -7,11 +7,11 @@ conflict: changes concern the closed ledgers and the choice of the current one, 
 of the current one.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from magnetar.metadata.errors import MetadataError
+from magnetar.storage.managed.lazy_lock import LazyLock
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.list_record import serialize_list
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerFenced, MetaStoreFault
@@ -21,13 +21,12 @@ from pulsar_proto.ids import Position
 Edit = Callable[[LedgerList], None]
 
 
-class ListStore:
+class ListStore(LazyLock):
     """The list of one managed ledger. `ledgers`, `terminated` and `properties` have the values that were written last,
     except that `ledgers` grows by appends between writes."""
 
     __slots__ = (
         "_extra",
-        "_lock_made",
         "_record",
         "_unexplained",
         "label",
@@ -50,7 +49,7 @@ class ListStore:
         self.label = label
         self._record = record
         self._extra = extra
-        self._lock_made: asyncio.Lock | None = None
+        self._lock_made = None
         self._unexplained: int | None = -1
         """How many more changes of the record were seen than this owner has made; the opening made one. None when
         changes may have been overlooked."""
@@ -65,13 +64,6 @@ class ListStore:
     def in_doubt(self) -> bool:
         """Whether the record may differ from `ledgers`, because the answer to a write was lost."""
         return self._record.in_doubt
-
-    @property
-    def _lock(self) -> asyncio.Lock:
-        """Lets one change run at a time. Made when it is needed first, because most topics are idle."""
-        if self._lock_made is None:
-            self._lock_made = asyncio.Lock()
-        return self._lock_made
 
     async def change(
         self,

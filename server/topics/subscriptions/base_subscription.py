@@ -96,11 +96,11 @@ class BaseSubscription(ABC):
     def counters_out(self) -> ConsumerCounters:
         """Returns the sums of the counters of all consumers that are or were connected. The caller does not change
         them: without consumers they are those that the subscription keeps."""
+        of_gone = self._counters_of_gone or NO_COUNTS
         if not self.consumers:
-            return self._counters_of_gone or NO_COUNTS
+            return of_gone
         result = ConsumerCounters()
-        if self._counters_of_gone is not None:
-            result.add(self._counters_of_gone)
+        result.add(of_gone)
         for consumer in self.consumers:
             result.add(consumer.counters)
         return result
