@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -15,27 +16,30 @@ def stat_fields(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
-def tree(pid: int) -> list[int]:
-    """Returns the process and its descendants."""
+def tree(pid: int) -> dict[int, list[str]]:
+    """Returns the fields of /proc/PID/stat of the process and of its descendants, by pid. Raises OSError when the
+    process itself is gone."""
+    fields = {pid: stat_fields(pid)}
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                children.setdefault(int(stat_fields(int(entry.name))[PARENT_FIELD]), []).append(int(entry.name))
-            except OSError:
-                continue
+        # A descendant that has ended since the folder was listed is none any more: its parent counts its time.
+        with suppress(OSError):
+            if entry.name.isdecimal() and (each := int(entry.name)) != pid:
+                fields[each] = stat_fields(each)
+                children.setdefault(int(fields[each][PARENT_FIELD]), []).append(each)
     found = [pid]
     for each in found:
         found += children.get(each, [])
-    return found
+    return {each: fields[each] for each in found}
 
 
 def cpu_seconds(pid: int, *, with_descendants: bool = True) -> float:
     """Returns the user and system time of the process tree so far, including children that have ended, or of the one
     process."""
-    ticks = 0
-    for each in tree(pid) if with_descendants else [pid]:
-        ticks += sum(map(int, stat_fields(each)[UTIME_FIELD : UTIME_FIELD + (4 if with_descendants else 2)]))
+    if with_descendants:
+        ticks = sum(sum(map(int, fields[UTIME_FIELD : UTIME_FIELD + 4])) for fields in tree(pid).values())
+    else:
+        ticks = sum(map(int, stat_fields(pid)[UTIME_FIELD : UTIME_FIELD + 2]))
     return ticks / TICKS_PER_SECOND
 
 
@@ -47,9 +51,18 @@ def cpu_clock_seconds(pid: int) -> float:
 
 def memory_mb(pid: int, *, with_descendants: bool = True) -> float:
     """Returns the proportional set size (PSS) of the process tree, or of the one process, in MB (10^6 bytes)."""
-    kilobytes = 0
-    for each in tree(pid) if with_descendants else [pid]:
-        for line in Path(f"/proc/{each}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                kilobytes += int(line.split()[1])
-    return kilobytes * 1024 / 1e6
+    if not with_descendants:
+        return _pss(pid) / 1e6
+    total = 0
+    for each in tree(pid):
+        try:
+            total += _pss(each)
+        except OSError:
+            if each == pid:
+                raise
+    return total / 1e6
+
+
+def _pss(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
