@@ -16,8 +16,10 @@ import socket
 import sys
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Protocol
 
 from bench.frames import CONSUMER_ID, PRODUCER_ID, Block, DriverError, MessageScanner, ReceiptScanner, build_block
 from bench.process_stats import cpu_seconds
@@ -84,21 +86,77 @@ class Connection:
             raise DriverError("the server closed the connection")
         return bytes(self._view[:size])
 
-    def answer(self, kind: int, message: wire.Message) -> None:
-        """Handles a frame that is neither a receipt nor a message: a PING is answered, anything else is an error."""
+    def answer(self, kind: int, message: wire.Message, send: Callable[[bytes], None] | None = None) -> None:
+        """Handles a frame that is neither a receipt nor a message: a PING is answered, anything else is an error.
+        `send` sends the answer; without it the answer is sent at once."""
         if kind == wire.PING:
-            self.send(wire.frame(wire.PONG, []))
+            (send or self.send)(wire.frame(wire.PONG, []))
         elif kind not in (wire.PONG, wire.ACK_RESPONSE, 31):
             raise DriverError(f"unexpected command {kind}: {message}")
 
     def send(self, data: bytes) -> None:
         """Sends a small frame, and waits until the socket takes it."""
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[self.socket.send(view) :]
-            except BlockingIOError:
-                wait(self.socket, write=True)
+        send_all(self.socket, data)
+
+
+class OnSocket(Protocol):
+    """What has a socket that does not block. The socket of a `Connection` changes until the load begins."""
+
+    socket: socket.socket
+
+
+class BlockSender:
+    """Sends the frames of a block again and again, in parts as large as the socket takes. A part may end within a
+    frame, so other frames have to wait until that frame is whole."""
+
+    def __init__(self, connection: OnSocket, data: bytes, offsets: Sequence[int]) -> None:
+        """Frame k of the block is `data[offsets[k]:offsets[k + 1]]`."""
+        self._connection = connection
+        self._data, self._offsets = memoryview(data), offsets
+        self._at = 0
+        """How many bytes of the block are sent."""
+        self._between: list[bytes] = []
+        """Frames that are sent when the present frame is whole."""
+        self.sent = 0
+        """How many frames of the block are sent, over all repetitions."""
+
+    def put_between(self, frame: bytes) -> None:
+        """Sends a small frame of another kind, at once or behind the frame that is half sent."""
+        self._between.append(frame)
+        self._send_between()
+
+    def send(self, upto: int) -> bool:
+        """Sends a part, so that `upto` frames at most have been sent. Returns whether the socket took anything."""
+        offsets, per_block = self._offsets, len(self._offsets) - 1
+        index = self.sent % per_block
+        last = min(per_block, index + (1 if self._between else upto - self.sent))
+        end = min(offsets[last], self._at + SEND_BYTES_MAX)
+        try:
+            taken = self._connection.socket.send(self._data[self._at : end])
+        except BlockingIOError:
+            return False
+        self._at += taken
+        self.sent += bisect_right(offsets, self._at) - 1 - index
+        if self._between:
+            self._send_between()
+        if self._at == offsets[-1]:
+            self._at = 0
+        return taken > 0
+
+    def _send_between(self) -> None:
+        if self._at in (0, self._offsets[-1]) or self._at == self._offsets[self.sent % (len(self._offsets) - 1)]:
+            send_all(self._connection.socket, b"".join(self._between))
+            self._between.clear()
+
+
+def send_all(sock: socket.socket, data: bytes) -> None:
+    """Sends a small frame, and waits until the socket takes it."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[sock.send(view) :]
+        except BlockingIOError:
+            wait(sock, write=True)
 
 
 def take_descriptors() -> None:
@@ -116,25 +174,16 @@ def wait(sock: socket.socket, *, write: bool, timeout: float = STALL_SECONDS) ->
 
 def publish(connection: Connection, block: Block, frames: int, window: int, server_pid: int) -> Outcome:
     """Sends frames as fast as `window` unanswered ones allow, and ends with the last receipt."""
-    scanner = ReceiptScanner(block, connection.answer)
-    data, offsets, per_block = memoryview(block.data), block.offsets, block.frames
-    sent_bytes_in_block = 0
-    sent = 0
+    sender = BlockSender(connection, block.data, block.offsets)
+    scanner = ReceiptScanner(block, partial(connection.answer, send=sender.put_between))
     watch = Stopwatch(server_pid)
     while scanner.count < frames:
         upto = min(frames, scanner.count + window)
-        if sent < upto:
-            index = sent % per_block
-            last = min(per_block, index + upto - sent)
-            end = min(offsets[last], sent_bytes_in_block + SEND_BYTES_MAX)
-            with contextlib.suppress(BlockingIOError):
-                sent_bytes_in_block += connection.socket.send(data[sent_bytes_in_block:end])
-            sent += bisect_right(offsets, sent_bytes_in_block) - 1 - index
-            if sent_bytes_in_block == offsets[-1]:
-                sent_bytes_in_block = 0
+        if sender.sent < upto:
+            sender.send(upto)
         scanner.feed(connection.read())
         if scanner.count < frames:
-            wait(connection.socket, write=sent < min(frames, scanner.count + window))
+            wait(connection.socket, write=sender.sent < min(frames, scanner.count + window))
     return watch.outcome(frames * block.per_frame)
 
 

@@ -11,13 +11,11 @@ import json
 import selectors
 import sys
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import asdict
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 
-from bench.driver import SEND_BYTES_MAX, STALL_SECONDS, Connection, Outcome, Stopwatch, take_descriptors
+from bench.driver import STALL_SECONDS, BlockSender, Connection, Outcome, Stopwatch, take_descriptors
 from bench.frames import (
     FIRST_SEQUENCE,
     MESSAGE_TYPE,
@@ -45,7 +43,7 @@ class Lane(Scanner):
 
     def __init__(self, port: int, topics: list[str], size: int) -> None:
         self.connection = Connection(port)
-        super().__init__(self.connection.answer)
+        super().__init__(self._answer)
         self.topics = topics
         rounds = max(2, FRAMES_OF_BLOCK // len(topics))
         body = bytes(range(33, 127)) * (size // 94 + 1)
@@ -59,32 +57,19 @@ class Lane(Scanner):
                 wire.frame(wire.SEND, [(1, producer), (2, sequence)], self.payloads[index])
                 for producer in range(1, len(topics) + 1)
             ]
-        self._offsets = [0]
-        for frame in frames:
-            self._offsets.append(self._offsets[-1] + len(frame))
-        self._data = memoryview(b"".join(frames))
+        offsets = list(accumulate(map(len, frames), initial=0))
+        self._sender = BlockSender(self.connection, b"".join(frames), offsets)
         self._expected = [wire.encode([(2, FIRST_SEQUENCE + index)]) for index in range(rounds)]
-        self._at = 0
-        self.sent = 0
         self.count = 0
         self._counts = [0] * len(topics)
 
     def send(self, upto: int) -> None:
         """Sends on, until `upto` frames are sent or the socket takes no more."""
-        per_block = len(self._offsets) - 1
-        while self.sent < upto:
-            index = self.sent % per_block
-            last = min(per_block, index + upto - self.sent)
-            end = min(self._offsets[last], self._at + SEND_BYTES_MAX)
-            taken = 0
-            with suppress(BlockingIOError):
-                taken = self.connection.socket.send(self._data[self._at : end])
-            if not taken:
-                return
-            self._at += taken
-            self.sent += bisect_right(self._offsets, self._at) - 1 - index
-            if self._at == self._offsets[-1]:
-                self._at = 0
+        while self._sender.sent < upto and self._sender.send(upto):
+            continue
+
+    def _answer(self, kind: int, message: wire.Message) -> None:
+        self.connection.answer(kind, message, self._sender.put_between)
 
     def receive(self) -> None:
         """Takes the receipts that have arrived. Raises DriverError for one out of order."""

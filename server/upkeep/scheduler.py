@@ -1,17 +1,21 @@
 """Runs the jobs that visit all topics at intervals. One timer serves all jobs.
 
-A job visits one topic after the other, and other work of the event loop runs in between. The next round of a job begins
-only after the previous round of that job has ended. An error of a visit affects only the topic that is visited. When a
-visit takes longer than VISIT_SECONDS, the round goes on with the other topics; the slow visit is not cancelled, because
-the visit may be changing the topic. Until the slow visit ends, the job skips that topic."""
+A job visits one topic after the other, in portions, and other work of the event loop runs in between. Jobs whose rounds
+fall together take turns: most intervals are a minute, and if each job did its portion in every turn of the loop, a
+message would wait for all of these portions several times on its way.
+
+The next round of a job begins only after the previous round of that job has ended. An error of a visit affects only the
+topic that is visited. When a visit takes longer than VISIT_SECONDS, the round goes on with the other topics; the slow
+visit is not cancelled, because the visit may be changing the topic. Until the slow visit ends, the job skips that
+topic."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from magnetar.server.process.turns import in_portions
+from magnetar.server.process.turns import PORTION_SECONDS
 from pulsar_proto.histogram import Histogram
 
 log = logging.getLogger(__name__)
@@ -55,6 +59,8 @@ class Scheduler(Generic[T]):
         self._visits: dict[tuple[str, T], asyncio.Task[None]] = {}
         """(name of the job, topic) -> the task of the visit, for all visits under way."""
         self._timer: asyncio.TimerHandle | None = None
+        self._portion = asyncio.Lock()
+        """Held by the round that does its portion, until the loop has had another turn."""
         self.round_times = {job.name: Histogram(ROUND_BOUNDS_S) for job in jobs}
         """The seconds that the rounds of each job took."""
 
@@ -90,8 +96,22 @@ class Scheduler(Generic[T]):
         """Runs one round of a job now."""
         began_s = self._now()
         job = self.jobs[name]
-        async for topic in in_portions(list(self._topics())):
-            if (name, topic) in self._visits:
+        topics = iter(list(self._topics()))
+        is_over = False
+        while not is_over:
+            async with self._portion:
+                is_over, visit = self._do_portion(job, topics)
+                await asyncio.sleep(0)
+            if visit is not None:
+                await self._wait_for(job, *visit)
+        self.round_times[name].add(self._now() - began_s)
+
+    def _do_portion(self, job: Job[T], topics: Iterator[T]) -> tuple[bool, tuple[T, asyncio.Task[None]] | None]:
+        """Visits topics for PORTION_SECONDS, or until a visit has to wait. Returns whether all topics were visited, and
+        the topic with the task of the visit that has to wait, or None."""
+        ends_at = time.monotonic() + PORTION_SECONDS
+        for topic in topics:
+            if (job.name, topic) in self._visits:
                 continue
             try:
                 visiting = job.visit(topic, self._clock_ms())
@@ -99,12 +119,17 @@ class Scheduler(Generic[T]):
                 _log_failure(job, topic, error)
             else:
                 if visiting is not None:
-                    await self._wait_for(job, topic, visiting)
-        self.round_times[name].add(self._now() - began_s)
+                    return False, (topic, self._begin_visit(job, topic, visiting))
+            if time.monotonic() >= ends_at:
+                return False, None
+        return True, None
 
-    async def _wait_for(self, job: Job[T], topic: T, visiting: Awaitable[None]) -> None:
-        visit = self._visits[job.name, topic] = asyncio.ensure_future(_end_of(job, topic, visiting))
+    def _begin_visit(self, job: Job[T], topic: T, visiting: Awaitable[None]) -> asyncio.Task[None]:
+        visit = self._visits[job.name, topic] = asyncio.create_task(_end_of(job, topic, visiting))
         visit.add_done_callback(lambda _: self._visits.pop((job.name, topic)))
+        return visit
+
+    async def _wait_for(self, job: Job[T], topic: T, visit: asyncio.Task[None]) -> None:
         done, _ = await asyncio.wait([visit], timeout=VISIT_SECONDS)
         if not done:
             log.warning(

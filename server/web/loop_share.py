@@ -18,13 +18,16 @@ A step may run while the balance is positive, under two more conditions:
 
 Steps that wait have an order: urgent steps go first, then the steps of calls that have begun, then the first steps of
 new calls, each in the order in which they came. Otherwise a call of a hundred steps would wait a hundred times for a
-thousand others. Every NEW_CALL_EVERY-th step is a new call's, so that calls that never end keep nobody out. A step
-waits even when the loop is idle, because a message that comes in this pause is served at once. A step cannot be
+thousand others. Every NEW_CALL_EVERY-th step is a new call's, so that calls that never end keep nobody out. Every
+OLDEST_EVERY-th step of calls that have begun is the oldest call's, so that a call of thousands of steps, such as the
+page of /metrics of many topics, ends in time however many short calls come meanwhile.
+
+A step waits even when the loop is idle, because a message that comes in this pause is served at once. A step cannot be
 interrupted, so work that may take long goes `in_portions` (`magnetar.server.process.turns`)."""
 
 import asyncio
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
@@ -45,6 +48,10 @@ NEW_CALL_EVERY = 8
 """Which share of the steps new calls have, while calls that have begun wait, too."""
 
 
+OLDEST_EVERY = 2
+"""Which share of the steps of calls that have begun the oldest of these calls has."""
+
+
 class LoopShare:
     """The balance of one event loop. `appends` counts the messages on their way; `clock` returns seconds."""
 
@@ -63,10 +70,12 @@ class LoopShare:
         self._timer: asyncio.Handle | None = None
         """Runs `_look` while steps wait for time."""
         self._urgent: deque[asyncio.Future[None]] = deque()
-        self._begun: deque[asyncio.Future[None]] = deque()
+        self._begun: OrderedDict[int, asyncio.Future[None]] = OrderedDict()
+        """The steps of calls that have begun, by the numbers of the calls."""
         self._new: deque[asyncio.Future[None]] = deque()
         self._turns_of_begun = 0
         """How many turns calls that have begun have had since a new call had one."""
+        self._last_number = 0
         self.longest_step_s = 0.0
         """The longest step so far."""
         appends.when_none(self._messages_are_answered)
@@ -75,6 +84,11 @@ class LoopShare:
         """Returns an awaitable that runs the call, and makes every step of the call wait for its turn. The awaitable
         returns what the call returns, and raises what the call raises."""
         return _CallSteps(self, call, is_urgent=is_urgent)
+
+    def begin(self) -> int:
+        """Returns the number of a call that has its first step now: a call with a smaller number is older."""
+        self._last_number += 1
+        return self._last_number
 
     def spend(self, seconds: float) -> None:
         """Subtracts time that the web port has used, for whatever purpose, from the balance."""
@@ -93,11 +107,16 @@ class LoopShare:
             return False
         return self._is_time(is_urgent=is_urgent)
 
-    def turn(self, *, is_urgent: bool, has_begun: bool) -> asyncio.Future[None]:
-        """Returns a future that is done when a step, for which `has_time` was False, may run. `has_begun` says whether
-        the call has had a step before."""
+    def turn(self, *, is_urgent: bool, number: int | None) -> asyncio.Future[None]:
+        """Returns a future that is done when a step, for which `has_time` was False, may run. `number` is the call's
+        number, or None if the call has had no step before."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        (self._urgent if is_urgent else self._begun if has_begun else self._new).append(waiter)
+        if is_urgent:
+            self._urgent.append(waiter)
+        elif number is None:
+            self._new.append(waiter)
+        else:
+            self._begun[number] = waiter
         if not self._has_stepped and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._look)
         return waiter
@@ -139,25 +158,27 @@ class LoopShare:
         self._timer = None
         if self._has_stepped:
             return  # `_begin_turn` will look again.
-        while waiting := self._urgent or self._next_queue():
-            if not self._is_time(is_urgent=waiting is self._urgent):
+        while self._urgent or self._begun or self._new:
+            is_urgent = bool(self._urgent)
+            if not self._is_time(is_urgent=is_urgent):
                 self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._look)
                 return
-            waiter = waiting.popleft()
+            waiter = self._urgent.popleft() if is_urgent else self._next()
             if waiter.done():
                 continue
-            if waiting is not self._urgent:
-                self._turns_of_begun = self._turns_of_begun + 1 if waiting is self._begun else 0
             waiter.set_result(None)
             self._take_turn()
             return
 
-    def _next_queue(self) -> deque[asyncio.Future[None]]:
-        """Returns the queue, of those of calls that are not urgent, whose first step comes next. The queue is empty if
-        no step waits."""
-        if self._begun and (not self._new or self._turns_of_begun < NEW_CALL_EVERY - 1):
-            return self._begun
-        return self._new
+    def _next(self) -> asyncio.Future[None]:
+        """Takes the next step of the calls that are not urgent, of which at least one waits, out of its queue."""
+        if not self._begun or (self._new and self._turns_of_begun >= NEW_CALL_EVERY - 1):
+            self._turns_of_begun = 0
+            return self._new.popleft()
+        self._turns_of_begun += 1
+        if self._turns_of_begun % OLDEST_EVERY == 0:
+            return self._begun.pop(min(self._begun))
+        return self._begun.popitem(last=False)[1]
 
 
 class _CallSteps(Awaitable[T]):
@@ -173,14 +194,15 @@ class _CallSteps(Awaitable[T]):
     def __await__(self) -> Generator[Any, None, T]:
         share = self._share
         fault: BaseException | None = None
-        has_begun = False
+        number: int | None = None
         while True:
             if fault is None and not share.has_time(is_urgent=self._is_urgent):
                 try:
-                    yield from share.turn(is_urgent=self._is_urgent, has_begun=has_begun)
+                    yield from share.turn(is_urgent=self._is_urgent, number=number)
                 except asyncio.CancelledError as cancelled:
                     fault = cancelled
-            has_begun = True
+            if number is None:
+                number = share.begin()
             began_s = share.clock()
             try:
                 waited_for = self._call.send(None) if fault is None else self._call.throw(fault)

@@ -1,10 +1,13 @@
 """The one timer of upkeep, in virtual time."""
 
 import asyncio
+import time
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
+from magnetar.server.process.turns import PORTION_SECONDS
 from magnetar.server.upkeep.scheduler import VISIT_SECONDS, Job, Scheduler
 from tests.server.topics.scene import in_virtual_time, pass_time
 
@@ -53,6 +56,34 @@ async def test_a_slow_round_is_not_overtaken_and_holds_up_no_other_job() -> None
     await pass_time(2 * VISIT_SECONDS - 1.5)
     assert begun == ["a", "b", "a"]
     await upkeep.close()
+
+
+async def test_one_job_does_a_portion_in_each_turn_of_the_loop() -> None:
+    """The rounds of all jobs begin together, once in a minute. Each visit takes longer than a portion here."""
+    turn, seen = 0, list[tuple[int, str]]()
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    def visit(name: str) -> Callable[[int, int], None]:
+        def visit_topic(topic: int, now_ms: int) -> None:
+            seen.append((turn, name))
+            ends_s = time.monotonic() + PORTION_SECONDS
+            while time.monotonic() < ends_s:
+                continue
+
+        return visit_topic
+
+    jobs = [Job(name, 3600, visit(name)) for name in "abc"]
+    upkeep = Scheduler(lambda: range(20), [*jobs], clock_ms=lambda: 7)
+    counting = asyncio.ensure_future(count_turns())
+    await asyncio.gather(*map(upkeep.run, "abc"))
+    counting.cancel()
+    assert len({turn for turn, _ in seen}) == len(seen) == 60
+    assert {name for _, name in seen[:6]} == {*"abc"}, "the jobs take turns"
 
 
 @in_virtual_time

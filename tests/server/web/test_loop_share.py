@@ -102,6 +102,29 @@ async def test_calls_that_go_on_for_ever_keep_no_new_call_out() -> None:
         task.cancel()
 
 
+async def test_a_long_call_gets_on_beside_many_that_end_soon() -> None:
+    """The page of /metrics of ten thousand topics has thousands of steps. While a hundred short calls were in progress
+    all the time, the page had a hundredth of the steps, and was not ready in 30 s."""
+    clock, seen = Clock(), list[str]()
+    share = LoopShare(AppendsUnderWay(), clock)
+    passing = asyncio.ensure_future(time_passes(clock))
+
+    async def one_after_the_other(name: str) -> None:
+        while True:
+            await share.run(walk(clock, name, 0.01, 5, seen))
+
+    many = [asyncio.ensure_future(one_after_the_other(f"short {number}")) for number in range(50)]
+    await until(lambda: len({*seen}) == 50)
+    before = len(seen)
+    await share.run(walk(clock, "long", 0.01, 200, seen))
+    steps = len(seen) - before
+    assert steps < 200 * 4, "the oldest call has every second step but those of new calls"
+    shorts = [seen.count(f"short {number}") for number in range(50)]
+    assert min(shorts) > max(shorts) / 3, "the others have equal shares of what is left"
+    for task in (passing, *many):
+        task.cancel()
+
+
 async def test_results_faults_and_cancellation_pass_as_without_it() -> None:
     share = LoopShare(AppendsUnderWay())
     ended: list[str] = []
