@@ -1,5 +1,6 @@
 """Decoded rows as Arrow record batches, with the columns that a query asks for, in the query's order."""
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
@@ -20,6 +21,7 @@ from magnetar.spark.source.columns.metadata_columns import (
     VALUE,
 )
 from magnetar.spark.source.columns.value_columns import ValueColumns
+from magnetar.spark.source.decoding.arrow_arrays import column_of, repeated
 from magnetar.spark.source.decoding.row_columns import RowColumns
 from pulsar_proto.names import TopicName
 
@@ -70,12 +72,14 @@ class BatchBuilder:
 
     def _metadata(self, name: str, rows: RowColumns) -> pa.Array:
         if name == TOPIC:
-            return pa.repeat(pa.scalar(self._topic), len(rows))
+            return repeated(self._topic.encode(), len(rows), pa.string())
         if name == PARTITION:
             partition = TopicName.parse(self._topic).partition_index
-            return pa.repeat(pa.scalar(partition if partition >= 0 else None, pa.int32()), len(rows))
+            if partition < 0:
+                return pa.nulls(len(rows), pa.int32())
+            return column_of(np.full(len(rows), partition, np.int32))
         if name == SCHEMA_VERSION and rows.versions is None:
-            return pa.array([b""] * len(rows), pa.binary())
+            return repeated(b"", len(rows), pa.binary())
         if name == ORDERING_KEY and rows.ordering_keys is None:
             return pa.nulls(len(rows), pa.binary())
         return getattr(rows, PARTS[name])

@@ -26,6 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from magnetar.spark.source.decoding.arrow_arrays import bools_column, column_of, present_rows
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 Values: TypeAlias = pa.BinaryArray
@@ -47,7 +48,7 @@ def _numbers(values: Values, dtype: str) -> tuple[np.ndarray[Any, Any], np.ndarr
     """
     kind = np.dtype(dtype)
     borders = np.frombuffer(values.buffers()[1] or bytes(4), np.int32)[values.offset : values.offset + len(values) + 1]
-    present = values.is_valid().to_numpy(zero_copy_only=False)
+    present = present_rows(values)
     fits = present & (np.diff(borders) == kind.itemsize)
     if not fits.all():
         bad = np.flatnonzero(present & ~fits).tolist()
@@ -61,7 +62,7 @@ def _fixed(dtype: str, arrow: pa.DataType) -> Decoder:
     def decode(values: Values) -> tuple[pa.Array, Bad]:
         numbers, mask, bad = _numbers(values, dtype)
         native = numbers.astype(numbers.dtype.newbyteorder("="))
-        return pa.array(native, mask=mask).cast(arrow), bad
+        return column_of(native, ~mask).cast(arrow), bad
 
     return decode
 
@@ -78,7 +79,7 @@ def _scaled(multiply: int, divide: int, arrow: pa.DataType, storage: pa.DataType
         if beyond.any():  # one such value must not stop all queries
             bad, mask = sorted([*bad, *np.flatnonzero(beyond).tolist()]), mask | beyond
         native = np.where(mask, 0, native) * multiply // divide
-        return pa.array(native, mask=mask).cast(storage).cast(arrow), bad
+        return column_of(native, ~mask).cast(storage).cast(arrow), bad
 
     return decode
 
@@ -90,14 +91,14 @@ def _pair(second: str, combine: Callable[[Any, Any], Any], arrow: pa.DataType) -
     def decode(values: Values) -> tuple[pa.Array, Bad]:
         pairs, mask, bad = _numbers(values, f">i8,{second}")
         micros = combine(pairs["f0"].astype(np.int64), pairs["f1"].astype(np.int64))
-        return pa.array(micros, mask=mask).cast(arrow), bad
+        return column_of(micros, ~mask).cast(arrow), bad
 
     return decode
 
 
 def _boolean(values: Values) -> tuple[pa.Array, Bad]:
     numbers, mask, bad = _numbers(values, "u1")
-    return pa.array(numbers != 0, mask=mask), bad
+    return bools_column(numbers != 0, ~mask), bad
 
 
 def binary(values: Values) -> tuple[pa.Array, Bad]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from magnetar.spark.source.decoding.arrow_arrays import column_of, repeated
 from magnetar.spark.source.decoding.batch_walk import Unusual, places_of
 from magnetar.spark.source.decoding.compression import BadCompression, decompress
 from magnetar.spark.source.decoding.entry_block import EntryBlock
@@ -242,7 +243,7 @@ def _properties(buffer: Buffer, heads: Scan) -> pa.MapArray:
     names, texts = (_must_be_text(_all_of(buffer, pairs, field)) for field in (1, 2))
     counts = np.bincount(rows, minlength=heads.count)
     if counts.max() > 1:
-        numbers = names.dictionary_encode().indices.to_numpy().astype(np.int64)
+        numbers = np.frombuffer(names.dictionary_encode().indices.buffers()[1], np.int32, len(names)).astype(np.int64)
         if len(np.unique(rows << 32 | numbers)) < len(rows):
             maps: list[dict[str, str]] = [{} for _ in range(heads.count)]
             for row, name, text in zip(rows.tolist(), names.to_pylist(), texts.to_pylist(), strict=True):
@@ -250,13 +251,13 @@ def _properties(buffer: Buffer, heads: Scan) -> pa.MapArray:
             return pa.array([list(each.items()) for each in maps], MAP)
     borders = np.zeros(heads.count + 1, np.int32)
     np.cumsum(counts, out=borders[1:])
-    return pa.MapArray.from_arrays(pa.array(borders), names, texts)
+    return pa.MapArray.from_arrays(column_of(borders), names, texts)
 
 
 def _all_of(buffer: Buffer, pairs: Scan, field: int) -> pa.BinaryArray:
     places = pairs.places.get(field)
     if places is None:
-        return pa.array([b""] * pairs.count, pa.binary())
+        return repeated(b"", pairs.count, pa.binary())
     return buffer.values(places[0], places[1])
 
 
@@ -265,7 +266,7 @@ def _versions(block: EntryBlock, entries: Ints) -> pa.BinaryArray | None:
     if places is None:
         return None
     starts, stops, _ = places
-    return block.buffer.values(starts, stops).take(pa.array(entries))
+    return block.buffer.values(starts, stops).take(column_of(entries))
 
 
 def _ordering_keys(buffer: Buffer, found: _BlockMessages) -> pa.BinaryArray | None:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from magnetar.spark.source.decoding.arrow_arrays import column_of
 from magnetar.spark.source.decoding.row_decoder import DecodedRows
 from magnetar.spark.source.decoding.wire_scan import Ints
 
@@ -79,19 +80,19 @@ def times(milliseconds: Ints) -> pa.Array:
     """Returns milliseconds since the epoch as Spark's timestamps. A time beyond the last timestamp becomes the last
     timestamp."""
     micros = milliseconds.view(np.uint64).clip(max=np.uint64(EVENT_TIME_MAX)).view(np.int64) * 1000
-    return pa.array(micros).view(TIME)
+    return column_of(micros).view(TIME)
 
 
 def moments(milliseconds: Ints) -> pa.Array:
     """Returns event times as Spark's timestamps: null for 0, which means none, and for a time that no timestamp can
     hold. One message with such a time must not make all queries fail."""
     held = (milliseconds > 0) & (milliseconds <= EVENT_TIME_MAX)
-    return pa.array(np.where(held, milliseconds, 0) * 1000, mask=~held).view(TIME)
+    return column_of(np.where(held, milliseconds, 0) * 1000, held).view(TIME)
 
 
 def no_maps(count: int) -> pa.MapArray:
-    nothing = pa.array([], pa.string())
-    return pa.MapArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), nothing, nothing)
+    nothing = pa.nulls(0, pa.string())
+    return pa.MapArray.from_arrays(column_of(np.zeros(count + 1, np.int32)), nothing, nothing)
 
 
 def joined(pieces: Sequence[RowColumns]) -> RowColumns:

@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from magnetar.spark.source.decoding.arrow_arrays import column_of
+
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -91,10 +93,10 @@ class Buffer:
             pa.binary(), 2 * len(starts), [None, pa.py_buffer(borders), pa.py_buffer(self.data)]
         )
         if present is None:
-            return pieces.take(pa.array(indexes))
+            return pieces.take(column_of(indexes))
         wanted = np.zeros(count, np.int64)
         wanted[present] = indexes
-        return pieces.take(pa.array(wanted, mask=~present))
+        return pieces.take(column_of(wanted, present))
 
 
 class Scan:
