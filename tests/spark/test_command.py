@@ -29,6 +29,14 @@ def test_the_jobs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         assert job in printed
 
 
+def test_the_help_lists_the_jobs_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["spark", "--help"])
+    assert ended.value.code == 0
+    listed = capsys.readouterr().out.split("\njobs:\n")[1].split("\n\n")[0]
+    assert [line.split(None, 1) for line in listed.splitlines()] == [[name, job.summary] for name, job in JOBS.items()]
+
+
 def test_an_unknown_job_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spark", "lake"]) == 2
     assert "no job 'lake'; there are lake_ingest" in capsys.readouterr().err

@@ -74,7 +74,12 @@ def options() -> argparse.ArgumentParser:
     made.add_argument("--max-attempts", type=int, default=0, metavar="N", help="park what was replayed so often before")
     made.add_argument("--park-topic", default="", metavar="T", help="where to put what cannot or should not be sent")
     made.add_argument("--run-id", default="", metavar="TEXT", help="default: follows from the options above")
-    made.add_argument("--fail-on-data-loss", choices=["true", "false"], default="true", help="default true")
+    made.add_argument(
+        "--fail-on-data-loss",
+        choices=["true", "false"],
+        default="true",
+        help="a range that begins before what the topic holds ends the job; default true",
+    )
     made.add_argument("--dry-run", action="store_true", help="do all but writing, and say what would be written")
     return made
 
