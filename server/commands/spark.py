@@ -37,16 +37,17 @@ def add_parser(commands: "Commands") -> None:
         description="Runs a Spark job that reads or writes topics of a Pulsar service.",
         epilog=JOBS_AND_EXAMPLES,
     )
-    spark.add_argument("--path", default="", metavar="JOB", help="print where a job's file is, for spark-submit")
-    spark.add_argument(
+    what = spark.add_mutually_exclusive_group()
+    what.add_argument("--path", default="", metavar="JOB", help="print where a job's file is, for spark-submit")
+    what.add_argument(
         "--bundle", default="", metavar="FILE", help="write a zip of data source and jobs, for executors without them"
     )
-    spark.add_argument(
+    what.add_argument(
         "--prepare",
         action="store_true",
         help="put the classes of Java's that Spark needs into an archive (190 MB in the user's cache folder)",
     )
-    spark.add_argument("job", nargs="?", default="--help", metavar="JOB", help="one of the jobs below")
+    what.add_argument("job", nargs="?", default="--help", metavar="JOB", help="one of the jobs below")
     spark.add_argument("options", nargs=argparse.REMAINDER, metavar="…", help="the job's own options")
     spark.set_defaults(run=run)
 

@@ -67,6 +67,7 @@ def session(
     `check_columns` and the functions of `precheck` and `job_places` raise."""
     source = getattr(arguments, "source", "python")
     check_versions(source, pyspark.__version__, needs)
+    settings = _given_settings(arguments)
     check_sql(arguments)
     if hasattr(arguments, "trigger"):
         check_stream(arguments)
@@ -79,7 +80,6 @@ def session(
         _check_query(arguments, check_columns)
         if only_reads and has_nothing_to_do(arguments):
             raise NothingToDo(arguments.progress)
-    settings = _given_settings(arguments)
     is_submitted = "SPARK_ENV_LOADED" in os.environ
     if PYTHON_VARIABLE not in os.environ:
         master = SparkConf().get("spark.master") if is_submitted else settings.get("spark.master", arguments.master)

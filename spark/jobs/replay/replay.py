@@ -28,6 +28,7 @@ from magnetar.spark.jobs.replay.replay_check import RUN_ID, SOURCE_ID, SOURCE_TO
 from magnetar.spark.jobs.replay.replay_copies import RESULT, CopyWriter
 from magnetar.spark.jobs.replay.replay_range import Extent, ReplayRanges
 from magnetar.spark.source.columns.metadata_columns import EVENT_TIME, KEY, NOT_VALUES, ORDERING_KEY, PROPERTIES
+from magnetar.spark.source.ranges.bounds import Range
 from pulsar_proto.names import TopicName
 
 ATTEMPTS = "replay_attempts"
@@ -131,7 +132,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         extent = ranges.extent()
         busy = {name: each for name, each in extent.ranges.items() if not each.is_empty}
-        outcome.details["range"] = {name: f"after {each.after} to {each.upto}" for name, each in busy.items()}
+        outcome.details["range"] = {name: _said(each) for name, each in busy.items()}
         if busy:  # without messages Spark need not be started
             said = (
                 f"run {run_id}; the same command, or --run-id {run_id}, goes on with it where the target deduplicates"
@@ -337,6 +338,11 @@ class Replay:
             problems.append(f"{found.repeated} messages are in the target more than once: is deduplication on there?")
         if found.outside:
             problems.append(f"{found.outside} copies of this run are of other messages: was its id used for another?")
+
+
+def _said(extent: Range) -> str:
+    begin = "from the begin" if extent.after.is_before_all else f"after {extent.after}"
+    return f"{begin} to {extent.upto}"
 
 
 def _base(topic: str) -> str:
