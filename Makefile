@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 RUNNABLE := $(VENV)/.runnable
 STAMP := $(VENV)/.installed
 CLIENT_STAMP := .venv-client/.installed
+# `make spark PYSPARK=4.1.1` tests with that version instead of the newest, in an environment of its own.
+PYSPARK ?=
+SPARK_VENV := $(if $(PYSPARK),.venv-pyspark-$(PYSPARK),$(VENV))
 ARGS ?=
 SPARK := tests/spark compat_tests/spark
 CLIENTS := compat_tests/admin/test_shells.py compat_tests/flink compat_tests/go compat_tests/node compat_tests/rust \
@@ -58,8 +61,15 @@ test: $(STAMP)  ## all tests: unit, fuzz, packaging, crash rounds, Apache's soft
 	$(BIN)/pytest -q -m "not long" $(BESIDE) $(SPARK) || failed=1; \
 	exit $$failed
 
-spark: $(STAMP)  ## all tests of Spark, the long ones too, with stores of npm and Maven (fifteen minutes)
-	$(BIN)/pytest -q $(BESIDE) $(SPARK) $(ARGS)
+ifneq ($(PYSPARK),)
+$(SPARK_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(SPARK_VENV)
+	MAGNETAR_COMPILED=0 $(SPARK_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' 'pyspark==$(PYSPARK)'
+	@touch $@
+endif
+
+spark: $(SPARK_VENV)/.installed  ## all tests of Spark, the long ones too, with stores of npm and Maven (fifteen minutes; PYSPARK=4.1.1: with that version)
+	$(SPARK_VENV)/bin/pytest -q $(BESIDE) $(SPARK) $(ARGS)
 
 cluster: $(STAMP)  ## the tests of compat_tests/python on clusters of three brokers, and the long tests of failures (twenty minutes)
 	@failed=0; set -x; \
@@ -140,4 +150,4 @@ proto: $(STAMP)  ## make pulsar_proto/pb/*_pb2.py anew from our .proto files
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pulsar_proto.pb.generate
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) .venv-client .venv-kazoo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-client .venv-kazoo .venv-pyspark-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,7 +10,14 @@ from magnetar.server.commands.arguments import add_command
 if TYPE_CHECKING:
     from magnetar.server.commands.arguments import Commands
 
-EXAMPLES = """\
+JOBS_AND_EXAMPLES = """\
+jobs:
+  lake_ingest     topics to Parquet, Delta or Iceberg tables, each message once
+  window_agg      windows and sessions by event time, late messages to a side table
+  snapshot_table  the latest row of each key, also from Debezium's changes, with deletes
+  replay          messages of a range, or dead letters, to a topic again
+  audit           storage, backlog and ack holes a subscription; orphans of Spark's connectors
+
 examples:
   magnetar spark --help                                # this
   magnetar spark lake_ingest --help                    # a job's options
@@ -28,18 +35,19 @@ def add_parser(commands: "Commands") -> None:
         "spark",
         summary="run a Spark job: lake_ingest, window_agg, …",
         description="Runs a Spark job that reads or writes topics of a Pulsar service.",
-        epilog=EXAMPLES,
+        epilog=JOBS_AND_EXAMPLES,
     )
-    spark.add_argument("--path", default="", metavar="JOB", help="print where a job's file is, for spark-submit")
-    spark.add_argument(
+    what = spark.add_mutually_exclusive_group()
+    what.add_argument("--path", default="", metavar="JOB", help="print where a job's file is, for spark-submit")
+    what.add_argument(
         "--bundle", default="", metavar="FILE", help="write a zip of data source and jobs, for executors without them"
     )
-    spark.add_argument(
+    what.add_argument(
         "--prepare",
         action="store_true",
         help="put the classes of Java's that Spark needs into an archive (190 MB in the user's cache folder)",
     )
-    spark.add_argument("job", nargs="?", default="--help", metavar="JOB", help="its name; without one, the list")
+    what.add_argument("job", nargs="?", default="--help", metavar="JOB", help="one of the jobs below")
     spark.add_argument("options", nargs=argparse.REMAINDER, metavar="…", help="the job's own options")
     spark.set_defaults(run=run)
 

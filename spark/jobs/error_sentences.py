@@ -28,6 +28,10 @@ _PACKAGE = re.compile(r"^(?:[\w$]+\.)+(?=[A-Z]\w*: )")
 """Matches the package before the name of an error."""
 
 
+_LATE_PYTHON = "Python worker failed to connect back"
+"""What Spark says when a Python process that it started does not connect within ten seconds (PythonWorkerFactory)."""
+
+
 def in_job_options(sentence: str) -> str:
     """Returns a sentence in which the names of the data source's options are replaced by those of the job's options."""
     for option, ours in _JOB_OPTIONS.items():
@@ -47,6 +51,8 @@ def sentence_of(error: Exception) -> str | None:
     text = str(error)
     if "JAVA_GATEWAY_EXITED" in text or "Java gateway process exited" in text:
         return "Spark could not start Java: is Java 17 or newer installed, or JAVA_HOME wrong?"
+    if _LATE_PYTHON in text and "Traceback (most recent" not in text:
+        return "Spark waited ten seconds for a Python process that it started: is this machine very busy? Start again"
     if NO_JAR.search(text):
         return NO_JAR_SENTENCE
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("An error occurred while")]

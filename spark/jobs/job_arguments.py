@@ -88,14 +88,24 @@ def add_source(made: argparse.ArgumentParser, *, starting: str = "earliest") -> 
     topics.add_argument("--topic", metavar="T", help="one topic")
     topics.add_argument("--topics", metavar="T,T", help="several")
     topics.add_argument("--pattern", metavar="RE", help="all whose full name matches")
-    made.add_argument("--starting", default=starting, help=f"earliest, latest or a JSON map; default {starting}")
+    made.add_argument(
+        "--starting",
+        default=starting,
+        metavar="WHERE",
+        help=f"where a new checkpoint begins: earliest, latest or JSON of partition to id; default {starting}",
+    )
     made.add_argument(
         "--subscription",
         default="",
         metavar="NAME",
         help="keeps what is unread; what is read is acknowledged, and may be deleted",
     )
-    made.add_argument("--fail-on-data-loss", choices=["true", "false"], default="true")
+    made.add_argument(
+        "--fail-on-data-loss",
+        choices=["true", "false"],
+        default="true",
+        help="false: go on when messages were deleted before they were read; default true",
+    )
 
 
 def add_stream(made: argparse.ArgumentParser) -> None:
@@ -107,8 +117,8 @@ def add_stream(made: argparse.ArgumentParser) -> None:
         metavar="WHEN",
         help=f"{AVAILABLE_NOW} (default), or an interval: '10 seconds'",
     )
-    made.add_argument("--max-messages", type=int, default=0, metavar="N", help="at most so many a batch")
-    made.add_argument("--max-bytes", type=int, default=0, metavar="N", help="at most so many a batch")
+    made.add_argument("--max-messages", type=int, default=0, metavar="N", help="at most so many messages a batch")
+    made.add_argument("--max-bytes", type=int, default=0, metavar="N", help="at most so many stored bytes a batch")
 
 
 def add_storage(made: argparse.ArgumentParser) -> None:

@@ -43,7 +43,15 @@ def finish(outcome: JobOutcome, began: float, how: str) -> int:
             f"parked {outcome.parked:,} in {outcome.seconds:.1f} s"
         )
         for name, value in outcome.details.items():
-            print(f"  {name}: {value}")
+            of_topics = value if isinstance(value, dict) else {}
+            print(f"  {name}:" if of_topics else f"  {name}: {'none' if value == {} else value}")
+            for topic, each in of_topics.items():
+                print(f"    {topic}: {_in_words(each)}")
     for problem in outcome.problems:
         print(problem if problem == INTERRUPTED else f"check failed: {problem}", file=sys.stderr)
     return 1 if outcome.problems else 0
+
+
+def _in_words(value: Any) -> str:
+    """Returns what a detail of one topic says: its numbers by name, or its text."""
+    return ", ".join(f"{name} {number:,}" for name, number in value.items()) if isinstance(value, dict) else str(value)

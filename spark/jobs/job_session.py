@@ -32,6 +32,8 @@ from magnetar.spark.jobs.precheck import check_checkpoint, check_service, check_
 from magnetar.spark.jobs.progress import CtrlC, Teller
 from magnetar.spark.jobs.published_connector import check_versions, connector_options, end_java
 from magnetar.spark.shipping.cluster_rules import PYTHON_VARIABLE, workers_python
+from magnetar.spark.shipping.python_path import VARIABLE as PATH_VARIABLE
+from magnetar.spark.shipping.python_path import with_quick_start
 from magnetar.spark.source.checkpoint import Checkpoint
 
 AVAILABLE_NOW_SETTING = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
@@ -67,6 +69,7 @@ def session(
     `check_columns` and the functions of `precheck` and `job_places` raise."""
     source = getattr(arguments, "source", "python")
     check_versions(source, pyspark.__version__, needs)
+    settings = _given_settings(arguments)
     check_sql(arguments)
     if hasattr(arguments, "trigger"):
         check_stream(arguments)
@@ -79,7 +82,6 @@ def session(
         _check_query(arguments, check_columns)
         if only_reads and has_nothing_to_do(arguments):
             raise NothingToDo(arguments.progress)
-    settings = _given_settings(arguments)
     is_submitted = "SPARK_ENV_LOADED" in os.environ
     if PYTHON_VARIABLE not in os.environ:
         master = SparkConf().get("spark.master") if is_submitted else settings.get("spark.master", arguments.master)
@@ -154,12 +156,10 @@ def _choose_python(master: str) -> None:
 
 
 def start_python_sooner() -> None:
-    """Puts `python_start` on the path of the Python processes that Java starts. This is left out where the zip that
-    Spark brings along may be of another version than the pyspark of these processes' environment."""
-    path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    own = str(Path(__file__).parent / "python_start")
-    if os.environ[PYTHON_VARIABLE] == sys.executable and "SPARK_HOME" not in os.environ and own not in path:
-        os.environ["PYTHONPATH"] = os.pathsep.join([*path, own])
+    """Makes the Python processes that Java starts begin sooner; see `with_quick_start`."""
+    path = with_quick_start(os.environ.get(PATH_VARIABLE, ""), os.environ[PYTHON_VARIABLE])
+    if path:
+        os.environ[PATH_VARIABLE] = path
 
 
 def leave(code: int) -> int:

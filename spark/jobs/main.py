@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
         print("       magnetar spark --bundle FILE.zip  (a zip for spark-submit --py-files)")
         print("       magnetar spark --prepare          (once, so that jobs start sooner)\n\njobs:")
         for name, job in JOBS.items():
-            print(f"  {name:14} {job.summary}")
+            print(f"  {name:15} {job.summary}")
         return 0 if argv else 2
     is_path = argv[0] == "--path" and len(argv) == 2
     name, *rest = argv[1:] if is_path else argv

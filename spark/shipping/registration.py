@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.spark.shipping.bundle import make_bundle
 from magnetar.spark.shipping.cluster_rules import PYTHON_VARIABLE, is_one_machine
+from magnetar.spark.shipping.python_path import VARIABLE, with_quick_start
 from magnetar.spark.source.origin import archive_of_this
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ def register(session: "SparkSession") -> None:
 
     Executors, and the processes that plan queries, need nothing of this project: where it may be missing there, a
     bundle of what this process runs is sent to them (SparkContext.addPyFile, SparkSession.addArtifacts). On one machine
-    they run the Python of this process, unless PYSPARK_PYTHON names another one. Batch queries are split for the cores
-    that the cluster has now. Raises LibraryMissing when a bundle is needed and cannot be made here.
+    they run the Python of this process, unless PYSPARK_PYTHON names another one, and import pyspark from its
+    environment, which is quicker. Batch queries are split for the cores that the cluster has now. Raises
+    LibraryMissing when a bundle is needed and cannot be made here.
     """
     from magnetar.spark.source import PulsarDataSource
 
@@ -29,11 +31,12 @@ def register(session: "SparkSession") -> None:
         with tempfile.TemporaryDirectory() as folder:
             session.addArtifacts(str(_bundle_file(Path(folder))), pyfile=True)
     else:
-        _prepare(session.sparkContext)
+        prepare(session.sparkContext)
     session.dataSource.register(PulsarDataSource)
 
 
-def _prepare(context: "SparkContext") -> None:
+def prepare(context: "SparkContext") -> None:
+    """Makes the processes that Spark starts from now on find this project, and their Python."""
     from magnetar.spark.source.data_source import CORES_VARIABLE
 
     context.environment[CORES_VARIABLE] = str(context.defaultParallelism)
@@ -41,6 +44,9 @@ def _prepare(context: "SparkContext") -> None:
     one_machine = is_one_machine(context.master or "")
     if one_machine and PYTHON_VARIABLE not in os.environ:
         context.pythonExec = sys.executable
+    path = with_quick_start(context.environment.get(VARIABLE, ""), context.pythonExec if one_machine else "")
+    if path:
+        context.environment[VARIABLE] = path
     is_sent = own is not None and own.name in (context._python_includes or ())
     if not is_sent and (own is not None or not one_machine):
         context.addPyFile(str(_bundle_file(Path(context._temp_dir))))

@@ -329,6 +329,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "storage": (),
     "spark": ("spark/shipping", "spark/source"),
     "spark/shipping": ("pulsar_proto", "spark/source"),
+    "spark/shipping/python_start": (),
     "spark/source": (
         *FOUNDATION,
         "server/tools/connection",
@@ -353,7 +354,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *READING,
         "spark/source/columns",
     ),
-    "spark/jobs/python_start": (),
     "spark/jobs/storage": (),
     "spark/jobs/tables": ("spark/jobs", "spark/jobs/storage"),
     "spark/jobs/audit": (

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from compat_tests.harness import Server
 from compat_tests.python.rest import Admin
 from compat_tests.python.support import contents
+from magnetar.spark.shipping.python_path import with_quick_start
 from magnetar.spark.source import PulsarDataSource
 from magnetar.spark.source.stream_reader import PulsarStreamReader
 
@@ -38,6 +39,7 @@ def make_session() -> Iterator[SparkSession]:
     this one."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYTHONPATH"] = with_quick_start(os.environ.get("PYTHONPATH", ""), sys.executable)
     builder = SparkSession.builder.master("local[2]").appName("tests")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)

@@ -29,6 +29,24 @@ def test_the_jobs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         assert job in printed
 
 
+def test_the_help_lists_the_jobs_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["spark", "--help"])
+    assert ended.value.code == 0
+    listed = capsys.readouterr().out.split("\njobs:\n")[1].split("\n\n")[0]
+    assert [line.split(None, 1) for line in listed.splitlines()] == [[name, job.summary] for name, job in JOBS.items()]
+
+
+@pytest.mark.parametrize(
+    "words", [["--prepare", "replay"], ["--bundle", "x.zip", "replay"], ["--bundle", "x", "--prepare"]]
+)
+def test_only_one_thing_is_done_at_a_time(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["spark", *words])
+    assert ended.value.code == 2
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
 def test_an_unknown_job_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spark", "lake"]) == 2
     assert "no job 'lake'; there are lake_ingest" in capsys.readouterr().err
@@ -58,6 +76,7 @@ def test_an_admin_interface_that_does_not_answer_is_one_sentence(capsys: pytest.
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
         assert main(["spark", "audit", "--service-url", "pulsar://127.0.0.1:1", "--admin-url", url]) == 1
     (line,) = capsys.readouterr().err.splitlines()
+    assert "<urlopen error" not in line
     assert line.startswith(f"magnetar spark audit: {url} does not answer: ")
 
 

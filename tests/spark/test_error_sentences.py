@@ -57,6 +57,14 @@ def test_an_error_is_told_by_what_happened(text: str, sentence: str) -> None:
     assert sentence_of(PySparkException(text)) == sentence
 
 
+def test_a_python_process_that_starts_too_slowly_is_told_with_what_to_do() -> None:
+    slow = "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back. SQLSTATE: X"
+    assert sentence_of(PySparkException(f"{slow}\n=== Streaming Query ===\n")) == (
+        "Spark waited ten seconds for a Python process that it started: is this machine very busy? Start again"
+    )
+    assert sentence_of(PySparkException(f"{slow}\n{PYTHON}TypeError: wrong\n")) == "TypeError: wrong"
+
+
 def test_java_that_does_not_start_is_told_with_what_to_do() -> None:
     said = sentence_of(PySparkException("[JAVA_GATEWAY_EXITED] Java gateway process exited"))
     assert said is not None

@@ -269,6 +269,21 @@ def test_an_interrupted_run_does_not_say_that_a_check_failed(capsys: pytest.Capt
     assert capsys.readouterr().err.splitlines() == [INTERRUPTED, "check failed: 2 messages are missing"]
 
 
+def test_details_of_topics_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    counted = {"t-0": {"entries": 1200, "bytes": 9}, "t-1": {"entries": 1, "bytes": 0}}
+    details = {"range": {"t": "after 1:2 to 3:4"}, "counted": counted, "orphans": 0, "of no topic": {}}
+    assert finish(JobOutcome("audit", details=details), 0.0, "text") == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  range:",
+        "    t: after 1:2 to 3:4",
+        "  counted:",
+        "    t-0: entries 1,200, bytes 9",
+        "    t-1: entries 1, bytes 0",
+        "  orphans: 0",
+        "  of no topic: none",
+    ]
+
+
 def checkpoint_of(folder: Path, *topics: str, bound: str = "5:3") -> Checkpoint:
     """Leaves a checkpoint as Spark does after it planned a first batch."""
     (folder / "offsets").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The Python processes of a job's Java import pyspark from their environment, and what else they do at their start they
+"""The Python processes of Spark's Java import pyspark from their environment, and what else they do at their start they
 do as before."""
 
 import os
@@ -6,15 +6,18 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import cast
 
 import pytest
+from pyspark import SparkContext
 
 from magnetar.spark.jobs import job_session
+from magnetar.spark.shipping import registration
 from magnetar.spark.shipping.cluster_rules import PYTHON_VARIABLE
 
 pytestmark = pytest.mark.process
 
-START = Path(job_session.__file__).parent / "python_start"
+START = Path(registration.__file__).parent / "python_start"
 
 
 def printed(code: str, *path: Path) -> str:
@@ -75,3 +78,31 @@ def test_a_job_adds_the_folder_where_zip_and_environment_are_of_one_version(
     for _ in range(2):
         job_session.start_python_sooner()
     assert os.environ["PYTHONPATH"].split(os.pathsep) == ["/users/own", *([str(START)] if is_added else [])]
+
+
+@pytest.mark.parametrize(("master", "is_added"), [("local[2]", True), ("spark://127.0.0.1:7077", False)])
+def test_register_adds_the_folder_on_one_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, master: str, is_added: bool
+) -> None:
+    """A cluster's executors may have neither the folder nor this pyspark."""
+    for variable in (PYTHON_VARIABLE, "SPARK_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    context = Context(master, tmp_path)
+    registration.prepare(cast(SparkContext, context))
+    assert context.environment.get("PYTHONPATH", "") == os.pathsep.join(["/users/own", *([str(START)] * is_added)])
+
+
+class Context:
+    """What `register` uses of a SparkContext."""
+
+    defaultParallelism = 2  # noqa: N815, Spark's name
+
+    def __init__(self, master: str, folder: Path) -> None:
+        self.master = master
+        self.environment = {"PYTHONPATH": "/users/own"}
+        self.pythonExec = "python3"
+        self._python_includes: list[str] = []
+        self._temp_dir = str(folder)
+
+    def addPyFile(self, path: str) -> None:  # noqa: N802, Spark's name
+        assert Path(path).exists()

@@ -28,6 +28,7 @@ from magnetar.spark.jobs.replay.replay_check import RUN_ID, SOURCE_ID, SOURCE_TO
 from magnetar.spark.jobs.replay.replay_copies import RESULT, CopyWriter
 from magnetar.spark.jobs.replay.replay_range import Extent, ReplayRanges
 from magnetar.spark.source.columns.metadata_columns import EVENT_TIME, KEY, NOT_VALUES, ORDERING_KEY, PROPERTIES
+from magnetar.spark.source.ranges.bounds import Range
 from pulsar_proto.names import TopicName
 
 ATTEMPTS = "replay_attempts"
@@ -74,7 +75,12 @@ def options() -> argparse.ArgumentParser:
     made.add_argument("--max-attempts", type=int, default=0, metavar="N", help="park what was replayed so often before")
     made.add_argument("--park-topic", default="", metavar="T", help="where to put what cannot or should not be sent")
     made.add_argument("--run-id", default="", metavar="TEXT", help="default: follows from the options above")
-    made.add_argument("--fail-on-data-loss", choices=["true", "false"], default="true", help="default true")
+    made.add_argument(
+        "--fail-on-data-loss",
+        choices=["true", "false"],
+        default="true",
+        help="a range that begins before what the topic holds ends the job; default true",
+    )
     made.add_argument("--dry-run", action="store_true", help="do all but writing, and say what would be written")
     return made
 
@@ -126,7 +132,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         extent = ranges.extent()
         busy = {name: each for name, each in extent.ranges.items() if not each.is_empty}
-        outcome.details["range"] = {name: f"after {each.after} to {each.upto}" for name, each in busy.items()}
+        outcome.details["range"] = {name: _said(each) for name, each in busy.items()}
         if busy:  # without messages Spark need not be started
             said = (
                 f"run {run_id}; the same command, or --run-id {run_id}, goes on with it where the target deduplicates"
@@ -332,6 +338,11 @@ class Replay:
             problems.append(f"{found.repeated} messages are in the target more than once: is deduplication on there?")
         if found.outside:
             problems.append(f"{found.outside} copies of this run are of other messages: was its id used for another?")
+
+
+def _said(extent: Range) -> str:
+    begin = "from the begin" if extent.after.is_before_all else f"after {extent.after}"
+    return f"{begin} to {extent.upto}"
 
 
 def _base(topic: str) -> str:

@@ -71,7 +71,7 @@ class AdminClient:
             reason = error.read(1000).decode("utf-8", "replace")
             raise AdminError(error.code, f"{method} {path}: HTTP {error.code} {reason}") from error
         except (OSError, HTTPException) as error:
-            raise AdminError(0, f"{self._url} does not answer: {error}") from error
+            raise AdminError(0, f"{self._url} does not answer: {getattr(error, 'reason', error)}") from error
         return json.loads(content) if content else None
 
 
