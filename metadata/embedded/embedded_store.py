@@ -45,7 +45,7 @@ class EmbeddedStore(TreeStore):
     ) -> None:
         super().__init__(file.path, tree, Watches(), SESSION, clock_ms)
         self._file = file
-        self._file_thread = thread
+        self._thread = thread
         self._totals = totals
         self._broken: str | None = None
         self.on_fault: Callable[[], None] = lambda: None
@@ -105,7 +105,7 @@ class EmbeddedStore(TreeStore):
         Raises StoreFileError when the witness cannot be written.
         """
         try:
-            await self._file_thread.call(self._file.begin_witness, witness)
+            await self._thread.call(self._file.begin_witness, witness)
         except (OSError, sqlite3.Error) as error:
             raise StoreFileError(witness.path, f"cannot be written: {error}") from error
 
@@ -123,7 +123,7 @@ class EmbeddedStore(TreeStore):
             else:
                 copied.set_result(copy)
 
-        self._file_thread.run(self._file.copy, done)
+        self._thread.run(self._file.copy, done)
         return copied
 
     @property
@@ -145,7 +145,7 @@ class EmbeddedStore(TreeStore):
             broken = self._broken
             done(lambda: StoreClosedError(self._name, broken))
         else:
-            self._file_thread.run(partial(self._file.write, change), lambda _, error: self._written(change, error, done))
+            self._thread.run(partial(self._file.write, change), lambda _, error: self._written(change, error, done))
 
     def _written(self, change: RowChange, error: Exception | None, done: Done) -> None:
         self._judge(error)
@@ -185,10 +185,10 @@ class EmbeddedStore(TreeStore):
                 self._look_for_room_later()
 
         if self._no_room is not None and self._broken is None:
-            self._file_thread.run(self._file.try_to_write, looked)
+            self._thread.run(self._file.try_to_write, looked)
 
     async def _release(self) -> None:
         if self._room_timer is not None:
             self._room_timer.cancel()
-        await self._file_thread.call(self._file.close)
-        self._file_thread.stop()
+        await self._thread.call(self._file.close)
+        self._thread.stop()

@@ -114,7 +114,6 @@ class Broker:
         self.health = -1
         """The outcome of the last health check: 1 when it succeeded, 0 when it failed, -1 before the first one."""
         self.lookups_in_progress = 0
-        self._lookup_permit = LookupPermit(self)
         self._no_lookups = asyncio.Event()
         """An event that is set when the last lookup in progress ends."""
         self._background: set[asyncio.Task[None]] = set()
@@ -162,7 +161,7 @@ class Broker:
         """Holds one of the maxConcurrentLookupRequest permits, which both ports share, as a context manager. Entering
         raises TooManyRequests when no permit is left (ServerCnx, the lookup semaphore), and ServiceNotReady when the
         broker is closing (ServerCnx.handleLookup)."""
-        return self._lookup_permit
+        return LookupPermit(self)
 
     def begin_lookup(self) -> None:
         """Called when a lookup begins; `end_lookup` follows. Raises the errors of `lookup_permit`."""
@@ -198,8 +197,8 @@ class Broker:
 
 
 class LookupPermit:
-    """The block of a lookup (`Broker.lookup_permit`). One object serves all lookups, because it holds nothing that
-    differs between them, and all clients of a broker that comes back look up a topic."""
+    """The block of a lookup (`Broker.lookup_permit`). A class and no generator, because all clients of a broker that
+    comes back look up a topic."""
 
     __slots__ = ("_broker",)
 
