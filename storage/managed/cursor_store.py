@@ -18,7 +18,6 @@ is small enough.
 Source: ManagedCursorImpl (internalMarkDelete, startCreatingNewMetadataLedger, persistPositionMetaStore, asyncClose).
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -39,6 +38,7 @@ from magnetar.storage.managed.cursor_record import (
     encode_position,
     parse_node,
 )
+from magnetar.storage.managed.lazy_lock import LazyLock
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import (
     CursorExists,
@@ -61,7 +61,7 @@ NO_PROPERTIES: dict[str, Any] = {}
 """The properties of most cursors, which share them. Nobody changes this dictionary."""
 
 
-class CursorStore:
+class CursorStore(LazyLock):
     """The stored state of one cursor. `label` names the cursor in logs. A lock lets one call run at a time."""
 
     __slots__ = (
@@ -73,7 +73,6 @@ class CursorStore:
         "_handle",
         "_ledger_bytes",
         "_ledger_id",
-        "_lock_made",
         "_name",
         "_opened_s",
         "_owner",
@@ -108,7 +107,7 @@ class CursorStore:
         self._owner = owner
         self._clocks = clocks
         self._access = access
-        self._lock_made: asyncio.Lock | None = None
+        self._lock_made = None
         self._handle: WriteHandle | None = None
         self._opened_s = 0.0
         self._ledger_bytes = 0
@@ -124,13 +123,6 @@ class CursorStore:
         """When the cursor was used last. The cursor keeps it up to date; it is written with the node."""
         self.ledger_switched_ms = clocks.wall_ms()
         """When the cursor began to write to its present ledger, or was opened."""
-
-    @property
-    def _lock(self) -> asyncio.Lock:
-        """What `LazyLock` has: this class cannot inherit from a compiled one, because it is not compiled itself."""
-        if self._lock_made is None:
-            self._lock_made = asyncio.Lock()
-        return self._lock_made
 
     @property
     def ledger_id(self) -> int:
