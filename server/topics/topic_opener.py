@@ -96,12 +96,14 @@ class TopicOpener:
         with storage_faults_told():
             await self._policies.load(name)
             # The right configuration is needed from the first moment, because a ledger is trimmed when it is opened.
-            config = ledger_config(self._factory.config, self._policies.of(name))
+            policies = self._policies.of(name)
+            config = ledger_config(self._factory.config, policies)
             try:
                 ledger = await self._factory.open(name.managed_ledger_name, config, create=create)
             except NoSuchManagedLedger as error:
                 raise TopicNotFound(f"Topic {name.full} not found") from error
 
+        properties = await self._properties_of(name, ledger)
         topic = Topic(
             name,
             ledger,
@@ -109,14 +111,14 @@ class TopicOpener:
             new_producer_name=self._new_producer_name,
             close_ledger=self._close_ledgers,
             on_lost=on_lost,
-            policies=self._policies.of(name, await self._properties_of(name, ledger)),
+            policies=self._policies.of(name, properties) if properties else policies,
         )
         ledger.on_fenced(topic.lost_ledger)
         topic.compaction = TopicCompaction(name.full, ledger, self._compactions)
         topic.base_config = self._factory.config
         if not is_system_topic(name):
             topic.pending_ack_logs = self._pending_ack_logs
-        self.equip(topic)
+        self._give(topic)  # `prepare` applies the policies for SENDs
         try:
             with storage_faults_told():
                 await self._affinity.follow(topic)
@@ -135,12 +137,15 @@ class TopicOpener:
         await self._factory.close_ledger(topic.name.managed_ledger_name)
 
     def equip(self, topic: BaseTopic) -> None:
-        """Gives a topic the objects of the broker that the topic uses."""
+        """Gives a topic the objects of the broker that the topic uses, and makes its checks for SENDs follow them."""
+        self._give(topic)
+        topic.apply_send_policies()
+
+    def _give(self, topic: BaseTopic) -> None:
         topic.schemas = self._schemas
         if topic.broker_limiter is not None and topic.broker_limiter is not self._publish_limiter:
             topic.publishing.forget(topic.broker_limiter)
         topic.broker_limiter = self._publish_limiter
-        topic.apply_send_policies()
 
     async def refresh_policies(self, topic: Topic) -> None:
         """Computes the topic's policies anew, after the topic's properties may have changed. Raises PulsarError when

@@ -24,12 +24,11 @@ class SendChecks:
     @classmethod
     def of(cls, policies: EffectivePolicies) -> Self | None:
         """Returns the checks of a topic, or None when the topic's policies ask for no check."""
-        checks = cls(
-            policies.encryption_required,
-            max(0, policies.max_message_size),
-            max(0, policies.delayed_delivery_max_delay_in_millis) if policies.delayed_delivery_enabled else 0,
-        )
-        return None if checks == cls() else checks
+        size = max(0, policies.max_message_size)
+        delay_ms = max(0, policies.delayed_delivery_max_delay_in_millis) if policies.delayed_delivery_enabled else 0
+        if not (policies.encryption_required or size or delay_ms):
+            return None
+        return cls(policies.encryption_required, size, delay_ms)
 
     def refusal(self, payload: bytes) -> PulsarError | None:
         """Returns the error with which a SEND with this payload is refused, or None when the SEND is accepted."""
