@@ -31,7 +31,7 @@ class Sizes:
     delayed: int = 500_000
     websocket: int = 100_000
     sockets: int = 1000
-    transactions: int = 4_000
+    transactions: int = 8_000
     open_transactions: int = 100_000
     transaction_records: int = 1_000_000
     connections: int = 10_000
