@@ -3,7 +3,7 @@
 The parser does not check that the strings of a proto2 message are UTF-8: it returns a field that is not UTF-8 as
 `bytes`, in spite of the field's type. `check_text` refuses commands and records with such a value, so later code never
 meets such a value. A message's metadata is stored and sent on as its producer wrote it; code that looks at a string of
-the metadata takes it by `raw` or `shown`.
+the metadata takes it by `raw`, `raw_field` or `shown`.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,6 +22,12 @@ class NotText(DecodeError):
 def raw(value: str | bytes) -> bytes:
     """Returns a string's bytes as they came."""
     return value if isinstance(value, bytes) else value.encode()
+
+
+def raw_field(message: Message, name: str) -> bytes:
+    """Returns the bytes of a message's string field as they came. Compiled modules take a string so: the compiler
+    believes the field's type, and raises TypeError where it meets bytes."""
+    return raw(getattr(message, name))
 
 
 def shown(value: str | bytes) -> str:

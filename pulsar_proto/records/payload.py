@@ -25,7 +25,7 @@ from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import TxnId
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.records.usual_metadata import usual_sticky_key_of
-from pulsar_proto.text import raw
+from pulsar_proto.text import raw_field
 from pulsar_proto.varint import varint
 
 BatchMessage = tuple[pb.SingleMessageMetadata, bytes]
@@ -183,7 +183,8 @@ def count_and_special(payload: bytes) -> tuple[int, Special | None]:
     txn_id = txn_of(metadata)
     if deliver_at_ms <= 0 and not marker_type and chunks <= 1 and txn_id is None:
         return metadata.num_messages_in_batch, None
-    chunk = MessageChunk(raw(metadata.uuid), metadata.chunk_id >= chunks - 1) if chunks > 1 and metadata.uuid else None
+    uuid = raw_field(metadata, "uuid") if chunks > 1 else b""
+    chunk = MessageChunk(uuid, metadata.chunk_id >= chunks - 1) if uuid else None
     return metadata.num_messages_in_batch, Special(max(0, deliver_at_ms), marker_type != 0, chunk, txn_id)
 
 
@@ -223,7 +224,7 @@ def sticky_key_of(payload: bytes) -> bytes | None:
     if metadata.HasField("ordering_key"):
         return metadata.ordering_key
     if metadata.HasField("partition_key"):
-        key = raw(metadata.partition_key)
+        key = raw_field(metadata, "partition_key")
         if not metadata.partition_key_b64_encoded:
             return key
         try:
@@ -231,7 +232,7 @@ def sticky_key_of(payload: bytes) -> bytes | None:
         except ValueError:
             return key
     if metadata.HasField("producer_name") and metadata.HasField("sequence_id"):
-        return b"%b-%d" % (raw(metadata.producer_name), metadata.sequence_id)
+        return b"%b-%d" % (raw_field(metadata, "producer_name"), metadata.sequence_id)
     return None
 
 

@@ -17,8 +17,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 LIBRARY = "magnetar__mypyc"
 TESTS_OF_THE_MODULES = (
-    "tests/pulsar_proto/records",
-    "tests/pulsar_proto/wire",
+    "tests/pulsar_proto",
     "tests/storage/ledger",
     "tests/storage/managed",
     "tests/server/topics/publishing",

@@ -22,7 +22,15 @@ from pulsar_proto.records.managed_record import (
     parse_managed_ledger_info,
     parse_position_info,
 )
-from pulsar_proto.records.payload import body, build_payload, parse_metadata, sticky_key_of
+from pulsar_proto.records.payload import (
+    MessageChunk,
+    Special,
+    body,
+    build_payload,
+    count_and_special,
+    parse_metadata,
+    sticky_key_of,
+)
 from pulsar_proto.records.underreplication_record import voter
 from pulsar_proto.text import NotText, check_text, raw, shown
 from pulsar_proto.varint import varint
@@ -78,6 +86,12 @@ def test_a_sticky_key_is_the_keys_raw_bytes(key: bytes, is_base64: bool) -> None
     as_base64 = sticky_key_of(payload_with(("partition_key",), b"\xff" + key, partition_key_b64_encoded=is_base64))
     assert as_base64 == b"\xff" + key
     assert sticky_key_of(payload_with(("producer_name",), key)) == key + b"-7"
+
+
+@given(st.binary(min_size=1, max_size=9))
+def test_a_chunks_uuid_is_its_raw_bytes(uuid: bytes) -> None:
+    built = payload_with(("uuid",), uuid, num_chunks_from_msg=2, chunk_id=1)
+    assert count_and_special(built)[1] == Special(0, False, MessageChunk(uuid, True))
 
 
 def ledger_metadata(path: Path, text: bytes) -> object:
