@@ -1,9 +1,10 @@
 """A coordinator over a real bookie, and topics and subscriptions that only remember what they were told."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.server.config.transaction_settings import TransactionSettings
@@ -64,10 +65,15 @@ class Scene:
         self.batches = BatchCounters()
         self.closed: list[TransactionCoordinator] = []
 
-    async def coordinator(self) -> TransactionCoordinator:
-        """Opens coordinator 0."""
-        return await TransactionCoordinator.open(
-            0, self.factory, self.settings, self.calls, lambda closed, error: self.closed.append(closed), self.batches
+    def coordinator(self, coordinator_id: int = 0) -> Coroutine[Any, Any, TransactionCoordinator]:
+        """Opens a coordinator."""
+        return TransactionCoordinator.open(
+            coordinator_id,
+            self.factory,
+            self.settings,
+            self.calls,
+            lambda closed, error: self.closed.append(closed),
+            self.batches,
         )
 
     def coordinators(self) -> TransactionCoordinators:

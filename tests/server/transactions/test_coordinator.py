@@ -12,6 +12,7 @@ from magnetar.server.process import turns
 from magnetar.server.transactions.coordinator import CoordinatorState, TransactionCoordinator
 from magnetar.server.transactions.log_place import LogPlace
 from magnetar.server.transactions.transaction_log import CURSOR, RECORDS_AT_ONCE, TransactionLog
+from magnetar.storage.managed.append_queue import AddResult
 from pulsar_proto.errors import (
     InvalidTxnStatus,
     NotAllowed,
@@ -184,6 +185,24 @@ async def test_other_tasks_run_while_a_log_is_replayed(
         await log.close()
     assert len({place[:2] for place in replayed}) == (1 if settings is ONE_BATCH else count)
     assert len(seen - {0, count}) >= count // RECORDS_AT_ONCE - 1
+
+
+async def test_coordinators_that_are_opened_together_each_say_what_is_wrong_with_their_own_log(tmp_path: Path) -> None:
+    sizes = [3, 5, 7, 9]
+    async with scene(tmp_path, MemoryStore()) as broker:
+        for coordinator_id, size in enumerate(sizes):
+            log = await TransactionLog.open(coordinator_id, broker.factory, broker.settings, broker.batches)
+            stored: asyncio.Future[AddResult] = asyncio.get_running_loop().create_future()
+            log.ledger.add_entries([b"\xff" * size], stored.set_result)
+            assert (await stored).error is None
+            await log.close()
+        # Each is a task of its own, so that they fail while the others close their logs.
+        tasks = [asyncio.create_task(broker.coordinator(coordinator_id)) for coordinator_id in range(len(sizes))]
+        errors = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [str(error) for error in errors] == [
+            f"an entry of {size} bytes is no record of a transaction log" for size in sizes
+        ]
+        assert not broker.factory.ledgers, "each has closed its log"
 
 
 async def test_a_transaction_that_is_not_open_takes_no_participants_and_no_other_end(tmp_path: Path) -> None:

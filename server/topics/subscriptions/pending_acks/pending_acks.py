@@ -124,7 +124,6 @@ class PendingAcksOfTransactions:
                     failures += 1
                     self._failure = str(error)
                     log.warning("%s: not read, will be tried again: %s", self, error)
-                    await asyncio.sleep(backoff(failures, RETRY_FIRST_S, RETRY_LONGEST_S))
                 else:  # another broker has taken the log over, or this one stops
                     self._failed(error, logging.WARNING)
             except Exception as error:
@@ -137,6 +136,8 @@ class PendingAcksOfTransactions:
                 self.recover_end_ms = self._clock_ms()
                 log.info("%s: read, %d transactions are open", self, self.rules.transactions)
                 self._aborting = asyncio.get_running_loop().create_task(self._abort_the_dead())
+            if self.state is PendingAckState.INITIALIZING:
+                await asyncio.sleep(backoff(failures, RETRY_FIRST_S, RETRY_LONGEST_S))
 
     def _failed(self, error: Exception, level: int) -> None:
         self._failure = str(error)
