@@ -3,8 +3,8 @@ and whether its storage takes writes."""
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
-from types import TracebackType
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from magnetar.metadata.store import MetadataStore
@@ -157,24 +157,22 @@ class Broker:
         TLS."""
         return self.addresses.web_url
 
-    def lookup_permit(self) -> "LookupPermit":
-        """Holds one of the maxConcurrentLookupRequest permits, which both ports share, as a context manager. Entering
-        raises TooManyRequests when no permit is left (ServerCnx, the lookup semaphore), and ServiceNotReady when the
-        broker is closing (ServerCnx.handleLookup)."""
-        return LookupPermit(self)
-
-    def begin_lookup(self) -> None:
-        """Called when a lookup begins; `end_lookup` follows. Raises the errors of `lookup_permit`."""
+    @contextmanager
+    def lookup_permit(self) -> Iterator[None]:
+        """Holds one of the maxConcurrentLookupRequest permits, which both ports share. Raises TooManyRequests when no
+        permit is left (ServerCnx, the lookup semaphore), and ServiceNotReady when the broker is closing
+        (ServerCnx.handleLookup)."""
         if self.state is BrokerState.CLOSING:
             raise ServiceNotReady("Failed due to pulsar service is not ready")
         if self.lookups_in_progress >= self.limits.max_concurrent_lookup_request:
             raise TooManyRequests("Failed due to too many pending lookup requests")
         self.lookups_in_progress += 1
-
-    def end_lookup(self) -> None:
-        self.lookups_in_progress -= 1
-        if not self.lookups_in_progress:
-            self._no_lookups.set()
+        try:
+            yield
+        finally:
+            self.lookups_in_progress -= 1
+            if not self.lookups_in_progress:
+                self._no_lookups.set()
 
     async def lookups_answered(self) -> None:
         """Returns when no lookup is in progress."""
@@ -194,21 +192,3 @@ class Broker:
     def background_tasks(self) -> frozenset[asyncio.Task[None]]:
         """Returns the tasks that `spawn` started and that have not ended yet."""
         return frozenset(self._background)
-
-
-class LookupPermit:
-    """The block of a lookup (`Broker.lookup_permit`). A class and no generator, because all clients of a broker that
-    comes back look up a topic."""
-
-    __slots__ = ("_broker",)
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    def __enter__(self) -> None:
-        self._broker.begin_lookup()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._broker.end_lookup()

@@ -10,8 +10,8 @@ checkMaxTopicsPerNamespace, NamespaceService.checkTopicExists; PIP-414.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
-from types import TracebackType
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 from magnetar.metadata import paths
@@ -220,16 +220,18 @@ class TopicCatalog:
         """Returns whether `check_room` may refuse the topic."""
         return await self._limit_for(name) > 0
 
-    def creating(self, name: TopicName) -> "Creating":
+    @asynccontextmanager
+    async def creating(self, name: TopicName) -> AsyncIterator[None]:
         """Lets one caller at a time create topics in a namespace with a limit. Within the block, the caller calls
         `check_room` and creates the topics or their records: otherwise two callers could count the same room for
         themselves. Another broker of the cluster does not wait, so it may exceed the limit, as with Apache's
         brokers."""
-        return Creating(self, name)
-
-    def creation_lock(self, namespace: str) -> asyncio.Lock:
-        """Returns the lock that `creating` takes in a namespace with a limit."""
-        return self._creating.setdefault(namespace, asyncio.Lock())
+        if not await self.is_limited(name):
+            yield
+            return
+        lock = self._creating.setdefault(name.namespace, asyncio.Lock())
+        async with lock:
+            yield
 
     async def check_room(self, name: TopicName, topics: int = 1) -> None:
         """Raises NotAllowed when `topics` more topics would exceed the namespace's limit. See `creating`."""
@@ -253,27 +255,3 @@ class TopicCatalog:
             record = await self._policies.namespaces.get(name.namespace)
         limit = (record or {}).get("max_topics_per_namespace")
         return self._settings.max_topics_per_namespace if limit is None else int(limit)
-
-
-class Creating:
-    """The block in which topics are created (`TopicCatalog.creating`). A class, because the compiler of wheels knows no
-    asynchronous generators."""
-
-    __slots__ = ("_catalog", "_lock", "_name")
-
-    def __init__(self, catalog: TopicCatalog, name: TopicName) -> None:
-        self._catalog = catalog
-        self._name = name
-        self._lock: asyncio.Lock | None = None
-
-    async def __aenter__(self) -> None:
-        if await self._catalog.is_limited(self._name):
-            lock = self._catalog.creation_lock(self._name.namespace)
-            await lock.acquire()
-            self._lock = lock
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._lock is not None:
-            self._lock.release()

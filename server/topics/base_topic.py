@@ -24,7 +24,7 @@ from magnetar.server.topics.publishing.send_rules import SendChecks
 from magnetar.server.topics.publishing.topic_producers import TopicProducers
 from magnetar.server.topics.refusals import Refusals
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
-from magnetar.server.topics.subscriptions.consumer import EXCLUSIVE, FAILOVER, Consumer, SubType
+from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.consumer_owner import SubscriptionCursor
 from magnetar.server.topics.subscriptions.subscribe_rate_rules import (
     CONSUMER_NAME_MAX,
@@ -165,7 +165,7 @@ class BaseTopic(ABC):
         """Applies the policies that hold from now on. Has no effect when the new policies equal the present
         policies."""
         old, self.policies = self.policies, new
-        if old is not new and old != new:
+        if old != new:
             self.policies_changed(old, new)
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:
@@ -293,7 +293,7 @@ class BaseTopic(ABC):
             raise ProducerBusy("Subscription with reserved subscription name attempted")
         if type_name not in self.policies.subscription_types_enabled:
             raise NotAllowed(f"Topic[{{{self.name.full}}}] doesn't support {{{type_name}}} sub type!")
-        if command.read_compacted and command.subType not in (EXCLUSIVE, FAILOVER):
+        if command.read_compacted and command.subType not in (SubType.Exclusive, SubType.Failover):
             raise NotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
         if self.policies.subscribe_rate.subscribes > 0:
             self._check_subscribe_rate(cnx, command)

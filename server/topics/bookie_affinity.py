@@ -42,10 +42,7 @@ class BookieAffinity:
         LocalPolicies cannot be read."""
         namespace = topic.name.namespace
         await self._groups.get(paths.local_policies_path(namespace))
-        topics = self._topics.get(namespace)
-        if topics is None:
-            topics = self._topics[namespace] = WeakSet()
-        topics.add(topic)
+        self._topics.setdefault(namespace, WeakSet()).add(topic)
         self._place(topic)
 
     def _place(self, topic: Topic) -> None:

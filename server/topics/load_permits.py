@@ -9,7 +9,8 @@ pendingTopicLoadingQueue).
 import asyncio
 import time
 from collections import deque
-from types import TracebackType
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from magnetar.server.config.topic_settings import TopicSettings
 from pulsar_proto.errors import ServiceNotReady, TopicNotFound
@@ -47,35 +48,44 @@ class LoadPermits:
         self.loads_failed = 0
         """How many loads failed. Asking for a topic that does not exist is no failure."""
 
-    def one(self, name: TopicName) -> "LoadPermit":
-        """Holds a permit while the topic is loaded, as a context manager. The topic waits for its permit behind the
-        topics that came earlier. Entering raises ServiceNotReady for a topic that waits when the broker stops.
+    @asynccontextmanager
+    async def one(self, name: TopicName) -> AsyncIterator[None]:
+        """Holds a permit while the topic is loaded. The topic waits for its permit behind the topics that came earlier.
+        Raises ServiceNotReady for a topic that waits when the broker stops.
 
         System topics need no permit, because the load of another topic waits for a system topic (`__change_events`)
         while it holds a permit itself."""
-        return LoadPermit(self, name)
+        progress = self.under_way[name.full] = LoadUnderWay(asyncio.get_running_loop().time())
+        try:
+            if is_system_topic(name):
+                progress.has_permit = True
+                with self._measured():
+                    yield
+                return
+            await self._take()
+            progress.has_permit = True
+            try:
+                with self._measured():
+                    yield
+            finally:
+                self.held -= 1
+                self.settings_changed()
+        finally:
+            del self.under_way[name.full]
 
-    def begin(self, full_name: str) -> LoadUnderWay:
-        """Called when a load begins, before it has a permit. `end` follows."""
-        progress = self.under_way[full_name] = LoadUnderWay(asyncio.get_running_loop().time())
-        return progress
-
-    def end(self, full_name: str) -> None:
-        del self.under_way[full_name]
-
-    def done(self, began_s: float, error: BaseException | None) -> None:
-        """Counts a load that had begun at `began_s` (monotonic) when it was allowed to."""
-        if error is None:
-            self.load_times.add(time.monotonic() - began_s)
-        elif isinstance(error, Exception) and not isinstance(error, TopicNotFound):
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        began_s = time.monotonic()
+        try:
+            yield
+        except TopicNotFound:
+            raise
+        except Exception:
             self.loads_failed += 1
+            raise
+        self.load_times.add(time.monotonic() - began_s)
 
-    def give_back(self) -> None:
-        self.held -= 1
-        self.settings_changed()
-
-    async def take(self) -> None:
-        """Waits for a permit, and holds it until `give_back`."""
+    async def _take(self) -> None:
         if not self._waiting and self._has_room():
             self.held += 1
             return
@@ -85,7 +95,8 @@ class LoadPermits:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # the permit was given, and nobody is there to hold it
-                self.give_back()
+                self.held -= 1
+                self.settings_changed()
             raise
         if self._is_closed:
             self.held -= 1
@@ -107,35 +118,3 @@ class LoadPermits:
 
     def _has_room(self) -> bool:
         return self.held < self._settings.max_concurrent_topic_load_request
-
-
-class LoadPermit:
-    """The block in which one topic is loaded (`LoadPermits.one`). A class and no generator, because a broker that comes
-    back loads ten thousand topics: a generator costs a microsecond at its beginning and another one at its end."""
-
-    __slots__ = ("_began_s", "_full_name", "_is_needed", "_permits")
-
-    def __init__(self, permits: LoadPermits, name: TopicName) -> None:
-        self._permits = permits
-        self._full_name = name.full
-        self._is_needed = not is_system_topic(name)
-        self._began_s = 0.0
-
-    async def __aenter__(self) -> None:
-        progress = self._permits.begin(self._full_name)
-        try:
-            if self._is_needed:
-                await self._permits.take()
-        except BaseException:
-            self._permits.end(self._full_name)
-            raise
-        progress.has_permit = True
-        self._began_s = time.monotonic()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._permits.done(self._began_s, error)
-        if self._is_needed:
-            self._permits.give_back()
-        self._permits.end(self._full_name)

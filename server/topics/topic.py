@@ -192,7 +192,7 @@ class Topic(BaseTopic):
     def configure_ledger(self) -> None:
         """Makes the managed ledger follow the policies and the broker's configuration."""
         config = ledger_config(self.base_config, self.policies)
-        if config is not self.ledger.config and config != self.ledger.config:
+        if config != self.ledger.config:
             self.ledger.configure(config)
 
     # --- producers and consumers -------------------------------------------------------------------------------------

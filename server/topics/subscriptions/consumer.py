@@ -40,10 +40,6 @@ LISTENS_AFTER_S = 1.0
 takes at least as long."""
 
 SubType = pb.CommandSubscribe.SubType
-EXCLUSIVE, SHARED = SubType.Exclusive, SubType.Shared
-FAILOVER, KEY_SHARED = SubType.Failover, SubType.Key_Shared
-"""The four types. To ask `SubType` for one takes half a microsecond, and the type of each consumer that connects is
-compared many times."""
 
 
 class Consumer:
@@ -99,7 +95,7 @@ class Consumer:
         self.sub_type = command.subType
         self.metadata = {pair.key: pair.value for pair in command.metadata} if command.metadata else NO_METADATA
         self.connected_ms = connected_ms
-        single_active = command.subType in (EXCLUSIVE, FAILOVER)
+        single_active = command.subType in (SubType.Exclusive, SubType.Failover)
         self.epoch: int | None = (
             command.consumer_epoch if single_active and command.HasField("consumer_epoch") else None
         )

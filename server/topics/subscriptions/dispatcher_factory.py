@@ -1,6 +1,6 @@
 """Creates the dispatcher that the type of a subscription needs."""
 
-from magnetar.server.topics.subscriptions.consumer import KEY_SHARED, SHARED, Consumer
+from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource
 from magnetar.server.topics.subscriptions.dispatcher import Dispatcher
 from magnetar.server.topics.subscriptions.key_shared_dispatcher import KeySharedDispatcher
@@ -10,8 +10,8 @@ from pulsar_proto.names import TopicName
 
 
 def new_dispatcher(source: DispatchSource, consumer: Consumer, topic: TopicName) -> Dispatcher:
-    if consumer.sub_type == SHARED:
+    if consumer.sub_type == SubType.Shared:
         return SharedDispatcher(source)
-    if consumer.sub_type == KEY_SHARED:
+    if consumer.sub_type == SubType.Key_Shared:
         return KeySharedDispatcher(source, consumer.key_shared)
     return SingleActiveDispatcher(source, consumer.sub_type, topic.full, topic.partition_index)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pyroaring import BitMap
 
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
-from magnetar.server.topics.subscriptions.consumer import FAILOVER, Consumer, SubType
+from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.dispatch_source import DispatchSource, PlannedRead
 from magnetar.server.topics.subscriptions.dispatcher import Dispatcher
 from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessages, messages_of, unacknowledged
@@ -35,7 +35,7 @@ class SingleActiveDispatcher(Dispatcher):
         super().__init__(source)
         self.active: Consumer | None = None
         self._consumers: list[Consumer] = []
-        self._is_failover = sub_type == FAILOVER
+        self._is_failover = sub_type == SubType.Failover
         self._topic = topic
         self._partition_index = partition_index
         self._switching: asyncio.TimerHandle | None = None

@@ -16,7 +16,7 @@ from magnetar.server.topics.counters import ExpiryCounters, now_ms
 from magnetar.server.topics.subscriptions.acks_in_transactions import ack_in_transaction
 from magnetar.server.topics.subscriptions.base_subscription import BaseSubscription
 from magnetar.server.topics.subscriptions.compacted_view import CompactedView
-from magnetar.server.topics.subscriptions.consumer import EXCLUSIVE, KEY_SHARED, Consumer, SubType
+from magnetar.server.topics.subscriptions.consumer import Consumer, SubType
 from magnetar.server.topics.subscriptions.delayed_delivery import DelayedDelivery
 from magnetar.server.topics.subscriptions.dispatch_throttle_rules import Throttle
 from magnetar.server.topics.subscriptions.dispatcher import Dispatcher
@@ -173,7 +173,7 @@ class Subscription(BaseSubscription):
             if rival is None:
                 break
             if await rival.cnx.check_liveness() and rival in self.consumers:
-                if consumer.sub_type == EXCLUSIVE:
+                if consumer.sub_type == SubType.Exclusive:
                     raise ConsumerBusy("Exclusive consumer is already connected")
                 self._check_admits(consumer)
                 break  # the dispatcher refuses the newcomer, and says which ranges collide
@@ -183,9 +183,9 @@ class Subscription(BaseSubscription):
     def _rival_of(self, consumer: Consumer) -> Consumer | None:
         """Returns the connected consumer that must leave before `consumer` can be attached, or None. Often the rival
         belongs to the same client, on a connection that is dead."""
-        if self.consumers and consumer.sub_type == EXCLUSIVE:
+        if self.consumers and consumer.sub_type == SubType.Exclusive:
             return self.consumers[0]
-        if isinstance(self.dispatcher, KeySharedDispatcher) and consumer.sub_type == KEY_SHARED:
+        if isinstance(self.dispatcher, KeySharedDispatcher) and consumer.sub_type == SubType.Key_Shared:
             return self.dispatcher.rival_of(consumer)
         return None
 
