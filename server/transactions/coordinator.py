@@ -88,17 +88,16 @@ class TransactionCoordinator:
         ManagedLedgerError and MalformedRecord."""
         transaction_log = await TransactionLog.open(coordinator_id, factory, settings, batches)
         coordinator = cls(coordinator_id, transaction_log, settings, calls, factory.clock_ms, on_closed)
-        failure: BaseException | None = None
         try:
             await coordinator._replay()
         except BaseException as error:
             failure = error
-        if failure is not None:
-            await transaction_log.close()
-            raise failure
-        transaction_log.on_lost(coordinator._lost)
-        await coordinator._resume()
-        return coordinator
+        else:
+            transaction_log.on_lost(coordinator._lost)
+            await coordinator._resume()
+            return coordinator
+        await transaction_log.close()
+        raise failure
 
     def __str__(self) -> str:
         return f"transaction coordinator {self.coordinator_id}"

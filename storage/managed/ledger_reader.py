@@ -136,8 +136,6 @@ class LedgerReader:
         known = self.gaps.at(start) if self.gaps else None
         if known is not None and known.skipped and self._owner.skips_lost_entries:
             return known
-        lost: LedgerError | None = None
-        run: EntryRun | None = None
         try:
             run = await self._fetch(start, max_entries, max_bytes)
         except LedgerError as error:
@@ -146,12 +144,12 @@ class LedgerReader:
             if not error.is_lost:
                 raise self._fault(start, error) from error
             lost = error
-        if lost is not None:
-            return await self._gap_at(start, lost)
-        if known is not None and known in self.gaps.known:
-            logger.info("%s: %s can be read again", self._label, known)
-            self.gaps.remove(known)
-        return run
+        else:
+            if known is not None and known in self.gaps.known:
+                logger.info("%s: %s can be read again", self._label, known)
+                self.gaps.remove(known)
+            return run
+        return await self._gap_at(start, lost)
 
     async def _gap_at(self, lost: Position, error: LedgerError) -> Gap | None:
         """Finds the ends of the gap around a lost entry, and remembers the gap. Returns None when the ledger was

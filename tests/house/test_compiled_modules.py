@@ -1,22 +1,9 @@
 """The modules that `hatch_build.py` compiles keep the rules that mypyc does not check (CONTRIBUTING.md)."""
 
 import ast
-import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 
-from tests.house.tree import ROOT, parsed
-
-LISTED = ("tool", "hatch", "build", "targets", "wheel", "hooks", "custom", "modules")
-
-
-def modules() -> list[Path]:
-    """Returns the modules of the list as files of the tree."""
-    found = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    for key in LISTED[:-1]:
-        found = found[key]
-    names: list[str] = found[LISTED[-1]]
-    return [(ROOT / name).resolve() for name in names]
+from tests.house.tree import ROOT, compiled_modules, parsed
 
 
 def waits_in_handlers(tree: ast.Module) -> Iterator[int]:
@@ -36,8 +23,10 @@ def waits_in_handlers(tree: ast.Module) -> Iterator[int]:
 def test_no_compiled_coroutine_waits_in_an_except_or_finally_clause() -> None:
     """All tasks share what a compiled coroutine keeps of an exception that is being handled, so a wait there lets one
     task raise the exception of another one, or none, which ends the process."""
-    assert len(modules()) > 50
-    waits = {f"{path.relative_to(ROOT)}:{line}" for path in modules() for line in waits_in_handlers(parsed(path))}
+    assert len(compiled_modules()) > 50
+    waits = {
+        f"{name}:{line}" for name in compiled_modules() for line in waits_in_handlers(parsed((ROOT / name).resolve()))
+    }
     assert not waits, "wait behind the try statement instead"
 
 

@@ -3,6 +3,7 @@
 import ast
 import gc
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,14 @@ def sources() -> tuple[Path, ...]:
     """Returns our Python files, without those that protoc wrote. Links are not followed, so every file comes once."""
     found = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
     return tuple(sorted(path for path in found if not GENERATED.search(path.name)))
+
+
+def compiled_modules() -> list[str]:
+    """Returns the modules that pyproject.toml lists for the compiler, as paths in a wheel, which are paths of the tree
+    by the links in `magnetar/`."""
+    targets = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    modules: list[str] = targets["wheel"]["hooks"]["custom"]["modules"]
+    return modules
 
 
 def pages() -> list[Path]:

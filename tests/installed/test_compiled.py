@@ -4,13 +4,13 @@ gets a wheel all the same."""
 import os
 import subprocess
 import sys
-import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from compat_tests.products import INTERPRETER_VARIABLE
+from tests.house.tree import compiled_modules
 from tests.installed.base_install import ROOT, BaseInstall, build_wheel, wheel_install
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -36,13 +36,6 @@ import importlib, sys
 for name in sys.argv[1:]:
     print(importlib.import_module(name).__file__)
 """
-
-
-def listed_modules() -> list[str]:
-    """Returns the modules that pyproject.toml lists for the compiler, as paths in a wheel."""
-    targets = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
-    modules: list[str] = targets["wheel"]["hooks"]["custom"]["modules"]
-    return modules
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +68,12 @@ def test_each_extension_lies_beside_its_source(compiled_wheel: Path) -> None:
     with zipfile.ZipFile(compiled_wheel) as archive:
         names = archive.namelist()
     extensions = {name.partition(".")[0] for name in names if name.endswith(".so")}
-    assert extensions == {LIBRARY, *(module.removesuffix(".py") for module in listed_modules())}
-    assert set(listed_modules()) <= set(names)
+    assert extensions == {LIBRARY, *(module.removesuffix(".py") for module in compiled_modules())}
+    assert set(compiled_modules()) <= set(names)
 
 
 def test_the_compiled_modules_are_the_ones_that_are_imported(compiled: BaseInstall, tmp_path: Path) -> None:
-    names = [module.removesuffix(".py").replace("/", ".") for module in listed_modules()]
+    names = [module.removesuffix(".py").replace("/", ".") for module in compiled_modules()]
     command = [*compiled.program, "-c", LOADED, *names]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
     assert [Path(line).suffix for line in done.stdout.splitlines()] == [".so"] * len(names)
