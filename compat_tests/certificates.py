@@ -31,12 +31,15 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _builder(self._name, self._name, self._key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        own_id = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+        builder = builder.add_extension(own_id, critical=False)
         self.path = folder / f"{name}.pem"
         self.path.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
 
-    def issue(self, common_name: str, file: str | None = None) -> Certificate:
+    def issue(self, common_name: str, file: str | None = None, *, key_identifier: bool = True) -> Certificate:
         """Makes a certificate for a server on the loopback address, or for a client. `file` is the name of its files,
-        by default `common_name`."""
+        by default `common_name`. Without `key_identifier` it does not name the authority's key, as many that
+        people make by hand."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name(
             [
@@ -47,6 +50,9 @@ class Authority:
         addresses = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         builder = _builder(subject, self._name, key.public_key())
         builder = builder.add_extension(x509.SubjectAlternativeName(addresses), critical=False)
+        if key_identifier:
+            key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+            builder = builder.add_extension(key_id, critical=False)
         made = Certificate(
             self._folder / f"{file or common_name}.cert.pem", self._folder / f"{file or common_name}.key.pem"
         )

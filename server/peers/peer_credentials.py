@@ -19,6 +19,7 @@ import aiofiles
 from magnetar.server.config.peer_settings import PeerSettings
 from magnetar.server.peers.peer_errors import PeerUnreachableError
 from magnetar.server.security.security_errors import SecurityConfigError
+from magnetar.server.tools.connection.server_trust import trusting_context
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +154,7 @@ class PeerCredentials:
     def _make_tls(self) -> ssl.SSLContext:
         settings = self._settings
         try:
-            context = ssl.create_default_context(cafile=settings.broker_client_trust_certs_file_path or None)
+            context = trusting_context(settings.broker_client_trust_certs_file_path)
             if self._certificate:
                 context.load_cert_chain(self._certificate, self._key or None, password="")
         except (OSError, ValueError) as error:

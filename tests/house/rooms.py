@@ -117,6 +117,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server/policies",
         "server/schema",
         "server/security",
+        "server/tools/connection",
     ),
     "server/upkeep": (*LOG, "server/config", "server/process", "server/security", *TOPICS),
     "server/leaks": (*LOG, "storage/leaks"),

@@ -156,14 +156,15 @@ def _new_token(client: OAuth2Client) -> tuple[str, float]:
 
 def _ask(client: OAuth2Client, url: str, form: bytes | None = None) -> dict[str, Any]:
     """GETs, or POSTs a form to, an address of the issuer, and returns the answer's members."""
-    import ssl
     from http.client import HTTPException
     from urllib.error import HTTPError
     from urllib.request import Request
 
+    from magnetar.server.tools.connection.server_trust import trusting_context
+
     request = Request(url, form, {"Accept": "application/json", "User-Agent": "magnetar-admin"})
     try:
-        opener = _opener(ssl.create_default_context(cafile=client.trust_certs or None))
+        opener = _opener(trusting_context(client.trust_certs))
         with opener.open(request, timeout=ISSUER_SECONDS) as answer:
             told = json.loads(answer.read(ANSWER_BYTES_MAX))
     except HTTPError as error:

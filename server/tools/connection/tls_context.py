@@ -3,6 +3,7 @@
 import ssl
 
 from magnetar.server.tools.connection.connection_errors import ConnectionSettingsError
+from magnetar.server.tools.connection.server_trust import trusting_context
 from magnetar.server.tools.connection.settings import ConnectionSettings
 
 
@@ -11,7 +12,7 @@ def tls_context(settings: ConnectionSettings) -> ssl.SSLContext:
     tlsEnableHostnameVerification is set. Raises ConnectionSettingsError for a file that cannot be used."""
     tls, credentials = settings.tls, settings.credentials
     try:
-        context = ssl.create_default_context(cafile=tls.trust_certs or None)
+        context = trusting_context(tls.trust_certs)
     except (OSError, ssl.SSLError) as error:
         raise ConnectionSettingsError(f"tlsTrustCertsFilePath: {tls.trust_certs}: {error}") from None
     context.check_hostname = tls.verify_hostname and not tls.allow_insecure

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from magnetar.server.tools.connection.connection_errors import ConnectionSettingsError
 from magnetar.server.tools.connection.oauth2 import OAuth2Client, TokenSource
+from magnetar.server.tools.connection.server_trust import trusting_context
 from magnetar.spark.source.decoding.inbox import Inbox
 from magnetar.spark.source.decoding.wire_scan import Buffer, Ints
 from pulsar_proto.errors import AuthenticationFault, MalformedFrame, UnknownCommand, error_of_code
@@ -95,7 +96,7 @@ class ClientLogin:
         return None if token is None else f"Bearer {token}"
 
     def tls_context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self.trust_certs_file)
+        context = trusting_context(self.trust_certs_file)
         context.check_hostname = self.verify_hostname and not self.allow_insecure
         if self.allow_insecure:
             context.verify_mode = ssl.CERT_NONE
