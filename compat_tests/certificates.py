@@ -12,6 +12,17 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 VALID_DAYS = 2
+USAGES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +42,8 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _builder(self._name, self._name, self._key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        signs = dict.fromkeys(USAGES, False) | {"key_cert_sign": True, "crl_sign": True}
+        builder = builder.add_extension(x509.KeyUsage(**signs), critical=True)
         own_id = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
         builder = builder.add_extension(own_id, critical=False)
         self.path = folder / f"{name}.pem"

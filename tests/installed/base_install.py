@@ -15,7 +15,7 @@ import pytest
 from compat_tests.python_env import interpreter_of, python_with, running_version
 
 ROOT = Path(__file__).resolve().parents[2]
-VERSIONS = ("3.11", "3.12", "3.13")
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 LOWEST = "3.11 with the lowest versions"
 ENVIRONMENTS = (*VERSIONS, LOWEST)
 EXTRA = re.compile(r"\bextra\s*==")
