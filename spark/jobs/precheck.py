@@ -112,8 +112,11 @@ def value_columns(given: Mapping[str, str]) -> StructType:
         planner.close()
 
 
-def check_checkpoint(given: Mapping[str, str], checkpoint: Checkpoint) -> None:
-    """Raises BadOption when the checkpoint belongs to a query over other topics, which would lose its place in them."""
+def check_checkpoint(given: Mapping[str, str], checkpoint: Checkpoint, job: str) -> None:
+    """Raises BadOption when the checkpoint belongs to another job, whose place in the topics would be taken for this
+    one's, or to a query over other topics, which would lose its place in them."""
+    if checkpoint.job() not in ("", job):
+        raise BadOption(f"checkpoint {checkpoint.folder} is of {checkpoint.job()}: give each job one of its own")
     options = read_options(given, streaming=True)
     if options.pattern:
         is_asked = topic_pattern(options.pattern)

@@ -278,8 +278,5 @@ def test_what_cannot_be_reached_is_one_sentence(scene: Scene, s3: S3Server, caps
     assert "The specified bucket does not exist" in said
     given[given.index("--path") + 1] = "ftp://there/table"
     assert "expected a path, or one of hdfs://, s3://" in run(lake_ingest, given, capsys, code=1)["error"]
-    versions = arguments(scene, s3, topic, "versions", *s3.arguments)
-    said = run(snapshot_table, versions, capsys, code=1)["error"]
-    assert "--merge parquet-overwrite needs a local or mounted folder" in said
     with pytest.raises(JobFailed, match="take --format delta"):
         ParquetObjects(place(s3, "compact"), by="").compact(scene.session)

@@ -13,11 +13,13 @@ import pytest
 from compat_tests.harness import Server
 from compat_tests.security_site import Site, running_site
 from magnetar.spark.jobs import job_session, precheck
+from magnetar.spark.jobs.audit import audit
 from magnetar.spark.jobs.error_sentences import in_job_options
 from magnetar.spark.jobs.job_arguments import check_sql
 from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed, JobOutcome, finish
 from magnetar.spark.jobs.lake.lake_ingest import main
 from magnetar.spark.jobs.published_connector import check_versions, connector_options
+from magnetar.spark.jobs.replay import replay
 from magnetar.spark.jobs.snapshot import snapshot_table
 from magnetar.spark.jobs.window import window_agg
 from magnetar.spark.source.checkpoint import Checkpoint
@@ -109,6 +111,43 @@ def test_limits_and_intervals_that_no_query_takes(
     more: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert sentence(capsys, "pulsar://127.0.0.1:1", *more) == complaint
+
+
+@pytest.mark.parametrize(
+    ("job", "option", "text", "kind"),
+    [
+        (main, "--max-messages", "none", "a whole number"),
+        (main, "--max-bytes", "1.5", "a whole number"),
+        (window_agg.main, "--max-messages", "-1", "a whole number"),
+        (snapshot_table.main, "--vacuum", "-1", "a number"),
+        (snapshot_table.main, "--vacuum", "nan", "a number"),
+        (replay.main, "--rate", "-1", "a whole number"),
+        (audit.main, "--interval", "inf", "a number"),
+        (audit.main, "--max-skew", "much", "a number"),
+    ],
+)
+def test_a_number_that_is_none_ends_a_job_as_every_value_that_it_cannot_use(
+    job: Callable[[list[str]], int], option: str, text: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert job([option, text]) == 1
+    assert capsys.readouterr().err.endswith(f": {option}: '{text}' is not {kind} of at least 0\n")
+
+
+@pytest.mark.parametrize(
+    ("job", "more", "complaint"),
+    [
+        (main, ["--compact-files"], "--compact-files needs a local or mounted folder, for s3://lake/t take --format"),
+        (snapshot_table.main, [], "--merge parquet-overwrite needs a local or mounted folder, for s3://lake/t take"),
+    ],
+)
+def test_what_a_store_does_not_have_is_told_before_anything_is_read(
+    job: Callable[[list[str]], int], more: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ["--service-url", "pulsar://127.0.0.1:1", "--topic", "t", "--path", "s3://lake/t", "--checkpoint", "c"]
+    with pytest.raises(SystemExit) as ended:
+        job([*place, *more])
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
 
 
 @pytest.mark.process
@@ -304,10 +343,21 @@ def checkpoint_of(folder: Path, *topics: str, bound: str = "5:3") -> Checkpoint:
 )
 def test_a_checkpoint_of_other_topics_is_refused(asked: dict[str, str], tmp_path: Path) -> None:
     given = {"service.url": "pulsar://127.0.0.1:1", **asked}
-    precheck.check_checkpoint(given, Checkpoint(str(tmp_path / "none")))
-    precheck.check_checkpoint(given, checkpoint_of(tmp_path / "right", f"{TOPIC}-partition-1"))
+    precheck.check_checkpoint(given, Checkpoint(str(tmp_path / "none")), "lake_ingest")
+    precheck.check_checkpoint(given, checkpoint_of(tmp_path / "right", f"{TOPIC}-partition-1"), "lake_ingest")
+    wrong = checkpoint_of(tmp_path / "wrong", TOPIC, TOPIC.replace("/t", "/other"))
     with pytest.raises(BadOption, match=r"wrong is of a query that reads persistent://public/default/other: give each"):
-        precheck.check_checkpoint(given, checkpoint_of(tmp_path / "wrong", TOPIC, TOPIC.replace("/t", "/other")))
+        precheck.check_checkpoint(given, wrong, "lake_ingest")
+
+
+def test_a_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
+    """The other job would begin behind what this one has read, and say that nothing came."""
+    given = {"service.url": "pulsar://127.0.0.1:1", "topic": "t"}
+    checkpoint = checkpoint_of(tmp_path / "c", TOPIC)
+    checkpoint.begin("lake_ingest")
+    precheck.check_checkpoint(given, checkpoint, "lake_ingest")
+    with pytest.raises(BadOption, match="c is of lake_ingest: give each job one of its own"):
+        precheck.check_checkpoint(given, checkpoint, "snapshot_table")
 
 
 def test_a_pattern_without_a_namespace_is_of_local_names() -> None:

@@ -2,16 +2,19 @@
 
 import itertools
 import json
+import logging
+import logging.handlers
 import random
 import re
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pulsar
 import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from compat_tests.harness import wait_until
@@ -252,8 +255,20 @@ def compacted(scene: Scene, topic: str) -> dict[str, bytes]:
     return found
 
 
-def test_what_cannot_work_is_said_before_anything_is_read(
-    scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def logged_by_pyspark() -> Iterator[list[logging.LogRecord]]:
+    """Gives what pyspark logs of errors in queries. Its loggers pass nothing on to those of pytest."""
+    keeper = logging.handlers.BufferingHandler(capacity=1000)
+    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("DataFrame", "SQL")]
+    for logger in loggers:
+        logger.addHandler(keeper)
+    yield keeper.buffer
+    for logger in loggers:
+        logger.removeHandler(keeper)
+
+
+def test_what_cannot_work_is_said_once_and_before_anything_is_read(
+    scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str], logged_by_pyspark: list[logging.LogRecord]
 ) -> None:
     topic = f"{PREFIX}/refused"
     producer = scene.client.create_producer(topic, schema=pulsar.schema.JsonSchema(Level))
@@ -281,6 +296,7 @@ def test_what_cannot_work_is_said_before_anything_is_read(
         with pytest.raises(SystemExit):
             main([*given, *wrong])
     assert [path.name for path in (tmp_path / "ck").iterdir()] == [LOCK_FILE]
+    assert not logged_by_pyspark
 
 
 def test_an_empty_topic_gives_nothing_poison_is_parked_and_other_windows_need_another_checkpoint(
