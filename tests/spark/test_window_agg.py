@@ -3,18 +3,16 @@
 import itertools
 import json
 import logging
-import logging.handlers
 import random
 import re
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pulsar
 import pytest
-from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from compat_tests.harness import wait_until
@@ -253,18 +251,6 @@ def compacted(scene: Scene, topic: str) -> dict[str, bytes]:
         found[message.partition_key()] = message.data()
     reader.close()
     return found
-
-
-@pytest.fixture
-def logged_by_pyspark() -> Iterator[list[logging.LogRecord]]:
-    """Gives what pyspark logs of errors in queries. Its loggers pass nothing on to those of pytest."""
-    keeper = logging.handlers.BufferingHandler(capacity=1000)
-    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("DataFrame", "SQL")]
-    for logger in loggers:
-        logger.addHandler(keeper)
-    yield keeper.buffer
-    for logger in loggers:
-        logger.removeHandler(keeper)
 
 
 def test_what_cannot_work_is_said_once_and_before_anything_is_read(
