@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.2
 SERVER_STARTED = re.compile(r"Spark Connect server started at: \S*(:\d+)")
 SERVER_PORT = ":15002"
 """What the page has for the port of Spark Connect; in the test any port that is free."""
-NOT_RUN = ("git", "python3", "pip", "magnetar standalone")
+NOT_RUN = ("git", "python3", "pip", "magnetar standalone", "spark-class")
 QUICK = {
     "spark.ui.enabled": "false",
     "spark.connect.grpc.binding.port": "0",
