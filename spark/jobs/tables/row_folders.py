@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from magnetar.spark.jobs.storage.place import Place
+from magnetar.spark.jobs.storage.storage_rules import local_folder
 from magnetar.spark.jobs.tables.parquet_files import read_files, write_files
 
 
@@ -32,10 +32,8 @@ def read_folders(spark: SparkSession, places: Sequence[Place], columns: pa.Schem
 
 def _read(spark: SparkSession, place: Place, columns: pa.Schema) -> DataFrame | None:
     if place.is_local:
-        try:
-            found = spark.read.option("recursiveFileLookup", "true").parquet(place.url)
-        except AnalysisException:  # nothing was written yet
-            return None
-        return found.select(*columns.names)
+        if not any(local_folder(place.url).rglob("*.parquet")):
+            return None  # for a folder that is not there, Spark's log gets a stack of Java's
+        return spark.read.option("recursiveFileLookup", "true").parquet(place.url).select(*columns.names)
     names = place.open().names()
     return read_files(spark, place, names, columns) if names else None
