@@ -9,7 +9,7 @@ import argparse
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.sql_text_rules import unclosed
@@ -32,9 +32,17 @@ AUTH_OPTIONS = {
 SQL_OPTIONS = {"event_time": "--event-time", "filter": "--filter", "json_schema": "--json-schema", "key": "--key"}
 
 
+class JobParser(argparse.ArgumentParser):
+    """Says what is wrong with the options in one line. A job has so many options that their list, which argparse puts
+    before its errors, would fill the screen."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser:
     """Returns a parser with the options that all jobs have."""
-    made = argparse.ArgumentParser(
+    made = JobParser(
         prog=f"magnetar spark {job}",
         description=description,
         epilog=f"examples:\n{examples}\nexit codes: 0 done, 1 failed or a check failed, 2 wrong usage",

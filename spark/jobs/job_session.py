@@ -133,7 +133,8 @@ def _check_query(arguments: argparse.Namespace, job: str, check_columns: Callabl
         connector_options(given)
     checkpoint = Checkpoint(arguments.checkpoint)
     check_topics(given, endless=arguments.trigger != AVAILABLE_NOW, begins=not checkpoint.planned())
-    check_checkpoint(given, checkpoint, job)
+    copy = getattr(arguments, "checkpoint_copy", None)
+    check_checkpoint(given, checkpoint, job, arguments.checkpoint if copy is None else copy.place.url)
     if check_columns is not None:
         check_columns(value_columns(given))
 

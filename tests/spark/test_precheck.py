@@ -275,11 +275,13 @@ def checkpoint_of(folder: Path, *topics: str, bound: str = "5:3") -> Checkpoint:
 )
 def test_a_checkpoint_of_other_topics_is_refused(asked: dict[str, str], tmp_path: Path) -> None:
     given = {"service.url": "pulsar://127.0.0.1:1", **asked}
-    precheck.check_checkpoint(given, Checkpoint(str(tmp_path / "none")), "lake_ingest")
-    precheck.check_checkpoint(given, checkpoint_of(tmp_path / "right", f"{TOPIC}-partition-1"), "lake_ingest")
+    precheck.check_checkpoint(given, Checkpoint(str(tmp_path / "none")), "lake_ingest", "c")
+    precheck.check_checkpoint(given, checkpoint_of(tmp_path / "right", f"{TOPIC}-partition-1"), "lake_ingest", "c")
     wrong = checkpoint_of(tmp_path / "wrong", TOPIC, TOPIC.replace("/t", "/other"))
-    with pytest.raises(BadOption, match=r"wrong is of a query that reads persistent://public/default/other: give each"):
-        precheck.check_checkpoint(given, wrong, "lake_ingest")
+    with pytest.raises(
+        BadOption, match=r"^checkpoint s3://c is of a query that reads persistent://public/default/other: give each"
+    ):
+        precheck.check_checkpoint(given, wrong, "lake_ingest", "s3://c")
 
 
 def test_a_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
@@ -287,9 +289,9 @@ def test_a_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
     given = {"service.url": "pulsar://127.0.0.1:1", "topic": "t"}
     checkpoint = checkpoint_of(tmp_path / "c", TOPIC)
     checkpoint.begin("lake_ingest")
-    precheck.check_checkpoint(given, checkpoint, "lake_ingest")
-    with pytest.raises(BadOption, match="c is of lake_ingest: give each job one of its own"):
-        precheck.check_checkpoint(given, checkpoint, "snapshot_table")
+    precheck.check_checkpoint(given, checkpoint, "lake_ingest", "s3://c")
+    with pytest.raises(BadOption, match="^checkpoint s3://c is of lake_ingest: give each job one of its own"):
+        precheck.check_checkpoint(given, checkpoint, "snapshot_table", "s3://c")
 
 
 def test_a_pattern_without_a_namespace_is_of_local_names() -> None:
