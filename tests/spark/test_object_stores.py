@@ -268,6 +268,15 @@ def test_an_incompatible_change_names_the_column(scene: Scene, s3: S3Server, cap
     assert "column level is int in the table and string in the topic" in said
 
 
+def test_a_checkpoint_of_another_job_is_refused(scene: Scene, s3: S3Server, capsys: Capture) -> None:
+    topic = f"{PREFIX}/s3-jobs"
+    produce(scene, topic, 1)
+    assert run(lake_ingest, arguments(scene, s3, topic, "jobs", *s3.arguments), capsys)["written"] == 1
+    other = arguments(scene, s3, topic, "jobs", "--merge", "delta", *s3.arguments)
+    said = run(snapshot_table, other, capsys, code=1)["error"]
+    assert said.endswith(f"checkpoint {s3.url('jobs/checkpoint')} is of lake_ingest: give each job one of its own")
+
+
 def test_what_cannot_be_reached_is_one_sentence(scene: Scene, s3: S3Server, capsys: Capture) -> None:
     topic = f"{PREFIX}/s3-nowhere"
     produce(scene, topic, 1)

@@ -290,7 +290,7 @@ def test_a_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
     checkpoint = checkpoint_of(tmp_path / "c", TOPIC)
     checkpoint.begin("lake_ingest")
     precheck.check_checkpoint(given, checkpoint, "lake_ingest", "s3://c")
-    with pytest.raises(BadOption, match="^checkpoint s3://c is of lake_ingest: give each job one of its own"):
+    with pytest.raises(BadOption, match=r"^checkpoint s3://c is of lake_ingest: give each job one of its own"):
         precheck.check_checkpoint(given, checkpoint, "snapshot_table", "s3://c")
 
 
