@@ -52,9 +52,9 @@ class Snapshot(Protocol):
 
 
 def open_snapshot(spark: SparkSession, kind: str, place: Place, name: str, *, staging: Place) -> Snapshot:
-    """Opens the table at a place. `staging` is a place that executors and driver reach. The
-    kind `parquet-overwrite` has to be in a local or mounted folder. Raises JobFailed when the folder holds a table of
-    another kind, or when the name does not suit the kind."""
+    """Opens the table at a place, which is a local or mounted folder for `parquet-overwrite`. `staging` is a place that
+    executors and driver reach. Raises JobFailed when the folder holds a table of another kind, or when the name does
+    not suit the kind."""
     spark.conf.set(TIMESTAMPS_SETTING, "TIMESTAMP_MICROS")
     if place.is_local:
         marks = {"parquet-overwrite": LATEST_FILE, "delta": "_delta_log", "iceberg": "catalog.db"}

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from magnetar.spark.jobs.storage.place import Place
@@ -32,8 +33,12 @@ def read_folders(spark: SparkSession, places: Sequence[Place], columns: pa.Schem
 
 def _read(spark: SparkSession, place: Place, columns: pa.Schema) -> DataFrame | None:
     if place.is_local:
-        if not any(local_folder(place.url).rglob("*.parquet")):
-            return None  # for a folder that is not there, Spark's log gets a stack of Java's
-        return spark.read.option("recursiveFileLookup", "true").parquet(place.url).select(*columns.names)
+        if not local_folder(place.url).exists():
+            return None  # Spark would find that, too, and log a stack of Java's
+        try:
+            found = spark.read.option("recursiveFileLookup", "true").parquet(place.url)
+        except AnalysisException:  # a kill left only what Spark had not finished
+            return None
+        return found.select(*columns.names)
     names = place.open().names()
     return read_files(spark, place, names, columns) if names else None
