@@ -1,7 +1,12 @@
 """Turns an error of Spark, which has many lines in three languages, into the one sentence that says what happened."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from pyspark.errors import AnalysisException, ParseException
+
+from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.published_connector import NO_JAR, NO_JAR_SENTENCE
 
 _JOB_OPTIONS = {
@@ -37,6 +42,19 @@ def in_job_options(sentence: str) -> str:
     for option, ours in _JOB_OPTIONS.items():
         sentence = sentence.replace(option, ours)
     return sentence
+
+
+@contextmanager
+def naming_option(option: str, sql: str, columns: str = "") -> Iterator[None]:
+    """Surrounds calls to Spark with the SQL that an option gave. Where Spark cannot make sense of it, raises JobFailed,
+    which names the option and, if the caller gives them, the `columns` that there are."""
+    try:
+        yield
+    except (AnalysisException, ParseException) as error:
+        if not sql:
+            raise
+        said = str(error).strip().splitlines()[0]
+        raise JobFailed(f"{option} '{sql}': {said}{columns and f' Columns are {columns}'}") from None
 
 
 def sentence_of(error: Exception) -> str | None:

@@ -6,9 +6,10 @@ columns.
 """
 
 import argparse
+import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.sql_text_rules import unclosed
@@ -31,9 +32,17 @@ AUTH_OPTIONS = {
 SQL_OPTIONS = {"event_time": "--event-time", "filter": "--filter", "json_schema": "--json-schema", "key": "--key"}
 
 
+class JobParser(argparse.ArgumentParser):
+    """Says what is wrong with the options in one line. A job has so many options that their list, which argparse puts
+    before its errors, would fill the screen."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def parser(job: str, description: str, examples: str) -> argparse.ArgumentParser:
     """Returns a parser with the options that all jobs have."""
-    made = argparse.ArgumentParser(
+    made = JobParser(
         prog=f"magnetar spark {job}",
         description=description,
         epilog=f"examples:\n{examples}\nexit codes: 0 done, 1 failed or a check failed, 2 wrong usage",
@@ -117,8 +126,8 @@ def add_stream(made: argparse.ArgumentParser) -> None:
         metavar="WHEN",
         help=f"{AVAILABLE_NOW} (default), or an interval: '10 seconds'",
     )
-    made.add_argument("--max-messages", type=int, default=0, metavar="N", help="at most so many messages a batch")
-    made.add_argument("--max-bytes", type=int, default=0, metavar="N", help="at most so many stored bytes a batch")
+    add_number(made, "--max-messages", int, metavar="N", help="at most so many messages a batch")
+    add_number(made, "--max-bytes", int, metavar="N", help="at most so many stored bytes a batch")
 
 
 def add_storage(made: argparse.ArgumentParser) -> None:
@@ -130,6 +139,32 @@ def add_storage(made: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="for URLs, such as aws_endpoint=…; logins belong into the environment, where other users do not see them",
     )
+
+
+def add_number(
+    made: argparse.ArgumentParser,
+    option: str,
+    kind: type[int] | type[float],
+    *,
+    default: float | None = 0,
+    metavar: str,
+    help: str,
+) -> None:
+    """Adds an option that takes a number of at least 0, and a whole one if `kind` is int. For any other text parsing
+    raises JobFailed: argparse's own error would end the job as wrong usage, with exit code 2, while a value that a job
+    cannot use ends it with exit code 1."""
+    wanted = "a whole number" if kind is int else "a number"
+
+    def number(text: str) -> float:
+        try:
+            given = kind(text)
+        except ValueError:
+            given = -1
+        if not 0 <= given < math.inf:
+            raise JobFailed(f"{option}: '{text}' is not {wanted} of at least 0")
+        return given
+
+    made.add_argument(option, type=number, default=default, metavar=metavar, help=help)
 
 
 def service_options(arguments: argparse.Namespace) -> dict[str, str]:

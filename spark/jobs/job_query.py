@@ -109,7 +109,9 @@ def run_query(
 ) -> None:
     """Runs a job's streaming query to its end or to Ctrl-C, and acknowledges its last batch. Ctrl-C is a problem of the
     outcome unless the run was to be endless. Raises the query's error."""
-    Checkpoint(arguments.checkpoint).sweep()
+    checkpoint = Checkpoint(arguments.checkpoint)
+    checkpoint.sweep()
+    checkpoint.begin(outcome.job)
     copy = getattr(arguments, "checkpoint_copy", None)
     query = (
         frame.writeStream.foreachBatch(batch if copy is None else kept_batch(copy, batch))

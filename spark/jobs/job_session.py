@@ -48,6 +48,8 @@ LOG_VARIABLE = "LOG4J_CONFIGURATION_FILE"
 JAVA_SETTING."""
 TARGETS = ("to_topic", "park_topic", "out_topic", "late_topic")
 """The options that name topics which a job writes."""
+QUERY_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""The loggers by which pyspark prints Spark's errors about a query, as JSON on stderr (PySparkException)."""
 CONNECTOR_SETTING = "spark.magnetar.connector"
 """Marks a session in which a job reads through the published connector; `leave` looks for this setting."""
 
@@ -79,7 +81,7 @@ def session(
     if hasattr(arguments, "pattern"):
         if checkpoint_anywhere:
             bring_checkpoint(arguments, job)
-        _check_query(arguments, check_columns)
+        _check_query(arguments, job, check_columns)
         if only_reads and has_nothing_to_do(arguments):
             raise NothingToDo(arguments.progress)
     is_submitted = "SPARK_ENV_LOADED" in os.environ
@@ -124,14 +126,15 @@ def make_quiet(builder: SparkSession.Builder) -> SparkSession.Builder:
     return builder.config("spark.log.level", "FATAL")
 
 
-def _check_query(arguments: argparse.Namespace, check_columns: Callable[[StructType], object] | None) -> None:
+def _check_query(arguments: argparse.Namespace, job: str, check_columns: Callable[[StructType], object] | None) -> None:
     """Checks the topics, columns and checkpoint of a job's query."""
     given = stream_options(arguments)
     if arguments.source == "connector":
         connector_options(given)
     checkpoint = Checkpoint(arguments.checkpoint)
     check_topics(given, endless=arguments.trigger != AVAILABLE_NOW, begins=not checkpoint.planned())
-    check_checkpoint(given, checkpoint)
+    copy = getattr(arguments, "checkpoint_copy", None)
+    check_checkpoint(given, checkpoint, job, arguments.checkpoint if copy is None else copy.place.url)
     if check_columns is not None:
         check_columns(value_columns(given))
 
@@ -176,7 +179,7 @@ def guarded(job: str, run: Callable[[Sequence[str]], int], argv: Sequence[str]) 
     sentence on stderr, and exit code 1. An error that is the program's own fault is raised, with its traceback."""
     began = time.monotonic()
     logging.getLogger().addFilter(_is_no_interrupt)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # its errors are raised as well, and become our sentence
+    _quiet_loggers()
     try:
         code = leave(run(argv))
     except NothingToDo as nothing:
@@ -194,6 +197,18 @@ def guarded(job: str, run: Callable[[Sequence[str]], int], argv: Sequence[str]) 
         release_folders()
         logging.getLogger().removeFilter(_is_no_interrupt)
     return code
+
+
+def _quiet_loggers() -> None:
+    """Keeps back what py4j and pyspark log of errors that they raise as well, and that become a sentence in
+    `guarded`."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:  # pyspark 3 has no such loggers
+        return
+    for name in QUERY_LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:

@@ -112,8 +112,12 @@ def value_columns(given: Mapping[str, str]) -> StructType:
         planner.close()
 
 
-def check_checkpoint(given: Mapping[str, str], checkpoint: Checkpoint) -> None:
-    """Raises BadOption when the checkpoint belongs to a query over other topics, which would lose its place in them."""
+def check_checkpoint(given: Mapping[str, str], checkpoint: Checkpoint, job: str, called: str) -> None:
+    """Raises BadOption when the checkpoint belongs to another job, whose place in the topics would be taken for this
+    one's, or to a query over other topics, which would lose its place in them. `called` is the path or URL that the
+    user gave for the checkpoint, of which `checkpoint` may be a copy."""
+    if checkpoint.job() not in ("", job):
+        raise BadOption(f"checkpoint {called} is of {checkpoint.job()}: give each job one of its own")
     options = read_options(given, streaming=True)
     if options.pattern:
         is_asked = topic_pattern(options.pattern)
@@ -123,6 +127,5 @@ def check_checkpoint(given: Mapping[str, str], checkpoint: Checkpoint) -> None:
     others = sorted({base.full for name in checkpoint.planned() if not is_asked(base := TopicName.parse(name).base)})
     if others:
         raise BadOption(
-            f"checkpoint {checkpoint.folder} is of a query that reads {', '.join(others)}: "
-            "give each query a checkpoint of its own"
+            f"checkpoint {called} is of a query that reads {', '.join(others)}: give each query a checkpoint of its own"
         )

@@ -151,10 +151,12 @@ class QueryProgress:
 def _behind(step: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Returns the lag that the data source reports from Spark 4.2 on, and None when the source has reported none."""
     for source in step.get("sources", ()):
-        try:
-            latest = json.loads(source["latestOffset"] or "null")
-        except ValueError:  # Spark 4.1 shows a source's offsets in its own notation, without the lag
-            continue
+        latest = source["latestOffset"]  # an object, where the source is the published connector
+        if isinstance(latest, str):
+            try:
+                latest = json.loads(latest)
+            except ValueError:  # Spark 4.1 shows a source's offsets in its own notation, without the lag
+                continue
         if isinstance(latest, dict) and "behind" in latest:
             found: Mapping[str, Any] = latest["behind"]
             return found

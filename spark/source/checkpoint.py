@@ -14,6 +14,9 @@ from magnetar.spark.source.client.pulsar_client import PulsarClient
 from magnetar.spark.source.options import ServiceAddress
 from magnetar.spark.source.ranges.bounds import Bound, bounds_from_json
 
+JOB_FILE = "magnetar-job"
+"""The file in a checkpoint that names the job whose query this is. Spark has no such file, and leaves it alone."""
+
 
 class Checkpoint:
     """A checkpoint folder on this machine or on a mounted file system."""
@@ -29,6 +32,18 @@ class Checkpoint:
         """Returns the id that Spark made with the checkpoint and that restarts keep. Raises FileNotFoundError before
         the query's first start."""
         return str(json.loads((self.folder / "metadata").read_text())["id"])
+
+    def job(self) -> str:
+        """Returns the name of the job that the checkpoint belongs to; empty for a query that is no job, and for a job
+        of a version that did not write it down."""
+        path = self.folder / JOB_FILE
+        return path.read_text() if path.exists() else ""
+
+    def begin(self, job: str) -> None:
+        """Writes down that the checkpoint belongs to a job, unless the checkpoint says so already."""
+        if self.job() != job:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / JOB_FILE).write_text(job)
 
     def sweep(self) -> None:
         """Removes the unfinished record that is left when the driver was killed while Spark wrote down the first batch:

@@ -1,7 +1,7 @@
 """Follows docs/spark/CLUSTERS.md as a reader with a cluster would.
 
-`magnetar` and `python` are those of an installation; `spark-submit` and Spark's scripts are those of the cluster, whose
-Python lacks this project.
+`magnetar` and `python` are those of an installation; `spark-submit` is that of the cluster, whose Python lacks this
+project.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.2
 SERVER_STARTED = re.compile(r"Spark Connect server started at: \S*(:\d+)")
 SERVER_PORT = ":15002"
 """What the page has for the port of Spark Connect; in the test any port that is free."""
-NOT_RUN = ("git", "python3", "pip", "magnetar standalone")
+NOT_RUN = ("git", "python3", "pip", "magnetar standalone", "spark-class")
 QUICK = {
     "spark.ui.enabled": "false",
     "spark.connect.grpc.binding.port": "0",
@@ -73,7 +73,7 @@ class ClusterReader:
         if command.startswith(NOT_RUN):
             return ""
         words = shlex.split(command, comments=True)
-        of_cluster = words[0] == "spark-submit" or "/sbin/" in words[0]
+        of_cluster = words[0] == "spark-submit"
         python = self._bare if of_cluster else self._installed
         variables = environment(python) | {"SPARK_CONF_DIR": str(self._folder / "conf")}
         variables |= {name: str(self._folder) for name in ("SPARK_LOG_DIR", "SPARK_PID_DIR")}

@@ -268,6 +268,15 @@ def test_an_incompatible_change_names_the_column(scene: Scene, s3: S3Server, cap
     assert "column level is int in the table and string in the topic" in said
 
 
+def test_a_checkpoint_of_another_job_is_refused(scene: Scene, s3: S3Server, capsys: Capture) -> None:
+    topic = f"{PREFIX}/s3-jobs"
+    produce(scene, topic, 1)
+    assert run(lake_ingest, arguments(scene, s3, topic, "jobs", *s3.arguments), capsys)["written"] == 1
+    other = arguments(scene, s3, topic, "jobs", "--merge", "delta", *s3.arguments)
+    said = run(snapshot_table, other, capsys, code=1)["error"]
+    assert said.endswith(f"checkpoint {s3.url('jobs/checkpoint')} is of lake_ingest: give each job one of its own")
+
+
 def test_what_cannot_be_reached_is_one_sentence(scene: Scene, s3: S3Server, capsys: Capture) -> None:
     topic = f"{PREFIX}/s3-nowhere"
     produce(scene, topic, 1)
@@ -278,8 +287,5 @@ def test_what_cannot_be_reached_is_one_sentence(scene: Scene, s3: S3Server, caps
     assert "The specified bucket does not exist" in said
     given[given.index("--path") + 1] = "ftp://there/table"
     assert "expected a path, or one of hdfs://, s3://" in run(lake_ingest, given, capsys, code=1)["error"]
-    versions = arguments(scene, s3, topic, "versions", *s3.arguments)
-    said = run(snapshot_table, versions, capsys, code=1)["error"]
-    assert "--merge parquet-overwrite needs a local or mounted folder" in said
     with pytest.raises(JobFailed, match="take --format delta"):
         ParquetObjects(place(s3, "compact"), by="").compact(scene.session)

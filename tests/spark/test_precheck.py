@@ -1,6 +1,5 @@
 """What a job says before it starts Java, about wrong options and about a service that does not answer or refuses it."""
 
-import argparse
 import json
 import re
 import socket
@@ -14,8 +13,7 @@ from compat_tests.harness import Server
 from compat_tests.security_site import Site, running_site
 from magnetar.spark.jobs import job_session, precheck
 from magnetar.spark.jobs.error_sentences import in_job_options
-from magnetar.spark.jobs.job_arguments import check_sql
-from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed, JobOutcome, finish
+from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobOutcome, finish
 from magnetar.spark.jobs.lake.lake_ingest import main
 from magnetar.spark.jobs.published_connector import check_versions, connector_options
 from magnetar.spark.jobs.snapshot import snapshot_table
@@ -227,33 +225,6 @@ def test_a_pattern_that_is_no_regular_expression_is_named() -> None:
     assert in_job_options("option topicsPattern: 'ord('") == "--pattern: 'ord('"
 
 
-@pytest.mark.parametrize(
-    ("sql", "fault"),
-    [
-        ("a = 'b' and (c[1] = \"it's\" or `it's` > 1) -- it's", ""),
-        (r"a = 'it\'s' and b rlike r'\d\'", ""),
-        ("a = 'b", "a ' has no end"),
-        ("a = `b", "a ` has no end"),
-        ("sum(a[1)", "a ) closes nothing"),
-        ("sum(a", "a ) is missing"),
-        ("a = 'b')", "a ) closes nothing"),
-    ],
-)
-def test_sql_whose_quotes_or_brackets_are_not_closed_is_told_before_java_starts(sql: str, fault: str) -> None:
-    given = argparse.Namespace(filter=sql, transform={})
-    if not fault:
-        check_sql(given)
-        return
-    for arguments, option in (
-        (given, "--filter"),
-        (argparse.Namespace(key=sql), "--key"),
-        (argparse.Namespace(transform={"n": sql}), "--transform n"),
-    ):
-        with pytest.raises(JobFailed) as raised:
-            check_sql(arguments)
-        assert str(raised.value) == f"{option}: {fault} in: {sql}"
-
-
 def test_ctrl_c_before_the_query_begins_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,10 +275,23 @@ def checkpoint_of(folder: Path, *topics: str, bound: str = "5:3") -> Checkpoint:
 )
 def test_a_checkpoint_of_other_topics_is_refused(asked: dict[str, str], tmp_path: Path) -> None:
     given = {"service.url": "pulsar://127.0.0.1:1", **asked}
-    precheck.check_checkpoint(given, Checkpoint(str(tmp_path / "none")))
-    precheck.check_checkpoint(given, checkpoint_of(tmp_path / "right", f"{TOPIC}-partition-1"))
-    with pytest.raises(BadOption, match=r"wrong is of a query that reads persistent://public/default/other: give each"):
-        precheck.check_checkpoint(given, checkpoint_of(tmp_path / "wrong", TOPIC, TOPIC.replace("/t", "/other")))
+    precheck.check_checkpoint(given, Checkpoint(str(tmp_path / "none")), "lake_ingest", "c")
+    precheck.check_checkpoint(given, checkpoint_of(tmp_path / "right", f"{TOPIC}-partition-1"), "lake_ingest", "c")
+    wrong = checkpoint_of(tmp_path / "wrong", TOPIC, TOPIC.replace("/t", "/other"))
+    with pytest.raises(
+        BadOption, match=r"^checkpoint s3://c is of a query that reads persistent://public/default/other: give each"
+    ):
+        precheck.check_checkpoint(given, wrong, "lake_ingest", "s3://c")
+
+
+def test_a_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
+    """The other job would begin behind what this one has read, and say that nothing came."""
+    given = {"service.url": "pulsar://127.0.0.1:1", "topic": "t"}
+    checkpoint = checkpoint_of(tmp_path / "c", TOPIC)
+    checkpoint.begin("lake_ingest")
+    precheck.check_checkpoint(given, checkpoint, "lake_ingest", "s3://c")
+    with pytest.raises(BadOption, match=r"^checkpoint s3://c is of lake_ingest: give each job one of its own"):
+        precheck.check_checkpoint(given, checkpoint, "snapshot_table", "s3://c")
 
 
 def test_a_pattern_without_a_namespace_is_of_local_names() -> None:

@@ -72,10 +72,18 @@ def test_what_is_to_come_is_said_when_the_source_knows_it(capsys: pytest.Capture
     assert json.loads(capsys.readouterr().err.splitlines()[0])["behind"] == behind
 
 
-def test_offsets_in_the_notation_of_spark_4_1_say_nothing_of_what_is_to_come(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    "latest",
+    [
+        pytest.param("{'persistent://public/default/t': '2:5'}", id="Spark 4.1"),
+        pytest.param({"persistent://public/default/t": [8, 2, 16, 1]}, id="the published connector"),
+        "",
+    ],
+)
+def test_offsets_of_other_versions_and_sources_say_nothing_of_what_is_to_come(
+    latest: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    watch("text", Query([{**step(0, 10), "sources": [{"latestOffset": "{'persistent://public/default/t': '2:5'}"}]}]))
+    watch("text", Query([{**step(0, 10), "sources": [{"latestOffset": latest}]}]))
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith("10 in all")
 

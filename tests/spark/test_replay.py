@@ -304,13 +304,16 @@ def test_dead_letters_of_partitions_go_back_to_their_partition(
 
 
 def test_bad_arguments_are_named(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    scene.client.create_producer("a").close()
+    scene.client.create_producer("a").send(b"x")
     for arguments, sentence in (
         (["--topic", "a", "--to-topic", "b", "--from", "soon"], "'soon' is neither milliseconds"),
         (["--topic", "non-persistent://public/default/a", "--to-topic", "b"], "keeps no messages"),
         (["--dlq-of", "orders"], "expected TOPIC:SUBSCRIPTION"),
         (["--topic", "a", "--to-topic", "b", "--transform", "value"], "expected COLUMN=SQL"),
         (["--topic", "a", "--to-topic", "b", "--from", '{"c": "1:0"}'], "c is no partition of"),
+        (["--topic", "a", "--to-topic", "b", "--filter", "who = 1"], "--filter 'who = 1': [UNRESOLVED_COLUMN"),
+        (["--topic", "a", "--to-topic", "b", "--transform", "value=who"], "--transform 'value=who': [UNRESOLVED_COL"),
+        (["--topic", "a", "--to-topic", "b", "--transform", "value=1 +"], "--transform 'value=1 +': [PARSE_SYNTAX"),
     ):
         code, _, err = attempt(scene, capsys, *arguments)
         assert code == 1

@@ -131,6 +131,22 @@ def test_an_empty_topic_gives_an_empty_outcome(scene: Scene, tmp_path: Path, cap
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        (["--key", "who"], "--key 'who': [UNRESOLVED_COLUMN"),
+        (["--json-schema", "id what"], "--json-schema 'id what': "),
+        (["--format", "debezium", "--json-schema", "id what"], "--json-schema 'id what': "),
+    ],
+)
+def test_sql_that_does_not_fit_is_named_by_its_option(
+    more: list[str], complaint: str, scene: Scene, tmp_path: Path, capsys: Capture
+) -> None:
+    topic = f"{PREFIX}/sql"
+    produce(scene, topic, random.Random(1), "a", count=1)
+    assert complaint in run(scene, topic, tmp_path, capsys, *more, code=1)["error"]
+
+
 def test_a_table_that_is_wrong_fails_the_check(scene: Scene, tmp_path: Path, capsys: Capture) -> None:
     topic = f"{PREFIX}/snapshot-wrong"
     keep(scene, topic)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import logging
 import random
 import re
 from argparse import Namespace
@@ -252,8 +253,8 @@ def compacted(scene: Scene, topic: str) -> dict[str, bytes]:
     return found
 
 
-def test_what_cannot_work_is_said_before_anything_is_read(
-    scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_what_cannot_work_is_said_once_and_before_anything_is_read(
+    scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str], logged_by_pyspark: list[logging.LogRecord]
 ) -> None:
     topic = f"{PREFIX}/refused"
     producer = scene.client.create_producer(topic, schema=pulsar.schema.JsonSchema(Level))
@@ -281,6 +282,7 @@ def test_what_cannot_work_is_said_before_anything_is_read(
         with pytest.raises(SystemExit):
             main([*given, *wrong])
     assert [path.name for path in (tmp_path / "ck").iterdir()] == [LOCK_FILE]
+    assert not logged_by_pyspark
 
 
 def test_an_empty_topic_gives_nothing_poison_is_parked_and_other_windows_need_another_checkpoint(

@@ -31,7 +31,7 @@ from magnetar.spark.jobs.audit.audit_rules import (
     rows_of,
 )
 from magnetar.spark.jobs.audit.audit_text import subscriptions_table, tenants_table, time_text
-from magnetar.spark.jobs.job_arguments import add_storage, parser, service_options
+from magnetar.spark.jobs.job_arguments import add_number, add_storage, parser, service_options
 from magnetar.spark.jobs.job_outcome import JobFailed, JobOutcome, finish
 from magnetar.spark.jobs.job_places import check_places, job_place
 from magnetar.spark.jobs.job_session import guarded
@@ -59,17 +59,13 @@ def options() -> argparse.ArgumentParser:
     made.add_argument("--namespaces", default="", metavar="T/N,…", help="a tenant alone: all of its; default: all")
     made.add_argument("--sink", default="", metavar="DIR", help="folder or URL for a Parquet file of each look")
     add_storage(made)
-    made.add_argument("--interval", type=float, default=0, metavar="SECONDS", help="look again and again; default once")
+    add_number(made, "--interval", float, metavar="SECONDS", help="look again and again; default once")
     made.add_argument("--count-messages", action="store_true", help="read all of them, and compare; starts Spark")
-    made.add_argument("--max-backlog", type=int, default=0, metavar="N", help="a larger one is a failed check")
-    made.add_argument("--max-ack-holes", type=int, default=0, metavar="N", help="more are a failed check")
-    made.add_argument("--max-skew", type=float, default=0, metavar="X", help="so uneven partitions are a failed check")
-    made.add_argument(
-        "--stuck-after", type=float, default=0, metavar="HOURS", help="no progress with a backlog: a failed check"
-    )
-    made.add_argument(
-        "--older-than", type=float, default=24, metavar="HOURS", help="idle so long: an orphan; default 24"
-    )
+    add_number(made, "--max-backlog", int, metavar="N", help="a larger one is a failed check")
+    add_number(made, "--max-ack-holes", int, metavar="N", help="more are a failed check")
+    add_number(made, "--max-skew", float, metavar="X", help="so uneven partitions are a failed check")
+    add_number(made, "--stuck-after", float, metavar="HOURS", help="no progress with a backlog: a failed check")
+    add_number(made, "--older-than", float, default=24, metavar="HOURS", help="idle so long: an orphan; default 24")
     made.add_argument("--sweep-orphans", action="store_true", help="delete orphans; they and their backlog are gone")
     return made
 

@@ -30,6 +30,7 @@ from magnetar.spark.jobs.job_query import ends_now, run_query, stream
 from magnetar.spark.jobs.job_session import guarded, session
 from magnetar.spark.jobs.lake.id_check import began_before, lacking, look_at
 from magnetar.spark.jobs.storage.place import Place
+from magnetar.spark.jobs.storage.storage_rules import is_local
 from magnetar.spark.jobs.tables.row_folders import read_folders, write_folder
 from magnetar.spark.jobs.tables.table import Table, open_table
 from magnetar.spark.jobs.tables.table_rules import check_columns
@@ -93,6 +94,8 @@ def run(argv: Sequence[str]) -> int:
     arguments = made.parse_args(argv)
     if arguments.compact_files and arguments.format == "iceberg":
         made.error("--compact-files: pyiceberg cannot rewrite files; leave it to the engine that reads the table")
+    if arguments.compact_files and arguments.format == "parquet" and not is_local(arguments.path):
+        made.error(f"--compact-files needs a local or mounted folder, for {arguments.path} take --format delta")
     began = time.monotonic()
     outcome = JobOutcome("lake_ingest")
     by = "" if arguments.partition_by == "none" else PERIOD_COLUMN.format(arguments.partition_by)

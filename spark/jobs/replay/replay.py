@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from pyspark.sql.types import LongType
 
-from magnetar.spark.jobs.job_arguments import parser, service_options
+from magnetar.spark.jobs.error_sentences import naming_option
+from magnetar.spark.jobs.job_arguments import add_number, parser, service_options
 from magnetar.spark.jobs.job_outcome import INTERRUPTED, JobFailed, JobOutcome, finish
 from magnetar.spark.jobs.job_session import guarded, session
 from magnetar.spark.jobs.precheck import check_service
@@ -71,8 +72,8 @@ def options() -> argparse.ArgumentParser:
     made.add_argument(
         "--transform", action="append", default=[], metavar="COLUMN=SQL", help="what a copy has instead; several times"
     )
-    made.add_argument("--rate", type=int, default=0, metavar="N", help="messages a second at most; default no limit")
-    made.add_argument("--max-attempts", type=int, default=0, metavar="N", help="park what was replayed so often before")
+    add_number(made, "--rate", int, metavar="N", help="messages a second at most; default no limit")
+    add_number(made, "--max-attempts", int, metavar="N", help="park what was replayed so often before")
     made.add_argument("--park-topic", default="", metavar="T", help="where to put what cannot or should not be sent")
     made.add_argument("--run-id", default="", metavar="TEXT", help="default: follows from the options above")
     made.add_argument(
@@ -94,8 +95,6 @@ def parsed(argv: Sequence[str]) -> Namespace:
         made.error("--from and --to are for --topic: dead letters are taken from where the last run ended")
     if arguments.max_attempts and not arguments.park_topic:
         made.error("--max-attempts needs --park-topic")
-    if arguments.rate < 0 or arguments.max_attempts < 0:
-        made.error("--rate and --max-attempts: expected a number above 0")
     for name in ("to_topic", "park_topic"):
         if getattr(arguments, name):
             topic = TopicName.parse(getattr(arguments, name))
@@ -259,7 +258,8 @@ class Replay:
         value does not fit the topic's schema."""
         if not self._arguments.filter:
             return frame
-        return frame.where(F.coalesce(F.expr(self._arguments.filter), F.col(CORRUPT).isNotNull()))
+        with naming_option("--filter", self._arguments.filter):
+            return frame.where(F.coalesce(F.expr(self._arguments.filter), F.col(CORRUPT).isNotNull()))
 
     def _copies(self, frame: DataFrame) -> DataFrame:
         """Returns the copies, in the columns that `CopyWriter` takes."""
@@ -308,7 +308,9 @@ class Replay:
         for name, expression in self._arguments.transform.items():
             if name not in known:
                 raise JobFailed(f"--transform {name}={expression}: no column {name}; there are {', '.join(known)}")
-            new[name] = F.expr(expression)
+            with naming_option("--transform", f"{name}={expression}"):
+                new[name] = F.expr(expression)
+                frame.select(new[name])  # raises now for columns that the messages do not have
         return new
 
     def _check(self, extent: Extent, totals: ReplayTotals) -> None:

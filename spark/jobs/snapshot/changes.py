@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from pyspark.sql.types import StructType
 
+from magnetar.spark.jobs.error_sentences import naming_option
 from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.position_column import position
 from magnetar.spark.source.columns.metadata_columns import KEY as MESSAGE_KEY
@@ -39,15 +40,19 @@ def changes(frame: DataFrame, arguments: Namespace) -> DataFrame:
     values = [name for name in frame.columns if name not in NOT_VALUES and name != CORRUPT]
     message_key = _text_of_key(frame) if values == PAIR else F.col(MESSAGE_KEY).cast("string")
     frame = frame.withColumn("_message_key", message_key).withColumn("_tombstone", _tombstone(frame, values))
-    read = _debezium(frame, values, arguments) if arguments.format == "debezium" else _plain(frame, values, arguments)
+    with naming_option("--json-schema", arguments.json_schema):
+        wrapped = arguments.format == "debezium"
+        read = _debezium(frame, values, arguments) if wrapped else _plain(frame, values, arguments)
     row = read.schema["_row"].dataType
     assert isinstance(row, StructType)
     if KEY in row.names and arguments.key != KEY:
         raise JobFailed(f"the rows have a column '{KEY}' of their own: take it as the key with --key {KEY}")
     kept = [F.col(f"`{name}`") for name in (*METADATA_TYPES, RAW_VALUE) if name in read.columns]
     read = read.select("_row.*", "_message_key", DELETED, LSN, REASON, *kept)
-    key = F.expr(arguments.key).cast("string") if arguments.key else F.col("_message_key")
-    read = read.withColumn("_key", key).withColumn(POSITION, position(MESSAGE_ID))
+    with naming_option("--key", arguments.key, ", ".join(row.names)):
+        key = F.expr(arguments.key).cast("string") if arguments.key else F.col("_message_key")
+        read = read.withColumn("_key", key)
+    read = read.withColumn(POSITION, position(MESSAGE_ID))
     return read.drop(KEY, "_message_key").withColumnRenamed("_key", KEY)
 
 

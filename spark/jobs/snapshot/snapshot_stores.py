@@ -52,8 +52,9 @@ class Snapshot(Protocol):
 
 
 def open_snapshot(spark: SparkSession, kind: str, place: Place, name: str, *, staging: Place) -> Snapshot:
-    """Opens the table at a place. `staging` is a place that executors and driver reach. Raises JobFailed when the
-    folder holds a table of another kind, or when the place or the name does not suit the kind."""
+    """Opens the table at a place, which is a local or mounted folder for `parquet-overwrite`. `staging` is a place that
+    executors and driver reach. Raises JobFailed when the folder holds a table of another kind, or when the name does
+    not suit the kind."""
     spark.conf.set(TIMESTAMPS_SETTING, "TIMESTAMP_MICROS")
     if place.is_local:
         marks = {"parquet-overwrite": LATEST_FILE, "delta": "_delta_log", "iceberg": "catalog.db"}
@@ -64,8 +65,6 @@ def open_snapshot(spark: SparkSession, kind: str, place: Place, name: str, *, st
         return DeltaSnapshot(spark, place, staging)
     if kind == "iceberg":
         return IcebergSnapshot(spark, place, name, staging)
-    if not place.is_local:
-        raise JobFailed(f"{place.url}: --merge {kind} needs a local or mounted folder; take delta or iceberg")
     return ParquetVersions(spark, local_folder(place.url))
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from pyspark.sql.types import StructType
 
-from magnetar.spark.jobs.job_arguments import add_source, add_storage, add_stream, parser, source_options
+from magnetar.spark.jobs.job_arguments import add_number, add_source, add_storage, add_stream, parser, source_options
 from magnetar.spark.jobs.job_outcome import JobOutcome, finish
 from magnetar.spark.jobs.job_places import hold_place, job_place, staging_place
 from magnetar.spark.jobs.job_query import ends_now, run_query, stream
@@ -35,6 +35,7 @@ from magnetar.spark.jobs.snapshot.changes import (
     younger,
 )
 from magnetar.spark.jobs.snapshot.snapshot_stores import Snapshot, open_snapshot
+from magnetar.spark.jobs.storage.storage_rules import is_local
 from magnetar.spark.jobs.tables.row_folders import write_folder
 from magnetar.spark.jobs.tables.staging import FOLDER
 from magnetar.spark.jobs.tables.table_rules import check_columns
@@ -82,9 +83,8 @@ def options() -> ArgumentParser:
         help="what is younger: by place in the topic (default), or by place in Debezium's database",
     )
     made.add_argument("--parked", default="", metavar="DIR", help="messages that are no change; default PATH_parked")
-    made.add_argument(
-        "--vacuum", type=float, metavar="HOURS", help="at the end forget old versions and deleted keys of that age"
-    )
+    forgotten = "at the end forget old versions and deleted keys of that age"
+    add_number(made, "--vacuum", float, default=None, metavar="HOURS", help=forgotten)
     made.add_argument("--check", action="store_true", help="at the end read the whole topic again and compare")
     return made
 
@@ -98,6 +98,10 @@ def run(argv: Sequence[str]) -> int:
     outcome = JobOutcome("snapshot_table")
     if arguments.order == "lsn" and arguments.format != "debezium":
         made.error("--order lsn needs --format debezium")
+    if arguments.merge == "parquet-overwrite" and not is_local(arguments.path):
+        made.error(
+            f"--merge parquet-overwrite needs a local or mounted folder, for {arguments.path} take delta or iceberg"
+        )
     spark = session(
         arguments,
         "snapshot_table",

@@ -8,6 +8,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from magnetar.spark.jobs.storage.place import Place
+from magnetar.spark.jobs.storage.storage_rules import local_folder
 from magnetar.spark.jobs.tables.parquet_files import read_files, write_files
 
 
@@ -32,9 +33,11 @@ def read_folders(spark: SparkSession, places: Sequence[Place], columns: pa.Schem
 
 def _read(spark: SparkSession, place: Place, columns: pa.Schema) -> DataFrame | None:
     if place.is_local:
+        if not local_folder(place.url).exists():
+            return None  # Spark would find that, too, and log a stack of Java's
         try:
             found = spark.read.option("recursiveFileLookup", "true").parquet(place.url)
-        except AnalysisException:  # nothing was written yet
+        except AnalysisException:  # a kill left only what Spark had not finished
             return None
         return found.select(*columns.names)
     names = place.open().names()

@@ -7,11 +7,11 @@ the job for all other messages.
 
 from argparse import Namespace
 
-from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
 
+from magnetar.spark.jobs.error_sentences import naming_option
 from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.window import window_rules
 from magnetar.spark.jobs.window.window_rules import KEY, TIME, WindowShape
@@ -51,11 +51,8 @@ class RowRules:
 
     def _check(self, wide: DataFrame) -> None:
         for option, text in (("--key", self._key), ("--event-time", self._time)):
-            try:
+            with naming_option(option, text, ", ".join(wide.drop(*INTERNAL).columns)):
                 kind = wide.select(F.expr(text)).schema.fields[0].dataType
-            except (AnalysisException, ParseException) as error:
-                columns = ", ".join(wide.drop(*INTERNAL).columns)
-                raise JobFailed(f"{option} '{text}': {_first_line(error)} Columns are {columns}") from None
             if option == "--event-time" and not isinstance(kind, TIMES):
                 raise JobFailed(
                     f"--event-time '{text}' is {kind.simpleString()}: expected a timestamp, as timestamp_millis(c) or "
@@ -74,10 +71,8 @@ class RowRules:
             raise JobFailed(f"--json-schema: the topic has a schema, its columns are {columns}")
         record = f"{self._record}, `{CORRUPT}` string"
         parsed = F.from_json(F.col("value").cast("string"), record, {"columnNameOfCorruptRecord": CORRUPT})
-        try:
+        with naming_option("--json-schema", self._record):
             known = {name.lower() for name in frame.select(parsed.alias("_")).select("_.*").columns}
-        except (AnalysisException, ParseException) as error:
-            raise JobFailed(f"--json-schema '{self._record}': {_first_line(error)}") from None
         others = [F.col(f"`{name}`") for name in wide.columns if name.lower() not in known]
         wide = wide.withColumn("__record", parsed)
         broken = F.col("__record").isNull() & F.col(f"{MESSAGE}.value").isNotNull()
@@ -106,7 +101,3 @@ class RowRules:
                 broken = broken | F.col("__broken")
             reason = F.when(broken, F.lit("its value does not fit the schema")).otherwise(reason)
         return reason
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
