@@ -56,7 +56,7 @@ class Connection:
         for greeting in greetings:
             self.say(greeting)
             if pb.BaseCommand.FromString(greeting[8:]).type != pb.BaseCommand.FLOW:
-                self._read_until(GREETED)
+                self._read_until(GREETED, SECONDS_MAX)
 
     def say(self, data: bytes) -> None:
         try:
@@ -64,27 +64,31 @@ class Connection:
         except OSError:
             self.is_closed = True
 
-    def answers(self) -> list[tuple[pb.BaseCommand, bytes]]:
-        """Returns all commands that came, each with what follows it. Asks by PING whether the server is done."""
-        found = []
+    def answers(self, patience: float) -> list[tuple[pb.BaseCommand, bytes]]:
+        """Returns all commands that come within `patience` seconds, and then until the server has nothing to say but
+        PONG, each with what follows it."""
+        found = self._read_until((), patience)
         for _ in range(ROUNDS_MAX):
             self.say(PING)
-            heard = [each for each in self._read_until((pb.BaseCommand.PONG,)) if each[0].type not in SILENT]
+            heard = self._read_until((pb.BaseCommand.PONG,), SECONDS_MAX)
             found += heard
-            if not heard or self.is_closed:
+            if self.is_closed or all(made.type in SILENT for made, _ in heard):
                 break
-        return found
+        return [each for each in found if each[0].type not in SILENT]
 
     def close(self) -> None:
         self._socket.close()
 
-    def _read_until(self, kinds: tuple[int, ...]) -> list[tuple[pb.BaseCommand, bytes]]:
-        """Reads until a command of these types comes, or the server closes the connection."""
+    def _read_until(self, kinds: tuple[int, ...], seconds: float) -> list[tuple[pb.BaseCommand, bytes]]:
+        """Reads until a command of these types comes, or the server closes the connection. Without `kinds` it reads for
+        so many seconds; otherwise TimeoutError is raised then."""
         heard: list[tuple[pb.BaseCommand, bytes]] = []
-        deadline = time.monotonic() + SECONDS_MAX
+        deadline = time.monotonic() + seconds
         while not self.is_closed and not any(made.type in kinds for made, _ in heard):
             if not select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise TimeoutError(f"no answer within {SECONDS_MAX} s")
+                if not kinds:
+                    break
+                raise TimeoutError(f"no answer within {seconds} s")
             try:
                 part = self._socket.recv(READ_BYTES)
             except ConnectionError:
@@ -126,10 +130,9 @@ class Player:
                 connections.pop(number).close()
                 continue
             connections[number].say(told.with_real_ids(frame))
-            time.sleep(patience)
             heard = []
             for each, connection in connections.items():
-                heard += [f"{each} {told.of(made)} {payload!r}" for made, payload in connection.answers()]
+                heard += [f"{each} {told.of(made)} {payload!r}" for made, payload in connection.answers(patience)]
                 if connection.is_closed:
                     heard.append(f"{each} closed")
             trace.append(sorted(heard))
