@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import pytest
 from compat_tests import wire
 from compat_tests.conftest import ClientFactory, ServerFactory
 from compat_tests.harness import POLL_SECONDS, Server, free_port, wait_until
+from compat_tests.products import interpreter
 from compat_tests.python.support import bodies, receive_bodies, send_all
 
 STOP_SECONDS = 10.0
@@ -126,7 +126,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def run_second(data_dir: Path, broker_port: int = 0, web_port: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(data_dir), "--ready-json"]
+    command = [*interpreter(), "-m", "magnetar", "standalone", "--data-dir", str(data_dir), "--ready-json"]
     command += ["--broker-port", str(broker_port), "--web-port", str(web_port)]
     return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
 

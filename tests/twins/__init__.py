@@ -6,5 +6,5 @@ way.
 one server and writes down its answers, and `pair` compares. A server that answers otherwise three times in a row,
 each time with more patience, differs.
 
-    MAGNETAR_INTERPRETER="env PYTHONPATH=SITE PYTHONSAFEPATH=1 $PWD/.venv/bin/python" make twins ARGS="--seed 7"
+    MAGNETAR_INTERPRETER="$PWD/build/compiled/bin/python -P" make twins MINUTES=5 ARGS="--seed 7"
 """
