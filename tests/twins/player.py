@@ -15,7 +15,7 @@ from pulsar_proto.varint import varint
 from pulsar_proto.wire.commands import simple_frame
 from tests.server.fakes import command
 from tests.server.protocol.frame_strategies import CONNECT
-from tests.twins.scenario import CLOSE, LEDGER, TRANSACTION, Scenario
+from tests.twins.scenario import CLOSE, LEDGER, TRANSACTION, UNLOAD, Scenario
 
 SECONDS_MAX = 30.0
 ROUNDS_MAX = 40
@@ -124,6 +124,12 @@ class Player:
         connections: dict[int, Connection] = {}
         trace: Trace = []
         for number, frame in scenario.steps:
+            if frame == UNLOAD:
+                for connection in connections.values():
+                    connection.close()
+                connections.clear()
+                trace.append([str(self.call("PUT", f"{_rest(scenario.topics[0])}/unload"))])
+                continue
             if number not in connections or connections[number].is_closed:
                 connections[number] = Connection(self._port, scenario.greetings[number])
             if frame == CLOSE:
@@ -153,7 +159,7 @@ class Player:
             return error.code, error.read()
 
     def _state(self, topic: str) -> str:
-        status, answer = self.call("GET", f"/admin/v2/{topic.replace('://', '/')}/internalStats")
+        status, answer = self.call("GET", f"{_rest(topic)}/internalStats")
         if status != 200:
             return str(status)
         stats: dict[str, Any] = json.loads(answer)
@@ -191,6 +197,10 @@ class Words:
         digits = found[1] or found[2]
         is_real = 0 < int(digits) < LEDGER_MAX
         return f"ledger L{self._ledgers.setdefault(digits, len(self._ledgers))}" if is_real else found[0]
+
+
+def _rest(topic: str) -> str:
+    return f"/admin/v2/{topic.replace('://', '/')}"
 
 
 def _padded(number: int, size: int) -> bytes:

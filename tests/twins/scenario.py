@@ -58,7 +58,8 @@ UNUSUAL = (*OF_TRANSACTIONS, "batch_index", "ack_set", "batch_size", "first_chun
 """Fields that an acknowledgement of whole messages does not have."""
 OF_CHUNKS = ("uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_size")
 CLOSE = b""
-"""A step that closes the connection instead of sending a frame."""
+UNLOAD = b"unload"
+"""Steps that close the connection, or all of them and have the first topic unloaded, instead of sending a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,8 @@ class _Writer:
                 made.steps.append((connection, self._chooser.randbytes(self._chooser.randint(1, 40))))
             elif share < 0.44:
                 made.steps.append((connection, CLOSE))
+            elif share < 0.46:
+                made.steps.append((connection, UNLOAD))
             else:
                 kind = self._chooser.choices(kinds, weights)[0]
                 usual = CONSUMING if kind in OF_CONSUMERS else PRODUCING
@@ -200,7 +203,7 @@ class _Writer:
     def _payload(self, count: int) -> bytes:
         """Returns what follows the command of a SEND: checksum, metadata, and a message or a batch, seldom damaged."""
         wild = self._fields.wild
-        content = b"z" * self._chooser.choice((0, 5, 100, 5000))
+        content = b"z" * self._chooser.choice((0, 5, 5, 100, 100, 100, 5000, 5000, 150_000))
         if count > 1:
             content = b"".join(self._single(number) for number in range(count))
             if self._fields.chance(wild / 2):
