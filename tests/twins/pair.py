@@ -12,7 +12,7 @@ from compat_tests.products import Magnetar
 from tests.twins.player import Player, Trace
 from tests.twins.scenario import DEDUPLICATING, scenario
 
-PATIENCE = (0.0, 0.05, 0.3, 1.0)
+PATIENCE = (0.0, 0.05, 0.2, 0.6)
 """Seconds after each step, for the tries of a scenario. A busy machine may answer late, and in the first tries that may
 look like another answer."""
 SHOWN = 3

@@ -138,7 +138,10 @@ class Player:
             connections[number].say(told.with_real_ids(frame))
             heard = []
             for each, connection in connections.items():
-                heard += [f"{each} {told.of(made)} {payload!r}" for made, payload in connection.answers(patience)]
+                heard += [
+                    f"{each} {told.of(made)} {payload!r}"
+                    for made, payload in connection.answers(patience / len(connections))
+                ]
                 if connection.is_closed:
                     heard.append(f"{each} closed")
             trace.append(sorted(heard))

@@ -29,7 +29,7 @@ WEIGHTS = {
     "PRODUCER": 8,
     "SUBSCRIBE": 12,
     "FLOW": 14,
-    "ACK": 40,
+    "ACK": 20,
     "SEEK": 4,
     REDELIVER: 6,
     "CLOSE_CONSUMER": 3,
@@ -115,6 +115,8 @@ class _Writer:
                 made.steps.append((connection, CLOSE))
             elif share < 0.46:
                 made.steps.append((connection, UNLOAD))
+            elif share < 0.52:
+                made.steps.append((CONSUMING, self._usual_ack()))
             else:
                 kind = self._chooser.choices(kinds, weights)[0]
                 usual = CONSUMING if kind in OF_CONSUMERS else PRODUCING
@@ -126,7 +128,7 @@ class _Writer:
         produce = command("PRODUCER", "producer", producer_id=0, request_id=9000, producer_name=self._producer, **topic)
         more = {"subscription": "s", "subType": self._subscription_type, "initialPosition": 1}
         subscribe = command("SUBSCRIBE", "subscribe", consumer_id=0, request_id=9001, **topic, **more)
-        flow = command("FLOW", "flow", consumer_id=0, messagePermits=self._chooser.choice((1, 3, 100)))
+        flow = command("FLOW", "flow", consumer_id=0, messagePermits=self._chooser.choice((3, 100, 100)))
         consume = [subscribe, flow] if self._fields.chance(0.9) else []
         coordinate = command("TC_CLIENT_CONNECT_REQUEST", "tcClientConnectRequest", request_id=9002, tc_id=0)
         return [simple_frame(produce), simple_frame(coordinate)], [simple_frame(each) for each in consume]
@@ -171,6 +173,15 @@ class _Writer:
         number = pb.BaseCommand.Type.Value(kind)
         made = self._fields.message(COMMAND_FIELDS[number].message_type, sane)
         return framed(number, made)
+
+    def _usual_ack(self) -> bytes:
+        """Returns what most clients send: acknowledgements of single messages, each in a frame of its own."""
+        acks = []
+        for _ in range(self._chooser.randint(1, 4)):
+            ack = pb.CommandAck(consumer_id=0, ack_type=pb.CommandAck.Individual)
+            ack.message_id.add(ledgerId=LEDGER, entryId=self._chooser.randrange(8))
+            acks.append(framed(pb.BaseCommand.ACK, ack.SerializeToString()))
+        return b"".join(acks)
 
     def _sends(self) -> bytes:
         self._fields.wild = self._wild if self._fields.chance(0.5) else 0.0

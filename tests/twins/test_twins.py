@@ -21,7 +21,7 @@ Consumer.ack_individual = lambda self, acks: None
 del sys.argv[1:3]
 main()
 """
-SEEDS = range(60)
+SEEDS = range(90)
 
 
 def receipt(ledger: int) -> pb.BaseCommand:
@@ -36,6 +36,7 @@ def test_a_seed_makes_one_scenario_and_a_name_other_topics() -> None:
     assert not set(scenario(7, "a").topics) & set(scenario(7, "b").topics)
 
 
+@pytest.mark.slow
 def test_scenarios_send_all_commands_and_numbers_and_texts_that_servers_may_take_wrongly() -> None:
     frames = b"".join(frame for seed in SEEDS for _, frame in scenario(seed, "x").steps)
     kinds = [*set(TABLE) - set(LEFT_OUT), pb.BaseCommand.SEND]
