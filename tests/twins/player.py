@@ -12,9 +12,9 @@ from typing import Any
 
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.varint import varint
-from pulsar_proto.wire.commands import simple_frame
+from pulsar_proto.wire.commands import send_frame, simple_frame
 from tests.server.fakes import command
-from tests.server.protocol.frame_strategies import CONNECT
+from tests.server.protocol.frame_strategies import CONNECT, PAYLOAD
 from tests.twins.scenario import CLOSE, LEDGER, TRANSACTION, UNLOAD, Scenario
 
 SECONDS_MAX = 30.0
@@ -56,7 +56,7 @@ class Connection:
         for greeting in greetings:
             self.say(greeting)
             if pb.BaseCommand.FromString(greeting[8:]).type != pb.BaseCommand.FLOW:
-                self._read_until(GREETED, SECONDS_MAX)
+                self.heard_until(GREETED, SECONDS_MAX)
 
     def say(self, data: bytes) -> None:
         try:
@@ -67,19 +67,16 @@ class Connection:
     def answers(self, patience: float) -> list[tuple[pb.BaseCommand, bytes]]:
         """Returns all commands that come within `patience` seconds, and then until the server has nothing to say but
         PONG, each with what follows it."""
-        found = self._read_until((), patience)
+        found = self.heard_until((), patience)
         for _ in range(ROUNDS_MAX):
             self.say(PING)
-            heard = self._read_until((pb.BaseCommand.PONG,), SECONDS_MAX)
+            heard = self.heard_until((pb.BaseCommand.PONG,), SECONDS_MAX)
             found += heard
             if self.is_closed or all(made.type in SILENT for made, _ in heard):
                 break
         return [each for each in found if each[0].type not in SILENT]
 
-    def close(self) -> None:
-        self._socket.close()
-
-    def _read_until(self, kinds: tuple[int, ...], seconds: float) -> list[tuple[pb.BaseCommand, bytes]]:
+    def heard_until(self, kinds: tuple[int, ...], seconds: float) -> list[tuple[pb.BaseCommand, bytes]]:
         """Reads until a command of these types comes, or the server closes the connection. Without `kinds` it reads for
         so many seconds; otherwise TimeoutError is raised then."""
         heard: list[tuple[pb.BaseCommand, bytes]] = []
@@ -97,6 +94,9 @@ class Connection:
             self._buffer += part
             heard += self._frames()
         return heard
+
+    def close(self) -> None:
+        self._socket.close()
 
     def _frames(self) -> list[tuple[pb.BaseCommand, bytes]]:
         found = []
@@ -145,8 +145,12 @@ class Player:
                 if connection.is_closed:
                     heard.append(f"{each} closed")
             trace.append(sorted(heard))
+            if connections[number].is_closed:
+                self._let_rest(scenario.topics[0])
         for connection in connections.values():
             connection.close()
+        for topic in scenario.topics:
+            self._let_rest(topic)
         trace.append([told.plain(self._state(topic)) for topic in scenario.topics])
         return trace
 
@@ -160,6 +164,17 @@ class Player:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
+
+    def _let_rest(self, topic: str) -> None:
+        """Returns when all that closed connections have sent to the topic is stored: a message of another connection
+        is stored behind it. A topic that nobody has made is left alone."""
+        if self.call("GET", f"{_rest(topic)}/internalStats")[0] != 200:
+            return
+        producer = command("PRODUCER", "producer", topic=topic, producer_id=0, request_id=1)
+        connection = Connection(self._port, [simple_frame(producer)])
+        connection.say(send_frame(pb.CommandSend(producer_id=0, sequence_id=0), PAYLOAD))
+        connection.heard_until((pb.BaseCommand.SEND_RECEIPT, pb.BaseCommand.SEND_ERROR), SECONDS_MAX)
+        connection.close()
 
     def _state(self, topic: str) -> str:
         status, answer = self.call("GET", f"{_rest(topic)}/internalStats")
