@@ -22,7 +22,7 @@ BESIDE := -n 2 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check lint types unit test compat bench proto clean sim sim-mutants damage mutants soak chaos bank histories spark spark-rounds clients cluster mixed kazoo scale pictures
+.PHONY: help install run check lint types unit test compat bench proto clean sim sim-mutants damage mutants soak chaos bank histories twins spark spark-rounds clients cluster mixed kazoo scale pictures
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
@@ -138,6 +138,9 @@ bank: $(STAMP)  ## money moves by transactions while a server is killed ROUNDS t
 
 histories: $(STAMP)  ## COUNT random histories of transactions (default 200), told to Apache's broker and to ours (SEED=N)
 	$(BIN)/python -m compat_tests.histories --count $(or $(COUNT),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+twins: $(STAMP)  ## random frames to a server from the sources and to MAGNETAR_INTERPRETER's, for MINUTES (default 10; ARGS="--seed N")
+	$(BIN)/python -m tests.twins --minutes $(MINUTES) $(ARGS)
 
 MUTANTS ?= 300
 mutants: $(STAMP)  ## plant MUTANTS small bugs (default 300) and see whether the nearest tests notice (ARGS="--seed N --area storage")

@@ -3,12 +3,12 @@ redirect."""
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from compat_tests.products import interpreter
 from compat_tests.security_site import NAMESPACE, Site, running_site
 
 pytestmark = pytest.mark.slow
@@ -26,7 +26,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def run(url: str, *words: str, folder: Path, **environment: str) -> tuple[int, str, str]:
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("MAGNETAR_", "PULSAR_"))}
     done = subprocess.run(
-        [sys.executable, "-m", "magnetar", "admin", "--admin-url", url, *words],
+        [*interpreter(), "-m", "magnetar", "admin", "--admin-url", url, *words],
         capture_output=True,
         text=True,
         timeout=COMMAND_SECONDS,

@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from compat_tests.admin.java_admin import PulsarAdmin
 from compat_tests.conftest import ClientFactory
 from compat_tests.harness import Server
 from compat_tests.maven_jars import need_java
+from compat_tests.products import interpreter
 from compat_tests.python.support import bodies, send_all
 
 pytestmark = pytest.mark.slow
@@ -85,7 +85,7 @@ def run_java(java: PulsarAdmin, words: list[str]) -> Said:
 
 def run_ours(server: Server, words: list[str]) -> Said:
     done = subprocess.run(
-        [sys.executable, "-m", "magnetar", "admin", *words],
+        [*interpreter(), "-m", "magnetar", "admin", *words],
         capture_output=True,
         text=True,
         timeout=COMMAND_SECONDS,

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from compat_tests.harness import Server
 from compat_tests.oauth2_issuer import CLIENT, Issuer, key_file, running_issuer
+from compat_tests.products import interpreter
 
 COMMAND_SECONDS = 60
 AUDIENCE = "urn:our-cluster"
@@ -54,7 +54,7 @@ def run(server: Server, issuer: Issuer, folder: Path, *words: str, **more: str) 
         "MAGNETAR_AUTH_PARAMS": json.dumps(parameters),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "magnetar", *words],
+        [*interpreter(), "-m", "magnetar", *words],
         capture_output=True,
         text=True,
         timeout=COMMAND_SECONDS,

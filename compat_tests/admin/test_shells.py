@@ -20,6 +20,7 @@ from urllib.parse import quote
 import pytest
 
 from compat_tests.harness import Server
+from compat_tests.products import interpreter
 from compat_tests.python.rest import Admin
 from compat_tests.unavailable import unavailable
 
@@ -67,7 +68,7 @@ def program(name: str) -> str:
 
 
 def script(shell: str) -> str:
-    command = [sys.executable, "-m", "magnetar", "completion", shell]
+    command = [*interpreter(), "-m", "magnetar", "completion", shell]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 

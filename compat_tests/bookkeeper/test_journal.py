@@ -2,17 +2,17 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from compat_tests.bookkeeper.apache_bookkeeper import running_cluster
+from compat_tests.products import interpreter
 
 
 def rows(*words: str) -> list[Any]:
-    command = [sys.executable, "-m", "magnetar", "bk", "journal", "--json", *words]
+    command = [*interpreter(), "-m", "magnetar", "bk", "journal", "--json", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return [json.loads(line) for line in done.stdout.splitlines()]

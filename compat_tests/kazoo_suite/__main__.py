@@ -7,12 +7,15 @@ tests that fail are just those that expected.txt explains.
 import argparse
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+from compat_tests.products import interpreter
 
 VERSION = "2.11.0"
 HERE = Path(__file__).parent
@@ -40,7 +43,7 @@ def run(python: str, suite: Path, data: Path, arguments: Sequence[str]) -> str:
     """Runs the suite; returns what pytest printed."""
     environment = os.environ | {
         "ZOOKEEPER_VERSION": PROTOCOL_VERSION,
-        "MAGNETAR": f"{sys.executable} -m magnetar",
+        "MAGNETAR": shlex.join([*interpreter(), "-m", "magnetar"]),
         "MAGNETAR_DATA": str(data),
         "PYTHONPATH": f"{suite}:{HERE}",
     }

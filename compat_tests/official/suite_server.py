@@ -6,13 +6,13 @@ and the script that starts the server.
 
 import json
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 from compat_tests.harness import Server
+from compat_tests.products import interpreter
 
 PROVIDERS = ("Tls", "Token", "Basic")
 CLUSTER = "standalone"
@@ -57,7 +57,7 @@ def settings(tests: Path, secret_key: Path) -> dict[str, str]:
 
 def tokens(*arguments: str) -> str:
     """Runs `magnetar tokens` and returns what it prints."""
-    command = [sys.executable, "-m", "magnetar", "tokens", *arguments]
+    command = [*interpreter(), "-m", "magnetar", "tokens", *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 

@@ -65,10 +65,12 @@ def test_a_full_disk_stops_producing_only_and_only_while_it_is_full(
 
 @pytest.mark.slow
 def test_a_server_that_is_started_on_a_full_disk_serves_reads_until_there_is_room(
-    disk: SmallDisk, make_server: ServerFactory, make_client: ClientFactory, topic: str, is_peer: bool
+    disk: SmallDisk, make_server: ServerFactory, make_client: ClientFactory, topic: str, is_peer: bool, is_cluster: bool
 ) -> None:
     if is_peer:
         pytest.skip("the peer does not start (NOTES.md)")
+    if is_cluster:
+        pytest.skip("ZooKeeper makes no sessions while its own disk is full (docs/ONE_MACHINE.md)")
     server = make_server(data_dir=disk.folder / "data")
     server.start()
     client = make_client(server.broker_url)

@@ -18,10 +18,10 @@ def server(make_server: ServerFactory) -> Server:
     return server
 
 
-def place_of(message: pulsar.Message) -> int:
-    """Returns a number that grows with each message of a topic."""
-    at = message.message_id()
-    return int(at.ledger_id() << 34 | at.entry_id() << 10 | max(at.batch_index(), 0))
+def place_of(at: pulsar.MessageId) -> int:
+    """Returns a number that grows with each message of a topic. It is never 0, which the client takes for no sequence
+    id: the first message of a cluster's first ledger would be stored each time."""
+    return 1 + int(at.ledger_id() << 34 | at.entry_id() << 10 | max(at.batch_index(), 0))
 
 
 def move(client: pulsar.Client, topic: str, count: int, acknowledge: bool) -> None:
@@ -30,9 +30,16 @@ def move(client: pulsar.Client, topic: str, count: int, acknowledge: bool) -> No
     producer = client.create_producer(f"{topic}-copy", producer_name="mover", batching_enabled=False)
     for _ in range(count):
         message = consumer.receive(20_000)
-        producer.send(message.data(), sequence_id=place_of(message))
+        producer.send(message.data(), sequence_id=place_of(message.message_id()))
         if acknowledge:
             consumer.acknowledge(message)
+
+
+def test_the_places_of_messages_grow_from_the_first_ledgers_first_message_on() -> None:
+    ids = [(0, 0, -1), (0, 0, 1), (0, 1, 1023), (0, 2, -1), (1, 0, 0)]
+    places = [place_of(pulsar.MessageId(-1, ledger, entry, batch)) for ledger, entry, batch in ids]
+    assert places == sorted(set(places))
+    assert places[0] > 0
 
 
 @pytest.mark.parametrize("batching", [True, False], ids=["batches", "single"])

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import pytest
 from compat_tests import wire
 from compat_tests.conftest import ClientFactory, ServerFactory
 from compat_tests.harness import POLL_SECONDS, Server, free_port, wait_until
+from compat_tests.products import interpreter
 from compat_tests.python.support import bodies, receive_bodies, send_all
 
 STOP_SECONDS = 10.0
@@ -31,7 +31,11 @@ def _only_magnetar(is_peer: bool) -> None:
         pytest.skip("the peer starts and stops in its own way (NOTES.md)")
 
 
-def test_a_produce_and_a_consume_succeed_as_soon_as_the_port_opens(make_server: ServerFactory, topic: str) -> None:
+def test_a_produce_and_a_consume_succeed_as_soon_as_the_port_opens(
+    make_server: ServerFactory, topic: str, is_cluster: bool
+) -> None:
+    if is_cluster:
+        pytest.skip("the topic may belong to another broker than the one whose port opened")
     server = make_server()
     port = free_port()
     server.spawn((port, free_port()))
@@ -126,7 +130,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def run_second(data_dir: Path, broker_port: int = 0, web_port: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(data_dir), "--ready-json"]
+    command = [*interpreter(), "-m", "magnetar", "standalone", "--data-dir", str(data_dir), "--ready-json"]
     command += ["--broker-port", str(broker_port), "--web-port", str(web_port)]
     return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from magnetar.server.process.own_command import own_command
 from magnetar.testing.admin_calls import AdminCalls
 from magnetar.testing.data_folder import DataFolder
 from magnetar.testing.faults import Faults
@@ -261,7 +262,7 @@ class Server:
 
     def _command(self) -> list[str]:
         broker_port, web_port = map(str, self._ports)
-        command = [sys.executable, "-m", "magnetar", "standalone", "--ready-json", "--end-with-input"]
+        command = [*own_command(), "standalone", "--ready-json", "--end-with-input"]
         command += ["--host", HOST, "--broker-port", broker_port, "--web-port", web_port]
         command += ["--data-dir", os.fspath(self.data_dir), "--log-level", self._log_level]
         for key, value in self._settings.items():

@@ -373,7 +373,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "spark/jobs/snapshot": TABLE_JOB,
     "spark/jobs/window": (*TABLE_JOB, "spark/source/ranges"),
     "magnetar": (*FOUNDATION, *METADATA, "storage/ledger", "server/commands"),
-    "magnetar/testing": ("server/programs",),
+    "magnetar/testing": ("server/process", "server/programs"),
 }
 """For each room (a folder of modules) the rooms that it may import, besides itself. Imports for types count too.
 `bench` and the tests may import anything; `compat_tests` may import nothing of ours."""

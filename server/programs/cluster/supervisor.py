@@ -29,6 +29,7 @@ from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from magnetar.server.config.properties_file import parse_properties
 from magnetar.server.process.data_folder_lock import AlreadyInUseError, DataFolderLock
 from magnetar.server.process.log_lines import TEXT
+from magnetar.server.process.own_command import own_command
 from magnetar.server.process.process_age import process_age_seconds
 from magnetar.server.process.running import StartError, sentence
 from magnetar.server.process.supervision import SessionNote, session_of_the_dead
@@ -97,7 +98,7 @@ class ClusterOptions:
     ready_json: bool = False
     log_level: str = "INFO"
     log_format: str = TEXT
-    program: tuple[str, ...] = (sys.executable, "-m", "magnetar")
+    program: tuple[str, ...] = field(default_factory=own_command)
     """The beginning of each child's command line."""
 
 
