@@ -5,9 +5,10 @@ import os
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.compiled import compiled_magnetar
@@ -33,15 +34,28 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def measure(product: Product, rows: Sequence[Row], sizes: Sizes) -> dict[str, float]:
-    """Runs each scenario that a chosen row needs."""
-    figures: dict[str, float] = {}
+@dataclass(slots=True)
+class Measured:
+    """The figures of one product, and the scenarios that ended with an error instead of figures."""
+
+    figures: dict[str, float] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+
+def measure(product: Product, rows: Sequence[Row], sizes: Sizes) -> Measured:
+    """Runs each scenario that a chosen row needs. A scenario that fails does not lose the figures of the others, which
+    took a quarter of an hour."""
+    measured = Measured()
     for name, scenario in SCENARIOS.items():
         if any(row.scenario == name for row in rows):
             began = time.monotonic()
-            figures |= scenario(product, sizes)
+            try:
+                measured.figures |= scenario(product, sizes)
+            except Exception:
+                traceback.print_exc()
+                measured.failed.append(f"{product.name} {name}")
             say(f"{product.name} {name}: {time.monotonic() - began:.0f} s")
-    return figures
+    return measured
 
 
 def compile_modules() -> None:
@@ -97,15 +111,20 @@ def main() -> int:
         ours = measure(magnetar, rows, sizes)
     if any(row.scenario == SIGKILL for row in rows):
         rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
-        ours |= run_rounds(rounds, arguments.seed, say)
+        ours.figures |= run_rounds(rounds, arguments.seed, say)
     theirs = measure(ApachePulsar(arguments.peer, PEER_HEAP_MB), rows, sizes) if arguments.peer else None
+    their_figures = None if theirs is None else theirs.figures
     print(machine)
-    print(table(rows, ours, theirs))
+    print(table(rows, ours.figures, their_figures))
+    if arguments.json:
+        write_json(arguments.json, rows, ours.figures, their_figures)
+    failed = ours.failed + ([] if theirs is None else theirs.failed)
+    if failed:
+        print(f"NOT MEASURED, because of the errors above: {', '.join(failed)}")
+        return 1
     if arguments.page:
         run = Run(machine, sizes, arguments.compiled, theirs is not None)
-        arguments.page.write_text(page(rows, ours, theirs, run))
-    if arguments.json:
-        write_json(arguments.json, rows, ours, theirs)
+        arguments.page.write_text(page(rows, ours.figures, their_figures, run))
     return 0
 
 

@@ -93,18 +93,18 @@ HTTP, and what shows messages.
 WHICH_PYTHON = """\
 ## Which Python
 
-The server runs on Python 3.11 to 3.14. How the interpreter was built counts for more than its version: pyenv builds
+The server runs on Python 3.11 to 3.14. How the interpreter was built counts as much as its version: pyenv builds
 without CPython's profile-guided optimisation unless it is told otherwise
 (`PYTHON_CONFIGURE_OPTS="--enable-optimizations --with-lto"`), while distributions and the images of containers have it.
 CPU for a message over that of the first line, by turns with the same code compiled for each, medians of eight and six
-turns on a busy machine:
+turns on a calm machine (on a busy one the distance was twice as large):
 
 | Python | 1,000 topics, publish | the same, a Shared tail of each |
 |---|---|---|
 | 3.11.7, built by pyenv without optimisations | 1 | 1 |
-| 3.11.2 of Debian 12 | 0.84 | 0.91 |
-| 3.13.18 of Debian unstable | 0.80 | 0.85 |
-| 3.14.10 of Debian unstable | 0.81 | 0.82 |
+| 3.11.2 of Debian 12 | 0.92 | 0.95 |
+| 3.13.18 of Debian unstable | 0.88 | 0.90 |
+| 3.14.10 of Debian unstable | 0.88 | 0.90 |
 
 A free-threaded interpreter, on paper, would change little at first: one event loop owns all topics of a process, and
 the threads beside it (journal, checkpoint) already spend most of their time outside of the interpreter's lock. It
