@@ -56,7 +56,7 @@ SCRAPE = "scrape"
 CONNECTIONS = "connections"
 STARTS = "starts"
 COLD = "cold"
-PAGE = (LIFECYCLE, BATCHES, TAIL, CATCH_UP, LATENCY, FEATURES, MANY_TOPICS, TRANSACTIONS)
+PAGE = (LIFECYCLE, STARTS, BATCHES, TAIL, CATCH_UP, LATENCY, FEATURES, MANY_TOPICS, CONNECTIONS, TRANSACTIONS)
 """The scenarios of docs/PERFORMANCE.md: one server on one machine, and all that Apache can be measured by beside it."""
 ASKED_FOR = (BESIDE, COLD, SCALE, SCRAPE)
 """Scenarios that run only when they are asked for by name, because they take many minutes."""
