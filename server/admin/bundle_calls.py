@@ -145,7 +145,7 @@ async def anti_affinity_namespaces(call: Call, parameter: str = "tenant") -> Ans
     if not tenant:
         raise Refusal(400, "Tenant should not be null")
     names = []
-    for child in await json_records.children(store, f"{paths.LOCAL_POLICIES}/{tenant}"):
+    async for child in in_portions(await json_records.children(store, f"{paths.LOCAL_POLICIES}/{tenant}")):
         local = await json_records.read(store, paths.local_policies_path(f"{tenant}/{child}"))
         if (local or {}).get("namespaceAntiAffinityGroup") == call.parts["group"]:
             names.append(f"{tenant}/{child}")

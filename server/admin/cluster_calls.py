@@ -195,11 +195,10 @@ async def _change(call: Call, change: Any) -> None:
 async def _user_of(store: MetadataStore, cluster: str) -> str | None:
     """Returns the text "namespace TENANT/NAME" for a namespace that is replicated to the cluster, or None when no
     namespace is."""
-    for tenant in await json_records.children(store, paths.POLICIES):
-        for namespace in await json_records.children(store, paths.tenant_path(tenant)):
-            policies = await json_records.read(store, paths.policies_path(f"{tenant}/{namespace}"))
-            if cluster in ((policies or {}).get("replication_clusters") or ()):
-                return f"namespace {tenant}/{namespace}"
+    async for namespace in json_records.all_namespaces(store):
+        policies = await json_records.read(store, paths.policies_path(namespace))
+        if cluster in ((policies or {}).get("replication_clusters") or ()):
+            return f"namespace {namespace}"
     return None
 
 

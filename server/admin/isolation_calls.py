@@ -8,7 +8,6 @@ recorded from Pulsar 4.0.7.
 """
 
 import logging
-from collections.abc import AsyncIterator
 from typing import Any
 
 from magnetar.metadata import paths
@@ -55,7 +54,8 @@ async def put(call: Call) -> Answer:
     if call.broker.ownership.is_sole:
         log.warning("isolation policy %s is without effect: one broker serves all namespaces", name)
     elif call.parts["cluster"] == call.broker.cluster:
-        moved = [each async for each in namespaces_of(_store(call)) if moved_by_isolation(each, before, policy)]
+        names = json_records.all_namespaces(_store(call))
+        moved = [each async for each in names if moved_by_isolation(each, before, policy)]
         await unload_moved(call.broker, moved)
     return NO_CONTENT
 
@@ -134,13 +134,6 @@ async def _check_cluster(call: Call, status: int = 412) -> None:
     cluster = call.parts["cluster"]
     if await _store(call).exists(paths.cluster_path(cluster)) is None:
         raise Refusal(status, f"Cluster {cluster} does not exist.")
-
-
-async def namespaces_of(store: MetadataStore) -> AsyncIterator[str]:
-    """Yields the names of all namespaces. Raises MetadataError."""
-    for tenant in await json_records.children(store, paths.POLICIES):
-        for namespace in await json_records.children(store, paths.tenant_path(tenant)):
-            yield f"{tenant}/{namespace}"
 
 
 def _store(call: Call) -> MetadataStore:

@@ -1,13 +1,15 @@
 """Reads and changes records of the metadata store that hold one JSON object."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import to_json
 from magnetar.metadata.compare_and_set import update_record
 from magnetar.metadata.errors import NoNodeError
 from magnetar.metadata.store import MetadataStore
 from magnetar.server.policies.namespace_records import parse_object
+from magnetar.server.process.turns import in_portions
 
 
 async def read(store: MetadataStore, path: str) -> dict[str, Any] | None:
@@ -24,6 +26,14 @@ async def children(store: MetadataStore, path: str) -> list[str]:
         return await store.children(path)
     except NoNodeError:
         return []
+
+
+async def all_namespaces(store: MetadataStore) -> AsyncIterator[str]:
+    """Yields the names of all namespaces. Other tasks run now and then, also when the store answers at once. Raises
+    MetadataError."""
+    for tenant in await children(store, paths.POLICIES):
+        async for namespace in in_portions(await children(store, paths.tenant_path(tenant))):
+            yield f"{tenant}/{namespace}"
 
 
 async def update(

@@ -64,11 +64,10 @@ async def delete(call: Call) -> Answer:
 
 
 async def _is_used(store: MetadataStore, group: str) -> bool:
-    for tenant in await json_records.children(store, paths.POLICIES):
-        for namespace in await json_records.children(store, paths.tenant_path(tenant)):
-            policies = await json_records.read(store, paths.policies_path(f"{tenant}/{namespace}"))
-            if (policies or {}).get(GROUP_OF_NAMESPACE) == group:
-                return True
+    async for namespace in json_records.all_namespaces(store):
+        policies = await json_records.read(store, paths.policies_path(namespace))
+        if (policies or {}).get(GROUP_OF_NAMESPACE) == group:
+            return True
     return False
 
 

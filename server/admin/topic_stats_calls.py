@@ -263,7 +263,7 @@ async def _info(call: Call, name: TopicName) -> dict[str, Any]:
     if stored.properties:
         info["properties"] = dict(stored.properties)
     info["cursors"] = {}
-    for child in await json_records.children(store, path):
+    async for child in in_portions(await json_records.children(store, path)):
         node = await store.get(f"{path}/{child}")
         if node is not None:
             cursor = parse_managed_cursor_info(node.value)
