@@ -37,9 +37,10 @@ OWN_KEYS = (
     "webServicePort",
 )
 """The keys of a broker that the supervisor sets, whatever the configuration says."""
-BOOKIE_DEFAULTS = {"lostBookieRecoveryDelay": "60"}
+BOOKIE_DEFAULTS = {"lostBookieRecoveryDelay": "60", "minUsableSizeForHighPriorityWrites": str(1 << 20)}
 """The defaults for bookies. A bookie that dies is restarted within seconds, so auto-recovery waits before it copies all
-ledgers of that bookie."""
+ledgers of that bookie. A full disk is that of all bookies, and after a crash a topic is readable only when the end of
+its last ledger is recovered: the room that starts give up from their reserves is enough for that."""
 
 
 class ClusterLayoutError(Exception):

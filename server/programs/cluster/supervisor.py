@@ -39,6 +39,7 @@ from magnetar.server.programs.cluster.cluster_files import (
     PROCESSES_FILE,
     free_ports,
     read_layout,
+    with_lack_of_room,
     write_json,
 )
 from magnetar.server.programs.cluster.cluster_rules import (
@@ -71,6 +72,8 @@ SESSION_RETRY_SECONDS = 0.25
 FORMER_CHILDREN_SECONDS = 5.0
 """How long a start waits until the children of a supervisor that was killed are gone. The kernel kills them."""
 FORMER_POLL_SECONDS = 0.02
+LIST_RETRY_SECONDS = 1.0
+"""How long to wait before the list of processes is written again after it could not be written."""
 
 START_FAULTS = (
     AlreadyInUseError,
@@ -113,6 +116,8 @@ class ClusterApp:
         self._plan: ClusterPlan
         self._forced = asyncio.Event()
         self._is_ready = False
+        self._list_is_old = False
+        self._list_timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Returns when clients can produce and consume through every broker. Raises StartError when the start fails."""
@@ -124,7 +129,7 @@ class ClusterApp:
             await self._start_all(BOOKIE, len(self._plan.layout.bookies), self._plan.bookie_words)
             await self._start_all(BROKER, self._plan.brokers, self._plan.broker_words)
         except START_FAULTS as error:
-            raise StartError(sentence(error)) from error
+            raise StartError(with_lack_of_room(sentence(error), self._options.data_dir)) from error
         self._is_ready = True
         self._write_processes()
 
@@ -309,13 +314,20 @@ class ClusterApp:
         )
 
     def _write_processes(self) -> None:
-        """Writes the list of processes after each change. A child that is down has the pid null."""
+        """Writes the list of processes after each change. A child that is down has the pid null. While the disk is full
+        the file keeps its former content, and the attempts continue."""
         if not self._is_ready:
             return
+        had_failed, self._list_is_old = self._list_is_old, False
         try:
             write_json(self._options.data_dir / PROCESSES_FILE, {**self._document(), "pid": os.getpid()})
         except OSError as error:
-            log.warning("%s cannot be written: %s", PROCESSES_FILE, error)
+            self._list_is_old = True
+            if not had_failed:
+                log.warning("%s cannot be written and is old until it can: %s", PROCESSES_FILE, error)
+            if self._list_timer is not None:
+                self._list_timer.cancel()
+            self._list_timer = asyncio.get_running_loop().call_later(LIST_RETRY_SECONDS, self._write_processes)
 
 
 async def _all(waits: Iterable[Awaitable[None]]) -> None:
