@@ -15,6 +15,7 @@ from compat_tests.small_disk import SmallDisk, small_disk
 
 DISK_MEBIBYTES = 512
 SEND_TIMEOUT_MS = 3000
+OPERATION_SECONDS = 5
 
 
 @pytest.fixture
@@ -46,6 +47,20 @@ def read(client: pulsar.Client, topic: str, count: int) -> list[bytes]:
     return [reader.read_next(60_000).data() for _ in range(count)]
 
 
+def await_readable(client: pulsar.Client, topic: str) -> None:
+    """Returns when a reader can be made. The client of Pulsar 4.2 does not always ask again when the broker could not
+    load the topic at first."""
+
+    def is_readable() -> bool:
+        try:
+            client.create_reader(topic, pulsar.MessageId.earliest).close()
+        except pulsar.PulsarException:
+            return False
+        return True
+
+    wait_until(is_readable, "the topic is readable")
+
+
 def has_reserves(disk: SmallDisk) -> bool:
     """Returns whether the metadata server and both bookies have room in reserve."""
     return sum(path.stat().st_size > 0 for path in disk.folder.rglob("RESERVE")) == 3
@@ -62,13 +77,15 @@ def test_reads_are_served_and_writes_wait_for_room(
     disk.fill()
     wait_until(lambda: cluster.log_text().count("is registered as read-only") == 2, "both bookies are read-only")
     cluster.kill_child("brokers")  # The next one needs a session, which is a record that has to be written.
-    client = make_client(cluster.service_url)
+    client = make_client(cluster.service_url, operation_timeout_seconds=OPERATION_SECONDS)
+    await_readable(client, topic)
     assert read(client, topic, 100) == bodies(100)
     assert not can_send(client, topic)
     for _ in range(2):
         cluster.kill()
         cluster.start()
-        client = make_client(cluster.service_url)
+        client = make_client(cluster.service_url, operation_timeout_seconds=OPERATION_SECONDS)
+        await_readable(client, topic)
         assert read(client, topic, 100) == bodies(100)
         assert not can_send(client, topic)
     disk.empty()

@@ -2,7 +2,8 @@
 
 A bookie's start writes a little before it can serve reads: RocksDB makes new files, and the metadata of a standalone
 server has a log. So a start that finds less room than the reserve has empties the reserve. From then on the disk counts
-as full, and the bookie is read-only, until there is room for the reserve again. A metadata server empties its reserve
+as full, and the bookie is read-only, until there is room for the reserve again. A bookie that runs empties the reserve
+when the recovery of a ledger needs room, which the topic's readers wait for. A metadata server empties its reserve
 when a write finds no room, because reads need sessions, and sessions are records. Apache's servers have nothing like
 this file.
 """

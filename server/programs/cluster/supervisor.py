@@ -32,7 +32,7 @@ from magnetar.server.process.log_lines import TEXT
 from magnetar.server.process.own_command import own_command
 from magnetar.server.process.process_age import process_age_seconds
 from magnetar.server.process.running import StartError, sentence
-from magnetar.server.process.supervision import SessionNote, session_of_the_dead
+from magnetar.server.process.supervision import SessionNote, forget_session, session_of_the_dead
 from magnetar.server.programs.cluster.child import Child, ChildDiedError
 from magnetar.server.programs.cluster.cluster_files import (
     LAYOUT_FILE,
@@ -252,7 +252,7 @@ class ClusterApp:
                 await asyncio.sleep(FORMER_POLL_SECONDS)
             if note is not None:
                 await self._end_session(path.parent.name, note)
-                path.unlink(missing_ok=True)
+                forget_session(path)
 
     async def _clear_away(self, child: Child) -> None:
         """Ends the session of a child that has died. If this takes long, the attempts continue in the background."""
@@ -263,7 +263,7 @@ class ClusterApp:
             return
         if note is None:
             return
-        child.session_file.unlink(missing_ok=True)
+        forget_session(child.session_file)
         ending = asyncio.get_running_loop().create_task(self._end_session(child.name, note))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
