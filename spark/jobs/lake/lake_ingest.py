@@ -32,7 +32,7 @@ from magnetar.spark.jobs.lake.id_check import began_before, lacking, look_at
 from magnetar.spark.jobs.storage.place import Place
 from magnetar.spark.jobs.storage.storage_rules import is_local
 from magnetar.spark.jobs.tables.row_folders import read_folders, write_folder
-from magnetar.spark.jobs.tables.table import Table, open_table
+from magnetar.spark.jobs.tables.table import Table, need_table, open_table
 from magnetar.spark.jobs.tables.table_rules import check_columns
 from magnetar.spark.source.checkpoint import Checkpoint
 from magnetar.spark.source.client.pulsar_client import PulsarClient
@@ -108,6 +108,7 @@ def run(argv: Sequence[str]) -> int:
         only_reads=not looks_at_table,
         checkpoint_anywhere=True,
         check_columns=lambda values: chosen_columns(arguments.columns, values.fieldNames()),
+        check_table=lambda: need_table(arguments.format, job_place(arguments, arguments.path), arguments.table),
     )
     checkpoint = Checkpoint(arguments.checkpoint)
     ends = ends_now(arguments)
@@ -197,6 +198,8 @@ class Ingest:
             self._outcome.details["batches written before"] = self._outcome.details.get("batches written before", 0) + 1
         else:
             self._outcome.written += written
+        if written != 0:
+            self._checkpoint.wrote(self._arguments.path)
 
     def compact(self) -> None:
         """Merges small files. Afterwards this run's rows can no longer be told from older ones, so the check at the end

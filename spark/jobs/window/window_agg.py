@@ -19,7 +19,7 @@ from magnetar.spark.jobs.job_outcome import JobOutcome, finish
 from magnetar.spark.jobs.job_query import ends_now, run_query, stream
 from magnetar.spark.jobs.job_session import guarded, session
 from magnetar.spark.jobs.window import window_rules
-from magnetar.spark.jobs.window.window_outputs import WindowOutputs
+from magnetar.spark.jobs.window.window_outputs import WindowOutputs, need_windows
 from magnetar.spark.jobs.window.window_rows import CORRUPT, EVENT_TIME, MESSAGE_KEY, REASON, RowRules
 from magnetar.spark.jobs.window.window_rules import CLOSED, COUNT, END, FRESH, TIME, WindowShape
 from magnetar.spark.jobs.window.window_state import WindowMeta, WindowStates
@@ -45,6 +45,7 @@ def run(argv: Sequence[str]) -> int:
         "window_agg",
         only_reads=True,
         check_columns=lambda values: window_rules.check_measured(values, shape, has_json=bool(arguments.json_schema)),
+        check_table=lambda: need_windows(arguments),
     )
     ends = ends_now(arguments)
     more = {"columnNameOfCorruptRecord": CORRUPT} if arguments.source == "python" else {}
