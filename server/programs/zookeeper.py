@@ -21,6 +21,7 @@ from magnetar.server.process.garbage_collection import freeze_start
 from magnetar.server.process.process_age import process_age_seconds
 from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
 from magnetar.storage.bookie.reserve import Reserve
+from pulsar_proto.counted import counted
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +89,8 @@ class ZooKeeperApp:
                 }
             )
         seconds = process_age_seconds()
-        count = self.server.processor.tree.size
-        return f"magnetar {__version__} zookeeper is ready: {url}, {count} records ({seconds:.1f} s, pid {os.getpid()})"
+        records = counted(self.server.processor.tree.size, "record")
+        return f"magnetar {__version__} zookeeper is ready: {url}, {records} ({seconds:.1f} s, pid {os.getpid()})"
 
     async def _start(self) -> None:
         config = load_zookeeper_config(self._options.conf, self._options.overrides)

@@ -173,7 +173,7 @@ def test_a_table_that_is_wrong_fails_the_check(scene: Scene, tmp_path: Path, cap
         path.unlink()
     for path in (tmp_path / "fewer").iterdir():
         path.rename(folder / path.name)
-    assert run(scene, topic, tmp_path, capsys, code=1)["problems"] == ["1 rows differ from what the topic says"]
+    assert run(scene, topic, tmp_path, capsys, code=1)["problems"] == ["1 row differs from what the topic says"]
 
 
 @pytest.mark.long

@@ -17,16 +17,7 @@ from pyspark.sql import SparkSession
 
 from compat_tests.harness import wait_until
 from compat_tests.spark.job_process import JobProcess
-from compat_tests.spark.window_reference import (
-    Levels,
-    Reading,
-    Window,
-    closed,
-    readings,
-    sessions,
-    sliding,
-    split,
-)
+from compat_tests.spark.window_reference import Levels, Reading, Window, closed, readings, sessions, sliding, split
 from magnetar.spark.jobs.storage.storage_rules import LOCK_FILE
 from magnetar.spark.jobs.window import window_rules
 from magnetar.spark.jobs.window.window_agg import main

@@ -8,6 +8,7 @@ from typing import Any
 
 from magnetar.metadata import cluster_setup
 from magnetar.server.process.log_lines import TEXT
+from pulsar_proto.counted import counted
 
 COPIES_MAX = 3
 """The most bookies that hold an entry, unless the configuration says otherwise."""
@@ -119,7 +120,7 @@ def lay_out(known: ClusterLayout | None, wishes: Wishes, free: Callable[[], int]
             raise ClusterLayoutError(f"the metadata of this data folder's cluster is in {where}, not in {metadata_url}")
         if wishes.bookies < len(known.bookies):
             raise ClusterLayoutError(
-                f"the data folder has {len(known.bookies)} bookies with ledgers on them, and --bookies "
+                f"the data folder has {counted(len(known.bookies), 'bookie')} with ledgers on them, and --bookies "
                 f"{wishes.bookies} would leave some out"
             )
     bookies = known.bookies if known else ()

@@ -54,6 +54,7 @@ from magnetar.server.programs.cluster.cluster_rules import (
     name_of,
     ready_document,
 )
+from pulsar_proto.counted import counted
 from pulsar_proto.errors import MalformedRecord
 
 log = logging.getLogger(__name__)
@@ -165,8 +166,9 @@ class ClusterApp:
             return json.dumps(document)
         urls = [f"{each['brokerServiceUrl']} {each['webServiceUrl']}" for each in document["brokers"]]
         seconds = process_age_seconds()
+        bookies = counted(len(document["bookies"]), "bookie")
         return (
-            f"magnetar {__version__} cluster is ready: {', '.join(urls)}; {len(document['bookies'])} bookies; metadata "
+            f"magnetar {__version__} cluster is ready: {', '.join(urls)}; {bookies}; metadata "
             f"{self._plan.metadata_url}; data {self._options.data_dir} ({seconds:.1f} s, pid {os.getpid()})"
         )
 

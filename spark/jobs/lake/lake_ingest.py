@@ -38,6 +38,7 @@ from magnetar.spark.source.checkpoint import Checkpoint
 from magnetar.spark.source.client.pulsar_client import PulsarClient
 from magnetar.spark.source.columns.metadata_columns import MESSAGE_ID, METADATA_TYPES, TOPIC
 from magnetar.spark.source.options import EARLIEST, LATEST, Options, address_of
+from pulsar_proto.counted import counted
 
 CORRUPT = "__corrupt"
 IDS = pa.schema([(TOPIC, pa.string()), (MESSAGE_ID, pa.binary())])
@@ -229,7 +230,7 @@ class Ingest:
         ids = look_at(rows, cut=self._arguments.starting not in (EARLIEST, LATEST) or not everything)
         self._outcome.details["ids looked at"] = ids.rows
         if ids.twice:
-            problems.append(f"{ids.twice} messages are in the table twice")
+            problems.append(f"{counted(ids.twice, 'message is', 'messages are')} in the table twice")
         problems += began_before(ids.begins, self._committed_before)
         if ids.holes:
             address = address_of(Options(service_options(self._arguments)))

@@ -43,6 +43,7 @@ from magnetar.spark.source.checkpoint import Checkpoint
 from magnetar.spark.source.columns.metadata_columns import MESSAGE_ID, METADATA_TYPES, PROPERTIES, TOPIC
 from magnetar.spark.source.columns.metadata_columns import VALUE as RAW_VALUE
 from magnetar.spark.source.options import LATEST
+from pulsar_proto.counted import counted
 
 EXAMPLES = """\
   magnetar spark snapshot_table --service-url pulsar://127.0.0.1:6650 --topic users --path ./users --checkpoint ./ck
@@ -215,7 +216,7 @@ class SnapshotJob:
         if gone:
             self._outcome.details["keys older than the topic"] = gone
         if wrong:
-            self._outcome.problems.append(f"{wrong} rows differ from what the topic says")
+            self._outcome.problems.append(f"{counted(wrong, 'row differs', 'rows differ')} from what the topic says")
 
 
 def _differing(one: DataFrame, other: DataFrame) -> int:
