@@ -173,7 +173,7 @@ def test_produce_ends_tidily_when_it_is_interrupted(server: Server, topic: str) 
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
     assert process.returncode == 130
-    assert errors == b"magnetar produce: interrupted; 1 of 1 messages sent were acknowledged\n"
+    assert errors == b"magnetar produce: interrupted; 1 of 1 message sent was acknowledged\n"
 
 
 def test_commands_go_on_when_the_server_restarts(own_server: Server, topic: str, make_client: ClientFactory) -> None:

@@ -153,7 +153,7 @@ def test_lines_that_do_not_fit_the_schema_are_named(server: Server, topic: str, 
     file = tmp_path / "schema.json"
     file.write_text(json.dumps({"type": "JSON", "schema": json.dumps(SCHEMA)}))
     result = run(server, "produce", topic, "--schema", str(file), input=b'{"name": "a"}\n{nonsense\n{}\n')
-    assert re.search(r"line 2: it is not JSON.*1 of 1 messages sent were acknowledged$", refused(result))
+    assert re.search(r"line 2: it is not JSON.*1 of 1 message sent was acknowledged$", refused(result))
     assert done(server, "read", topic) == b'{"name": "a"}\n'
 
 

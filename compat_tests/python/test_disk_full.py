@@ -70,7 +70,7 @@ def test_a_server_that_is_started_on_a_full_disk_serves_reads_until_there_is_roo
     if is_peer:
         pytest.skip("the peer does not start (NOTES.md)")
     if is_cluster:
-        pytest.skip("ZooKeeper makes no sessions while its own disk is full (docs/ONE_MACHINE.md)")
+        pytest.skip("the reserves of four processes are a tenth of so small a disk: test_supervised_full_disk.py")
     server = make_server(data_dir=disk.folder / "data")
     server.start()
     client = make_client(server.broker_url)

@@ -1,8 +1,9 @@
 """The file of the server, and the thread that writes the file. A commit is durable before its callback `done` is
 called.
 
-While the disk has no room, a commit is tried again until there is room. Meanwhile no request is acknowledged or
-refused. After any other fault of the disk the server has to end, and `on_fault` says why.
+When the disk has no room, the owner may have some in reserve. Without it a commit is tried again until there is room,
+and meanwhile no request is acknowledged or refused. After any other fault of the disk the server has to end, and
+`on_fault` says why.
 """
 
 import asyncio
@@ -38,6 +39,9 @@ class Journal:
         self._retry: asyncio.TimerHandle | None = None
         self.on_fault: Callable[[str], None] = lambda reason: None
         """A callback that the owner sets. It is called once, with the reason, when nothing more can be written."""
+        self.make_room: Callable[[], bool] = lambda: False
+        """A function that the owner may set. It is called on the file's thread when a write finds no room, and returns
+        whether it has made some. It raises OSError."""
         self.commits = 0
 
     @classmethod
@@ -87,7 +91,12 @@ class Journal:
             # Until `done` is called, nothing changes the tree or the rows, so the file's thread may read them. A large
             # commit takes tens of milliseconds to plan.
             change = self._rows.plan(rows)
-            self._file.write(change)
+            try:
+                self._file.write(change)
+            except sqlite3.Error as error:
+                if not is_passing(error) or not self.make_room():
+                    raise
+                self._file.write(change)
             return change
 
         def written(change: RowChange | None, error: Exception | None) -> None:

@@ -29,6 +29,7 @@ from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.web.calls import Answer, Call, Refusal, Route, Streamed
 from magnetar.server.web.needs import SUPERUSER, topic
 from magnetar.server.web.places import Place
+from pulsar_proto.counted import counted
 
 if TYPE_CHECKING:
     from magnetar.server.broker.broker import Broker
@@ -178,7 +179,8 @@ def _attention(broker: "Broker") -> list[str]:
         found.append(f"The metadata store has been away for {broker.metadata_link.away_seconds:.0f} s")
     throttled = broker.clients.throttled()
     if throttled:
-        found.append(f"{throttled} connections are read more slowly: they publish faster than messages are stored")
+        are = counted(throttled, "connection is", "connections are")
+        found.append(f"{are} read more slowly: they publish faster than messages are stored")
     return found
 
 

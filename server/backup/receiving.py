@@ -23,6 +23,7 @@ from magnetar.server.backup.stream_rules import STREAM_FORMAT, Frame, FrameReade
 from magnetar.server.process.running import sentence
 from magnetar.server.tools.connection.connection_errors import AdminCallError
 from magnetar.server.tools.connection.http_client import AdminHttp
+from pulsar_proto.counted import counted
 from pulsar_proto.records.ledger_record import ledger_id_of_path
 
 PATH = "/admin/v2/brokers/backup"
@@ -169,8 +170,8 @@ class Receiver:
         fields = each.fields()
         if fields.get("records") != self._record_count or self._named != self._ledgers.keys():
             raise StreamError(
-                f"the stream lacks something: {self._record_count} records of {fields.get('records')} and "
-                f"{len(self._ledgers)} ledgers of {len(self._named)} came"
+                f"the stream lacks something: {self._record_count} of {fields.get('records')} records and "
+                f"{len(self._ledgers)} of {counted(len(self._named), 'ledger')} came"
             )
         self._records.close()
         self._is_ended = True
@@ -250,7 +251,12 @@ class Progress:
         if self._stream is not None and now - self._told_at >= _TOLD_EVERY_SECONDS:
             self._told_at = now
             self._has_told = True
-            print(f"\r\033[K{done} of {total} ledgers, {size / 1e6:.1f} MB", end="", file=self._stream, flush=True)
+            print(
+                f"\r\033[K{done} of {counted(total, 'ledger')}, {size / 1e6:.1f} MB",
+                end="",
+                file=self._stream,
+                flush=True,
+            )
 
     def end(self) -> None:
         """Takes the line away."""
@@ -263,8 +269,8 @@ def told(outcome: Outcome, path: Path) -> str:
     manifest = outcome.manifest
     return (
         f"backup {manifest.generation} of cluster {manifest.cluster} as of {manifest.time} is in {path}: "
-        f"{len(manifest.ledgers)} ledgers, {outcome.new_ledgers} of them new or grown, "
-        f"{outcome.received_bytes} bytes received, {outcome.dropped_files} old files removed"
+        f"{counted(len(manifest.ledgers), 'ledger')}, {outcome.new_ledgers} of them new or grown, "
+        f"{counted(outcome.received_bytes, 'byte')} received, {counted(outcome.dropped_files, 'old file')} removed"
     )
 
 

@@ -11,6 +11,7 @@ from magnetar.server.backup.backup_folder import read_manifest
 from magnetar.server.backup.block_rules import BLOCK_HEAD, check_body, check_length, decode_entries, decode_rows
 from magnetar.server.backup.manifest_rules import LEDGERS, FilePart, LedgerCopy, Manifest
 from pulsar_proto.checksum import crc32c
+from pulsar_proto.counted import counted
 from pulsar_proto.records.ledger_record import ledger_id_of_path
 
 
@@ -69,7 +70,9 @@ def entry_groups(path: Path, ledger_id: int, copy: LedgerCopy) -> Iterator[list[
         count += len(group)
         yield group
     if count != copy.entries or last > copy.last_entry_id:
-        finding = f"it holds {count} entries up to {last}, not {copy.entries} up to {copy.last_entry_id}"
+        finding = (
+            f"it holds {counted(count, 'entry', 'entries')} up to {last}, not {copy.entries} up to {copy.last_entry_id}"
+        )
         raise DamageError(part.name, 0, finding)
 
 

@@ -15,6 +15,7 @@ from magnetar.server.topics.subscriptions.subscription import Subscription
 from magnetar.server.topics.topic import Topic
 from magnetar.storage.ledger.quorum_rules import write_set
 from magnetar.storage.managed.ack_sets import mask_of_words
+from pulsar_proto.counted import counted
 from pulsar_proto.ids import Position
 from pulsar_proto.records.ledger_record import LedgerMetadata
 
@@ -92,14 +93,15 @@ def _of_single_active(subscription: Subscription, dispatcher: Dispatcher, positi
 
 def _not_sent(dispatcher: Dispatcher, position: Position) -> Json:
     before = dispatcher.cursor.unacked_from(dispatcher.waiting_from) - dispatcher.cursor.unacked_from(position)
+    come = counted(before, "entry comes", "entries come")
     return {
-        **_told("waiting", f"It was not sent yet: {before} entries come before it ({dispatcher.why_idle()})."),
+        **_told("waiting", f"It was not sent yet: {come} before it ({dispatcher.why_idle()})."),
         "entriesBefore": before,
     }
 
 
 def _held(consumer: Consumer, again: int) -> Json:
-    times = f" Consumers gave it back {again} times before." if again else ""
+    times = f" Consumers gave it back {counted(again, 'time')} before." if again else ""
     return {
         **_told("held", f"It was sent to the consumer {consumer.name} and is not acknowledged.{times}"),
         "consumer": consumer.name,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.server.commands.arguments import add_command
+from pulsar_proto.counted import counted
 
 if TYPE_CHECKING:
     from magnetar.server.commands.arguments import Commands
@@ -63,7 +64,7 @@ def _verify(folder: Path) -> int:
     entries = sum(copy.entries for copy in manifest.ledgers.values())
     print(
         f"backup {manifest.generation} of cluster {manifest.cluster} as of {manifest.time} is sound: "
-        f"{len(manifest.ledgers)} ledgers with {entries} entries"
+        f"{counted(len(manifest.ledgers), 'ledger')} with {counted(entries, 'entry', 'entries')}"
     )
     return 0
 

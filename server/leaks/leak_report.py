@@ -6,6 +6,7 @@ from typing import Any
 from magnetar.storage.leaks.finder import Findings
 from magnetar.storage.leaks.ledger_facts_rules import LedgerFacts
 from magnetar.storage.leaks.orphan_rules import Judgement, Verdict
+from pulsar_proto.counted import counted
 
 KEPT = (Verdict.YOUNG, Verdict.OPEN, Verdict.UNREADABLE, Verdict.FOREIGN)
 SHOWN_MAX = 1000
@@ -60,31 +61,38 @@ def ledger_fields(ledger: LedgerFacts, judgement: Judgement) -> dict[str, Any]:
 def as_lines(findings: Findings) -> Iterator[str]:
     """Yields the lines for people: the worst findings first."""
     if findings.dangling:
-        yield f"DATA ARE LOST: {len(findings.dangling)} references to ledgers that are gone"
+        yield f"DATA ARE LOST: {counted(len(findings.dangling), 'reference')} to ledgers that are gone"
         yield from _some(f"  ledger {each.ledger_id}: {each.path} ({each.role})" for each in findings.dangling)
     if findings.blind:
-        yield f"{len(findings.blind)} records cannot be read; what they may refer to is kept"
+        yield f"{counted(len(findings.blind), 'record')} cannot be read; what they may refer to is kept"
         yield from _some(f"  {each.path}: {each.why}" for each in findings.blind)
-    yield from _ledgers(findings, "ledgers whose records cannot be read", Verdict.DAMAGED)
-    yield from _ledgers(findings, "orphans", Verdict.ORPHAN)
-    yield from _ledgers(findings, "unreferenced ledgers are kept", *KEPT)
+    yield from _ledgers(
+        findings, "ledger whose record cannot be read", "ledgers whose records cannot be read", Verdict.DAMAGED
+    )
+    yield from _ledgers(findings, "orphan", "orphans", Verdict.ORPHAN)
+    yield from _ledgers(findings, "unreferenced ledger is kept", "unreferenced ledgers are kept", *KEPT)
     if unknown := findings.with_verdict(Verdict.UNKNOWN):
-        yield f"{len(unknown)} unreferenced ledgers were not made by Pulsar and are none of its orphans"
+        yield counted(
+            len(unknown),
+            "unreferenced ledger was not made by Pulsar and is none of its orphans",
+            "unreferenced ledgers were not made by Pulsar and are none of its orphans",
+        )
     if findings.leftovers:
-        yield f"{len(findings.leftovers)} records are left over"
+        yield f"{counted(len(findings.leftovers), 'record is', 'records are')} left over"
         yield from _some(
             f"  {each.path}{'' if each.removable else ' (not removed)'}: {each.reason}" for each in findings.leftovers
         )
-    yield f"{findings.ledgers} ledgers were looked at" + (": nothing to do" if findings.is_clean else "")
+    were = counted(findings.ledgers, "ledger was", "ledgers were")
+    yield f"{were} looked at" + (": nothing to do" if findings.is_clean else "")
 
 
-def _ledgers(findings: Findings, title: str, *verdicts: Verdict) -> Iterator[str]:
+def _ledgers(findings: Findings, one: str, many: str, *verdicts: Verdict) -> Iterator[str]:
     found = findings.with_verdict(*verdicts)
     if not found:
         return
     entries = sum(ledger.entries or 0 for ledger, _ in found)
     size = sum(ledger.bytes or 0 for ledger, _ in found)
-    yield f"{len(found)} {title}, with {entries} entries of {size} bytes"
+    yield f"{counted(len(found), one, many)}, with {counted(entries, 'entry', 'entries')} of {counted(size, 'byte')}"
     for (verdict, reason), count in sorted(findings.counts.items()):
         if verdict in verdicts:
             yield f"  {count} {verdict}: {reason}"
@@ -92,7 +100,9 @@ def _ledgers(findings: Findings, title: str, *verdicts: Verdict) -> Iterator[str
 
 
 def ledger_line(ledger: LedgerFacts, judgement: Judgement) -> str:
-    size = "not closed" if ledger.entries is None else f"{ledger.entries} entries, {ledger.bytes} bytes"
+    size = "not closed"
+    if ledger.entries is not None:
+        size = f"{counted(ledger.entries, 'entry', 'entries')}, {counted(ledger.bytes or 0, 'byte')}"
     return f"ledger {ledger.ledger_id} ({ledger.component}, {size}): {judgement.verdict}: {judgement.text}"
 
 

@@ -14,6 +14,7 @@ from magnetar.storage.leaks.finder import Findings, Site
 from magnetar.storage.leaks.orphan_rules import Caution
 from magnetar.storage.leaks.removal import Outcome
 from magnetar.storage.ledger.ledger_errors import LedgerError
+from pulsar_proto.counted import counted
 
 HOUR_MS = 3_600_000
 OWN_STORE = "standalone"
@@ -41,8 +42,8 @@ def backup_result(manifest: Manifest, folder: Path) -> tuple[dict[str, Any], str
     entries = sum(item.entries.count for item in ledgers if item.entries is not None)
     return (
         {"folder": str(folder), "records": len(manifest.items), "ledgers": len(ledgers), "entries": entries},
-        f"{folder}: {len(manifest.items)} records, {len(ledgers)} of them of ledgers, {entries} entries; "
-        "all were read back",
+        f"{folder}: {counted(len(manifest.items), 'record')}, {len(ledgers)} of them of ledgers, "
+        f"{counted(entries, 'entry', 'entries')}; all were read back",
     )
 
 
@@ -52,7 +53,7 @@ def check_second_look(manifest: Manifest, caution: Caution, second_look_hours: i
     if wait_ms > 0:
         raise LeakRefusal(
             f"the backup was made less than {second_look_hours} h ago; the second look is due in "
-            f"{wait_ms // 60_000 + 1} minutes"
+            f"{counted(wait_ms // 60_000 + 1, 'minute')}"
         )
 
 

@@ -8,6 +8,7 @@ process that is alive.
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import select
@@ -137,6 +138,13 @@ def session_of_the_dead(path: Path) -> SessionNote | None:
         return SessionNote(int(session, 16), bytes.fromhex(password))
     except ValueError:
         return None
+
+
+def forget_session(path: Path) -> None:
+    """Makes a session file hold no session. The file and its room on the disk stay, so that the next process can write
+    its session down while the disk is full. If this fails, the session is ended once more later, which does no harm."""
+    with contextlib.suppress(OSError), open(path, "r+b", buffering=0) as file:
+        file.write(b"\n")
 
 
 def _locked(descriptor: int) -> bool:

@@ -20,8 +20,13 @@ from magnetar.server.process.descriptors import DESCRIPTORS
 from magnetar.server.process.garbage_collection import freeze_start
 from magnetar.server.process.process_age import process_age_seconds
 from magnetar.server.process.running import STOP_DEADLINE_SECONDS, THREAD_SWITCH_SECONDS, StartError, sentence
+from magnetar.storage.bookie.reserve import Reserve
+from pulsar_proto.counted import counted
 
 log = logging.getLogger(__name__)
+
+RESERVE_LOOK_SECONDS = 5.0
+"""How often the server looks whether there is room for a reserve that is missing or was given up."""
 
 START_FAULTS = (AlreadyInUseError, ZooKeeperConfigError, MetadataError, OSError)
 """Errors that stop a start for a reason outside of this program. The user gets such an error as one sentence."""
@@ -84,8 +89,8 @@ class ZooKeeperApp:
                 }
             )
         seconds = process_age_seconds()
-        count = self.server.processor.tree.size
-        return f"magnetar {__version__} zookeeper is ready: {url}, {count} records ({seconds:.1f} s, pid {os.getpid()})"
+        records = counted(self.server.processor.tree.size, "record")
+        return f"magnetar {__version__} zookeeper is ready: {url}, {records} ({seconds:.1f} s, pid {os.getpid()})"
 
     async def _start(self) -> None:
         config = load_zookeeper_config(self._options.conf, self._options.overrides)
@@ -106,6 +111,10 @@ class ZooKeeperApp:
         )
         self._closing.push_async_callback(self.server.close)
         self.server.journal.on_fault = self._fail
+        reserve = Reserve((os.fspath(folder), os.path.abspath(config.witness_dir)))
+        self.server.journal.make_room = reserve.release
+        keeping = asyncio.get_running_loop().create_task(_keep(reserve))
+        self._closing.callback(keeping.cancel)
         try:
             await self.server.start(sock, has_room=DESCRIPTORS.has_room)
         except OSError as error:
@@ -115,6 +124,16 @@ class ZooKeeperApp:
     def _fail(self, reason: str) -> None:
         self._failure = self._failure or reason
         self._failed.set()
+
+
+async def _keep(reserve: Reserve) -> None:
+    """Allocates the reserve whenever it is missing and there is room for it. Never returns."""
+    while True:
+        try:
+            await asyncio.to_thread(reserve.restore)
+        except OSError as error:
+            log.warning("the disk cannot be measured: %s", error)
+        await asyncio.sleep(RESERVE_LOOK_SECONDS)
 
 
 def _dialled(host: str) -> str:

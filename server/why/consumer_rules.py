@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from magnetar.server.why.reasons import LISTED_MAX, Holds, Reason, counted, listed
+from magnetar.server.why.reasons import LISTED_MAX, Holds, Reason, listed
 from magnetar.server.why.subscription_snapshot import ConsumerSnapshot, SubscriptionSnapshot
+from pulsar_proto.counted import counted
 
 ALL_WAIT = ("Exclusive", "Failover", "Shared")
 """Types whose messages wait only while no consumer takes any. For Key_Shared each consumer holds back its keys."""

@@ -7,8 +7,9 @@ Sources of the conditions: `server/topics/publishing`, `storage/managed/appender
 from collections.abc import Iterator
 
 from magnetar.server.why.producer_snapshot import ProducersSnapshot, PublishRateSnapshot, QuotaSnapshot
-from magnetar.server.why.reasons import LISTED_MAX, Holds, Reason, counted, duration, listed, moment
+from magnetar.server.why.reasons import LISTED_MAX, Holds, Reason, duration, listed, moment
 from magnetar.server.why.refusal_rules import refused_reason
+from pulsar_proto.counted import counted
 
 SLOW_APPEND_SECONDS = 1.0
 """SENDs that wait longer than this without any confirmation are a reason."""
@@ -103,9 +104,9 @@ def _rate(rate: PublishRateSnapshot) -> Reason:
     whose, code = ("broker's", "BROKER") if rate.is_of_broker else ("topic's", "TOPIC")
     limits = []
     if rate.messages_per_second > 0:
-        limits.append(f"{rate.messages_per_second:g} messages a second")
+        limits.append(counted(rate.messages_per_second, "message a second", "messages a second", "g"))
     if rate.bytes_per_second > 0:
-        limits.append(f"{rate.bytes_per_second:g} bytes a second")
+        limits.append(counted(rate.bytes_per_second, "byte a second", "bytes a second", "g"))
     return Reason(
         f"{code}_PUBLISH_RATE",
         Holds.SOME,

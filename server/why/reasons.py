@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
+from pulsar_proto.counted import counted
+
 T = TypeVar("T")
 
 Json = dict[str, object]
@@ -64,11 +66,6 @@ def duration(seconds: float) -> str:
 def moment(time_ms: int) -> str:
     """Returns a time since the epoch as people and programs read it: in UTC, to the second."""
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """Returns the number with its noun: `1 entry`, `3 entries`. By default `many` is `one` with an s."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def entries(count: int) -> str:

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 from magnetar.server.why.consumer_rules import consumer_reasons
 from magnetar.server.why.key_wait_rules import key_reasons
-from magnetar.server.why.reasons import LISTED_MAX, Holds, Reason, counted, duration, entries, listed, moment
+from magnetar.server.why.reasons import LISTED_MAX, Holds, Reason, duration, entries, listed, moment
 from magnetar.server.why.refusal_rules import refused_reason
 from magnetar.server.why.subscription_snapshot import BacklogSnapshot, SubscriptionSnapshot, ThrottleSnapshot
+from pulsar_proto.counted import counted
 
 SLOW_READ_SECONDS = 1.0
 """A read of the log that takes longer than this is a reason."""
@@ -170,9 +171,11 @@ def _rate(throttle: ThrottleSnapshot) -> Reason:
     whose, code = ("topic's", "TOPIC") if throttle.is_of_topic else ("subscription's", "SUBSCRIPTION")
     limits = []
     if throttle.messages_per_second:
-        limits.append(f"{throttle.messages_per_second:g} messages a second (balance {throttle.messages:.0f})")
+        messages = counted(throttle.messages_per_second, "message a second", "messages a second", "g")
+        limits.append(f"{messages} (balance {throttle.messages:.0f})")
     if throttle.bytes_per_second:
-        limits.append(f"{throttle.bytes_per_second:g} bytes a second (balance {throttle.bytes:.0f})")
+        size = counted(throttle.bytes_per_second, "byte a second", "bytes a second", "g")
+        limits.append(f"{size} (balance {throttle.bytes:.0f})")
     return Reason(
         f"{code}_DISPATCH_RATE",
         Holds.EVERYTHING,

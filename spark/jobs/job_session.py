@@ -62,13 +62,15 @@ def session(
     only_reads: bool = False,
     checkpoint_anywhere: bool = False,
     check_columns: Callable[[StructType], object] | None = None,
+    check_table: Callable[[], object] | None = None,
 ) -> SparkSession:
     """Returns the running session of spark-submit, or starts one. Options, service and topics are checked before Java
     starts, because the start of Java takes many seconds. `needs` names the part of the job that needs pyspark 4.0 (see
     `check_versions`). A job that `only_reads` what came since its last run ends here when nothing came. With
     `checkpoint_anywhere` the job takes a checkpoint at a URL, too. `check_columns` gets the columns of the topics'
-    values, and raises when the job's options do not suit them. Raises JobFailed, NothingToDo, and the errors that
-    `check_columns` and the functions of `precheck` and `job_places` raise."""
+    values, and raises when the job's options do not suit them. `check_table` is called when the checkpoint has written
+    to a table, and raises when the table is gone. Raises JobFailed, NothingToDo, and the errors that `check_columns`,
+    `check_table` and the functions of `precheck` and `job_places` raise."""
     source = getattr(arguments, "source", "python")
     check_versions(source, pyspark.__version__, needs)
     settings = _given_settings(arguments)
@@ -82,6 +84,8 @@ def session(
         if checkpoint_anywhere:
             bring_checkpoint(arguments, job)
         _check_query(arguments, job, check_columns)
+        if check_table is not None and Checkpoint(arguments.checkpoint).has_written():
+            check_table()
         if only_reads and has_nothing_to_do(arguments):
             raise NothingToDo(arguments.progress)
     is_submitted = "SPARK_ENV_LOADED" in os.environ

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
+from pulsar_proto.counted import counted
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -47,7 +49,9 @@ class Teller:
             rate = f" ({rows / seconds:,.0f} a second)" if seconds else ""
             to_come = (behind or {}).get("messages")
             rest = f", about {to_come:,} to come" if to_come else ""
-            self._print(f"batch {number}: {rows:,} messages in {seconds:.1f} s{rate}, {total:,} in all{rest}")
+            self._print(
+                f"batch {number}: {counted(rows, 'message', form=',')} in {seconds:.1f} s{rate}, {total:,} in all{rest}"
+            )
 
     def passing(self, sentence: str) -> None:
         """Shows a sentence that is true only for the moment; the next line replaces the sentence. Has no effect without
@@ -140,12 +144,12 @@ class QueryProgress:
                 seconds = step["durationMs"].get("triggerExecution", 0) / 1000
                 self._teller.batch(step["batchId"], rows, seconds, self.read, _behind(step))
         if query.isActive and query.status["isTriggerActive"] and query.status["isDataAvailable"]:
-            self._teller.passing(f"{self.read:,} messages so far, a batch is under way")
+            self._teller.passing(f"{counted(self.read, 'message', form=',')} so far, a batch is under way")
         elif steps and not steps[-1]["numInputRows"]:
             if not self._is_idle:
                 self._is_idle = True
                 self._teller.state("idle", rows=self.read)
-            self._teller.passing(f"{self.read:,} messages, waiting for more")
+            self._teller.passing(f"{counted(self.read, 'message', form=',')}, waiting for more")
 
 
 def _behind(step: Mapping[str, Any]) -> Mapping[str, Any] | None:

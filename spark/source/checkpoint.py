@@ -16,6 +16,8 @@ from magnetar.spark.source.ranges.bounds import Bound, bounds_from_json
 
 JOB_FILE = "magnetar-job"
 """The file in a checkpoint that names the job whose query this is. Spark has no such file, and leaves it alone."""
+TABLE_FILE = "magnetar-table"
+"""The file that is in a checkpoint as soon as its job has written rows to its table."""
 
 
 class Checkpoint:
@@ -44,6 +46,15 @@ class Checkpoint:
         if self.job() != job:
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / JOB_FILE).write_text(job)
+
+    def has_written(self) -> bool:
+        """Returns whether `wrote` was called before, in this run or in an earlier one."""
+        return (self.folder / TABLE_FILE).exists()
+
+    def wrote(self, table: str) -> None:
+        """Writes down that the job has written rows to a table: a later run then expects the table."""
+        if not self.has_written():
+            (self.folder / TABLE_FILE).write_text(table)
 
     def sweep(self) -> None:
         """Removes the unfinished record that is left when the driver was killed while Spark wrote down the first batch:

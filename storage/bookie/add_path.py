@@ -89,6 +89,8 @@ class AddPath:
         self.mode = BookieMode.WRITABLE
         self.takes_high_priority = False
         """Whether a read-only bookie still takes the adds of ledger recovery, because its disk has some room left."""
+        self.has_refused_recovery = False
+        """Whether such an add was refused since the disks were measured."""
         self.positions: list[JournalPosition] = []
         """For each journal, the position after its last durable batch that the loop knows of."""
         self.pending_bytes = 0
@@ -151,6 +153,7 @@ class AddPath:
             if self.mode is not BookieMode.READ_ONLY:
                 return BookieRc.EIO
             if not (flags & AddFlags.HIGH_PRIORITY and self.takes_high_priority):
+                self.has_refused_recovery |= bool(flags & AddFlags.HIGH_PRIORITY)
                 return BookieRc.EREADONLY
         if state is None:
             if ledger_id in self._deleted_fenced and not flags & AddFlags.RECOVERY_ADD:
@@ -228,12 +231,6 @@ class AddPath:
                 except Exception:
                     log.exception("the callback of an add failed")
 
-    def _call(self, done: AddDone, entry_ids: Sequence[int], rc: int) -> None:
-        try:
-            done(entry_ids, int(rc))
-        except Exception:
-            log.exception("the callback of a failed add failed")
-
     def _wait(
         self,
         ledger_id: int,
@@ -287,8 +284,7 @@ class AddPath:
         while self._waiting and self._waiting[0].deadline <= now:
             group = self._waiting.popleft()
             self.waiting_bytes -= group.size
-            self.rejected_groups += 1
-            self._call(group.done, group.entry_ids, BookieRc.ETOOMANYREQUESTS)
+            self._reject(group.done, group.entry_ids, BookieRc.ETOOMANYREQUESTS)
         if self._waiting:
             self._deadline_timer = self._loop.call_at(self._waiting[0].deadline, self._deadline_over)
 

@@ -263,6 +263,10 @@ class Bookie:
         return self.is_writable or (self.mode is BookieMode.READ_ONLY and self._adds.takes_high_priority)
 
     @property
+    def has_refused_recovery(self) -> bool:
+        return self._adds.has_refused_recovery
+
+    @property
     def fault(self) -> str | None:
         """The fault because of which the bookie takes no writes until a restart; None when it has not failed."""
         return f"the bookie failed: {self._mode_reason}" if self.mode is BookieMode.FAILED else None
@@ -351,6 +355,7 @@ class Bookie:
         """Turns the bookie read-only when its disk is full, and writable when there is room again. If a checkpoint has
         failed, the bookie repeats it first, and turns writable at the next measurement after its success."""
         self._adds.takes_high_priority = self._rules.takes_high_priority(usage)
+        self._adds.has_refused_recovery = False
         self._allow_spares(self._rules.may_keep_spares(usage))
         if self.mode is BookieMode.WRITABLE and self._rules.is_full(usage):
             self._change_mode(BookieMode.READ_ONLY, usage.sentence())

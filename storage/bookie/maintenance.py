@@ -27,6 +27,10 @@ class MaintainedBookie(Protocol):
     @property
     def mode(self) -> BookieMode: ...
 
+    @property
+    def has_refused_recovery(self) -> bool:
+        """Whether an add of ledger recovery was refused since the last measurement, because the disk is full."""
+
     def room_seen(self, usage: DiskUsage) -> None:
         """Takes a measurement of the disks. `Maintenance` calls this method after every measurement."""
 
@@ -118,9 +122,16 @@ class Maintenance:
         self._owner.room_seen(self.usage)
 
     def _measure_with_reserve(self) -> DiskUsage:
-        """Restores the reserve if there is room for it, and then measures the disks. Raises OSError."""
+        """Restores the reserve if there is room for it, and then measures the disks. If recovery needs room, and the
+        reserve is enough for it, the reserve is given up: a topic whose broker has died is readable only when the end
+        of its last ledger is recovered. Raises OSError."""
         is_whole = self._reserve.restore()
-        return self.measure(self._directories)._replace(reserve_is_whole=is_whole)
+        usage = self.measure(self._directories)
+        if self._owner.has_refused_recovery and not self._rules.takes_high_priority(usage):
+            with_reserve = usage._replace(free_bytes=usage.free_bytes + self._reserve.held_bytes())
+            if self._rules.takes_high_priority(with_reserve) and self._reserve.release():
+                return self.measure(self._directories)._replace(reserve_is_whole=False)
+        return usage._replace(reserve_is_whole=is_whole)
 
     async def _collect_quietly(self) -> None:
         try:

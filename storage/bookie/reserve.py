@@ -1,8 +1,11 @@
-"""A file of a few megabytes on each of a bookie's disks, which keeps room for a start on a full disk.
+"""A file of a few megabytes on each of a bookie's or a metadata server's disks, which keeps room for a full disk.
 
-A start writes a little before it can serve reads: RocksDB makes new files, and the metadata of a standalone server has
-a log. So a start that finds less room than the reserve has empties the reserve. From then on the disk counts as full,
-and the bookie is read-only, until there is room for the reserve again. Apache's bookie has nothing like this file.
+A bookie's start writes a little before it can serve reads: RocksDB makes new files, and the metadata of a standalone
+server has a log. So a start that finds less room than the reserve has empties the reserve. From then on the disk counts
+as full, and the bookie is read-only, until there is room for the reserve again. A bookie that runs empties the reserve
+when the recovery of a ledger needs room, which the topic's readers wait for. A metadata server empties its reserve
+when a write finds no room, because reads need sessions, and sessions are records. Apache's servers have nothing like
+this file.
 """
 
 import logging
@@ -27,14 +30,19 @@ class Reserve:
         self._directories = directories
         self._is_possible = True
 
-    def release(self) -> None:
-        """Empties the reserve of each disk that has less room than the reserve. Raises OSError."""
+    def release(self) -> bool:
+        """Empties the reserve of each disk that has less room than the reserve. Returns whether there is more room now.
+        Raises OSError."""
+        has_released = False
         for path, wanted_bytes, free_bytes in self._places():
-            if free_bytes < wanted_bytes and os.path.exists(path):
+            held_bytes = os.path.getsize(path) if os.path.exists(path) else 0
+            if free_bytes < wanted_bytes and held_bytes:
                 os.truncate(path, 0)
+                has_released = True
                 log.warning(
-                    "only %d KB were free: the %d KB of %s are free now", free_bytes >> 10, wanted_bytes >> 10, path
+                    "only %d KB were free: the %d KB of %s are free now", free_bytes >> 10, held_bytes >> 10, path
                 )
+        return has_released
 
     def restore(self) -> bool:
         """Allocates each reserve that is missing or empty, if half of the disk's room is left then. Returns whether all

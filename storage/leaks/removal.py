@@ -15,6 +15,7 @@ from magnetar.storage.leaks.backup import Backup, entries_of
 from magnetar.storage.leaks.backup_rules import BackupDamaged, BackupItem, Manifest
 from magnetar.storage.leaks.finder import Findings, Site
 from magnetar.storage.ledger.ledger_errors import LedgerError
+from pulsar_proto.counted import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ async def _restore_entries(site: Site, backup: Backup, item: BackupItem, value: 
         if item.entries is None:
             return Outcome(item, False, f"{text}, but the bookies lack entries, and the backup has none")
         await site.entries.add_back(ledger_id, value, backup.entries(ledger_id))
-        return Outcome(item, True, f"{text}, with {item.entries.count} entries")
+        return Outcome(item, True, f"{text}, with {counted(item.entries.count, 'entry', 'entries')}")
     except LedgerError as error:
         return Outcome(item, False, f"{text}, but its entries are not: {error}")
 

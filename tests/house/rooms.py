@@ -303,7 +303,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server/tools/monitoring": (),
     "server/tools/configuration": ("storage/ledger", "storage/managed", "server/config", "server/network"),
     "server/tools/messages": (*FOUNDATION, "pulsar_proto/values", "server/tools/connection"),
-    "server/tools/diagnosis": ("server/tools/connection",),
+    "server/tools/diagnosis": ("pulsar_proto", "server/tools/connection"),
     "server/commands": (
         *FOUNDATION,
         "metadata",

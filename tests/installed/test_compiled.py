@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.products import INTERPRETER_VARIABLE
+from compat_tests.products import INTERPRETER_VARIABLE, Magnetar
 from tests.house.tree import compiled_modules
 from tests.installed.base_install import ROOT, BaseInstall, build_wheel, wheel_install
+from tests.twins.pair import pair
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -33,6 +34,7 @@ CLIENT_TESTS = (
     "compat_tests/python/test_consume.py::test_shared_consumers_split_the_messages",
     "compat_tests/python/test_deduplication.py::test_what_the_client_itself_sends_again_is_stored_once[on]",
 )
+SCENARIOS = 60
 LOADED = """
 import importlib, sys
 for name in sys.argv[1:]:
@@ -91,6 +93,12 @@ def test_the_compiled_modules_pass_the_tests_of_their_sources(compiled_wheel: Pa
 def test_the_official_client_publishes_and_consumes_with_them(compiled: BaseInstall, tmp_path: Path) -> None:
     printed = pytest_of_the_tree({INTERPRETER_VARIABLE: " ".join(compiled.program)}, tmp_path, *CLIENT_TESTS)
     assert "skipped" not in printed
+
+
+def test_its_server_answers_random_frames_as_one_from_the_sources_does(compiled: BaseInstall, tmp_path: Path) -> None:
+    with pair(tmp_path, Magnetar((sys.executable,)), Magnetar(compiled.program)) as twins:
+        different = [found for seed in range(SCENARIOS) if (found := twins.compare(seed))]
+    assert not different, "\n".join(map(str, different))
 
 
 def test_without_a_compiler_the_wheel_is_pure_python(tmp_path: Path) -> None:

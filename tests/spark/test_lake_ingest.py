@@ -142,6 +142,39 @@ def test_each_message_once_over_runs_repeated_batches_and_a_schema_that_grows(
     assert "is partitioned by message_day, --partition-by asks for message_hour" in refused
 
 
+@pytest.mark.parametrize("kind", ["parquet", *LAKES])
+def test_a_table_that_is_gone_is_named_and_a_new_checkpoint_makes_it_again(
+    scene: Scene, tmp_path: Path, kind: str, capsys: Capture
+) -> None:
+    topic = f"{PREFIX}/gone-{kind}"
+    keep(scene, topic)
+    produce(scene, topic, 10)
+    kinds = ["--format", kind]
+    assert run(scene, topic, tmp_path, capsys, *kinds)["written"] == 10
+    (tmp_path / "table").rename(tmp_path / "elsewhere")
+    for more in (0, 10):  # with nothing to read, and with something
+        produce(scene, topic, more, first=10)
+        refused = run(scene, topic, tmp_path, capsys, *kinds, code=1)["error"]
+        assert f"there is no table in {tmp_path / 'table'}" in refused
+        assert "put the table back, or begin with a new --checkpoint" in refused
+        assert not (tmp_path / "table").exists()
+    shutil.rmtree(tmp_path / "checkpoint")
+    assert run(scene, topic, tmp_path, capsys, *kinds)["written"] == 20
+
+
+def test_a_checkpoint_that_has_only_parked_messages_expects_no_table(
+    scene: Scene, tmp_path: Path, capsys: Capture
+) -> None:
+    topic = f"{PREFIX}/only-poison"
+    scene.client.create_producer(topic, schema=JsonSchema(First)).close()
+    keep(scene, topic)
+    raw = scene.client.create_producer(topic, schema=BytesSchema())
+    for _ in range(2):
+        raw.send(b"{not json")
+        assert run(scene, topic, tmp_path, capsys, "--check", "none")["parked"] == 1
+        shutil.rmtree(tmp_path / "table")
+
+
 def test_a_poison_record_is_parked_and_the_rest_goes_on(scene: Scene, tmp_path: Path, capsys: Capture) -> None:
     topic = f"{PREFIX}/poison"
     producer = scene.client.create_producer(topic, schema=JsonSchema(First))

@@ -123,6 +123,19 @@ def test_the_table_is_what_table_view_sees_and_a_replay_changes_nothing(
     assert f"was written with --merge {kind}" in run(scene, topic, tmp_path, capsys, "--merge", other, code=1)["error"]
 
 
+@pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(each, marks=pytest.mark.long) for each in KINDS[1:])])
+def test_a_table_that_is_gone_is_named(scene: Scene, tmp_path: Path, kind: str, capsys: Capture) -> None:
+    topic = f"{PREFIX}/snapshot-gone-{kind}"
+    keep(scene, topic)
+    produce(scene, topic, random.Random(3), "first", count=20)
+    run(scene, topic, tmp_path, capsys, "--merge", kind)
+    (tmp_path / "table").rename(tmp_path / "elsewhere")
+    refused = run(scene, topic, tmp_path, capsys, "--merge", kind, code=1)["error"]
+    assert f"there is no table in {tmp_path / 'table'}" in refused
+    (tmp_path / "elsewhere").rename(tmp_path / "table")
+    assert run(scene, topic, tmp_path, capsys, "--merge", kind)["read"] == 0
+
+
 def test_an_empty_topic_gives_an_empty_outcome(scene: Scene, tmp_path: Path, capsys: Capture) -> None:
     topic = f"{PREFIX}/snapshot-empty"
     scene.client.create_producer(topic).close()
@@ -160,7 +173,7 @@ def test_a_table_that_is_wrong_fails_the_check(scene: Scene, tmp_path: Path, cap
         path.unlink()
     for path in (tmp_path / "fewer").iterdir():
         path.rename(folder / path.name)
-    assert run(scene, topic, tmp_path, capsys, code=1)["problems"] == ["1 rows differ from what the topic says"]
+    assert run(scene, topic, tmp_path, capsys, code=1)["problems"] == ["1 row differs from what the topic says"]
 
 
 @pytest.mark.long

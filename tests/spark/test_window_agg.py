@@ -17,16 +17,7 @@ from pyspark.sql import SparkSession
 
 from compat_tests.harness import wait_until
 from compat_tests.spark.job_process import JobProcess
-from compat_tests.spark.window_reference import (
-    Levels,
-    Reading,
-    Window,
-    closed,
-    readings,
-    sessions,
-    sliding,
-    split,
-)
+from compat_tests.spark.window_reference import Levels, Reading, Window, closed, readings, sessions, sliding, split
 from magnetar.spark.jobs.storage.storage_rules import LOCK_FILE
 from magnetar.spark.jobs.window import window_rules
 from magnetar.spark.jobs.window.window_agg import main
@@ -157,6 +148,9 @@ def test_closed_windows_and_late_messages_are_what_the_client_reads_also_when_a_
     assert all((each.partition_key(), each.event_timestamp(), each.data()) in late_before for each in copies)
     assert {str(each.properties()) for each in copies} == {"{'from': 'tests'}"}
     assert scene.session.read.parquet(f"{tmp_path}/ck/late").count() == len(late)
+    (tmp_path / "out").rename(tmp_path / "elsewhere")
+    assert main(given) == 1
+    assert f"there is no table in {tmp_path}/out, but the checkpoint goes on behind" in capsys.readouterr().err
 
 
 class Level(pulsar.schema.Record):  # type: ignore[misc]

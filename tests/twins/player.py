@@ -8,8 +8,10 @@ import struct
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from typing import Any
 
+from compat_tests.harness import wait_until
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.varint import varint
 from pulsar_proto.wire.commands import send_frame, simple_frame
@@ -49,6 +51,7 @@ Trace = list[list[str]]
 
 class Connection:
     def __init__(self, port: int, greetings: list[bytes]) -> None:
+        self.port = port
         self.is_closed = False
         self._buffer = b""
         self._socket = socket.create_connection(("127.0.0.1", port), SECONDS_MAX)
@@ -59,10 +62,9 @@ class Connection:
                 self.heard_until(GREETED, SECONDS_MAX)
 
     def say(self, data: bytes) -> None:
-        try:
+        """Sends. When the server has closed the connection, what it said before that can still be heard."""
+        with suppress(OSError):
             self._socket.sendall(data)
-        except OSError:
-            self.is_closed = True
 
     def answers(self, patience: float) -> list[tuple[pb.BaseCommand, bytes]]:
         """Returns all commands that come within `patience` seconds, and then until the server has nothing to say but
@@ -130,20 +132,17 @@ class Player:
                 connections.clear()
                 trace.append([str(self.call("PUT", f"{_rest(scenario.topics[0])}/unload"))])
                 continue
+            heard = []
             if number not in connections or connections[number].is_closed:
                 connections[number] = Connection(self._port, scenario.greetings[number])
+                heard += self._heard(connections, told, scenario, patience)
             if frame == CLOSE:
                 connections.pop(number).close()
+                trace.append(sorted(heard))
                 continue
             connections[number].say(told.with_real_ids(frame))
-            heard = []
-            for each, connection in connections.items():
-                heard += [
-                    f"{each} {told.of(made)} {payload!r}"
-                    for made, payload in connection.answers(patience / len(connections))
-                ]
-                if connection.is_closed:
-                    heard.append(f"{each} closed")
+            heard += self._heard(connections, told, scenario, patience)
+            heard += [f"{each} closed" for each, connection in connections.items() if connection.is_closed]
             trace.append(sorted(heard))
             if connections[number].is_closed:
                 self._let_rest(scenario.topics[0])
@@ -164,6 +163,27 @@ class Player:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
+
+    def _heard(
+        self, connections: dict[int, Connection], told: "Words", scenario: Scenario, patience: float
+    ) -> list[str]:
+        """Returns what the server says to the connections until it neither stores nor reads messages of the topics. The
+        next frame may close a connection, and how many of its messages come before that would be a matter of time."""
+        heard = []
+        for seconds in (patience, 0.0):
+            for number, connection in connections.items():
+                answers = connection.answers(seconds / len(connections))
+                heard += [f"{number} {told.of(made)} {payload!r}" for made, payload in answers]
+            wait_until(lambda: all(map(self._is_idle, scenario.topics)), "the topics are idle", SECONDS_MAX)
+        return heard
+
+    def _is_idle(self, topic: str) -> bool:
+        status, answer = self.call("GET", f"{_rest(topic)}/internalStats")
+        if status != 200:
+            return True
+        stats = json.loads(answer)
+        reads = (each["pendingReadOps"] for each in stats["cursors"].values())
+        return not stats["pendingAddEntriesCount"] and not any(reads)
 
     def _let_rest(self, topic: str) -> None:
         """Returns when all that closed connections have sent to the topic is stored: a message of another connection

@@ -10,7 +10,7 @@ from magnetar.server.protocol.handlers.command_table import TABLE
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 from pulsar_proto.varint import varint
 from tests.twins.pair import difference, pair
-from tests.twins.player import LEDGER_MAX, Words
+from tests.twins.player import LEDGER_MAX, Connection, Words
 from tests.twins.scenario import LEDGER, LEFT_OUT, framed, scenario
 
 PLANTED = """
@@ -22,6 +22,10 @@ del sys.argv[1:3]
 main()
 """
 SEEDS = range(90)
+CLOSED_BEHIND_FLOW = 31
+"""In this seed's scenario a consumer connects, asks for messages and at once sends a frame that closes the
+connection."""
+FLOW = bytes((8, pb.BaseCommand.FLOW))
 
 
 def receipt(ledger: int) -> pb.BaseCommand:
@@ -70,6 +74,27 @@ def test_frames_get_the_ledger_of_the_first_receipt() -> None:
     for ledger, received in ((4321, 4321), (5, 4321)):
         words.of(receipt(ledger))
         assert pb.BaseCommand.FromString(words.with_real_ids(frame)[8:]).ack.message_id[0].ledgerId == received
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_server_that_gets_frames_at_other_moments_answers_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second server gets each FLOW together with the next frame, as it would if it had stood still meanwhile."""
+    held: dict[Connection, bytes] = {}
+    say = Connection.say
+
+    def say_with_the_next(connection: Connection, data: bytes) -> None:
+        if connection.port == both.servers[1].broker_port and data[8:].startswith(FLOW):
+            held[connection] = data
+        else:
+            say(connection, held.pop(connection, b"") + data)
+
+    alike = Magnetar((sys.executable,))
+    with pair(tmp_path, alike, alike) as both:
+        monkeypatch.setattr(Connection, "say", say_with_the_next)
+        assert both.compare(CLOSED_BEHIND_FLOW) is None
 
 
 @pytest.mark.process

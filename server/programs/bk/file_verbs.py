@@ -28,6 +28,7 @@ from magnetar.storage.bookie.file_inspection import (
 )
 from magnetar.storage.bookie.journal_format import EXPLICIT_LAC, FENCE, LEDGER_KEY
 from magnetar.storage.bookie.journal_replay import journal_path
+from pulsar_proto.counted import counted
 from pulsar_proto.records.entry_digest import entry_ids, entry_lac
 
 CONTROLS = {LEDGER_KEY: "ledger key", FENCE: "fence", EXPLICIT_LAC: "explicit LAC"}
@@ -136,7 +137,7 @@ def _entry(entry: bytes, with_message: bool) -> dict[str, Any]:
 
 
 def _entry_line(fields: dict[str, Any]) -> str:
-    line = f"ledger {fields['ledgerId']} entry {fields['entryId']}: {fields['bytes']} bytes"
+    line = f"ledger {fields['ledgerId']} entry {fields['entryId']}: {counted(fields['bytes'], 'byte')}"
     if "digestAndPayload" in fields:
         line += f"\n    {readable(base64.b64decode(fields['digestAndPayload']))}"
     return line
@@ -220,7 +221,7 @@ async def index(tool: Tool, arguments: Namespace) -> int:
 
 async def check(tool: Tool, arguments: Namespace) -> int:
     journals, ledgers = _journals(tool, arguments), _ledgers(tool, arguments)
-    progress = ToolProgress("files checked")
+    progress = ToolProgress("checked", "file")
     seen = CheckSummary()
     damaged = 0
     for fault, lost in check_files(journals, ledgers, seen, progress.update):
@@ -243,7 +244,8 @@ async def check(tool: Tool, arguments: Namespace) -> int:
             "ledgers": seen.ledgers,
             "runs": seen.runs,
         },
-        f"{seen.batches} batches in {seen.journals} journals, {seen.blocks} blocks in {seen.entry_logs} entry logs, "
-        f"{seen.runs} runs of {seen.ledgers} ledgers: {damaged or 'nothing'} damaged",
+        f"{counted(seen.batches, 'batch', 'batches')} in {counted(seen.journals, 'journal')}, "
+        f"{counted(seen.blocks, 'block')} in {counted(seen.entry_logs, 'entry log')}, "
+        f"{counted(seen.runs, 'run')} of {counted(seen.ledgers, 'ledger')}: {damaged or 'nothing'} damaged",
     )
     return 1 if damaged else 0

@@ -20,6 +20,7 @@ from magnetar.storage.ledger.read_handle import ReadHandle
 from magnetar.storage.ledger.replica_reader import ReplicaReader
 from magnetar.storage.repair.ledger_checker import OLDEST_DIGEST
 from magnetar.storage.repair.ledger_index import bookies_of, visit_ledgers
+from pulsar_proto.counted import counted
 from pulsar_proto.records.entry_digest import EntryCodec, entry_ids, entry_lac, entry_length, master_key
 from pulsar_proto.records.ledger_record import LedgerMetadata, ledger_path
 
@@ -59,7 +60,7 @@ def metadata_text(metadata: LedgerMetadata) -> str:
 
 async def listledgers(tool: Tool, arguments: Namespace) -> int:
     cluster = await tool.cluster()
-    progress = ToolProgress("ledgers")
+    progress = ToolProgress("listed")
     if not arguments.meta and arguments.bookie is None:
         for ledger_id in sorted(await list_ledgers(cluster.store)):
             tool.out.result({"ledgerId": ledger_id}, str(ledger_id))
@@ -93,7 +94,7 @@ async def ledgermetadata(tool: Tool, arguments: Namespace) -> int:
             await file.write(record.value)
         tool.out.result(
             {"ledgerId": arguments.ledger, "file": str(arguments.dump), "bytes": len(record.value)},
-            f"the record of ledger {arguments.ledger} is in {arguments.dump}, {len(record.value)} bytes",
+            f"the record of ledger {arguments.ledger} is in {arguments.dump}, {counted(len(record.value), 'byte')}",
         )
         return 0
     metadata = LedgerMetadata.parse(arguments.ledger, record.value)
@@ -138,7 +139,7 @@ async def readledger(tool: Tool, arguments: Namespace) -> int:
             "length": entry_length(entry),
             "payloadBytes": len(payload),
         }
-        line = f"ledger {ledger_id} entry {entry_id}: LAC {entry_lac(entry)}, {len(payload)} bytes"
+        line = f"ledger {ledger_id} entry {entry_id}: LAC {entry_lac(entry)}, {counted(len(payload), 'byte')}"
         if arguments.msg:
             fields["payload"] = base64.b64encode(payload).decode()
             line += f"\n  {readable(payload)}"
@@ -233,14 +234,15 @@ async def simpletest(tool: Tool, arguments: Namespace) -> int:
             "readSeconds": round(read_seconds, 4),
             "ensemble": list(handle.metadata.ensembles[-1][1]),
         },
-        f"{count} entries of {arguments.size} bytes written to ledger {handle.ledger_id} in {write_seconds:.2f} s "
+        f"{counted(count, 'entry', 'entries')} of {counted(arguments.size, 'byte')} written to ledger "
+        f"{handle.ledger_id} in {write_seconds:.2f} s "
         f"({count / write_seconds:,.0f}/s), read back in {read_seconds:.2f} s, ledger deleted",
     )
     return 0
 
 
 async def _write(handle: WriteHandle, payload: bytes, count: int) -> None:
-    progress = ToolProgress("entries written")
+    progress = ToolProgress("written", "entry", "entries")
     written = 0
     while written < count:
         group = min(APPENDS_MAX, count - written)
@@ -255,9 +257,10 @@ async def _write(handle: WriteHandle, payload: bytes, count: int) -> None:
 
 async def _read_back(reader: ReadHandle, payload: bytes, count: int) -> None:
     """Reads the entries of a test back. Raises ToolError when they differ from the entries that were written."""
-    progress = ToolProgress("entries read")
+    progress = ToolProgress("read", "entry", "entries")
     if reader.last_add_confirmed != count - 1:
-        raise ToolError(f"the ledger ends at entry {reader.last_add_confirmed}, {count} entries were written")
+        were = counted(count, "entry was", "entries were")
+        raise ToolError(f"the ledger ends at entry {reader.last_add_confirmed}, {were} written")
     position = 0
     while position < count:
         for entry in await reader.read(position, count - 1):

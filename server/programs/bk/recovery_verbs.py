@@ -18,6 +18,7 @@ from magnetar.storage.repair.operator_repair import (
     ledgers_naming,
     recover_bookies,
 )
+from pulsar_proto.counted import counted
 from pulsar_proto.records import underreplication_record as records
 
 AT_ONCE = 64
@@ -36,9 +37,9 @@ async def recover(tool: Tool, arguments: Namespace) -> int:
     config = tool.recovery_config
     if arguments.replication_rate is not None:
         config = replace(config, replication_rate_by_bytes=arguments.replication_rate)
-    question = f"Copy what {', '.join(sorted(bookies))} held of {len(ledgers)} ledgers to other bookies?"
+    question = f"Copy what {', '.join(sorted(bookies))} held of {counted(len(ledgers), 'ledger')} to other bookies?"
     tool.confirm(question, force=arguments.force)
-    progress = ToolProgress("ledgers recovered")
+    progress = ToolProgress("recovered")
     outcome = await recover_bookies(
         cluster, config, bookies, ledgers, skip_open=arguments.skip_open_ledgers, progress=progress.update
     )
@@ -59,8 +60,8 @@ async def recover(tool: Tool, arguments: Namespace) -> int:
             "entries": copied.entries,
             "bytes": copied.bytes,
         },
-        f"{done} of {outcome.ledgers} ledgers recovered: {copied.fragments} fragments, {copied.entries} entries, "
-        f"{copied.bytes} bytes copied",
+        f"{done} of {counted(outcome.ledgers, 'ledger')} recovered: {counted(copied.fragments, 'fragment')}, "
+        f"{counted(copied.entries, 'entry', 'entries')}, {counted(copied.bytes, 'byte')} copied",
     )
     return await _end_recovery(tool, arguments, outcome)
 
@@ -73,7 +74,7 @@ async def _ledgers_to_recover(
         metadata = (await cluster.driver.read(ledger_id)).metadata
         found = {ledger_id: metadata} if any(not bookies.isdisjoint(m) for _, m in metadata.ensembles) else {}
     else:
-        progress = ToolProgress("ledgers looked at")
+        progress = ToolProgress("looked at")
         found = await ledgers_naming(cluster, bookies, at_once=AT_ONCE, progress=progress.update)
         progress.end()
     return {
@@ -98,8 +99,10 @@ def _show_ledgers(
         is_skipped = arguments.skip_open_ledgers and fields["state"] != "CLOSED"
         note = ", would be skipped" if is_skipped else ""
         tool.out.result(fields, f"ledger {fields['ledgerId']} {fields['state']}{note}: {parts}")
-    what = "would be recovered" if arguments.dry_run else "name"
-    tool.out.text(f"{len(ledgers)} ledgers {what} {'' if arguments.dry_run else ', '.join(sorted(bookies))}".rstrip())
+    if arguments.dry_run:
+        tool.out.text(f"{counted(len(ledgers), 'ledger')} would be recovered")
+    else:
+        tool.out.text(f"{counted(len(ledgers), 'ledger names', 'ledgers name')} {', '.join(sorted(bookies))}")
 
 
 async def _end_recovery(tool: Tool, arguments: Namespace, outcome: RecoveryOutcome) -> int:
@@ -116,7 +119,7 @@ async def _end_recovery(tool: Tool, arguments: Namespace, outcome: RecoveryOutco
 async def decommissionbookie(tool: Tool, arguments: Namespace) -> int:
     cluster, book = await tool.cluster(), await tool.book()
     await book.prepare()
-    scanning, progress = ToolProgress("ledgers looked at"), ToolProgress("ledgers replicated")
+    scanning, progress = ToolProgress("looked at"), ToolProgress("replicated")
     try:
         async with asyncio.timeout(arguments.timeout):
             ledgers = await decommission(
@@ -143,7 +146,7 @@ async def decommissionbookie(tool: Tool, arguments: Namespace) -> int:
         deleted = False
     tool.out.result(
         {"bookieId": arguments.bookie, "ledgers": ledgers, "cookieDeleted": deleted},
-        f"bookie {arguments.bookie} is retired: {ledgers} ledgers are on other bookies now"
+        f"bookie {arguments.bookie} is retired: {counted(ledgers, 'ledger is', 'ledgers are')} on other bookies now"
         + (", its cookie is deleted" if deleted else "; it had no cookie"),
     )
     return 0

@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from pulsar_proto.counted import counted
+
 PROGRESS_SECONDS = 2.0
 """The seconds between two lines of progress. On a terminal, a single line is rewritten five times a second instead."""
 TERMINAL_SECONDS = 0.2
@@ -33,11 +35,12 @@ class ToolOutput:
 
 
 class ToolProgress:
-    """Shows the progress of a long verb on stderr. `update` may be called at any time. `what` names the counted things
-    in the plural, such as "ledgers"."""
+    """Shows the progress of a long verb on stderr, such as `3 ledgers copied`. `update` may be called at any time.
+    `one` and `many` name the counted things, and `done` says what became of them."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, done: str, one: str = "ledger", many: str = "") -> None:
+        self._done = done
+        self._one, self._many = one, many
         self._began = self._shown = time.monotonic()
         self._on_terminal = sys.stderr.isatty()
         self._is_open = False
@@ -47,8 +50,12 @@ class ToolProgress:
         if now - self._shown < (TERMINAL_SECONDS if self._on_terminal else PROGRESS_SECONDS):
             return
         self._shown = now
-        of = "" if total is None else f" of {total} ({100 * done // max(total, 1)} %)"
-        line = f"{done}{of} {self._what}{', ' + note if note else ''}, {now - self._began:.0f} s"
+        if total is None:
+            what = counted(done, self._one, self._many)
+        else:
+            share = f" ({100 * done // max(total, 1)} %)"
+            what = f"{done} of {counted(total, self._one, self._many)}{share}"
+        line = f"{what} {self._done}{', ' + note if note else ''}, {now - self._began:.0f} s"
         if self._on_terminal:
             sys.stderr.write(f"\r\x1b[K{line}")
             self._is_open = True

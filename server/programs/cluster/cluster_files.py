@@ -1,4 +1,5 @@
-"""The two files of the supervisor in the data folder: the layout of the cluster, and the list of running processes.
+"""The supervisor's data folder: its room, and its two files, which are the layout of the cluster and the list of
+running processes.
 
 `cluster.json` has the layout, so that later starts use the same ports. `processes.json` has the addresses and the pid
 of each process while the cluster runs, for programs and people.
@@ -7,6 +8,7 @@ of each process while the cluster runs, for programs and people.
 import json
 import os
 import random
+import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +22,8 @@ FIRST_PORT, END_OF_PORTS = 10_000, 65_536
 PORT_TRIES_MAX = 1_000
 EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 DEFAULT_EPHEMERAL_FIRST = 32_768
+START_BYTES = 4 << 20
+"""How much room on the disk the start of a process needs at most; each process keeps as much in its reserve."""
 
 
 def read_layout(data_dir: Path) -> ClusterLayout | None:
@@ -83,3 +87,16 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+def with_lack_of_room(text: str, folder: Path) -> str:
+    """Returns the sentence about a failed start. If the disk of the cluster's folder is full, the sentence also says
+    so, because the children's reasons look like those of a lost server: a session that finds no room waits."""
+    try:
+        free_bytes = shutil.disk_usage(folder).free
+    except OSError:
+        return text
+    if free_bytes >= START_BYTES:
+        return text
+    needed = f"a start needs up to {START_BYTES >> 20} MB, make room"
+    return f"{text}: the disk of {folder} is full, {free_bytes >> 10} KB are free, {needed}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from magnetar.metadata import cluster_setup
 from magnetar.server.process.log_lines import TEXT
+from pulsar_proto.counted import counted
 
 COPIES_MAX = 3
 """The most bookies that hold an entry, unless the configuration says otherwise."""
@@ -37,9 +38,10 @@ OWN_KEYS = (
     "webServicePort",
 )
 """The keys of a broker that the supervisor sets, whatever the configuration says."""
-BOOKIE_DEFAULTS = {"lostBookieRecoveryDelay": "60"}
+BOOKIE_DEFAULTS = {"lostBookieRecoveryDelay": "60", "minUsableSizeForHighPriorityWrites": str(1 << 20)}
 """The defaults for bookies. A bookie that dies is restarted within seconds, so auto-recovery waits before it copies all
-ledgers of that bookie."""
+ledgers of that bookie. A full disk is that of all bookies, and after a crash a topic is readable only when the end of
+its last ledger is recovered: the room that starts give up from their reserves is enough for that."""
 
 
 class ClusterLayoutError(Exception):
@@ -118,7 +120,7 @@ def lay_out(known: ClusterLayout | None, wishes: Wishes, free: Callable[[], int]
             raise ClusterLayoutError(f"the metadata of this data folder's cluster is in {where}, not in {metadata_url}")
         if wishes.bookies < len(known.bookies):
             raise ClusterLayoutError(
-                f"the data folder has {len(known.bookies)} bookies with ledgers on them, and --bookies "
+                f"the data folder has {counted(len(known.bookies), 'bookie')} with ledgers on them, and --bookies "
                 f"{wishes.bookies} would leave some out"
             )
     bookies = known.bookies if known else ()

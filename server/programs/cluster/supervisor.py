@@ -32,13 +32,14 @@ from magnetar.server.process.log_lines import TEXT
 from magnetar.server.process.own_command import own_command
 from magnetar.server.process.process_age import process_age_seconds
 from magnetar.server.process.running import StartError, sentence
-from magnetar.server.process.supervision import SessionNote, session_of_the_dead
+from magnetar.server.process.supervision import SessionNote, forget_session, session_of_the_dead
 from magnetar.server.programs.cluster.child import Child, ChildDiedError
 from magnetar.server.programs.cluster.cluster_files import (
     LAYOUT_FILE,
     PROCESSES_FILE,
     free_ports,
     read_layout,
+    with_lack_of_room,
     write_json,
 )
 from magnetar.server.programs.cluster.cluster_rules import (
@@ -53,6 +54,7 @@ from magnetar.server.programs.cluster.cluster_rules import (
     name_of,
     ready_document,
 )
+from pulsar_proto.counted import counted
 from pulsar_proto.errors import MalformedRecord
 
 log = logging.getLogger(__name__)
@@ -71,6 +73,8 @@ SESSION_RETRY_SECONDS = 0.25
 FORMER_CHILDREN_SECONDS = 5.0
 """How long a start waits until the children of a supervisor that was killed are gone. The kernel kills them."""
 FORMER_POLL_SECONDS = 0.02
+LIST_RETRY_SECONDS = 1.0
+"""How long to wait before the list of processes is written again after it could not be written."""
 
 START_FAULTS = (
     AlreadyInUseError,
@@ -113,6 +117,8 @@ class ClusterApp:
         self._plan: ClusterPlan
         self._forced = asyncio.Event()
         self._is_ready = False
+        self._list_is_old = False
+        self._list_timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Returns when clients can produce and consume through every broker. Raises StartError when the start fails."""
@@ -124,7 +130,7 @@ class ClusterApp:
             await self._start_all(BOOKIE, len(self._plan.layout.bookies), self._plan.bookie_words)
             await self._start_all(BROKER, self._plan.brokers, self._plan.broker_words)
         except START_FAULTS as error:
-            raise StartError(sentence(error)) from error
+            raise StartError(with_lack_of_room(sentence(error), self._options.data_dir)) from error
         self._is_ready = True
         self._write_processes()
 
@@ -160,8 +166,9 @@ class ClusterApp:
             return json.dumps(document)
         urls = [f"{each['brokerServiceUrl']} {each['webServiceUrl']}" for each in document["brokers"]]
         seconds = process_age_seconds()
+        bookies = counted(len(document["bookies"]), "bookie")
         return (
-            f"magnetar {__version__} cluster is ready: {', '.join(urls)}; {len(document['bookies'])} bookies; metadata "
+            f"magnetar {__version__} cluster is ready: {', '.join(urls)}; {bookies}; metadata "
             f"{self._plan.metadata_url}; data {self._options.data_dir} ({seconds:.1f} s, pid {os.getpid()})"
         )
 
@@ -247,7 +254,7 @@ class ClusterApp:
                 await asyncio.sleep(FORMER_POLL_SECONDS)
             if note is not None:
                 await self._end_session(path.parent.name, note)
-                path.unlink(missing_ok=True)
+                forget_session(path)
 
     async def _clear_away(self, child: Child) -> None:
         """Ends the session of a child that has died. If this takes long, the attempts continue in the background."""
@@ -258,7 +265,7 @@ class ClusterApp:
             return
         if note is None:
             return
-        child.session_file.unlink(missing_ok=True)
+        forget_session(child.session_file)
         ending = asyncio.get_running_loop().create_task(self._end_session(child.name, note))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
@@ -309,13 +316,20 @@ class ClusterApp:
         )
 
     def _write_processes(self) -> None:
-        """Writes the list of processes after each change. A child that is down has the pid null."""
+        """Writes the list of processes after each change. A child that is down has the pid null. While the disk is full
+        the file keeps its former content, and the attempts continue."""
         if not self._is_ready:
             return
+        had_failed, self._list_is_old = self._list_is_old, False
         try:
             write_json(self._options.data_dir / PROCESSES_FILE, {**self._document(), "pid": os.getpid()})
         except OSError as error:
-            log.warning("%s cannot be written: %s", PROCESSES_FILE, error)
+            self._list_is_old = True
+            if not had_failed:
+                log.warning("%s cannot be written and is old until it can: %s", PROCESSES_FILE, error)
+            if self._list_timer is not None:
+                self._list_timer.cancel()
+            self._list_timer = asyncio.get_running_loop().call_later(LIST_RETRY_SECONDS, self._write_processes)
 
 
 async def _all(waits: Iterable[Awaitable[None]]) -> None:

@@ -12,6 +12,7 @@ from magnetar.server.programs.leaks.leak_site import caution_of, wall_clock_ms
 from magnetar.storage.leaks.backup import Backup
 from magnetar.storage.leaks.finder import Site, find
 from magnetar.storage.leaks.removal import Outcome, remove, restore
+from pulsar_proto.counted import counted
 
 CLEAN = 0
 FOUND = 1
@@ -52,8 +53,8 @@ async def run_remove(tool: Tool, arguments: Namespace, site: Site) -> int:
     findings = await find(site, caution)
     ledgers = sum(item.ledger_id is not None for item in manifest.items)
     tool.confirm(
-        f"Delete {ledgers} ledgers and {len(manifest.items) - ledgers} other records, as far as the second look still "
-        "finds them?",
+        f"Delete {counted(ledgers, 'ledger')} and {counted(len(manifest.items) - ledgers, 'other record')}, as far as "
+        "the second look still finds them?",
         force=arguments.force,
     )
     return await _show(tool, noted(backup, remove(site, backup, manifest, findings)))
@@ -62,7 +63,7 @@ async def run_remove(tool: Tool, arguments: Namespace, site: Site) -> int:
 async def run_restore(tool: Tool, arguments: Namespace, site: Site) -> int:
     backup = Backup(arguments.folder)
     manifest = await backup.manifest()
-    tool.confirm(f"Put back {len(manifest.items)} records, as far as they are missing?", force=arguments.force)
+    tool.confirm(f"Put back {counted(len(manifest.items), 'record')}, as far as missing?", force=arguments.force)
     return await _show(tool, noted(backup, restore(site, backup, manifest)))
 
 

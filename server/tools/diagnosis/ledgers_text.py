@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from magnetar.server.tools.diagnosis.printable import joined
+from pulsar_proto.counted import counted
 
 BOOKIES_SHOWN_MAX = 8
 
@@ -48,7 +49,8 @@ def _ledger(ledger: Mapping[str, Any]) -> Iterator[str]:
     for keeper in ledger["keptBy"]:
         yield f"    kept: {keeper['sentence']} [{keeper['by']}]"
     if ledger["keptByMoreCursors"]:
-        yield f"    kept: {ledger['keptByMoreCursors']} more cursors have not passed it [cursor]"
+        have = counted(ledger["keptByMoreCursors"], "more cursor has", "more cursors have")
+        yield f"    kept: {have} not passed it [cursor]"
     if not ledger["keptBy"]:
         yield "    nothing keeps it: the next trim deletes it"
 
@@ -60,10 +62,9 @@ def _range(fragment: Mapping[str, Any]) -> str:
     return f"entry {first}" if first == last else f"entries {first} to {last}"
 
 
-def _what(counted: Mapping[str, Any]) -> str:
+def _what(held: Mapping[str, Any]) -> str:
     """Returns how many entries and bytes a topic or a ledger has."""
-    entries = counted["entries"]
-    return f"{entries} {'entry' if entries == 1 else 'entries'}, {_size(counted['sizeBytes'])}"
+    return f"{counted(held['entries'], 'entry', 'entries')}, {_size(held['sizeBytes'])}"
 
 
 def _size(size_bytes: int) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from magnetar.server.tools.diagnosis.printable import joined
+from pulsar_proto.counted import counted
 
 LABELS = {"everything": "everything waits", "some": "some wait", "nothing": "note"}
 """The words in front of a sentence, by what the reason holds back."""
@@ -27,12 +28,13 @@ def _topic(answer: Mapping[str, Any]) -> Iterator[str]:
     for name, each in answer["subscriptions"].items():
         count = each["consumerCount"]
         clear = "" if each["standsInTheWay"] else f": {ALL_CLEAR}"
-        yield f"  subscription {name} ({each['type']}, {count} consumer{'' if count == 1 else 's'}){clear}"
+        yield f"  subscription {name} ({each['type']}, {counted(count, 'consumer')}){clear}"
         if each["summary"]:
             yield f"    backlog: {each['summary']}"
         yield from _reasons(each["reasons"], "    ")
     if answer.get("subscriptionsLeftOut"):
-        yield f"  {answer['subscriptionsLeftOut']} more subscriptions are left out; name one to see it"
+        are = counted(answer["subscriptionsLeftOut"], "more subscription is", "more subscriptions are")
+        yield f"  {are} left out; name one to see it"
     producers = answer.get("producers")
     if producers is not None:
         clear = "" if producers["standsInTheWay"] else f": {ALL_CLEAR}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from magnetar.server.tools.messages.latency_rules import LatencyHistogram
 from magnetar.server.tools.messages.quantity_rules import size_text, whole
+from pulsar_proto.counted import counted
 
 HEADER = Struct(">8sQ")
 """A message of a bench begins with the mark of its run and the time of sending in nanoseconds (monotonic, so that all
@@ -54,7 +55,7 @@ class Plan:
         """Returns all settings in one line."""
         parts = []
         if self.messages:
-            parts.append(f"{whole(self.messages)} messages")
+            parts.append(counted(self.messages, "message", form=","))
         if self.duration_s:
             parts.append(f"{self.duration_s:g} s")
         if self.mode != "sub":

@@ -32,6 +32,7 @@ from magnetar.server.tools.messages.interruption import Interruption
 from magnetar.server.tools.messages.message_client import import_client, open_client, reach
 from magnetar.server.tools.messages.progress import Progress
 from magnetar.server.tools.messages.tool_errors import ToolError
+from pulsar_proto.counted import counted
 from pulsar_proto.names import TopicName
 
 LOOK_SECONDS = 0.1
@@ -72,7 +73,7 @@ class _Running:
 
     def __init__(self, settings: ConnectionSettings, plan: Plan, quiet: bool) -> None:
         self._plan = plan
-        self._progress = Progress("messages", quiet=quiet)
+        self._progress = Progress("message", quiet=quiet)
         mark = os.urandom(MARK_BYTES)
         context = multiprocessing.get_context("spawn")
         self._processes: list[BaseProcess] = []
@@ -233,5 +234,5 @@ def _verdict(plan: Plan, results: Sequence[ClientResult], interruption: Interrup
     wanted = plan.messages or (published.messages if published is not None else 0)
     for total, word in ((published, "published"), (consumed, "consumed")):
         if total is not None and total.messages < wanted and not (plan.duration_s and plan.mode != "both"):
-            raise ToolError(f"{total.messages} of {wanted} messages were {word}")
+            raise ToolError(f"{total.messages} of {counted(wanted, 'message was', 'messages were')} {word}")
     return 0

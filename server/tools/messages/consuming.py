@@ -20,6 +20,7 @@ from magnetar.server.tools.messages.progress import Progress
 from magnetar.server.tools.messages.received import MessagePrinter, formatter_of
 from magnetar.server.tools.messages.schemas import ValueDecoder
 from magnetar.server.tools.messages.tool_errors import ToolError
+from pulsar_proto.counted import counted
 
 GROUP_MESSAGES_MAX = 200
 GROUP_BYTES_MAX = 1 << 18
@@ -124,7 +125,7 @@ class _Consuming:
         self._printer = printer
         self._output = output
         self._interruption = interruption
-        self._progress = Progress("messages", quiet=options.quiet or output.is_terminal)
+        self._progress = Progress("message", quiet=options.quiet or output.is_terminal)
         self._consumed = 0
         self._last_message_s = time.monotonic()
         self._is_connected = True
@@ -145,7 +146,7 @@ class _Consuming:
             return self._interruption.exit_code
         if self._options.count:
             waited = f"{self._options.idle_timeout_s:g} s passed without a message"
-            raise ToolError(f"{self._consumed} of {self._options.count} messages came, then {waited}")
+            raise ToolError(f"{self._consumed} of {counted(self._options.count, 'message')} came, then {waited}")
         return 0
 
     def _is_complete(self) -> bool:

@@ -27,6 +27,7 @@ from magnetar.server.tools.messages.progress import Progress
 from magnetar.server.tools.messages.receipts import PENDING_MESSAGES_MAX, Receipts
 from magnetar.server.tools.messages.schemas import REGISTRY, WrittenSchema, schema_of_options, schema_of_registry
 from magnetar.server.tools.messages.tool_errors import ToolError
+from pulsar_proto.counted import counted
 
 MESSAGE_BYTES_MAX = 5 << 20
 """Pulsar's default limit (maxMessageSize). Larger messages need --chunking."""
@@ -134,7 +135,7 @@ class _Producing:
         self._ok = pulsar.Result.Ok
         self._receipts = Receipts(keep_ids=options.print_ids)
         self._output: OutputStream | None = standard_output() if options.print_ids else None
-        self._progress = Progress("messages acknowledged", quiet=options.quiet)
+        self._progress = Progress("message", "acknowledged", quiet=options.quiet)
         self._began_s = time.monotonic()
         self._sent = 0
 
@@ -152,7 +153,8 @@ class _Producing:
             fault = ToolError(f"standard input or output: {error.strerror}")
         self._wait()
         self._progress.end(self._receipts.acknowledged)
-        done = f"{self._receipts.acknowledged} of {self._sent} messages sent were acknowledged"
+        sent = counted(self._sent, "message sent was", "messages sent were")
+        done = f"{self._receipts.acknowledged} of {sent} acknowledged"
         if self._receipts.failure is not None:
             _, name, result = self._receipts.failure
             reason = result_sentence(result, self._options.settings.broker_service_url)
@@ -160,7 +162,7 @@ class _Producing:
         if fault is not None:
             raise ToolError(f"{fault}; {done}")
         if self._receipts.pending:
-            raise ToolError(f"no answer for {self._receipts.pending} messages; {done}")
+            raise ToolError(f"no answer for {counted(self._receipts.pending, 'message')}; {done}")
         if self._interruption:
             print(f"magnetar produce: interrupted; {done}", file=sys.stderr)
         return self._interruption.exit_code

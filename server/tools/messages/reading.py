@@ -22,6 +22,7 @@ from magnetar.server.tools.messages.received import MessagePrinter, formatter_of
 from magnetar.server.tools.messages.schemas import ValueDecoder
 from magnetar.server.tools.messages.tool_errors import ToolError
 from magnetar.server.tools.messages.topic_pattern_rules import matching, parse_pattern
+from pulsar_proto.counted import counted
 from pulsar_proto.names import TopicName
 
 GROUP_MESSAGES_MAX = 200
@@ -127,7 +128,7 @@ def _of_ids(topic: str, partitions: list[str], options: ReadOptions) -> list[str
             continue
         if not 0 <= place.partition < len(partitions):
             raise ToolError(
-                f"{topic} has {len(partitions)} partitions, and the id {place} names none of them: "
+                f"{topic} has {counted(len(partitions), 'partition')}, and the id {place} names none of them: "
                 f"write {place.ledger}:{place.entry}:PARTITION"
             )
         partitions = [TopicName.parse(topic).partition(place.partition).full]
@@ -204,7 +205,7 @@ def _copy(
     interruption: Interruption,
 ) -> int:
     """Writes what the tails give, a group at a time, and returns the exit code."""
-    progress = Progress("messages", quiet=options.quiet or output.is_terminal)
+    progress = Progress("message", quiet=options.quiet or output.is_terminal)
     done = 0
     try:
         while tails and not interruption:

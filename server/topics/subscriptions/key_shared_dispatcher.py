@@ -20,6 +20,7 @@ from magnetar.server.topics.subscriptions.outgoing_messages import OutgoingMessa
 from magnetar.server.topics.subscriptions.redelivery import ReplayQueue
 from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatcher
 from magnetar.storage.managed.entry_run import EntryRun
+from pulsar_proto.counted import counted
 from pulsar_proto.ids import Position
 
 SHARED_OUT_MAX = 4
@@ -238,14 +239,15 @@ class KeySharedDispatcher(SharedDispatcher):
 
     def _why_nobody_takes(self) -> str:
         if len(self._consumers) and not self.blocked and self.replay:
+            wait = counted(len(self.replay), "entry waits", "entries wait")
             names = sorted({consumer.name for consumer in self.order.holders_waited_for()})
             if names:
                 return (
-                    f"{len(self.replay)} entries wait; {self.order.draining_slots} keys' hashes belong to other "
+                    f"{wait}; {self.order.draining_slots} keys' hashes belong to other "
                     f"consumers now, but {', '.join(names[:10])} must acknowledge what they hold of them first"
                 )
             if len(self.replay) >= self.look_ahead_max():
-                return f"{len(self.replay)} entries wait for consumers of their keys that take nothing now"
+                return f"{wait} for consumers of their keys that take nothing now"
         return super()._why_nobody_takes()
 
 

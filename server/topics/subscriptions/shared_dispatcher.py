@@ -28,6 +28,7 @@ from magnetar.server.topics.subscriptions.read_size_rules import entries_within
 from magnetar.server.topics.subscriptions.redelivery import RedeliveryCounts, ReplayQueue
 from magnetar.server.topics.subscriptions.shared_rules import RoundRobin
 from magnetar.storage.managed.entry_run import EntryRun
+from pulsar_proto.counted import counted
 from pulsar_proto.ids import Position
 from pulsar_proto.records.payload import Special
 
@@ -392,7 +393,7 @@ class SharedDispatcher(Dispatcher):
         if not len(self._consumers):
             return "no consumer"
         if self.blocked:
-            return f"{self.unacked_messages} messages are unacknowledged"
+            return f"{counted(self.unacked_messages, 'message is', 'messages are')} unacknowledged"
         if self.delays_are_full:
             return f"{len(self._delayed.index)} delayed messages wait, which is as many as are remembered"
         reasons = {consumer.why_takes_nothing for consumer in self._consumers}

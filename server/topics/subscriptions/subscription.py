@@ -32,6 +32,7 @@ from magnetar.server.topics.subscriptions.shared_dispatcher import SharedDispatc
 from magnetar.server.topics.subscriptions.single_active_dispatcher import SingleActiveDispatcher
 from magnetar.server.topics.subscriptions.subscription_topic import PersistentSubscriptionTopic
 from magnetar.server.topics.transactions.readable_log import ReadableLog
+from magnetar.storage.managed.bitmap_ranges import ENTRY_ID_END
 from magnetar.storage.managed.cursor import Cursor
 from magnetar.storage.managed.entry_run import EntryRun
 from pulsar_proto.errors import ConsumerBusy, ServiceNotReady
@@ -280,7 +281,8 @@ class Subscription(BaseSubscription):
         if isinstance(dispatcher, SingleActiveDispatcher):
             dispatcher.rewind_for(consumer)
         elif isinstance(dispatcher, SharedDispatcher):
-            positions = [(each.ledgerId, each.entryId) for each in message_ids] if message_ids else None
+            known = [(each.ledgerId, each.entryId) for each in message_ids if each.entryId < ENTRY_ID_END]
+            positions = known if message_ids else None
             consumer.counters.redelivered += dispatcher.redeliver(consumer, positions)
 
     def fill(self, ledger_id: int, entries: BitMap) -> None:

@@ -38,6 +38,7 @@ from magnetar.spark.jobs.job_session import guarded
 from magnetar.spark.jobs.progress import Teller
 from magnetar.spark.source.client.admin_client import NOT_FOUND, PASSING, AdminClient, AdminError, topic_path
 from magnetar.spark.source.options import Options, address_of
+from pulsar_proto.counted import counted
 
 CHECK_ATTEMPTS = 3
 """How often a topic's numbers are asked for and checked until they agree. The numbers of a busy topic may disagree,
@@ -224,19 +225,22 @@ class Audit:
         if oldest is None or self.now - oldest < limit * HOUR_MS:
             return []
         hours = min(row.unmoved_hours, (self.now - oldest) / HOUR_MS)
-        return [f"stuck at {row.mark_delete} for {hours:.3g} h, {row.consumers} consumers, backlog of {row.backlog}"]
+        consumers = counted(row.consumers, "consumer")
+        return [f"stuck at {row.mark_delete} for {hours:.3g} h, {consumers}, backlog of {row.backlog}"]
 
     def count(self, rows: Sequence[SubscriptionRow]) -> dict[str, Any]:
         """Reads every message of every topic through the data source, which finds gaps. Returns the counted numbers and
         the numbers of the ledgers. The ledgers may hold more entries than were counted, because markers have no
         message, and the chunks of a large message count as one message."""
         known = {row.topic: row.entries for row in rows}
-        counted = count_messages(self._arguments, [topic for topic, entries in known.items() if entries])
-        for topic, found in counted.items():
+        by_topic = count_messages(self._arguments, [topic for topic, entries in known.items() if entries])
+        for topic, found in by_topic.items():
             entries = int(self._admin.internal_stats(topic)["numberOfEntries"])
             if found.entries > entries:
-                self._outcome.problems.append(f"{topic}: {found.entries} entries were read, its ledgers hold {entries}")
-        return {topic: {**asdict(found), "ledger_entries": known[topic]} for topic, found in counted.items()}
+                self._outcome.problems.append(
+                    f"{topic}: {counted(found.entries, 'entry was', 'entries were')} read, its ledgers hold {entries}"
+                )
+        return {topic: {**asdict(found), "ledger_entries": known[topic]} for topic, found in by_topic.items()}
 
     def sweep(self, rows: Sequence[SubscriptionRow]) -> int:
         """Checks each orphan again, deletes those that still are orphans, and returns how many were deleted. If a

@@ -11,6 +11,7 @@ from typing import Any
 
 from magnetar.spark.source.ranges.bounds import Bound, Range
 from magnetar.spark.source.ranges.planning_rules import LedgerRun, clip, runs_of
+from pulsar_proto.counted import counted
 from pulsar_proto.names import TopicName, encode_local
 
 ORPHAN_NAME = re.compile(r"spark?-pulsar-(batch-)?[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}(-.*)?")
@@ -147,8 +148,8 @@ def expected_backlog(internal: Stats, cursor: Stats) -> int:
 def check_ledgers(internal: Stats) -> list[str]:
     """Returns a list with one sentence when the ledgers do not hold the number of entries that the topic reports,
     otherwise an empty list."""
-    counted, said = sum(run.entries for run in runs_of(internal)), int(internal["numberOfEntries"])
-    return [] if counted == said else [f"its ledgers hold {counted} entries, the topic says {said}"]
+    held, said = sum(run.entries for run in runs_of(internal)), int(internal["numberOfEntries"])
+    return [] if held == said else [f"its ledgers hold {counted(held, 'entry', 'entries')}, the topic says {said}"]
 
 
 def check_ranges(internal: Stats, cursor: Stats) -> list[str]:

@@ -32,12 +32,13 @@ from magnetar.spark.jobs.lake.id_check import began_before, lacking, look_at
 from magnetar.spark.jobs.storage.place import Place
 from magnetar.spark.jobs.storage.storage_rules import is_local
 from magnetar.spark.jobs.tables.row_folders import read_folders, write_folder
-from magnetar.spark.jobs.tables.table import Table, open_table
+from magnetar.spark.jobs.tables.table import Table, need_table, open_table
 from magnetar.spark.jobs.tables.table_rules import check_columns
 from magnetar.spark.source.checkpoint import Checkpoint
 from magnetar.spark.source.client.pulsar_client import PulsarClient
 from magnetar.spark.source.columns.metadata_columns import MESSAGE_ID, METADATA_TYPES, TOPIC
 from magnetar.spark.source.options import EARLIEST, LATEST, Options, address_of
+from pulsar_proto.counted import counted
 
 CORRUPT = "__corrupt"
 IDS = pa.schema([(TOPIC, pa.string()), (MESSAGE_ID, pa.binary())])
@@ -108,6 +109,7 @@ def run(argv: Sequence[str]) -> int:
         only_reads=not looks_at_table,
         checkpoint_anywhere=True,
         check_columns=lambda values: chosen_columns(arguments.columns, values.fieldNames()),
+        check_table=lambda: need_table(arguments.format, job_place(arguments, arguments.path), arguments.table),
     )
     checkpoint = Checkpoint(arguments.checkpoint)
     ends = ends_now(arguments)
@@ -197,6 +199,8 @@ class Ingest:
             self._outcome.details["batches written before"] = self._outcome.details.get("batches written before", 0) + 1
         else:
             self._outcome.written += written
+        if written != 0:
+            self._checkpoint.wrote(self._arguments.path)
 
     def compact(self) -> None:
         """Merges small files. Afterwards this run's rows can no longer be told from older ones, so the check at the end
@@ -226,7 +230,7 @@ class Ingest:
         ids = look_at(rows, cut=self._arguments.starting not in (EARLIEST, LATEST) or not everything)
         self._outcome.details["ids looked at"] = ids.rows
         if ids.twice:
-            problems.append(f"{ids.twice} messages are in the table twice")
+            problems.append(f"{counted(ids.twice, 'message is', 'messages are')} in the table twice")
         problems += began_before(ids.begins, self._committed_before)
         if ids.holes:
             address = address_of(Options(service_options(self._arguments)))

@@ -30,6 +30,7 @@ from magnetar.spark.jobs.replay.replay_copies import RESULT, CopyWriter
 from magnetar.spark.jobs.replay.replay_range import Extent, ReplayRanges
 from magnetar.spark.source.columns.metadata_columns import EVENT_TIME, KEY, NOT_VALUES, ORDERING_KEY, PROPERTIES
 from magnetar.spark.source.ranges.bounds import Range
+from pulsar_proto.counted import counted
 from pulsar_proto.names import TopicName
 
 ATTEMPTS = "replay_attempts"
@@ -333,13 +334,18 @@ class Replay:
         found = compare(asked, ours, extent.ranges, ignore_before=bool(self._arguments.dlq_of))
         problems = self._outcome.problems
         if found.asked != totals.chosen:
-            problems.append(f"the range held {totals.chosen} messages when it was copied, {found.asked} afterwards")
+            problems.append(
+                f"the range held {counted(totals.chosen, 'message')} when it was copied, {found.asked} afterwards"
+            )
         if found.missing:
-            problems.append(f"{found.missing} of {found.asked} messages are not in the target, or were not kept there")
+            missing = f"{found.missing} of {counted(found.asked, 'message is', 'messages are')}"
+            problems.append(f"{missing} not in the target, or not kept there")
         if found.repeated:
-            problems.append(f"{found.repeated} messages are in the target more than once: is deduplication on there?")
+            repeated = counted(found.repeated, "message is", "messages are")
+            problems.append(f"{repeated} in the target more than once: is deduplication on there?")
         if found.outside:
-            problems.append(f"{found.outside} copies of this run are of other messages: was its id used for another?")
+            copies = counted(found.outside, "copy of this run is", "copies of this run are")
+            problems.append(f"{copies} of other messages: was its id used for another?")
 
 
 def _said(extent: Range) -> str:

@@ -24,7 +24,7 @@ from magnetar.spark.jobs.storage.storage_rules import local_folder
 from magnetar.spark.jobs.tables.parquet import replace_text
 from magnetar.spark.jobs.tables.parquet_files import read_files
 from magnetar.spark.jobs.tables.staging import StagedRows, staged
-from magnetar.spark.jobs.tables.table import TIMESTAMPS_SETTING
+from magnetar.spark.jobs.tables.table import TIMESTAMPS_SETTING, need_table, table_gone
 
 LATEST_FILE = "_latest.json"
 VERSIONS_KEPT = 3
@@ -51,21 +51,36 @@ class Snapshot(Protocol):
         """Removes deleted keys and versions of the table that are older than `hours`."""
 
 
+def need_snapshot(kind: str, place: Place, name: str) -> None:
+    """Looks for the table to which a checkpoint has written. Raises JobFailed when there is none, and StorageFault when
+    the place cannot be reached."""
+    _check_kind(kind, place)
+    if kind != "parquet-overwrite":
+        need_table(kind, place, name)
+    elif not (local_folder(place.url) / LATEST_FILE).exists():
+        raise table_gone(place.url)
+
+
 def open_snapshot(spark: SparkSession, kind: str, place: Place, name: str, *, staging: Place) -> Snapshot:
     """Opens the table at a place, which is a local or mounted folder for `parquet-overwrite`. `staging` is a place that
     executors and driver reach. Raises JobFailed when the folder holds a table of another kind, or when the name does
     not suit the kind."""
     spark.conf.set(TIMESTAMPS_SETTING, "TIMESTAMP_MICROS")
-    if place.is_local:
-        marks = {"parquet-overwrite": LATEST_FILE, "delta": "_delta_log", "iceberg": "catalog.db"}
-        for other, mark in marks.items():
-            if other != kind and (local_folder(place.url) / mark).exists():
-                raise JobFailed(f"{place.url} was written with --merge {other}")
+    _check_kind(kind, place)
     if kind == "delta":
         return DeltaSnapshot(spark, place, staging)
     if kind == "iceberg":
         return IcebergSnapshot(spark, place, name, staging)
     return ParquetVersions(spark, local_folder(place.url))
+
+
+def _check_kind(kind: str, place: Place) -> None:
+    """Raises JobFailed when a local folder holds a table of another kind."""
+    if place.is_local:
+        marks = {"parquet-overwrite": LATEST_FILE, "delta": "_delta_log", "iceberg": "catalog.db"}
+        for other, mark in marks.items():
+            if other != kind and (local_folder(place.url) / mark).exists():
+                raise JobFailed(f"{place.url} was written with --merge {other}")
 
 
 def rows_of(changes: DataFrame) -> DataFrame:

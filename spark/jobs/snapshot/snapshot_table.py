@@ -34,7 +34,7 @@ from magnetar.spark.jobs.snapshot.changes import (
     latest,
     younger,
 )
-from magnetar.spark.jobs.snapshot.snapshot_stores import Snapshot, open_snapshot
+from magnetar.spark.jobs.snapshot.snapshot_stores import Snapshot, need_snapshot, open_snapshot
 from magnetar.spark.jobs.storage.storage_rules import is_local
 from magnetar.spark.jobs.tables.row_folders import write_folder
 from magnetar.spark.jobs.tables.staging import FOLDER
@@ -43,6 +43,7 @@ from magnetar.spark.source.checkpoint import Checkpoint
 from magnetar.spark.source.columns.metadata_columns import MESSAGE_ID, METADATA_TYPES, PROPERTIES, TOPIC
 from magnetar.spark.source.columns.metadata_columns import VALUE as RAW_VALUE
 from magnetar.spark.source.options import LATEST
+from pulsar_proto.counted import counted
 
 EXAMPLES = """\
   magnetar spark snapshot_table --service-url pulsar://127.0.0.1:6650 --topic users --path ./users --checkpoint ./ck
@@ -108,6 +109,7 @@ def run(argv: Sequence[str]) -> int:
         only_reads=not arguments.check and arguments.vacuum is None,
         checkpoint_anywhere=True,
         check_columns=lambda values: check_envelope(values, arguments),
+        check_table=lambda: need_snapshot(arguments.merge, job_place(arguments, arguments.path), arguments.table),
     )
     ends = ends_now(arguments)
     frame = stream(spark, arguments, **(READ_OPTIONS if arguments.source == "python" else {}))
@@ -159,6 +161,7 @@ class SnapshotJob:
             applied = winners.count()
             if applied:
                 self._snapshot.apply(stored(winners, self._arguments))
+                self._checkpoint.wrote(self._arguments.path)
             self._outcome.parked += parked
             self._outcome.written += applied
             self._outcome.skipped += read - parked - applied
@@ -213,7 +216,7 @@ class SnapshotJob:
         if gone:
             self._outcome.details["keys older than the topic"] = gone
         if wrong:
-            self._outcome.problems.append(f"{wrong} rows differ from what the topic says")
+            self._outcome.problems.append(f"{counted(wrong, 'row differs', 'rows differ')} from what the topic says")
 
 
 def _differing(one: DataFrame, other: DataFrame) -> int:

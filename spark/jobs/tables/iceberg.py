@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.storage.place import Place
 from magnetar.spark.jobs.storage.storage_rules import is_local, local_folder
-from magnetar.spark.jobs.tables.iceberg_catalog import open_catalog
+from magnetar.spark.jobs.tables.iceberg_catalog import CATALOG_FILE, open_catalog
 from magnetar.spark.jobs.tables.parquet_files import WrittenFile, read_files, spark_schema, union_of, write_files
 from magnetar.spark.jobs.tables.table_rules import check_partitioning
 
@@ -93,6 +93,15 @@ class IcebergTable:
 
     def compact(self, spark: SparkSession) -> int:
         raise JobFailed("pyiceberg cannot rewrite data files: leave compaction to the engine that reads the table")
+
+
+def is_there(warehouse: Place, name: str) -> bool:
+    """Returns whether a warehouse has a table. Unlike `open_catalog` it creates nothing. Raises JobFailed as
+    `check_name` and `open_catalog` do."""
+    check_name(name)
+    if warehouse.is_local and not (local_folder(warehouse.url) / CATALOG_FILE).exists():
+        return False
+    return bool(open_catalog(warehouse).table_exists(name))
 
 
 def check_name(name: str) -> None:

@@ -24,6 +24,8 @@ from magnetar.spark.jobs.storage.storage_rules import local_folder
 from magnetar.spark.jobs.tables.iceberg_files import WarehouseFiles
 
 HINT = "version-hint.text"
+CATALOG_FILE = "catalog.db"
+"""The database of a local warehouse."""
 
 
 def open_catalog(warehouse: Place) -> Catalog:
@@ -33,7 +35,7 @@ def open_catalog(warehouse: Place) -> Catalog:
         return WarehouseCatalog(warehouse)
     folder = local_folder(warehouse.url)
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "catalog.db"
+    file = folder / CATALOG_FILE
     try:
         return SqlCatalog("magnetar", uri=f"sqlite:///{file}", warehouse=f"file://{folder}")
     except DBAPIError as error:

@@ -10,6 +10,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.storage.place import Place
 from magnetar.spark.jobs.storage.storage_rules import local_folder
 
@@ -40,6 +41,37 @@ class Table(Protocol):
     def compact(self, spark: SparkSession) -> int:
         """Merges small files; returns how many files fewer there are. Raises JobFailed when the table cannot be
         compacted."""
+
+
+def need_table(kind: str, place: Place, name: str) -> None:
+    """Looks for a table of the kind `parquet`, `delta` or `iceberg` to which a checkpoint has written. Changes nothing.
+    Raises JobFailed when there is none, and StorageFault when the place cannot be reached."""
+    if kind == "delta":
+        from magnetar.spark.jobs.tables import delta
+
+        is_there = delta.existing(place) is not None
+    elif kind == "iceberg":
+        from magnetar.spark.jobs.tables.iceberg import is_there as is_iceberg_there
+
+        is_there = is_iceberg_there(place, name)
+    elif place.is_local:
+        from magnetar.spark.jobs.tables.parquet import OWNER_FILE
+
+        is_there = (local_folder(place.url) / OWNER_FILE).exists()
+    else:
+        from magnetar.spark.jobs.tables.parquet_objects import BATCHES
+
+        is_there = bool(place.open().names(BATCHES))
+    if not is_there:
+        raise table_gone(f"{place.url}, {name}" if kind == "iceberg" else place.url)
+
+
+def table_gone(where: str) -> JobFailed:
+    """Returns the error about a table that is missing although the checkpoint has written to it."""
+    return JobFailed(
+        f"there is no table in {where}, but the checkpoint goes on behind messages that were written there: put the "
+        "table back, or begin with a new --checkpoint"
+    )
 
 
 def open_table(spark: SparkSession, kind: str, place: Place, name: str, *, by: str) -> Table:

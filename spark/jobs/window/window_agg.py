@@ -19,11 +19,12 @@ from magnetar.spark.jobs.job_outcome import JobOutcome, finish
 from magnetar.spark.jobs.job_query import ends_now, run_query, stream
 from magnetar.spark.jobs.job_session import guarded, session
 from magnetar.spark.jobs.window import window_rules
-from magnetar.spark.jobs.window.window_outputs import WindowOutputs
+from magnetar.spark.jobs.window.window_outputs import WindowOutputs, need_windows
 from magnetar.spark.jobs.window.window_rows import CORRUPT, EVENT_TIME, MESSAGE_KEY, REASON, RowRules
 from magnetar.spark.jobs.window.window_rules import CLOSED, COUNT, END, FRESH, TIME, WindowShape
 from magnetar.spark.jobs.window.window_state import WindowMeta, WindowStates
 from magnetar.spark.source.checkpoint import Checkpoint
+from pulsar_proto.counted import counted
 
 EXAMPLES = """\
   magnetar spark window_agg --service-url pulsar://127.0.0.1:6650 --topic readings --window '1 minute' \\
@@ -45,6 +46,7 @@ def run(argv: Sequence[str]) -> int:
         "window_agg",
         only_reads=True,
         check_columns=lambda values: window_rules.check_measured(values, shape, has_json=bool(arguments.json_schema)),
+        check_table=lambda: need_windows(arguments),
     )
     ends = ends_now(arguments)
     more = {"columnNameOfCorruptRecord": CORRUPT} if arguments.source == "python" else {}
@@ -250,11 +252,12 @@ class WindowJob:
         }
         if meta.closed + in_open != meta.placed:
             outcome.problems.append(
-                f"on-time rows belong {meta.placed} times to windows, but are in them {meta.closed + in_open} times"
+                f"on-time rows belong {counted(meta.placed, 'time')} to windows, but are in them "
+                f"{counted(meta.closed + in_open, 'time')}"
             )
         twice = self._outputs.windows_that_are_there_twice()
         if twice:
-            outcome.problems.append(f"{twice} windows are in the table twice")
+            outcome.problems.append(f"{counted(twice, 'window is', 'windows are')} in the table twice")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812, Spark's custom
 from magnetar.spark.jobs.job_arguments import service_options
 from magnetar.spark.jobs.job_places import job_place
 from magnetar.spark.jobs.position_column import position
-from magnetar.spark.jobs.tables.table import Table, open_table
+from magnetar.spark.jobs.tables.table import Table, need_table, open_table
 from magnetar.spark.jobs.window.window_rows import CORRUPT, MESSAGE, REASON
 from magnetar.spark.jobs.window.window_rules import CLOSED, END, FRESH, IDENTITY, KEY, START, WindowShape, results
 from magnetar.spark.source.checkpoint import Checkpoint
@@ -24,6 +24,13 @@ from pulsar_proto.names import TopicName
 from pulsar_proto.pb import pulsar_api_pb2 as pb
 
 RAW = [field.name for field in source.RAW_FIELDS]
+
+
+def need_windows(arguments: Namespace) -> None:
+    """Looks for the table to which the checkpoint has written closed windows. Raises JobFailed when there is none, and
+    StorageFault when the place cannot be reached."""
+    if arguments.out_path:
+        need_table(arguments.format, job_place(arguments, arguments.out_path), arguments.table)
 
 
 class WindowOutputs:
@@ -66,6 +73,7 @@ class WindowOutputs:
         closed = now.where(CLOSED)
         if self._table is not None and any_closed:
             self._table.write(results(closed, self._shape), self._checkpoint.query_id(), number)
+            self._checkpoint.wrote(self._arguments.out_path)
         topic = self._arguments.out_topic
         if not topic:
             return

@@ -20,6 +20,7 @@ from magnetar.server.process.supervision import (
     SessionNote,
     beat_for_supervisor,
     end_with_supervisor,
+    forget_session,
     session_of_the_dead,
     tell_supervisor,
 )
@@ -96,6 +97,22 @@ def test_a_new_session_replaces_the_old_one(tmp_path: Path, monkeypatch: pytest.
     store.session = (-0x7F, b"another-password")
     store.callbacks[0]("new")
     assert path.read_text().splitlines()[0] == f"-7f {b'another-password'.hex()}"
+
+
+def test_a_session_is_forgotten_without_giving_up_the_room_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "session"
+    forget_session(path)
+    assert not path.exists()
+    monkeypatch.setenv(SESSION_FILE_VARIABLE, str(path))
+    tell(FakeStore())
+    before = path.stat()
+    forget_session(path)
+    assert (path.stat().st_size, path.stat().st_ino) == (before.st_size, before.st_ino)
+    copy = tmp_path / "copy"  # This process still keeps its lock on the file.
+    copy.write_bytes(path.read_bytes())
+    assert session_of_the_dead(copy) is None
 
 
 @pytest.mark.parametrize("content", ["", "1234", "x y\n", "12 zz\n", "\udcff\n"])

@@ -203,7 +203,7 @@ async def test_a_dispatch_rate_is_told_with_its_balance(policy: str, code: str) 
     reason = subscription_reasons(scene.topic)[code]
     assert reason.holds is Holds.EVERYTHING
     assert reason.figures["messagesPerSecond"] == 1
-    assert "1 messages a second (balance 0)" in reason.sentence
+    assert "1 message a second (balance 0)" in reason.sentence
     scene.topic.set_policies(EffectivePolicies())
     await settle()
     assert code not in subscription_reasons(scene.topic)

@@ -10,8 +10,10 @@ import pytest
 from compat_tests.small_disk import SmallDisk, small_disk
 from magnetar.storage.bookie.bookie import Bookie
 from magnetar.storage.bookie.disks import BookieMode
+from magnetar.storage.bookie.reserve import FILE_NAME
 from pulsar_proto.wire.bookie_wire import AddFlags, BookieRc
 from tests.storage.bookie.helpers import add, entries_of, read_all, running, start_add, writable
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -78,6 +80,36 @@ async def test_a_start_on_a_full_disk_serves_reads_and_takes_writes_when_there_i
     async with running(disk.folder, **SETTINGS) as bookie:
         assert not bookie.is_writable
         assert await read_all(bookie, 1, 0, 309) == entries_of(1, range(310), 5000)
+
+
+async def test_recovery_gets_the_room_of_the_reserve_and_writers_do_not(disk: SmallDisk) -> None:
+    recovery = AddFlags.RECOVERY_ADD | AddFlags.HIGH_PRIORITY
+    async with running(disk.folder, **{**SETTINGS, "min_usable_size_for_high_priority_writes": 1 << 20}) as bookie:
+        await add(bookie, 1, range(10), size=5000)
+        await until(lambda: (disk.folder / "journal" / FILE_NAME).exists())
+        disk.fill()
+        await until(lambda: bookie.mode is BookieMode.READ_ONLY)
+        assert await add(bookie, 1, range(10, 11)) == BookieRc.EREADONLY
+        assert not bookie.takes_high_priority_writes
+        assert await add(bookie, 1, range(9, 10), flags=recovery) == BookieRc.EREADONLY
+        await until(lambda: bookie.takes_high_priority_writes)
+        assert await add(bookie, 1, range(9, 10), size=5000, flags=recovery) == BookieRc.EOK
+        assert await add(bookie, 1, range(10, 11)) == BookieRc.EREADONLY
+        assert await read_all(bookie, 1, 0, 9) == entries_of(1, range(10), 5000)
+        disk.empty()
+        await writable(bookie)
+        assert (disk.folder / "journal" / FILE_NAME).stat().st_size > 0
+
+
+async def test_a_reserve_that_is_not_enough_for_recovery_is_kept(disk: SmallDisk) -> None:
+    async with running(disk.folder, **SETTINGS) as bookie:
+        await add(bookie, 1, range(10))
+        disk.fill()
+        await until(lambda: bookie.mode is BookieMode.READ_ONLY)
+        assert await add(bookie, 1, range(9, 10), flags=AddFlags.HIGH_PRIORITY) == BookieRc.EREADONLY
+        await bookie.maintenance.check_disks()
+        assert bookie.maintenance.usage is not None
+        assert bookie.maintenance.usage.reserve_is_whole
 
 
 async def test_a_checkpoint_without_room_waits_for_it(disk: SmallDisk) -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.small_disk import small_disk
 from magnetar.server.programs.cluster.cluster_files import (
     LAYOUT_FILE,
     ephemeral_first,
     free_ports,
     read_layout,
+    with_lack_of_room,
     write_json,
 )
 from magnetar.server.programs.cluster.cluster_rules import BrokerPorts, ClusterLayout, ClusterLayoutError
@@ -40,3 +42,13 @@ def test_ports_are_free_different_and_not_those_of_connections() -> None:
     assert taken not in ports
     assert len(set(ports)) == 20
     assert all(port < ephemeral_first() for port in ports)
+
+
+@pytest.mark.process
+def test_a_start_that_fails_on_a_full_disk_names_the_disk(tmp_path: Path) -> None:
+    with small_disk(tmp_path, 16) as disk:
+        assert with_lack_of_room("no ZooKeeper server answers", tmp_path) == "no ZooKeeper server answers"
+        disk.fill(leave_bytes=100 << 10)
+        told = f"no ZooKeeper server answers: the disk of {tmp_path} is full, 100 KB are free"
+        assert with_lack_of_room("no ZooKeeper server answers", tmp_path).startswith(told)
+    assert with_lack_of_room("no folder", tmp_path / "missing") == "no folder"

@@ -81,6 +81,19 @@ async def test_who_asks_for_redelivery_gets_only_what_it_holds() -> None:
     assert [(message.body, message.redelivery_count) for message in other.messages] == [(b"0", 1)]
 
 
+@pytest.mark.parametrize("entry_id", [2**32, 2**63, 2**64 - 1])
+async def test_an_id_that_no_entry_can_have_is_passed_over(entry_id: int) -> None:
+    scene, cnx = Scene(), FakeConnection()
+    consumer = await shared(scene, cnx)
+    scene.ledger.append_now(numbers(2))
+    consumer.flow(10)
+    cnx.forget()
+    redeliver(consumer, [Position(10, entry_id)])
+    redeliver(consumer, [Position(10, entry_id), Position(10, 1)])
+    await settle()
+    assert [(message.body, message.redelivery_count) for message in cnx.messages] == [(b"1", 1)]
+
+
 async def test_an_entry_acknowledged_while_it_is_read_again_is_not_sent() -> None:
     scene, cnx = Scene(), FakeConnection()
     consumer = await shared(scene, cnx)
