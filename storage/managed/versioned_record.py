@@ -58,19 +58,20 @@ class VersionedRecord:
     async def _make(self, value: bytes) -> None:
         """Creates the record. An existing record counts as ours only if it has exactly the value of a write whose
         answer was lost."""
+        version: int | None = None
         try:
-            created = await self._store.create(self.path, value, make_parents=True)
+            version = (await self._store.create(self.path, value, make_parents=True)).stat.version
         except NodeExistsError:
-            record = await self._store.get(self.path)
-            if record is None or record.stat.version != 0 or record.value != self._doubtful:
-                raise
-            self._version = record.stat.version
+            pass  # whose record it is, is asked outside of this clause, because this module is compiled
         except BaseException:
             self._doubtful = value
             raise
-        else:
-            self._version = created.stat.version
-        self._doubtful = None
+        if version is None:
+            record = await self._store.get(self.path)
+            if record is None or record.stat.version != 0 or record.value != self._doubtful:
+                raise NodeExistsError(self.path)
+            version = record.stat.version
+        self._version, self._doubtful = version, None
 
     async def write(self, value: bytes) -> Stat:
         """Replaces the value and returns the facts about the new record. Raises SupersededError."""
