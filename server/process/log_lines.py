@@ -40,6 +40,8 @@ def cut(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Returns the text cut to LINE_CHARACTERS_MAX, with unsafe characters written as escapes of Python's literals."""
+    if len(text) <= LINE_CHARACTERS_MAX and text.isprintable():
+        return text  # the usual case: no unsafe character is printable
     return _UNSAFE.sub(_spelled, cut(text))
 
 
@@ -87,7 +89,8 @@ class LineHandler(logging.StreamHandler[TextIO]):
         if record.levelno >= logging.WARNING:
             return super().handle(record)
         try:
-            line = self.format(record) + self.terminator
+            assert self.formatter is not None, "`log_to_stderr` sets one"
+            line = self.formatter.format(record) + self.terminator
             with self.lock:  # type: ignore[union-attr]  # only a handler that was closed has none
                 self.stream.write(line)
         except Exception:

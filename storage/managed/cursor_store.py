@@ -45,10 +45,11 @@ from magnetar.storage.managed.managed_ledger_errors import (
     CursorFault,
     ManagedLedgerFenced,
     MetaStoreFault,
+    SupersededError,
 )
 from magnetar.storage.managed.metadata_access import MetadataAccess
 from magnetar.storage.managed.part_owner import PartOwner
-from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
+from magnetar.storage.managed.versioned_record import VersionedRecord
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
 
@@ -325,7 +326,7 @@ class CursorStore(LazyLock):
     async def _switch_ledger(self, acks: AckState, properties: Mapping[str, int]) -> None:
         ensemble, write, ack = self._config.quorums
         labels = {"pulsar/cursor": self._name.encode(), **self._owner.ledger_labels()}
-        handle = await self._bookkeeper.create_ledger(
+        handle: LedgerWriter = await self._bookkeeper.create_ledger(
             ensemble_size=ensemble, write_quorum=write, ack_quorum=ack, custom_metadata=labels
         )
         failure: BaseException | None = None

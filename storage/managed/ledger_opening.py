@@ -30,8 +30,9 @@ from magnetar.storage.managed.managed_ledger_errors import (
     ManagedLedgerFenced,
     MetaStoreFault,
     NoSuchManagedLedger,
+    SupersededError,
 )
-from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
+from magnetar.storage.managed.versioned_record import VersionedRecord
 from pulsar_proto.errors import MalformedRecord
 
 logger = logging.getLogger(__name__)

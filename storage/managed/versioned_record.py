@@ -8,10 +8,7 @@ written, one version later, the write had arrived.
 
 from magnetar.metadata.errors import BadVersionError, NodeExistsError, NoNodeError
 from magnetar.metadata.store import MetadataStore, Stat
-
-
-class SupersededError(Exception):
-    """The record was lost: another owner wrote or deleted it."""
+from magnetar.storage.managed.managed_ledger_errors import SupersededError
 
 
 class VersionedRecord:
