@@ -24,7 +24,6 @@ from typing import Any
 
 from magnetar.metadata.errors import MetadataError, NodeExistsError
 from magnetar.storage.ledger.append_group_rules import Append
-from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError, LedgerFenced, NoSuchLedger
 from magnetar.storage.managed.ack_state import AckState, Extents
 from magnetar.storage.managed.clocks import Clocks
@@ -38,7 +37,7 @@ from magnetar.storage.managed.cursor_record import (
     parse_node,
 )
 from magnetar.storage.managed.lazy_lock import LazyLock
-from magnetar.storage.managed.ledger_writer import LedgerWriter
+from magnetar.storage.managed.ledger_writer import LedgerMaker, LedgerWriter
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import (
     CursorExists,
@@ -93,7 +92,7 @@ class CursorStore(LazyLock):
         name: str,
         label: str,
         record: VersionedRecord,
-        bookkeeper: BookKeeper,
+        bookkeeper: LedgerMaker,
         config: ManagedLedgerConfig,
         owner: PartOwner,
         *,
@@ -326,7 +325,7 @@ class CursorStore(LazyLock):
     async def _switch_ledger(self, acks: AckState, properties: Mapping[str, int]) -> None:
         ensemble, write, ack = self._config.quorums
         labels = {"pulsar/cursor": self._name.encode(), **self._owner.ledger_labels()}
-        handle: LedgerWriter = await self._bookkeeper.create_ledger(
+        handle = await self._bookkeeper.create_ledger(
             ensemble_size=ensemble, write_quorum=write, ack_quorum=ack, custom_metadata=labels
         )
         failure: BaseException | None = None
