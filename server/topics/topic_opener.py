@@ -119,27 +119,18 @@ class TopicOpener:
         if not is_system_topic(name):
             topic.pending_ack_logs = self._pending_ack_logs
         self._give(topic)  # `prepare` applies the policies for SENDs
-        failure: BaseException | None = None
         try:
-            await self._recover(topic)
-        except BaseException as error:
-            failure = error  # the close waits, which no clause of a compiled module may do
-        if failure is not None:
+            with storage_faults_told():
+                await self._affinity.follow(topic)
+                if self._transactions is not None:
+                    await recover_transactions(topic, self._transactions)
+                await topic.prepare()
+                await recover_pending_acks(topic, topic.subscriptions.values())
+        except BaseException:
             await topic.close()
-            try:
-                raise failure
-            finally:
-                failure = None  # the error refers to this frame
+            raise
         await self.refresh_policies(topic)  # the policies may have changed while the ledger was opened
         return topic
-
-    async def _recover(self, topic: Topic) -> None:
-        with storage_faults_told():
-            await self._affinity.follow(topic)
-            if self._transactions is not None:
-                await recover_transactions(topic, self._transactions)
-            await topic.prepare()
-            await recover_pending_acks(topic, topic.subscriptions.values())
 
     async def _close_ledgers(self, topic: Topic) -> None:
         await close_pending_acks(topic.subscriptions.values())
