@@ -65,7 +65,7 @@ async def create(call: Call) -> Answer:
     check_no_shadow(properties or {})
     _check_count(call, count)
     await check_new(call, name)
-    async with await service.catalog.creating(name):
+    async with service.catalog.creating(name):
         await service.catalog.check_room(name, count)
         if not await service.catalog.create_partitioned(name, count, properties):
             raise Refusal(409, "This topic already exists")
@@ -91,7 +91,7 @@ async def grow(call: Call) -> Answer:
     if count < record.partitions:
         raise Refusal(422, f"Desired partitions {count} can't be less than the current partitions {record.partitions}.")
     _check_count(call, count)
-    async with await service.catalog.creating(name):
+    async with service.catalog.creating(name):
         await service.catalog.check_room(name, count - record.partitions)
         await service.catalog.create_missing_partitions(name, count)
     is_here = all_here(call, name, count)

@@ -10,8 +10,8 @@ checkMaxTopicsPerNamespace, NamespaceService.checkTopicExists; PIP-414.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 from magnetar.metadata import paths
@@ -142,7 +142,7 @@ class TopicCatalog:
         wanted = await self._default_partitions(name)
         if wanted == 0:
             return 0
-        async with await self.creating(name):
+        async with self.creating(name):
             with storage_faults_told():
                 made = await self.partitioned.get(name)
             if made is None:
@@ -181,7 +181,7 @@ class TopicCatalog:
     async def create_limited(self, name: TopicName) -> None:
         """Creates the record of a persistent topic that is loaded afterwards, unless another caller has created it
         meanwhile. Raises NotAllowed when the topic would exceed the namespace's limit."""
-        async with await self.creating(name):
+        async with self.creating(name):
             if not await self.topic_exists(name):
                 await self.check_room(name)
                 with storage_faults_told():
@@ -220,14 +220,18 @@ class TopicCatalog:
         """Returns whether `check_room` may refuse the topic."""
         return await self._limit_for(name) > 0
 
-    async def creating(self, name: TopicName) -> AbstractAsyncContextManager[None]:
-        """Returns a lock that lets one caller at a time create topics in a namespace with a limit. Under it, the caller
-        calls `check_room` and creates the topics or their records: otherwise two callers could count the same room for
+    @asynccontextmanager
+    async def creating(self, name: TopicName) -> AsyncIterator[None]:
+        """Lets one caller at a time create topics in a namespace with a limit. Within the block, the caller calls
+        `check_room` and creates the topics or their records: otherwise two callers could count the same room for
         themselves. Another broker of the cluster does not wait, so it may exceed the limit, as with Apache's
         brokers."""
         if not await self.is_limited(name):
-            return contextlib.nullcontext()
-        return self._creating.setdefault(name.namespace, asyncio.Lock())
+            yield
+            return
+        lock = self._creating.setdefault(name.namespace, asyncio.Lock())
+        async with lock:
+            yield
 
     async def check_room(self, name: TopicName, topics: int = 1) -> None:
         """Raises NotAllowed when `topics` more topics would exceed the namespace's limit. See `creating`."""

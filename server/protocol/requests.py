@@ -69,11 +69,11 @@ class Requests:
             work = handler.run(cnx, body)
         except MalformedFrame:
             raise
-        except NotText as no_text:
-            refusal = _refusal(handler, body, pb.MetadataError, str(no_text))
+        except NotText as error:
+            refusal = _refusal(handler, body, pb.MetadataError, str(error))
             cnx.write(refusal)
             if not refusal or cnx.session.state is not ConnectionState.CONNECTED:
-                raise MalformedFrame(f"{handler.field}: {no_text}") from no_text
+                raise MalformedFrame(f"{handler.field}: {error}") from error
         except Exception as error:
             _refuse(cnx, handler, body, error)
         else:

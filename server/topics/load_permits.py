@@ -10,19 +10,12 @@ import asyncio
 import time
 from collections import deque
 from types import TracebackType
-from typing import Protocol
 
+from magnetar.server.config.topic_settings import TopicSettings
 from pulsar_proto.errors import ServiceNotReady, TopicNotFound
 from pulsar_proto.latency_summary import LatencySummary
 from pulsar_proto.names import TopicName
 from pulsar_proto.system_topics import is_system_topic
-
-
-class LoadSettings(Protocol):
-    """The settings of the broker that concern loads. They may change at any time."""
-
-    @property
-    def max_concurrent_topic_load_request(self) -> int: ...
 
 
 class LoadUnderWay:
@@ -69,7 +62,7 @@ class LoadPermits:
     """The permits of one broker. There are `max_concurrent_topic_load_request` of them, which may change at any
     time."""
 
-    def __init__(self, settings: LoadSettings) -> None:
+    def __init__(self, settings: TopicSettings) -> None:
         self._settings = settings
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_closed = False

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from magnetar.storage.ledger.ledger_errors import LedgerError
 from magnetar.storage.managed.ack_state import AckState
 from magnetar.storage.managed.clocks import Clocks
+from magnetar.storage.managed.cursor_store import CursorStore
 from magnetar.storage.managed.cursor_view import CursorView
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.managed_ledger_errors import CursorFault, ManagedLedgerError
 from magnetar.storage.managed.part_owner import CursorOwner
 from magnetar.storage.managed.persist_waiters import PersistDone, PersistWaiters, outcome_of
-from magnetar.storage.managed.position_store import PositionStore
 from magnetar.storage.managed.rate_limit import RateLimit
 from pulsar_proto.ids import EARLIEST, Position
 
@@ -80,7 +80,7 @@ class Cursor(CursorView):
         label: str,
         ledgers: LedgerList,
         acks: AckState,
-        store: PositionStore | None,
+        store: CursorStore | None,
         *,
         rate_limit: float,
         clocks: Clocks,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from magnetar.storage.ledger.append_group_rules import Append
 from magnetar.storage.ledger.ledger_errors import DigestMismatch, LedgerError, NoSuchEntry
+from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.ledger.read_handle import ReadHandle
 from magnetar.storage.managed.ack_state import AckState, Extents
 from magnetar.storage.managed.cursor_parts import (
@@ -33,7 +34,6 @@ from magnetar.storage.managed.cursor_record import (
     encode_words,
     parse_position,
 )
-from magnetar.storage.managed.ledger_writer import LedgerWriter
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import CursorFault
 from pulsar_proto.errors import MalformedRecord
@@ -78,7 +78,7 @@ def fits_one_entry(acks: AckState) -> bool:
 
 
 async def append_state(
-    handle: LedgerWriter,
+    handle: WriteHandle,
     acks: AckState,
     properties: Mapping[str, int],
     before: StoredBefore,
@@ -172,7 +172,7 @@ async def _read_entry(label: str, handle: ReadHandle, entry_id: int, extents: Ex
         raise CursorFault(label, f"cursor ledger {handle.ledger_id} cannot be read: {error}") from error
 
 
-async def append(handle: LedgerWriter, payloads: list[bytes]) -> None:
+async def append(handle: WriteHandle, payloads: list[bytes]) -> None:
     """Appends the payloads and returns when they are confirmed. Raises LedgerError."""
     confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

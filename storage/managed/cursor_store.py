@@ -24,7 +24,9 @@ from typing import Any
 
 from magnetar.metadata.errors import MetadataError, NodeExistsError
 from magnetar.storage.ledger.append_group_rules import Append
+from magnetar.storage.ledger.ledger_client import BookKeeper
 from magnetar.storage.ledger.ledger_errors import LedgerError, LedgerFenced, NoSuchLedger
+from magnetar.storage.ledger.ledger_handle import WriteHandle
 from magnetar.storage.managed.ack_state import AckState, Extents
 from magnetar.storage.managed.clocks import Clocks
 from magnetar.storage.managed.cursor_entries import StoredBefore, append_state, fits_one_entry, read_state
@@ -37,18 +39,16 @@ from magnetar.storage.managed.cursor_record import (
     parse_node,
 )
 from magnetar.storage.managed.lazy_lock import LazyLock
-from magnetar.storage.managed.ledger_writer import LedgerMaker, LedgerWriter
 from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from magnetar.storage.managed.managed_ledger_errors import (
     CursorExists,
     CursorFault,
     ManagedLedgerFenced,
     MetaStoreFault,
-    SupersededError,
 )
 from magnetar.storage.managed.metadata_access import MetadataAccess
 from magnetar.storage.managed.part_owner import PartOwner
-from magnetar.storage.managed.versioned_record import VersionedRecord
+from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
 from pulsar_proto.errors import MalformedRecord
 from pulsar_proto.ids import Position
 
@@ -92,7 +92,7 @@ class CursorStore(LazyLock):
         name: str,
         label: str,
         record: VersionedRecord,
-        bookkeeper: LedgerMaker,
+        bookkeeper: BookKeeper,
         config: ManagedLedgerConfig,
         owner: PartOwner,
         *,
@@ -108,7 +108,7 @@ class CursorStore(LazyLock):
         self._clocks = clocks
         self._access = access
         self._lock_made = None
-        self._handle: LedgerWriter | None = None
+        self._handle: WriteHandle | None = None
         self._opened_s = 0.0
         self._ledger_bytes = 0
         self._ledger_id = NO_LEDGER
@@ -249,9 +249,7 @@ class CursorStore(LazyLock):
                 logger.warning("%s: cursor ledger takes no entry: %s", self.label, error)
                 if not self._fits_node(acks):
                     raise CursorFault(self.label, f"{type(error).__name__}: {error}") from error
-            else:
-                return
-            await self._move_to_node(acks, properties)
+                await self._move_to_node(acks, properties)
 
     async def set_cursor_properties(
         self, acks: AckState, properties: Mapping[str, int], cursor_properties: Mapping[str, str]
@@ -298,7 +296,7 @@ class CursorStore(LazyLock):
 
     # ---- inside; the lock is held
 
-    def _is_due(self, handle: LedgerWriter) -> bool:
+    def _is_due(self, handle: WriteHandle) -> bool:
         config = self._config
         age_s = self._clocks.monotonic_s() - self._opened_s
         return (
@@ -307,7 +305,7 @@ class CursorStore(LazyLock):
             or age_s >= config.managed_ledger_cursor_rollover_time_in_seconds
         )
 
-    async def _must_switch(self, handle: LedgerWriter) -> bool:
+    async def _must_switch(self, handle: WriteHandle) -> bool:
         """Returns whether the cursor ledger must be replaced now. A ledger that is due stays in use while the metadata
         store does not answer (ManagedCursorImpl.shouldCloseLedger)."""
         return self._is_due(handle) and await self._access.answers()
@@ -328,24 +326,19 @@ class CursorStore(LazyLock):
         handle = await self._bookkeeper.create_ledger(
             ensemble_size=ensemble, write_quorum=write, ack_quorum=ack, custom_metadata=labels
         )
-        failure: BaseException | None = None
         try:
             before = StoredBefore(self._stored_position, self._stored_properties, repeat=self._stored_plain)
             written = await append_state(handle, acks, properties, before, self._config)
             await self._write_node(handle.ledger_id, self._stored_position, self._stored_properties, None)
-        except BaseException as error:
-            failure = error
-        if failure is not None:
+        except (LedgerError, ManagedLedgerFenced):
             await handle.abandon()
-            if isinstance(failure, LedgerError | ManagedLedgerFenced):
-                self._bury([handle.ledger_id])
-            else:
-                # The node may name this ledger now, so the ledger stays until a later write of the node settles that.
-                self._unsure.append(handle.ledger_id)
-            try:
-                raise failure
-            finally:
-                failure = None  # the error refers to this frame
+            self._bury([handle.ledger_id])
+            raise
+        except BaseException:
+            # The node may name this ledger now, so the ledger stays until a later write of the node settles that.
+            await handle.abandon()
+            self._unsure.append(handle.ledger_id)
+            raise
         await self._leave_ledger()
         self._handle, self._ledger_id = handle, handle.ledger_id
         self._opened_s = self._clocks.monotonic_s()

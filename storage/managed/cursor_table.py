@@ -139,29 +139,20 @@ class CursorTable(LazyLock):
             held = Need(name, acks.mark_delete)
             self.hold(held)
             try:
-                if not await self._is_created(name, store, acks.mark_delete, properties):
-                    return await self._adopt(name)
+                await store.create(acks.mark_delete, properties)
+            except CursorExists:
+                return await self._adopt(name)
+            except MetaStoreFault:
+                if self._unsure is None:
+                    self._unsure = {}
+                if len(self._unsure) < UNSURE_MAX:
+                    self._unsure[name] = store
+                raise
             finally:
                 self.let_go(held)
             cursor = self.durable[name] = self._cursor(name, acks, store, {})
             logger.info("%s: cursor %s created at %s", self._label, name, cursor.mark_delete)
             return cursor
-
-    async def _is_created(
-        self, name: str, store: CursorStore, mark_delete: Position, properties: Mapping[str, str]
-    ) -> bool:
-        """Creates the node of a new cursor. Returns False when another owner has created it. Raises MetaStoreFault."""
-        try:
-            await store.create(mark_delete, properties)
-        except CursorExists:
-            return False
-        except MetaStoreFault:
-            if self._unsure is None:
-                self._unsure = {}
-            if len(self._unsure) < UNSURE_MAX:
-                self._unsure[name] = store
-            raise
-        return True
 
     async def _adopt(self, name: str) -> Cursor:
         """Recovers a cursor that the former owner created after this owner had listed the cursors. Raises

@@ -30,9 +30,8 @@ from magnetar.storage.managed.managed_ledger_errors import (
     ManagedLedgerFenced,
     MetaStoreFault,
     NoSuchManagedLedger,
-    SupersededError,
 )
-from magnetar.storage.managed.versioned_record import VersionedRecord
+from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
 from pulsar_proto.errors import MalformedRecord
 
 logger = logging.getLogger(__name__)
@@ -60,11 +59,14 @@ async def open_list(
         if value is None:
             if not create:
                 raise NoSuchManagedLedger(label)
-            if await _is_created(record):
+            try:
+                await record.create(b"")
+            except NodeExistsError:
+                value = await record.load()
+                if value is None:
+                    raise ManagedLedgerFenced(label, "created and deleted by others meanwhile") from None
+            else:
                 return OpenedList(_list_store(label, record, ListRecord()), (), False)
-            value = await record.load()
-            if value is None:
-                raise ManagedLedgerFenced(label, "created and deleted by others meanwhile")
         stored = parse_list(value)
         closed = await _recover_last(label, stored, bookkeeper, now_ms)
         ledgers = tuple(ledger for ledger in closed if ledger.entries)
@@ -80,15 +82,6 @@ async def open_list(
     if garbage:
         logger.info("%s: opened, %d ledgers, %d empty ones dropped", label, len(kept.ledgers), len(garbage))
     return OpenedList(_list_store(label, record, kept), garbage, bool(written.child_count))
-
-
-async def _is_created(record: VersionedRecord) -> bool:
-    """Creates the record of a new managed ledger. Returns False when another process has created one."""
-    try:
-        await record.create(b"")
-    except NodeExistsError:
-        return False
-    return True
 
 
 async def _recover_last(label: str, stored: ListRecord, bookkeeper: BookKeeper, now_ms: int) -> list[LedgerInfo]:

@@ -5,11 +5,11 @@ module refuses an object of any other class than the class that it names (`hatch
 ledgers have a ledger of their own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from magnetar.storage.ledger.append_group_rules import Append
-from magnetar.storage.ledger.read_handle import READ_BYTES_MAX, ReadHandle
+from magnetar.storage.ledger.read_handle import READ_BYTES_MAX
 
 
 class LedgerWriter(Protocol):
@@ -34,13 +34,3 @@ class LedgerWriter(Protocol):
     async def close(self) -> None: ...
 
     async def abandon(self) -> None: ...
-
-
-class LedgerMaker(Protocol):
-    """Makes and opens the ledgers of a cursor; `BookKeeper` says what each call does."""
-
-    async def create_ledger(
-        self, *, ensemble_size: int, write_quorum: int, ack_quorum: int, custom_metadata: Mapping[str, bytes]
-    ) -> LedgerWriter: ...
-
-    async def open_ledger(self, ledger_id: int, *, recover: bool) -> ReadHandle: ...

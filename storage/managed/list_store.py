@@ -14,8 +14,8 @@ from magnetar.metadata.errors import MetadataError
 from magnetar.storage.managed.lazy_lock import LazyLock
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.list_record import serialize_list
-from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerFenced, MetaStoreFault, SupersededError
-from magnetar.storage.managed.versioned_record import VersionedRecord
+from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerFenced, MetaStoreFault
+from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
 from pulsar_proto.ids import Position
 
 Edit = Callable[[LedgerList], None]

@@ -108,7 +108,3 @@ class CursorFault(ManagedLedgerError):
 
 class CursorExists(CursorFault):
     """A cursor cannot be created, because another owner has created it."""
-
-
-class SupersededError(Exception):
-    """A `VersionedRecord` was lost: another owner wrote or deleted it. Callers get another error in its place."""

@@ -8,7 +8,10 @@ written, one version later, the write had arrived.
 
 from magnetar.metadata.errors import BadVersionError, NodeExistsError, NoNodeError
 from magnetar.metadata.store import MetadataStore, Stat
-from magnetar.storage.managed.managed_ledger_errors import SupersededError
+
+
+class SupersededError(Exception):
+    """The record was lost: another owner wrote or deleted it."""
 
 
 class VersionedRecord:
@@ -55,20 +58,19 @@ class VersionedRecord:
     async def _make(self, value: bytes) -> None:
         """Creates the record. An existing record counts as ours only if it has exactly the value of a write whose
         answer was lost."""
-        version: int | None = None
         try:
-            version = (await self._store.create(self.path, value, make_parents=True)).stat.version
+            created = await self._store.create(self.path, value, make_parents=True)
         except NodeExistsError:
-            pass  # whose record it is, is asked outside of this clause, because this module is compiled
+            record = await self._store.get(self.path)
+            if record is None or record.stat.version != 0 or record.value != self._doubtful:
+                raise
+            self._version = record.stat.version
         except BaseException:
             self._doubtful = value
             raise
-        if version is None:
-            record = await self._store.get(self.path)
-            if record is None or record.stat.version != 0 or record.value != self._doubtful:
-                raise NodeExistsError(self.path)
-            version = record.stat.version
-        self._version, self._doubtful = version, None
+        else:
+            self._version = created.stat.version
+        self._doubtful = None
 
     async def write(self, value: bytes) -> Stat:
         """Replaces the value and returns the facts about the new record. Raises SupersededError."""

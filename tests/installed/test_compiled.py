@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 LIBRARY = "magnetar__mypyc"
 TESTS_OF_THE_MODULES = (
     "tests/pulsar_proto",
-    "tests/metadata",
     "tests/storage/ledger",
     "tests/storage/managed",
     "tests/server/topics/publishing",

@@ -55,7 +55,7 @@ class NonPersistentTopics:
         if not create:
             raise TopicNotFound(f"Topic {name.full} not found")
         await self._policies.load(name)
-        async with await self._catalog.creating(name):
+        async with self._catalog.creating(name):
             if name.full not in self.by_name:
                 await self._catalog.check_room(name)
             return self.by_name.get(name.full) or self._create(name)  # another caller may have created it meanwhile

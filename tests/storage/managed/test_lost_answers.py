@@ -12,8 +12,8 @@ from magnetar.metadata.errors import MetadataError, NodeExistsError, OutcomeUnkn
 from magnetar.metadata.paths import managed_ledger_path
 from magnetar.metadata.store import Created
 from magnetar.storage.managed.list_record import parse_list
-from magnetar.storage.managed.managed_ledger_errors import CursorFault, MetaStoreFault, SupersededError
-from magnetar.storage.managed.versioned_record import VersionedRecord
+from magnetar.storage.managed.managed_ledger_errors import CursorFault, MetaStoreFault
+from magnetar.storage.managed.versioned_record import SupersededError, VersionedRecord
 from pulsar_proto.ids import EARLIEST
 from tests.storage.managed.fake_bookkeeper import World
 from tests.storage.managed.support import CONFIG, NAME, append, factory_of, fill, open_one, quiet, read_all
