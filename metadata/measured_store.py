@@ -4,8 +4,8 @@ Source: MetadataStoreStats of Pulsar, whose kinds of calls (get, put, del) and b
 """
 
 import time
-from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from magnetar.metadata.store import (
     CancelWatch,
@@ -68,23 +68,23 @@ class MeasuredStore(MetadataStore):
     def on_session(self, callback: SessionCallback) -> CancelWatch:
         return self.store.on_session(callback)
 
-    async def get(self, path: str) -> Record | None:
-        return await self._measured("get", self.store.get(path))
+    def get(self, path: str) -> Coroutine[Any, Any, Record | None]:
+        return self._measured("get", self.store.get(path))
 
-    async def exists(self, path: str) -> Stat | None:
-        return await self._measured("get", self.store.exists(path))
+    def exists(self, path: str) -> Coroutine[Any, Any, Stat | None]:
+        return self._measured("get", self.store.exists(path))
 
-    async def owns(self, path: str) -> bool:
-        return await self._measured("get", self.store.owns(path))
+    def owns(self, path: str) -> Coroutine[Any, Any, bool]:
+        return self._measured("get", self.store.owns(path))
 
-    async def children(self, path: str) -> list[str]:
-        return await self._measured("get", self.store.children(path))
+    def children(self, path: str) -> Coroutine[Any, Any, list[str]]:
+        return self._measured("get", self.store.children(path))
 
-    async def put(self, path: str, value: bytes, expected_version: int | None = None) -> Stat:
+    def put(self, path: str, value: bytes, expected_version: int | None = None) -> Coroutine[Any, Any, Stat]:
         self.put_bytes += len(value)
-        return await self._measured("put", self.store.put(path, value, expected_version))
+        return self._measured("put", self.store.put(path, value, expected_version))
 
-    async def create(
+    def create(
         self,
         path: str,
         value: bytes = b"",
@@ -92,17 +92,17 @@ class MeasuredStore(MetadataStore):
         ephemeral: bool = False,
         sequential: bool = False,
         make_parents: bool = False,
-    ) -> Created:
+    ) -> Coroutine[Any, Any, Created]:
         self.put_bytes += len(value)
         created = self.store.create(path, value, ephemeral=ephemeral, sequential=sequential, make_parents=make_parents)
-        return await self._measured("put", created)
+        return self._measured("put", created)
 
-    async def delete(self, path: str, expected_version: int | None = None) -> None:
-        await self._measured("del", self.store.delete(path, expected_version))
+    def delete(self, path: str, expected_version: int | None = None) -> Coroutine[Any, Any, None]:
+        return self._measured("del", self.store.delete(path, expected_version))
 
-    async def multi(self, ops: Sequence[Op]) -> list[Stat | None]:
+    def multi(self, ops: Sequence[Op]) -> Coroutine[Any, Any, list[Stat | None]]:
         self.put_bytes += sum(len(op.value) for op in ops if isinstance(op, CreateOp | PutOp))
-        return await self._measured("put", self.store.multi(ops))
+        return self._measured("put", self.store.multi(ops))
 
     def watch(self, path: str, callback: WatchCallback, *, recursive: bool = False) -> CancelWatch:
         return self.store.watch(path, callback, recursive=recursive)

@@ -40,7 +40,7 @@ def encode_local(text: str) -> str:
 
 def decode_local(text: str) -> str:
     """Decodes a local name that `encode_local` has encoded."""
-    return unquote_plus(text)
+    return text if _PLAIN.fullmatch(text) else unquote_plus(text)
 
 
 def topic_of_managed_ledger(name: str) -> str:

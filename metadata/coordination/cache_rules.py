@@ -4,10 +4,8 @@ A copy is stale from the moment a change of its record is heard until a read tha
 two reads of one record overlap, the answer of the read that began later is kept.
 """
 
-from collections.abc import MutableMapping
+from collections import OrderedDict
 from typing import Generic, NamedTuple, TypeVar
-
-from cachetools import LRUCache
 
 from magnetar.metadata.store import EventType, RecordEvent, Stat
 
@@ -44,20 +42,6 @@ class Answer(Generic[T]):
         self.is_stale = is_stale
 
 
-class _Bounded(LRUCache[str, Answer[T]]):
-    """A cache of bounded size. Remembers the paths that it dropped for lack of room until `CopyTable.dropped` is
-    called."""
-
-    def __init__(self, maxsize: int, dropped: list[str]) -> None:
-        super().__init__(maxsize)
-        self._dropped = dropped
-
-    def popitem(self) -> tuple[str, Answer[T]]:
-        path, entry = super().popitem()
-        self._dropped.append(path)
-        return path, entry
-
-
 class CopyTable(Generic[T]):
     """The answers of the reads below one root."""
 
@@ -65,11 +49,10 @@ class CopyTable(Generic[T]):
         """A table with more than `cached_max` answers drops the least recently used one. With None no answer is
         dropped, and the answer that a record does not exist is not kept."""
         self._root = root
-        self._keeps_missing = cached_max is not None
+        self._entries_max = cached_max
         self._dropped: list[str] = []
-        self._entries: MutableMapping[str, Answer[T]] = (
-            {} if cached_max is None else _Bounded(cached_max, self._dropped)
-        )
+        self._entries: OrderedDict[str, Answer[T]] = OrderedDict()
+        """The answers by path; the one that was used last is the last one."""
         self._readings: dict[str, set[Reading]] = {}
         self._ticks = 0
 
@@ -87,11 +70,14 @@ class CopyTable(Generic[T]):
 
     def entry(self, path: str) -> Answer[T] | None:
         """Returns the answer of the last read, stale or not; None when the path was not read."""
-        return self._entries.get(path)
+        entry = self._entries.get(path)
+        if entry is not None:
+            self._entries.move_to_end(path)
+        return entry
 
     def find(self, path: str) -> Copy[T] | None:
         """Returns the copy, stale or not."""
-        entry = self._entries.get(path)
+        entry = self.entry(path)
         return None if entry is None else entry.copy
 
     def is_stale(self, path: str) -> bool:
@@ -118,14 +104,16 @@ class CopyTable(Generic[T]):
         or differs from the earlier copy."""
         entry = self._entries.get(reading.path)
         if entry is None:
-            if copy is None and not self._keeps_missing:
+            if copy is None and self._entries_max is None:
                 return False
             self._entries[reading.path] = Answer(copy, reading.began, reading.is_overtaken)
+            if self._entries_max is not None and len(self._entries) > self._entries_max:
+                self._dropped.append(self._entries.popitem(last=False)[0])
             return True
         if entry.began > reading.began:
             return False
         is_change = entry.copy != copy
-        if copy is None and not self._keeps_missing:
+        if copy is None and self._entries_max is None:
             del self._entries[reading.path]
         entry.copy, entry.began, entry.is_stale = copy, reading.began, reading.is_overtaken
         return is_change

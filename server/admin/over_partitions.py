@@ -19,7 +19,7 @@ from magnetar.server.admin.over_bundles import each_at_once
 from magnetar.server.admin.partition_outcome_rules import Outcome
 from magnetar.server.admin.peer_calls import ask_peer, forwarded
 from magnetar.server.process.turns import in_portions
-from magnetar.server.topics.broker_service import TopicBusy
+from magnetar.server.topics.topic_deletion import TopicBusy
 from magnetar.server.web.calls import Answer, Call, Handler, Refusal, Status, Text, refusal_of
 from magnetar.server.web.place_rules import AUTHORITATIVE, location
 from magnetar.storage.managed.managed_ledger_errors import ManagedLedgerError

@@ -18,8 +18,8 @@ from magnetar.server.admin.subscription_calls import create as create_subscripti
 from magnetar.server.admin.topic_calls import check_amount, check_new
 from magnetar.server.admin.topic_deletion import delete_anywhere
 from magnetar.server.admin.topic_stats_calls import stats
-from magnetar.server.topics.broker_service import TopicBusy
 from magnetar.server.topics.partitioned_deletion import delete_partitioned
+from magnetar.server.topics.topic_deletion import TopicBusy
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import namespace, topic
 from magnetar.server.web.places import Place

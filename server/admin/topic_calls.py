@@ -13,8 +13,8 @@ from magnetar.server.admin.call_paths import TOPIC, topic_of
 from magnetar.server.admin.over_partitions import all_here, at_partitions, over_partitions
 from magnetar.server.admin.shadow_topic_calls import check_no_shadow
 from magnetar.server.topics import backlog
-from magnetar.server.topics.broker_service import TopicBusy
 from magnetar.server.topics.properties_rules import fault_of_properties
+from magnetar.server.topics.topic_deletion import TopicBusy
 from magnetar.server.transactions.coordinators import ASSIGN_TOPIC
 from magnetar.server.web.calls import EMPTY, NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import namespace, topic

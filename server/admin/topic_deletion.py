@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from magnetar.server.admin.peer_calls import ask_peer
 from magnetar.server.broker.broker import Broker
-from magnetar.server.topics.broker_service import TopicBusy
+from magnetar.server.topics.topic_deletion import TopicBusy
 from magnetar.server.web.calls import Refusal
 from pulsar_proto.errors import TopicNotFound
 from pulsar_proto.names import TopicName

@@ -75,7 +75,7 @@ async def _get(row: TopicRow, call: Call) -> Answer:
 
 def applied_persistence(call: Call, name: TopicName) -> Answer:
     held = call.broker.service.policies.of(name).persistence
-    config = call.broker.service.managed_ledger_config
+    config = call.broker.service.managed_ledgers.config
     ensemble, write, ack = config.quorums
     return {
         "bookkeeperEnsemble": held.ensemble if held else ensemble,

@@ -3,8 +3,8 @@ and whether its storage takes writes."""
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from magnetar.metadata.store import MetadataStore
@@ -38,6 +38,22 @@ if TYPE_CHECKING:
     from magnetar.server.security.security import Security
     from magnetar.server.topics.broker_service import BrokerService
     from magnetar.server.transactions.coordinators import TransactionCoordinators
+
+
+class _LookupInProgress:
+    """What all blocks of `lookup_permit` share. A class and no generator, because ten thousand clients may come back at
+    once."""
+
+    __slots__ = ("_broker",)
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    def __enter__(self) -> None:
+        self._broker.lookups_in_progress += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._broker.lookup_ended()
 
 
 class Broker:
@@ -113,7 +129,7 @@ class Broker:
         """The broker's state. The program of a cluster's broker sets it when the broker joins and leaves."""
         self.health = -1
         """The outcome of the last health check: 1 when it succeeded, 0 when it failed, -1 before the first one."""
-        self.lookups_in_progress = 0
+        self.lookups_in_progress, self._lookup = 0, _LookupInProgress(self)
         self._no_lookups = asyncio.Event()
         """An event that is set when the last lookup in progress ends."""
         self._background: set[asyncio.Task[None]] = set()
@@ -157,22 +173,21 @@ class Broker:
         TLS."""
         return self.addresses.web_url
 
-    @contextmanager
-    def lookup_permit(self) -> Iterator[None]:
-        """Holds one of the maxConcurrentLookupRequest permits, which both ports share. Raises TooManyRequests when no
-        permit is left (ServerCnx, the lookup semaphore), and ServiceNotReady when the broker is closing
-        (ServerCnx.handleLookup)."""
+    def lookup_permit(self) -> AbstractContextManager[None]:
+        """Makes a block of code hold one of the maxConcurrentLookupRequest permits, which both ports share. Raises
+        TooManyRequests when no permit is left (ServerCnx, the lookup semaphore), and ServiceNotReady when the broker is
+        closing (ServerCnx.handleLookup)."""
         if self.state is BrokerState.CLOSING:
             raise ServiceNotReady("Failed due to pulsar service is not ready")
         if self.lookups_in_progress >= self.limits.max_concurrent_lookup_request:
             raise TooManyRequests("Failed due to too many pending lookup requests")
-        self.lookups_in_progress += 1
-        try:
-            yield
-        finally:
-            self.lookups_in_progress -= 1
-            if not self.lookups_in_progress:
-                self._no_lookups.set()
+        return self._lookup
+
+    def lookup_ended(self) -> None:
+        """Called when a block of `lookup_permit` is left."""
+        self.lookups_in_progress -= 1
+        if not self.lookups_in_progress:
+            self._no_lookups.set()
 
     async def lookups_answered(self) -> None:
         """Returns when no lookup is in progress."""

@@ -22,7 +22,7 @@ def hold_settings(broker: "Broker") -> None:
         broker.http_publishing.resize(broker.limits.max_message_publish_buffer_size_in_mb << 20)
 
     configuration.hold(service.settings, topics_follow)
-    configuration.hold(service.managed_ledger_config, topics_follow)
+    configuration.hold(service.managed_ledgers.config, topics_follow)
     configuration.hold(service.moves.settings)
     configuration.hold(broker.limits, limits_follow)
     if service.transactions is not None:

@@ -26,6 +26,9 @@ RESERVE_MAX = 128
 """The number of descriptors that connections leave for files: journals, entry logs, the index, the metadata."""
 RESERVE_SHARE = 4
 """When the limit is low, connections leave one descriptor in four for files, instead of RESERVE_MAX."""
+RESERVE_UNSEEN_SHARE = 16
+"""After a look that found room, connections may take one in so many descriptors of the reserve without another look:
+eight of 128. A look opens a file, which costs as much as all else that is done to accept a connection."""
 SECONDS_BETWEEN_WARNINGS = 60.0
 
 
@@ -44,6 +47,8 @@ class Descriptors:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._warning = RareWarning(SECONDS_BETWEEN_WARNINGS, now)
         self._refused = 0
+        self._unseen = 0
+        """How many further connections may stay without another look."""
 
     @property
     def limit(self) -> int:
@@ -54,8 +59,13 @@ class Descriptors:
     def has_room(self) -> bool:
         """Returns whether a connection that was just accepted may stay. The caller asks once for each connection,
         because each answer False is counted and logged."""
+        if self._unseen:
+            self._unseen -= 1
+            return True
         limit = self.limit
-        if _next_free() < limit - min(RESERVE_MAX, limit // RESERVE_SHARE):
+        reserve = min(RESERVE_MAX, limit // RESERVE_SHARE)
+        if _next_free() < limit - reserve:
+            self._unseen = reserve // RESERVE_UNSEEN_SHARE
             return True
         self._refused += 1
         if self._warning.is_due():

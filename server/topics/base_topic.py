@@ -165,7 +165,7 @@ class BaseTopic(ABC):
         """Applies the policies that hold from now on. Has no effect when the new policies equal the present
         policies."""
         old, self.policies = self.policies, new
-        if old != new:
+        if old is not new and old != new:  # most topics share one object
             self.policies_changed(old, new)
 
     def policies_changed(self, old: EffectivePolicies, new: EffectivePolicies) -> None:

@@ -42,7 +42,10 @@ class BookieAffinity:
         LocalPolicies cannot be read."""
         namespace = topic.name.namespace
         await self._groups.get(paths.local_policies_path(namespace))
-        self._topics.setdefault(namespace, WeakSet()).add(topic)
+        topics = self._topics.get(namespace)
+        if topics is None:
+            topics = self._topics[namespace] = WeakSet()
+        topics.add(topic)
         self._place(topic)
 
     def _place(self, topic: Topic) -> None:

@@ -25,6 +25,7 @@ from magnetar.server.policies.change_events import ChangeEvents
 from magnetar.server.policies.policies import Policies
 from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.process.task_failures import log_failure
+from magnetar.server.process.task_waits import ended_within
 from magnetar.server.process.turns import for_each, in_portions
 from magnetar.server.schema.schema_registry import SchemaRegistry
 from magnetar.server.schema.schema_storage import SchemaStorage
@@ -37,13 +38,12 @@ from magnetar.server.topics.policy_event_topics import PolicyEventTopics
 from magnetar.server.topics.rate_rolling import RateRolling
 from magnetar.server.topics.snapshot_topics import LocalSnapshotLogs
 from magnetar.server.topics.topic import Topic
-from magnetar.server.topics.topic_deletion import delete_log, delete_records
+from magnetar.server.topics.topic_deletion import TopicBusy, delete_log, delete_records
 from magnetar.server.topics.topic_opener import TopicOpener
 from magnetar.server.topics.topic_schemas import TopicSchemas
 from magnetar.server.topics.transactions.topic_transactions import TopicTransactions
 from magnetar.server.transactions.known_transactions import TransactionSupport
 from magnetar.storage.managed.factory import ManagedLedgerFactory
-from magnetar.storage.managed.managed_ledger_config import ManagedLedgerConfig
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound, UnknownFault
 from pulsar_proto.histogram import Histogram
 from pulsar_proto.names import TopicName
@@ -52,10 +52,6 @@ log = logging.getLogger(__name__)
 
 CLOSE_CONCURRENCY_MAX = 64
 """How many topics are closed at the same time."""
-
-
-class TopicBusy(Exception):
-    """Raised when a topic that has producers or consumers is to be deleted without force."""
 
 
 class BrokerService:
@@ -149,10 +145,6 @@ class BrokerService:
     def managed_ledgers(self) -> ManagedLedgerFactory:
         return self._factory
 
-    @property
-    def managed_ledger_config(self) -> ManagedLedgerConfig:
-        return self._factory.config
-
     def new_producer_name(self) -> str:
         """Returns a name `cluster-instance-number`, which is unique in the cluster (DistributedIdGenerator)."""
         self._names_given += 1
@@ -205,8 +197,7 @@ class BrokerService:
                 return topic  # another caller has loaded the topic meanwhile
             joined = self._loading.get(name.full)
             task = joined or self._begin_load(name, create)
-            done, _ = await asyncio.wait([task], timeout=self.settings.topic_load_timeout_seconds)
-            if not done:
+            if not await ended_within(task, self.settings.topic_load_timeout_seconds):
                 raise UnknownFault("Failed to load topic within timeout")
             if create and task is joined and isinstance(task.exception(), TopicNotFound):
                 continue  # the load that ended was begun by a caller without `create`
@@ -242,21 +233,28 @@ class BrokerService:
             async with self.load_permits.one(name):
                 self.ownership.check_now(name)
                 topic = await self._opener.open(name, create=create, on_lost=self._lost)
-            if self._is_closed or not topic.is_open:
+            why = self._why_unusable(topic)
+            if why is not None:
                 await topic.close()
-                why = "The broker is shutting down" if self._is_closed else "The topic was taken over by another broker"
                 raise ServiceNotReady(why)
-            try:
-                self.ownership.check_now(name)
-            except ServiceNotReady:
-                log.info("%s: closed again, its bundle was lost while it was loaded", topic)
-                await topic.close()
-                raise
             self.topics[name.full] = topic
             log.info("%s: loaded with %d subscriptions", topic, len(topic.subscriptions))
             return topic
         finally:
             del self._loading[name.full]
+
+    def _why_unusable(self, topic: Topic) -> str | None:
+        """Returns why a topic that was just opened is not to be used, or None."""
+        if self._is_closed:
+            return "The broker is shutting down"
+        if not topic.is_open:
+            return "The topic was taken over by another broker"
+        try:
+            self.ownership.check_now(topic.name)
+        except ServiceNotReady as error:
+            log.info("%s: closed again, its bundle was lost while it was loaded", topic)
+            return str(error)
+        return None
 
     async def refresh_policies(self, topic: Topic) -> None:
         """Computes the topic's policies anew after its properties changed. Raises PulsarError."""

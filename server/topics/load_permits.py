@@ -9,8 +9,7 @@ pendingTopicLoadingQueue).
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from types import TracebackType
 
 from magnetar.server.config.topic_settings import TopicSettings
 from pulsar_proto.errors import ServiceNotReady, TopicNotFound
@@ -20,15 +19,43 @@ from pulsar_proto.system_topics import is_system_topic
 
 
 class LoadUnderWay:
-    """How far the loading of one topic is."""
+    """How far the loading of one topic is. The topic is loaded in a block of `async with`, which has the permit."""
 
-    __slots__ = ("began_s", "has_permit")
+    __slots__ = ("_name", "_opened_s", "_permits", "began_s", "has_permit")
 
-    def __init__(self, began_s: float) -> None:
-        self.began_s = began_s
+    def __init__(self, permits: "LoadPermits", name: TopicName) -> None:
+        self._permits = permits
+        self._name = name
+        self._opened_s = 0.0
+        self.began_s = asyncio.get_running_loop().time()
         """When the load began, by the loop's clock."""
         self.has_permit = False
         """False while the topic waits for a permit, True while the topic is being opened."""
+
+    async def __aenter__(self) -> None:
+        """Waits for the permit. Raises ServiceNotReady when the broker stops meanwhile."""
+        permits, full = self._permits, self._name.full
+        permits.under_way[full] = self
+        if not is_system_topic(self._name):
+            try:
+                await permits.take()
+            except BaseException:
+                del permits.under_way[full]
+                raise
+        self.has_permit = True
+        self._opened_s = time.monotonic()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        permits = self._permits
+        if error is None:
+            permits.load_times.add(time.monotonic() - self._opened_s)
+        elif isinstance(error, Exception) and not isinstance(error, TopicNotFound):
+            permits.loads_failed += 1
+        if not is_system_topic(self._name):
+            permits.give_back()
+        del permits.under_way[self._name.full]
 
 
 class LoadPermits:
@@ -48,44 +75,16 @@ class LoadPermits:
         self.loads_failed = 0
         """How many loads failed. Asking for a topic that does not exist is no failure."""
 
-    @asynccontextmanager
-    async def one(self, name: TopicName) -> AsyncIterator[None]:
+    def one(self, name: TopicName) -> LoadUnderWay:
         """Holds a permit while the topic is loaded. The topic waits for its permit behind the topics that came earlier.
         Raises ServiceNotReady for a topic that waits when the broker stops.
 
         System topics need no permit, because the load of another topic waits for a system topic (`__change_events`)
         while it holds a permit itself."""
-        progress = self.under_way[name.full] = LoadUnderWay(asyncio.get_running_loop().time())
-        try:
-            if is_system_topic(name):
-                progress.has_permit = True
-                with self._measured():
-                    yield
-                return
-            await self._take()
-            progress.has_permit = True
-            try:
-                with self._measured():
-                    yield
-            finally:
-                self.held -= 1
-                self.settings_changed()
-        finally:
-            del self.under_way[name.full]
+        return LoadUnderWay(self, name)
 
-    @contextmanager
-    def _measured(self) -> Iterator[None]:
-        began_s = time.monotonic()
-        try:
-            yield
-        except TopicNotFound:
-            raise
-        except Exception:
-            self.loads_failed += 1
-            raise
-        self.load_times.add(time.monotonic() - began_s)
-
-    async def _take(self) -> None:
+    async def take(self) -> None:
+        """Takes a permit, or waits for one. Called by `LoadUnderWay`."""
         if not self._waiting and self._has_room():
             self.held += 1
             return
@@ -95,12 +94,16 @@ class LoadPermits:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # the permit was given, and nobody is there to hold it
-                self.held -= 1
-                self.settings_changed()
+                self.give_back()
             raise
         if self._is_closed:
             self.held -= 1
             raise ServiceNotReady("The broker is shutting down")
+
+    def give_back(self) -> None:
+        """Gives a permit back, to the topic that has waited longest. Called by `LoadUnderWay`."""
+        self.held -= 1
+        self.settings_changed()
 
     def settings_changed(self) -> None:
         """Gives the free permits to the topics that have waited longest. Called also after the number of permits has

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from magnetar.server.topics.broker_service import BrokerService
 
 
+class TopicBusy(Exception):
+    """Raised when a topic that has producers or consumers is to be deleted without force."""
+
+
 async def delete_log(service: "BrokerService", topic: Topic) -> None:
     """Deletes the log of a closed topic, and what belongs to the log. Raises PulsarError."""
     # The compacted ledgers are looked up after closing, because a compaction that ends meanwhile changes them.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 
+from google.protobuf.unknown_fields import UnknownFieldSet
 from pyroaring import BitMap
 
 from magnetar.storage.managed.ack_sets import words_of_mask
@@ -168,6 +169,12 @@ def parse_node(value: bytes, extents: Extents) -> CursorNode:
     )
     ledger_id, last_active_ms = info.cursorsLedgerId, max(0, info.lastActive)
     cursor_properties = {item.name: item.value for item in info.cursorProperties}
+    extra = _unknown_fields(info) if len(UnknownFieldSet(info)) else b""
+    return CursorNode(ledger_id, acks, cursor_properties, last_active_ms, extra)
+
+
+def _unknown_fields(info: pb.ManagedCursorInfo) -> bytes:
+    """Returns the fields that we do not know, serialised, and removes all others from the node."""
     info.ClearField("cursorsLedgerId")
     info.ClearField("markDeleteLedgerId")
     info.ClearField("markDeleteEntryId")
@@ -176,7 +183,7 @@ def parse_node(value: bytes, extents: Extents) -> CursorNode:
     info.ClearField("lastActive")
     info.ClearField("batchedEntryDeletionIndexInfo")
     info.ClearField("cursorProperties")
-    return CursorNode(ledger_id, acks, cursor_properties, last_active_ms, info.SerializePartialToString())
+    return info.SerializePartialToString()
 
 
 def _acked(stored: Iterable[pb.MessageRange], extents: Extents) -> dict[int, BitMap]:

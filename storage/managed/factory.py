@@ -91,7 +91,9 @@ class ManagedLedgerFactory:
             self._note_dirty,
         )
         self._takeovers = TakeoverWatch(metadata, self.ledgers)
-        self._opening: dict[str, asyncio.Future[ManagedLedger]] = {}
+        self._opening: dict[str, asyncio.Future[ManagedLedger] | None] = {}
+        """The managed ledgers that are being opened, with the outcome for those who wait for an opening of another
+        caller; None while nobody waits."""
         self._tick_seconds = tick_seconds
         self._timer: asyncio.TimerHandle | None = None
         self._maintenance: asyncio.Task[None] | None = None
@@ -125,11 +127,10 @@ class ManagedLedgerFactory:
                 if known.state not in FINAL or known.state is AppendState.TERMINATED:
                     return known
                 del self.ledgers[name]
-            opening = self._opening.get(name)
-            if opening is None:
+            if name not in self._opening:
                 return await self._open_first(name, config or self.config, create)
             try:
-                return await asyncio.shield(opening)
+                return await asyncio.shield(self._outcome(name))
             except NoSuchManagedLedger:
                 # Another caller may be opening the managed ledger without `create`. If that attempt finds no managed
                 # ledger, this call tries again, and creates it.
@@ -141,20 +142,27 @@ class ManagedLedgerFactory:
     async def _open_first(self, name: str, config: ManagedLedgerConfig, create: bool) -> ManagedLedger:
         """Opens a managed ledger for this caller and for those who ask meanwhile, without a task: a broker that starts
         opens ten thousand. If this caller is cancelled, one of the others opens it."""
-        opening: asyncio.Future[ManagedLedger] = asyncio.get_running_loop().create_future()
-        # Often nobody but this caller waits: asking for the error keeps asyncio from logging it.
-        opening.add_done_callback(asyncio.Future.exception)
-        self._opening[name] = opening
+        self._opening[name] = None
         try:
             ledger = await self._open(name, config, create)
-        except Exception as error:
-            opening.set_exception(error)
+        except BaseException as error:
+            outcome = self._opening.pop(name)
+            if outcome is not None:
+                outcome.set_exception(error if isinstance(error, Exception) else OpeningCancelled())
             raise
-        except BaseException:
-            opening.set_exception(OpeningCancelled)
-            raise
-        opening.set_result(ledger)
+        outcome = self._opening.pop(name)
+        if outcome is not None:
+            outcome.set_result(ledger)
         return ledger
+
+    def _outcome(self, name: str) -> "asyncio.Future[ManagedLedger]":
+        """Returns the outcome of an opening that is under way."""
+        outcome = self._opening[name]
+        if outcome is None:
+            outcome = self._opening[name] = asyncio.get_running_loop().create_future()
+            # All who wait may have been cancelled: asking for the error keeps asyncio from logging it.
+            outcome.add_done_callback(asyncio.Future.exception)
+        return outcome
 
     async def _open(self, name: str, config: ManagedLedgerConfig, create: bool) -> ManagedLedger:
         try:
@@ -169,7 +177,6 @@ class ManagedLedgerFactory:
             return ledger
         finally:
             self._takeovers.not_opened(name)
-            del self._opening[name]
 
     def _begin_watch(self, name: str) -> None:
         try:
@@ -231,8 +238,8 @@ class ManagedLedgerFactory:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for opening in list(self._opening.values()):
-            await asyncio.wait([opening])
+        if self._opening:
+            await asyncio.wait([self._outcome(name) for name in self._opening])
         limit = asyncio.Semaphore(CLOSED_AT_ONCE)
 
         async def close(name: str) -> None:

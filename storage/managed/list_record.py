@@ -25,6 +25,8 @@ class ListRecord:
 
 def parse_list(value: bytes) -> ListRecord:
     """Reads a record. An empty value is a new managed ledger. Raises MalformedRecord."""
+    if not value:
+        return ListRecord()
     info = parse_managed_ledger_info(value)
     ledgers = tuple(_ledger(ledger) for ledger in info.ledgerInfo)
     terminated = None

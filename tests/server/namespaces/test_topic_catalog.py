@@ -9,8 +9,8 @@ from magnetar.metadata import paths
 from magnetar.metadata.cluster_init import to_json
 from magnetar.metadata.embedded.memory_store import MemoryStore
 from magnetar.server.namespaces.partitioned_topics import PartitionedTopic, PartitionedTopics
-from magnetar.server.topics.broker_service import TopicBusy
 from magnetar.server.topics.partitioned_deletion import delete_partitioned
+from magnetar.server.topics.topic_deletion import TopicBusy
 from pulsar_proto.errors import MetadataFault, NotAllowed, TopicNotFound
 from pulsar_proto.names import TopicName
 from tests.server.topics.broker_scene import Broker, make_broker, producer_on

@@ -81,6 +81,18 @@ def test_the_warning_comes_once_a_minute(monkeypatch: pytest.MonkeyPatch, caplog
     assert len(caplog.records) == 2
 
 
+def test_between_two_looks_connections_take_a_small_share_of_the_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = 0
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1_000, 1_000))
+    monkeypatch.setattr(descriptors, "_next_free", lambda: opened)
+    watched = Descriptors()
+    while watched.has_room():
+        opened += 1
+    limit = 1_000 - descriptors.RESERVE_MAX
+    assert limit <= opened <= limit + descriptors.RESERVE_MAX // descriptors.RESERVE_UNSEEN_SHARE
+    assert not watched.has_room()
+
+
 def test_the_limit_is_raised_to_what_the_system_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     set_to: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: set_to.append(limits))

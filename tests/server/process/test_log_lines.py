@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from magnetar.server.process.log_lines import (
     LINE_CHARACTERS_MAX,
     JsonFormatter,
+    LineHandler,
     OneLineFormatter,
     ShownRecord,
     one_line,
@@ -30,7 +31,7 @@ HARMFUL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\
 def logged(text: str, error: Exception | None = None, formatter: logging.Formatter | None = None) -> list[str]:
     """Returns the lines that the log has for a message that quotes `text`."""
     written = io.StringIO()
-    handler = logging.StreamHandler(written)
+    handler = LineHandler(written)
     handler.setFormatter(formatter or OneLineFormatter())
     record = logging.LogRecord("server.x", logging.INFO, __file__, 1, "%s: peer said %s", ("a", text), None)
     if error is not None:
@@ -123,6 +124,22 @@ def test_a_long_text_is_cut() -> None:
     (line,) = logged("x" * 1_000_000)
     assert len(line) < LINE_CHARACTERS_MAX + 200
     assert line.endswith("characters more")
+
+
+def test_filters_see_the_records_that_matter_and_a_stream_that_fails_harms_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = io.StringIO()
+    handler = LineHandler(written)
+    handler.setFormatter(OneLineFormatter())
+    handler.addFilter(lambda record: "kept back" not in record.getMessage())
+    for level in (logging.INFO, logging.WARNING):
+        for text in ("said", "kept back"):
+            handler.handle(logging.LogRecord("server.x", level, __file__, 1, text, (), None))
+    assert [line.rsplit(" ", 2)[-1] for line in written.getvalue().splitlines()] == ["said", "back", "said"]
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    written.close()
+    handler.handle(logging.LogRecord("server.x", logging.INFO, __file__, 1, "said", (), None))
 
 
 @pytest.mark.parametrize("package", PRODUCT)

@@ -7,7 +7,7 @@ import pytest
 
 from magnetar.metadata import paths
 from magnetar.server.config.topic_settings import TopicSettings
-from magnetar.server.topics.broker_service import TopicBusy
+from magnetar.server.topics.topic_deletion import TopicBusy
 from magnetar.storage.managed.managed_ledger_errors import AppendFault, ManagedLedgerFenced
 from magnetar.storage.managed.managed_ledger_errors import MetaStoreFault as StoreFault
 from pulsar_proto.errors import MetadataFault, NotAllowed, PulsarError, ServiceNotReady, TopicNotFound, UnknownFault

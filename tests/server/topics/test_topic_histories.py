@@ -13,7 +13,7 @@ import pytest
 
 from magnetar.metadata import paths
 from magnetar.metadata.embedded.memory_store import MemoryStore
-from magnetar.server.topics.broker_service import TopicBusy
+from magnetar.server.topics.topic_deletion import TopicBusy
 from pulsar_proto.errors import PulsarError, ServiceNotReady, TopicNotFound
 from tests.server.topics.broker_scene import NAME, Broker, make_broker
 from tests.server.topics.scene import in_virtual_time, pass_time, settle

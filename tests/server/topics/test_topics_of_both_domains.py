@@ -6,9 +6,9 @@ import pytest
 
 from magnetar.metadata import paths
 from magnetar.server.topics.base_topic import BaseTopic
-from magnetar.server.topics.broker_service import TopicBusy
 from magnetar.server.topics.non_persistent.topic import NonPersistentTopic
 from magnetar.server.topics.publishing.producer import Producer
+from magnetar.server.topics.topic_deletion import TopicBusy
 from pulsar_proto.errors import NotAllowed, ServiceNotReady, TopicNotFound
 from pulsar_proto.ids import EARLIEST
 from pulsar_proto.names import TopicName
