@@ -42,20 +42,22 @@ class Measured:
     failed: list[str] = field(default_factory=list)
 
 
-def measure(product: Product, rows: Sequence[Row], sizes: Sizes) -> Measured:
-    """Runs each scenario that a chosen row needs. A scenario that fails does not lose the figures of the others, which
-    took a quarter of an hour."""
-    measured = Measured()
+def measure(products: Sequence[Product], rows: Sequence[Row], sizes: Sizes) -> list[Measured]:
+    """Runs each scenario that a chosen row needs, with one product right after the other: a machine that others share
+    may be half as quick a quarter of an hour later, and a ratio shall not tell that. A scenario that fails does not
+    lose the figures of the others. Returns the figures of each product."""
+    found = [Measured() for _ in products]
     for name, scenario in SCENARIOS.items():
         if any(row.scenario == name for row in rows):
-            began = time.monotonic()
-            try:
-                measured.figures |= scenario(product, sizes)
-            except Exception:
-                traceback.print_exc()
-                measured.failed.append(f"{product.name} {name}")
-            say(f"{product.name} {name}: {time.monotonic() - began:.0f} s")
-    return measured
+            for product, measured in zip(products, found, strict=True):
+                began = time.monotonic()
+                try:
+                    measured.figures |= scenario(product, sizes)
+                except Exception:
+                    traceback.print_exc()
+                    measured.failed.append(f"{product.name} {name}")
+                say(f"{product.name} {name}: {time.monotonic() - began:.0f} s")
+    return found
 
 
 def compile_modules() -> None:
@@ -107,23 +109,23 @@ def main() -> int:
     compile_modules()
     machine = describe()
     say(machine)
+    peers = [ApachePulsar(arguments.peer, PEER_HEAP_MB)] if arguments.peer else []
     with compiled_magnetar() if arguments.compiled else nullcontext(Magnetar()) as magnetar:
-        ours = measure(magnetar, rows, sizes)
+        ours, *theirs = measure([magnetar, *peers], rows, sizes)
     if any(row.scenario == SIGKILL for row in rows):
         rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
         ours.figures |= run_rounds(rounds, arguments.seed, say)
-    theirs = measure(ApachePulsar(arguments.peer, PEER_HEAP_MB), rows, sizes) if arguments.peer else None
-    their_figures = None if theirs is None else theirs.figures
+    their_figures = theirs[0].figures if theirs else None
     print(machine)
     print(table(rows, ours.figures, their_figures))
     if arguments.json:
         write_json(arguments.json, rows, ours.figures, their_figures)
-    failed = ours.failed + ([] if theirs is None else theirs.failed)
+    failed = [each for measured in (ours, *theirs) for each in measured.failed]
     if failed:
         print(f"NOT MEASURED, because of the errors above: {', '.join(failed)}")
         return 1
     if arguments.page:
-        run = Run(machine, sizes, arguments.compiled, theirs is not None)
+        run = Run(machine, sizes, arguments.compiled, bool(theirs))
         arguments.page.write_text(page(rows, ours.figures, their_figures, run))
     return 0
 

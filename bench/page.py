@@ -24,7 +24,8 @@ One server with one bookie, its fdatasync before every receipt, and the load on 
 and load share are few, so a rate says as much about the load as about the server. CPU seconds for a million messages
 count the server alone; what else runs changes them less than the rates, but a busy machine raises them by half. *raw*
 is a driver that speaks the wire protocol and costs next to no CPU; other rows use the official client. Messages have
-1 KB unless the row says otherwise. {sizes} Latencies count from the moment at which a send was due.
+1 KB unless the row says otherwise. {sizes} Latencies count from the moment at which a send was due. Each scenario runs
+with one product right after the other, because a machine that others share is quicker in one hour than in the next.
 
 A *goal* is what the project wants; `N × Apache` means N times better than Apache's figure of the same run.
 """

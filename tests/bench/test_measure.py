@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bench import __main__ as program
-from bench.rows import BATCHES, TAIL
+from bench.rows import BATCHES, TAIL, chosen_rows
 from bench.sizes import Sizes
-from compat_tests.products import Product
+from compat_tests.products import Magnetar, Product
 
 Scenario = Callable[[Product, Sizes], Mapping[str, float]]
 FIGURES = {"batch_rate": 500.0}
@@ -44,3 +44,20 @@ def test_what_was_measured_is_kept_and_what_was_not_is_named(
     assert '"magnetar": 500.0' in figures.read_text()
     assert page.exists() == (not failed)
     assert capsys.readouterr().out.partition("NOT MEASURED, because of the errors above: ")[2].strip() == failed
+
+
+def test_each_scenario_is_run_with_all_products_before_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[tuple[str, Product]] = []
+
+    def scenario(name: str) -> Scenario:
+        def run(product: Product, sizes: Sizes) -> Mapping[str, float]:
+            runs.append((name, product))
+            return FIGURES
+
+        return run
+
+    monkeypatch.setattr(program, "SCENARIOS", {BATCHES: scenario(BATCHES), TAIL: scenario(TAIL)})
+    ours, theirs = Magnetar(("ours",)), Magnetar(("theirs",))
+    rows = chosen_rows(f"{BATCHES},{TAIL}")
+    assert [each.figures for each in program.measure([ours, theirs], rows, Sizes())] == [FIGURES, FIGURES]
+    assert runs == [(BATCHES, ours), (BATCHES, theirs), (TAIL, ours), (TAIL, theirs)]
