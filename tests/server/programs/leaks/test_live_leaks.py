@@ -77,7 +77,7 @@ async def test_each_kind_of_leak_is_found_beside_what_is_in_use(tmp_path: Path) 
         assert {each["ledgerId"] for each in row["orphans"]} == orphans
         text = await leaks(web, "find", *NO_GRACE)
         assert text.code == 1
-        assert text.out.startswith("DATA ARE LOST: 1 references to ledgers that are gone")
+        assert text.out.startswith("DATA ARE LOST: 1 reference to ledgers that are gone")
 
 
 async def test_a_leak_is_explained_backed_up_removed_and_restored_while_the_server_runs(tmp_path: Path) -> None:
