@@ -26,7 +26,8 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(folder: Path, mebibytes: int) -> Iterator[SmallDisk]:
-    """Mounts a small tmpfs over an existing folder. Skips the test when it may not mount."""
+    """Mounts a small tmpfs over a folder, which is made when it is missing. Skips the test when it may not mount."""
+    folder.mkdir(exist_ok=True)
     command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)]
     if subprocess.run(command, capture_output=True).returncode:
         pytest.skip("may not mount a tmpfs here")

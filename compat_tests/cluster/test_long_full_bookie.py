@@ -22,9 +22,7 @@ TOPICS = 4
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    with small_disk(folder, DISK_MEBIBYTES) as mounted:
+    with small_disk(tmp_path / "disk", DISK_MEBIBYTES) as mounted:
         yield mounted.folder
 
 

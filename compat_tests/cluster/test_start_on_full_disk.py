@@ -10,19 +10,16 @@ import pytest
 from compat_tests.cluster.cluster import Cluster
 from compat_tests.conftest import ClientFactory
 from compat_tests.harness import wait_until
-from compat_tests.python.support import bodies, send_all
+from compat_tests.python.support import SEND_TIMEOUT_MS, bodies, can_send, read_bodies, send_all
 from compat_tests.small_disk import SmallDisk, small_disk
 
 DISK_MEBIBYTES = 96
 BOOKIE = {"diskCheckInterval": "500"}
-SEND_TIMEOUT_MS = 3000
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    with small_disk(folder, DISK_MEBIBYTES) as mounted:
+    with small_disk(tmp_path / "disk", DISK_MEBIBYTES) as mounted:
         yield mounted
 
 
@@ -33,16 +30,6 @@ def cluster(tmp_path: Path, disk: SmallDisk) -> Iterator[Cluster]:
     small["journalDirectories"], small["ledgerDirectories"] = str(disk.folder / "journal"), str(disk.folder / "ledgers")
     with made:
         yield made
-
-
-def can_send(client: pulsar.Client, topic: str) -> bool:
-    try:
-        producer = client.create_producer(topic, send_timeout_millis=SEND_TIMEOUT_MS)
-        producer.send(b"after")
-        producer.close()
-    except pulsar.PulsarException:
-        return False
-    return True
 
 
 def test_reads_are_served_and_writes_wait_for_room(
@@ -61,10 +48,10 @@ def test_reads_are_served_and_writes_wait_for_room(
     assert "bookie is read-only, was writable: the disk is" in bookie.log_text(seen)
 
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    assert [reader.read_next(60_000).data() for _ in range(100)] == bodies(100)
+    assert read_bodies(reader, 100) == bodies(100)
     assert not can_send(client, topic)
 
     disk.empty()
     wait_until(lambda: can_send(client, topic), "producing works when there is room", 60)
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    assert [reader.read_next(60_000).data() for _ in range(101)] == [*bodies(100), b"after"]
+    assert read_bodies(reader, 101) == [*bodies(100), b"after"]

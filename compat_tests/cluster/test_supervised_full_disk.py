@@ -10,21 +10,18 @@ import pytest
 from compat_tests.cluster.supervised import SupervisedCluster
 from compat_tests.conftest import ClientFactory
 from compat_tests.harness import ServerFailedError, wait_until
-from compat_tests.python.support import bodies, send_all
+from compat_tests.python.support import SEND_TIMEOUT_MS, bodies, can_send, read_bodies, send_all
 from compat_tests.small_disk import SmallDisk, small_disk
 
 DISK_MEBIBYTES = 512
 SETTINGS = {"diskUsageThreshold": "0.95"}
 """The default, which other tests raise: the room that starts give up does not make the bookies writable."""
-SEND_TIMEOUT_MS = 3000
 OPERATION_SECONDS = 5
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    with small_disk(folder, DISK_MEBIBYTES) as mounted:
+    with small_disk(tmp_path / "data", DISK_MEBIBYTES) as mounted:
         yield mounted
 
 
@@ -34,19 +31,8 @@ def cluster(tmp_path: Path, disk: SmallDisk) -> Iterator[SupervisedCluster]:
         yield made
 
 
-def can_send(client: pulsar.Client, topic: str) -> bool:
-    try:
-        producer = client.create_producer(topic, send_timeout_millis=SEND_TIMEOUT_MS)
-        producer.send(b"after")
-        producer.close()
-    except pulsar.PulsarException:
-        return False
-    return True
-
-
 def read(client: pulsar.Client, topic: str, count: int) -> list[bytes]:
-    reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    return [reader.read_next(60_000).data() for _ in range(count)]
+    return read_bodies(client.create_reader(topic, pulsar.MessageId.earliest), count)
 
 
 def await_readable(client: pulsar.Client, topic: str) -> None:

@@ -10,6 +10,8 @@ import pulsar
 
 RECEIVE_TIMEOUT_MS = 60_000
 """How long to wait for something that must come; a busy machine may stall for seconds."""
+SEND_TIMEOUT_MS = 3000
+"""How long a message that is refused is tried again."""
 SILENCE_MS = 300
 """How long a queue must stay empty to count as empty. So a message that should not come is noticed often, but not
 always."""
@@ -32,6 +34,17 @@ def send_all(producer: Any, contents: Iterable[bytes]) -> list[Any]:
         producer.send_async(content, settle(future))
     producer.flush()
     return [future.result(RECEIVE_TIMEOUT_MS / 1000) for future in futures]
+
+
+def can_send(client: pulsar.Client, topic: str) -> bool:
+    """Returns whether a message can be published, the body `after`. One that cannot is given up soon."""
+    try:
+        producer = client.create_producer(topic, send_timeout_millis=SEND_TIMEOUT_MS)
+        producer.send(b"after")
+        producer.close()
+    except pulsar.PulsarException:
+        return False
+    return True
 
 
 def settle(future: "Future[Any]") -> Any:

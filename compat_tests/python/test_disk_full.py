@@ -11,13 +11,20 @@ import pytest
 from compat_tests import wire
 from compat_tests.conftest import ClientFactory, ServerFactory
 from compat_tests.harness import wait_until
-from compat_tests.python.support import bodies, incompressible, receive_bodies, send_all
+from compat_tests.python.support import (
+    SEND_TIMEOUT_MS,
+    bodies,
+    can_send,
+    incompressible,
+    read_bodies,
+    receive_bodies,
+    send_all,
+)
 from compat_tests.small_disk import SmallDisk, small_disk
 
 MEGABYTE = 1 << 20
 DISK_MB = 128
 FILLER_MB = 72
-SEND_TIMEOUT_MS = 3000
 REFUSAL_SECONDS = 10.0
 RECOVERY_SECONDS = 60.0
 REASONS = ("disk", "space", "read-only", "readonly", "storage")
@@ -26,9 +33,7 @@ REASONS = ("disk", "space", "read-only", "readonly", "storage")
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     """Mounts a file system of `DISK_MB` megabytes for this test."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    with small_disk(folder, DISK_MB) as mounted:
+    with small_disk(tmp_path / "disk", DISK_MB) as mounted:
         yield mounted
 
 
@@ -83,7 +88,7 @@ def test_a_server_that_is_started_on_a_full_disk_serves_reads_until_there_is_roo
     server.start()
     client = make_client(server.broker_url)
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    assert [reader.read_next(60_000).data() for _ in range(100)] == bodies(100)
+    assert read_bodies(reader, 100) == bodies(100)
     assert not can_send(client, topic)
     assert_refusal_says_why(server.broker_port, topic, ("the disk is",))
     server.kill()
@@ -94,7 +99,7 @@ def test_a_server_that_is_started_on_a_full_disk_serves_reads_until_there_is_roo
     disk.empty()
     wait_until(lambda: can_send(client, topic), "producing works when there is room", RECOVERY_SECONDS)
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    assert [reader.read_next(60_000).data() for _ in range(101)] == [*bodies(100), b"after"]
+    assert read_bodies(reader, 101) == [*bodies(100), b"after"]
 
 
 def send_until_refused(producer: pulsar.Producer) -> list[bytes]:
@@ -129,13 +134,3 @@ def assert_refusal_says_why(port: int, topic: str, reasons_wanted: Sequence[str]
         wait_until(refused, "a refusal")
     except TimeoutError:
         raise AssertionError(f"no refusal names the disk: {reasons}") from None
-
-
-def can_send(client: pulsar.Client, topic: str) -> bool:
-    try:
-        producer = client.create_producer(topic, send_timeout_millis=SEND_TIMEOUT_MS)
-        producer.send(b"after")
-        producer.close()
-    except pulsar.PulsarException:
-        return False
-    return True

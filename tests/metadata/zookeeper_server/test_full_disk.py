@@ -23,9 +23,7 @@ MORE_THAN_THE_RESERVE = 6000
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    with small_disk(folder, DISK_MEBIBYTES) as mounted:
+    with small_disk(tmp_path / "disk", DISK_MEBIBYTES) as mounted:
         yield mounted
 
 
