@@ -1,12 +1,12 @@
 """The features' scenario: fan-out, many consumers, many topics, holes in what is acknowledged, delayed messages."""
 
 import json
-import statistics
 import subprocess
 import sys
 from typing import Any
 
-from bench.loads import LOAD_TIMEOUT_SECONDS, NAMESPACE, new_server
+from bench.driver import Outcome
+from bench.loads import LOAD_TIMEOUT_SECONDS, NAMESPACE, cost, median_of, new_server
 from bench.sizes import Figures, Sizes
 from compat_tests.harness import Server
 from compat_tests.products import Product
@@ -25,10 +25,9 @@ def features(product: Product, sizes: Sizes) -> Figures:
         server.start()
         for key, mode in (("fan_out", "fan-out"), ("shared", "shared"), ("key_shared", "key-shared")):
             run(server, mode, f"warm-{mode}", sizes.deliveries)
-            runs = [run(server, mode, f"{mode}-{number}", sizes.deliveries) for number in range(sizes.runs)]
-            figures[f"{key}_cpu"] = statistics.median(
-                each["server_cpu_seconds"] / each["messages"] * 1e6 for each in runs
-            )
+            names = [f"{mode}-{number}" for number in range(sizes.runs)]
+            runs = [Outcome(**run(server, mode, name, sizes.deliveries)) for name in names]
+            figures[f"{key}_cpu"] = median_of(runs, cost)
     with new_server(product) as server:
         server.start()
         created = run(server, "topics", "many", sizes.topics)
