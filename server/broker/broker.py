@@ -40,20 +40,30 @@ if TYPE_CHECKING:
     from magnetar.server.transactions.coordinators import TransactionCoordinators
 
 
-class _LookupInProgress:
-    """What all blocks of `lookup_permit` share. A class and no generator, because ten thousand clients may come back at
-    once."""
+class _LookupsInProgress:
+    """Counts the blocks of `lookup_permit` that were entered and not left. All blocks share the one context manager,
+    because ten thousand clients may come back at once."""
 
-    __slots__ = ("_broker",)
+    __slots__ = ("_none", "count")
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self) -> None:
+        self.count = 0
+        self._none = asyncio.Event()
+        """An event that is set when the last lookup in progress ends."""
 
     def __enter__(self) -> None:
-        self._broker.lookups_in_progress += 1
+        self.count += 1
 
     def __exit__(self, *_: object) -> None:
-        self._broker.lookup_ended()
+        self.count -= 1
+        if not self.count:
+            self._none.set()
+
+    async def answered(self) -> None:
+        """Returns when no lookup is in progress."""
+        while self.count:
+            self._none.clear()
+            await self._none.wait()
 
 
 class Broker:
@@ -129,9 +139,7 @@ class Broker:
         """The broker's state. The program of a cluster's broker sets it when the broker joins and leaves."""
         self.health = -1
         """The outcome of the last health check: 1 when it succeeded, 0 when it failed, -1 before the first one."""
-        self.lookups_in_progress, self._lookup = 0, _LookupInProgress(self)
-        self._no_lookups = asyncio.Event()
-        """An event that is set when the last lookup in progress ends."""
+        self._lookups_in_progress = _LookupsInProgress()
         self._background: set[asyncio.Task[None]] = set()
 
     @property
@@ -181,19 +189,15 @@ class Broker:
             raise ServiceNotReady("Failed due to pulsar service is not ready")
         if self.lookups_in_progress >= self.limits.max_concurrent_lookup_request:
             raise TooManyRequests("Failed due to too many pending lookup requests")
-        return self._lookup
+        return self._lookups_in_progress
 
-    def lookup_ended(self) -> None:
-        """Called when a block of `lookup_permit` is left."""
-        self.lookups_in_progress -= 1
-        if not self.lookups_in_progress:
-            self._no_lookups.set()
+    @property
+    def lookups_in_progress(self) -> int:
+        return self._lookups_in_progress.count
 
     async def lookups_answered(self) -> None:
         """Returns when no lookup is in progress."""
-        while self.lookups_in_progress:
-            self._no_lookups.clear()
-            await self._no_lookups.wait()
+        await self._lookups_in_progress.answered()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Starts a task for work that must run to its end even if the client that asked for it leaves, such as a

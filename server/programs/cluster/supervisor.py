@@ -117,8 +117,8 @@ class ClusterApp:
         self._plan: ClusterPlan
         self._forced = asyncio.Event()
         self._is_ready = False
-        self._list_is_old = False
-        self._list_timer: asyncio.TimerHandle | None = None
+        self._list_retry: asyncio.TimerHandle | None = None
+        """Set since the list of processes could not be written."""
 
     async def start(self) -> None:
         """Returns when clients can produce and consume through every broker. Raises StartError when the start fails."""
@@ -320,16 +320,15 @@ class ClusterApp:
         the file keeps its former content, and the attempts continue."""
         if not self._is_ready:
             return
-        had_failed, self._list_is_old = self._list_is_old, False
+        failed_before, self._list_retry = self._list_retry, None
+        if failed_before is not None:
+            failed_before.cancel()
         try:
             write_json(self._options.data_dir / PROCESSES_FILE, {**self._document(), "pid": os.getpid()})
         except OSError as error:
-            self._list_is_old = True
-            if not had_failed:
+            if failed_before is None:
                 log.warning("%s cannot be written and is old until it can: %s", PROCESSES_FILE, error)
-            if self._list_timer is not None:
-                self._list_timer.cancel()
-            self._list_timer = asyncio.get_running_loop().call_later(LIST_RETRY_SECONDS, self._write_processes)
+            self._list_retry = asyncio.get_running_loop().call_later(LIST_RETRY_SECONDS, self._write_processes)
 
 
 async def _all(waits: Iterable[Awaitable[None]]) -> None:

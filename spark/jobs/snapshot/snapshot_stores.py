@@ -25,6 +25,7 @@ from magnetar.spark.jobs.tables.parquet import replace_text
 from magnetar.spark.jobs.tables.parquet_files import read_files
 from magnetar.spark.jobs.tables.staging import StagedRows, staged
 from magnetar.spark.jobs.tables.table import TIMESTAMPS_SETTING, need_table, table_gone
+from magnetar.spark.jobs.tables.table_rules import CATALOG_FILE
 
 LATEST_FILE = "_latest.json"
 VERSIONS_KEPT = 3
@@ -77,7 +78,7 @@ def open_snapshot(spark: SparkSession, kind: str, place: Place, name: str, *, st
 def _check_kind(kind: str, place: Place) -> None:
     """Raises JobFailed when a local folder holds a table of another kind."""
     if place.is_local:
-        marks = {"parquet-overwrite": LATEST_FILE, "delta": "_delta_log", "iceberg": "catalog.db"}
+        marks = {"parquet-overwrite": LATEST_FILE, "delta": "_delta_log", "iceberg": CATALOG_FILE}
         for other, mark in marks.items():
             if other != kind and (local_folder(place.url) / mark).exists():
                 raise JobFailed(f"{place.url} was written with --merge {other}")

@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.storage.place import Place
 from magnetar.spark.jobs.storage.storage_rules import is_local, local_folder
-from magnetar.spark.jobs.tables.iceberg_catalog import CATALOG_FILE, open_catalog
+from magnetar.spark.jobs.tables.iceberg_catalog import open_catalog
 from magnetar.spark.jobs.tables.parquet_files import WrittenFile, read_files, spark_schema, union_of, write_files
-from magnetar.spark.jobs.tables.table_rules import check_partitioning
+from magnetar.spark.jobs.tables.table_rules import CATALOG_FILE, check_partitioning
 
 warnings.filterwarnings("ignore", "Delete operation did not match any records")  # usual for new keys
 

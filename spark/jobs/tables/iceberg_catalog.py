@@ -22,10 +22,9 @@ from magnetar.spark.jobs.job_outcome import JobFailed
 from magnetar.spark.jobs.storage.place import Place
 from magnetar.spark.jobs.storage.storage_rules import local_folder
 from magnetar.spark.jobs.tables.iceberg_files import WarehouseFiles
+from magnetar.spark.jobs.tables.table_rules import CATALOG_FILE
 
 HINT = "version-hint.text"
-CATALOG_FILE = "catalog.db"
-"""The database of a local warehouse."""
 
 
 def open_catalog(warehouse: Place) -> Catalog:

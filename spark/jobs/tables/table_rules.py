@@ -6,6 +6,9 @@ from pyspark.sql.types import StructType
 
 from magnetar.spark.jobs.job_outcome import JobFailed
 
+CATALOG_FILE = "catalog.db"
+"""The database of a local warehouse of Iceberg."""
+
 BATCH = "ingest_batch"
 """The folders of a Parquet table are called so, with the number of their batch."""
 
