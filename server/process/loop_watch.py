@@ -164,12 +164,12 @@ class LoopWatch:
             callback = self._callback_of(frames)
             if callback is None or callback is not seen or turns != self._turns or is_over:
                 self._judge(last - began, seen, place)
-                seen, turns = callback, turns_before
+                seen, turns, place = callback, turns_before, ""
                 unseen_since = max(last, self._turned_at)
                 has_gap = now - unseen_since >= GAP_LIMITS * self._limit_seconds
                 began = unseen_since if has_gap else self._clock()
-            if callback is not None:
-                place = stack_text(frames, callback)
+            if callback is not None and (not place or frames[0].f_code is not _HANDLE_RUN):
+                place = stack_text(frames, callback)  # unless the callback has just returned to the loop
             last = now
             del frames, callback
 

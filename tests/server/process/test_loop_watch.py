@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 
@@ -71,6 +72,18 @@ def test_a_long_callback_is_named_once_with_its_time_and_place(stalls_of: Callab
     assert " burn" in stall.place
 
 
+def test_the_place_is_the_last_one_in_the_callbacks_own_code(stalls_of: Callable[..., list[Stall]]) -> None:
+    """When the last sample is taken, nothing of the callback's Python code runs any more."""
+    steps = chain(map(burn, [LONG_SECONDS]), map(time.sleep, [LONG_SECONDS]))
+
+    async def body() -> None:
+        asyncio.get_running_loop().call_soon(list, steps)
+        await asyncio.sleep(0)
+
+    (stall,) = stalls_of(body, by_cpu=False)
+    assert " burn" in stall.place
+
+
 def test_a_loop_that_turns_in_time_is_never_looked_at(
     stalls_of: Callable[..., list[Stall]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +104,17 @@ def test_a_loop_that_turns_in_time_is_never_looked_at(
 
 
 @pytest.mark.slow
-def test_a_call_that_never_gives_up_the_interpreter_is_found(stalls_of: Callable[..., list[Stall]]) -> None:
+def test_a_call_that_never_gives_up_the_interpreter_is_found(
+    stalls_of: Callable[..., list[Stall]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled = threading.Event()
+
+    def sample(ident: int) -> list[FrameType]:
+        frames = stack_of(ident)
+        sampled.set()
+        return frames
+
+    monkeypatch.setattr(loop_watch, "stack_of", sample)
     rows = [{"number": number} for number in range(100_000)]
     began = time.thread_time()
     json.dumps(rows)
@@ -99,10 +122,12 @@ def test_a_call_that_never_gives_up_the_interpreter_is_found(stalls_of: Callable
 
     async def body() -> None:
         json.dumps(rows * copies)
+        sampled.clear()
+        sampled.wait()  # or the first sample may come when the callback has returned to the loop
 
     (stall,) = stalls_of(body)
     assert stall.seconds >= GAP_LIMITS * LIMIT_SECONDS
-    assert " main" in stall.place, "the callback; where in it is not sure after such a call"
+    assert " main" in stall.place
 
 
 def test_many_short_callbacks_are_no_stall(stalls_of: Callable[..., list[Stall]]) -> None:
