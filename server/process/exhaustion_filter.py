@@ -1,4 +1,5 @@
-"""Exhaustion is said once a minute: out of file descriptors, of space on a disk, or of memory.
+"""Exhaustion is said once a minute: out of file descriptors, of space on a disk, of bookies that take writes, or of
+memory.
 
 A process that has run out of something fails at every topic and every connection, and as often as each of them tries
 again. Thousands of equal lines would hide the first one, and fill the disk that may be the one that is full.
@@ -15,7 +16,10 @@ KINDS_MAX = 1_000
 """How many kinds of lines are remembered. When there are more, all of them are forgotten, and said once more."""
 
 EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM))
-_TEXTS = tuple(os.strerror(code) for code in EXHAUSTED)
+STORAGE_TEXTS = ("the disk is ", "no writable bookie", "writable bookies")
+"""The words of `DiskUsage.sentence`, and of a placement that finds too few bookies: one of them, or all of them, are
+full, and each topic tries again every few seconds."""
+_TEXTS = (*(os.strerror(code) for code in EXHAUSTED), *STORAGE_TEXTS)
 
 
 class ExhaustionFilter(logging.Filter):
@@ -49,7 +53,7 @@ class ExhaustionFilter(logging.Filter):
 
 
 def _exhausted(record: logging.LogRecord) -> str | None:
-    """Returns what the system says about the resource whose exhaustion the record reports, or None."""
+    """Returns the words for the resource whose exhaustion the record reports, or None."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, OSError) and error.errno in EXHAUSTED:
         return os.strerror(error.errno)

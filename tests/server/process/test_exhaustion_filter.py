@@ -4,10 +4,14 @@ import errno
 import io
 import logging
 import os
+from random import Random
 
 import pytest
 
 from magnetar.server.process.exhaustion_filter import EXHAUSTED, KINDS_MAX, ExhaustionFilter
+from magnetar.storage.bookie.disks import DiskUsage
+from magnetar.storage.ledger.ledger_errors import NotEnoughBookies
+from magnetar.storage.ledger.placement_rules import choose_ensemble, replace_failed
 
 
 class Log:
@@ -39,6 +43,26 @@ def test_a_thousand_topics_on_a_full_disk_make_one_line_a_minute(code: int) -> N
     first, second = log.lines()
     assert first == f"topic 0: not stored: {fault(code)}"
     assert second == f"topic 7: not stored: {fault(code)} (and 999 lines like it before)"
+
+
+def few_bookies() -> str:
+    with pytest.raises(NotEnoughBookies) as caught:
+        choose_ensemble(["b1"], 2, Random(1))
+    return str(caught.value)
+
+
+def none_to_replace() -> str:
+    with pytest.raises(NotEnoughBookies) as caught:
+        replace_failed(["b1"], {0: "b1"}, ["b1"], Random(1))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("reason", [DiskUsage(0, 0.97).sentence(), few_bookies(), none_to_replace()])
+def test_a_bookie_that_refuses_writes_is_an_exhaustion_too(reason: str) -> None:
+    log = Log()
+    for number in range(1000):
+        log.logger.warning("topic %d: storage does not take messages: %s", number, reason)
+    assert log.lines() == [f"topic 0: storage does not take messages: {reason}"]
 
 
 def test_each_kind_of_trouble_and_each_resource_is_told() -> None:
