@@ -1,5 +1,6 @@
 """A disk that is really full: a small tmpfs, which the test fills and empties. Only root may mount it."""
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -15,10 +16,21 @@ class SmallDisk:
         self._filler = folder / "filler"
 
     def fill(self, leave_bytes: int = 0) -> None:
-        status = os.statvfs(self.folder)
-        free = status.f_bavail * status.f_frsize - leave_bytes
+        """Fills the disk with a file. A process may take some of the room that was just measured, so the file is tried
+        again with the room that is left then."""
         with open(self._filler, "ab") as file:
-            os.posix_fallocate(file.fileno(), file.tell(), max(free, 1))
+            while True:
+                status = os.statvfs(self.folder)
+                free = status.f_bavail * status.f_frsize - leave_bytes
+                if free <= 0:
+                    return
+                try:
+                    os.posix_fallocate(file.fileno(), file.tell(), free)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                else:
+                    return
 
     def empty(self) -> None:
         self._filler.unlink()

@@ -1,8 +1,6 @@
 """The disk of one bookie fills up under a broker that needs every copy: the broker goes on with the others, and the
 bookie takes writes again when there is room. Only root may mount the small disk."""
 
-import errno
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from compat_tests.cluster.cluster import Cluster
 from compat_tests.cluster.publisher import Publisher, read_all
 from compat_tests.conftest import ClientFactory
 from compat_tests.harness import wait_until
-from compat_tests.small_disk import small_disk
+from compat_tests.small_disk import SmallDisk, small_disk
 
 DISK_MEBIBYTES = 96
 SETTINGS = {f"managedLedgerDefault{name}": "2" for name in ("EnsembleSize", "WriteQuorum", "AckQuorum")}
@@ -21,38 +19,22 @@ TOPICS = 4
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     with small_disk(tmp_path / "disk", DISK_MEBIBYTES) as mounted:
-        yield mounted.folder
+        yield mounted
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, disk: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path, disk: SmallDisk) -> Iterator[Cluster]:
     made = Cluster(tmp_path, bookies=3, brokers=1, settings=SETTINGS, bookie_keys=BOOKIE)
     small = made.bookies[0].settings
-    small["journalDirectories"], small["ledgerDirectories"] = str(disk / "journal"), str(disk / "ledgers")
+    small["journalDirectories"], small["ledgerDirectories"] = str(disk.folder / "journal"), str(disk.folder / "ledgers")
     with made:
         yield made
 
 
-def fill(disk: Path) -> Path:
-    """Fills the disk with a file, and returns the file's path. The bookie may take some of the room that was just
-    measured, so the file is tried again with the room that is left then."""
-    filler = disk / "filler"
-    with filler.open("wb") as file:
-        while True:
-            status = os.statvfs(disk)
-            try:
-                os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize)
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
-            else:
-                return filler
-
-
 def test_publishing_goes_on_beside_a_full_disk(
-    cluster: Cluster, disk: Path, make_client: ClientFactory, topic: str
+    cluster: Cluster, disk: SmallDisk, make_client: ClientFactory, topic: str
 ) -> None:
     client = make_client(cluster.service_url)
     publishers = [Publisher(client, f"{topic}-{number}") for number in range(TOPICS)]
@@ -60,13 +42,13 @@ def test_publishing_goes_on_beside_a_full_disk(
     try:
         for each in publishers:
             wait_until(lambda: len(each.receipts) > 20, "it publishes")  # noqa: B023
-        filler = fill(disk)
+        disk.fill()
         wait_until(lambda: "bookie is read-only, was writable" in bookie.log_text(), "the bookie is read-only", 60)
         for each in publishers:
             full = len(each.receipts)
             wait_until(lambda: len(each.receipts) > full + 50, "it publishes beside the full disk", 60)  # noqa: B023
         seen = bookie.log_size()
-        filler.unlink()
+        disk.empty()
         wait_until(
             lambda: "bookie is writable, was read-only" in bookie.log_text(seen), "the bookie takes writes again", 60
         )
