@@ -6,7 +6,8 @@ import time
 import pulsar
 import pytest
 
-from compat_tests.harness import wait_until
+from compat_tests.harness import Server, wait_until
+from compat_tests.python.rest import Admin
 from compat_tests.python.support import assert_silent, bodies, receive, receive_bodies, send_all
 
 EARLIEST = pulsar.InitialPosition.Earliest
@@ -50,6 +51,23 @@ def test_into_a_batch(client: pulsar.Client, topic: str) -> None:
     consumer.acknowledge_cumulative(messages[-1])
     consumer.seek(messages[7].message_id())
     assert receive_bodies(consumer, 8) == bodies(15)[7:]
+
+
+@pytest.mark.parametrize("excluded", [False, True], ids=["inclusive", "exclusive"])
+@pytest.mark.parametrize("index", [0, 2, 4])
+def test_reset_over_rest_into_a_batch(
+    client: pulsar.Client, server: Server, topic: str, index: int, excluded: bool
+) -> None:
+    consumer = client.subscribe(topic, "s", batch_index_ack_enabled=True)
+    producer = client.create_producer(topic, batching_enabled=True, batching_max_messages=5)
+    send_all(producer, bodies(10))
+    messages = receive(consumer, 10)
+    target = messages[index].message_id()
+    body = {"ledgerId": target.ledger_id(), "entryId": target.entry_id(), "batchIndex": index, "isExcluded": excluded}
+    Admin(server).post(f"{topic.replace('://', '/')}/subscription/s/resetcursor", body)
+    expected = bodies(10)[index + excluded :]
+    assert receive_bodies(consumer, len(expected)) == expected
+    assert_silent(consumer)
 
 
 def test_to_a_time(client: pulsar.Client, topic: str) -> None:

@@ -18,17 +18,24 @@ from magnetar.server.admin.subscription_requests import (
     subscriptions_of,
     topics_of,
 )
+from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics import backlog
 from magnetar.server.topics.counters import now_ms
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic
 from magnetar.server.web.places import Place
+from magnetar.storage.managed.ack_sets import words_of_mask
+from pulsar_proto.errors import MalformedFrame
 from pulsar_proto.ids import EARLIEST, LATEST, Position
+from pulsar_proto.records.payload import parse_metadata
 
 if TYPE_CHECKING:
     from magnetar.server.topics.subscriptions.subscription import Subscription
 
 SKIP_MAX = bodies.INT_MAX
+
+BATCH_MAX = 65_536
+"""A batch that claims more messages is delivered as a whole: the bits of its ack set would take memory."""
 
 EXPIRY_BACKLOG_MIN = 1_000
 """If a call finds no message that is old enough, it is refused when consumers are connected and the backlog has fewer
@@ -66,10 +73,31 @@ async def reset_to_position(call: Call) -> Answer:
     await refuse_partitioned(call, "Reset-cursor at position is not allowed for partitioned-topic")
     subscription = await subscription_of(call)
     position = wanted.position
-    if wanted.is_excluded and position not in (EARLIEST, LATEST):
-        position = Position(position.ledger_id, position.entry_id + 1)
-    await subscription.reset(position)
+    if position in (EARLIEST, LATEST):
+        await subscription.reset(position)
+        return NO_CONTENT
+    batch_size = await _batch_size(subscription, position) if wanted.batch_index >= 0 else 0
+    first = min(wanted.batch_index + wanted.is_excluded, batch_size) if batch_size else 0
+    if first == batch_size and (batch_size or wanted.is_excluded):
+        await subscription.reset(Position(position.ledger_id, position.entry_id + 1))
+    else:
+        await subscription.reset(position, words_of_mask((1 << batch_size) - (1 << first)) if first else ())
     return NO_CONTENT
+
+
+async def _batch_size(subscription: "Subscription", position: Position) -> int:
+    """Returns how many messages the batch at `position` has, or 0 if there is no batch, or more messages in it than an
+    ack set may have bits. Raises PulsarError when the entry cannot be read."""
+    with storage_faults_told():
+        run = await subscription.topic.ledger.read(position, 1, 1)
+    if not run.entries or (run.ledger_id, run.first_entry_id) != position:
+        return 0
+    try:
+        metadata = parse_metadata(run.entries[0], run.payload_offset)
+    except MalformedFrame:
+        return 0
+    size: int = metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 0
+    return size if 0 < size <= BATCH_MAX else 0
 
 
 @over_partitions(rules.done)

@@ -341,10 +341,11 @@ class Subscription(BaseSubscription):
         where it is after an error."""
         await self._reset(target_of(command))
 
-    async def reset(self, position: Position) -> None:
+    async def reset(self, position: Position, ack_set: Sequence[int] = ()) -> None:
         """Moves the cursor so that the next message is the message at `position` or, if no message is there, the first
-        message after `position`. EARLIEST and LATEST stand for the beginning and the end of the log."""
-        await self._reset(SeekTarget(position))
+        message after `position`. EARLIEST and LATEST stand for the beginning and the end of the log. `ack_set` holds
+        the batch indexes that are delivered of a batch at `position`; an empty one means all."""
+        await self._reset(SeekTarget(position, ack_set=ack_set))
 
     async def reset_to_time(self, publish_time_ms: int) -> None:
         """Moves the cursor so that the next message is the first message that was published at `publish_time_ms` or
