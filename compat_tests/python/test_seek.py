@@ -63,7 +63,7 @@ def test_reset_over_rest_into_a_batch(
     send_all(producer, bodies(10))
     messages = receive(consumer, 10)
     target = messages[index].message_id()
-    body = {"ledgerId": target.ledger_id(), "entryId": target.entry_id(), "batchIndex": index, "isExcluded": excluded}
+    body = {"ledgerId": target.ledger_id(), "entryId": target.entry_id(), "batchIndex": index, "excluded": excluded}
     Admin(server).post(f"{topic.replace('://', '/')}/subscription/s/resetcursor", body)
     expected = bodies(10)[index + excluded :]
     assert receive_bodies(consumer, len(expected)) == expected

@@ -76,12 +76,12 @@ async def reset_to_position(call: Call) -> Answer:
     if position in (EARLIEST, LATEST):
         await subscription.reset(position)
         return NO_CONTENT
-    batch_size = await _batch_size(subscription, position) if wanted.batch_index >= 0 else 0
-    first = min(wanted.batch_index + wanted.is_excluded, batch_size) if batch_size else 0
-    if first == batch_size and (batch_size or wanted.is_excluded):
+    size = await _batch_size(subscription, position) if wanted.batch_index >= 0 else 0
+    first = (wanted.batch_index if size else 0) + wanted.is_excluded
+    if first >= max(size, 1):
         await subscription.reset(Position(position.ledger_id, position.entry_id + 1))
     else:
-        await subscription.reset(position, words_of_mask((1 << batch_size) - (1 << first)) if first else ())
+        await subscription.reset(position, words_of_mask((1 << size) - (1 << first)) if first else ())
     return NO_CONTENT
 
 
