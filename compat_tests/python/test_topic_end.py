@@ -71,6 +71,24 @@ def test_a_terminated_topic_without_subscriptions_is_still_read_to_its_end(
     assert receive_bodies(consumer, 10) == bodies(10)
 
 
+def test_a_client_at_the_end_of_a_topic_keeps_its_connection(
+    server: Server, client: pulsar.Client, topic: str, is_peer: bool
+) -> None:
+    if is_peer:
+        pytest.skip("the client and all on it come back, a reader ten times a second (NOTES.md)")
+    consumer = client.subscribe(topic, "s")
+    send_all(client.create_producer(topic), bodies(1))
+    consumer.acknowledge(consumer.receive(10_000))
+    other = client.create_producer(f"{topic}-other")
+    before = server.log_size()
+    assert call(server, "POST", f"{path_of(topic)}/terminate")[0] == 200
+    reader = client.create_reader(topic, pulsar.MessageId.latest)
+    client.subscribe(topic, "late")
+    send_all(other, bodies(10))
+    assert not reader.has_message_available()
+    assert "connected, Pulsar-CPP" not in server.log_text(before)
+
+
 def test_a_topic_in_use_is_deleted_by_force_only_and_begins_anew(
     server: Server, client: pulsar.Client, topic: str
 ) -> None:

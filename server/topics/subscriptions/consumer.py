@@ -34,6 +34,11 @@ FIRST_VERSION_WITH_BATCHES = 4
 FIRST_VERSION_WITH_CHECKSUMS = 11
 FIRST_VERSION_WITH_ACTIVE_CONSUMER_CHANGE = 12
 FIRST_VERSION_WITH_END_OF_TOPIC = 9
+CLIENTS_WITHOUT_END_OF_TOPIC = ("Pulsar-CPP", "Pulsar-Go")
+"""The beginnings of the client versions that take REACHED_END_OF_TOPIC for an invalid command, up to C++ 4.2 (with
+Python and Node, which are made of it) and Go 0.19. They close the connection, and come back with all of their producers
+and consumers, ten times a second until the last such consumer has gone (ClientConnection::handleIncomingCommand,
+connection.receivedCommand)."""
 
 LISTENS_AFTER_S = 1.0
 """A client that sends no FLOW is told which consumer is active this many seconds after its SUBSCRIBE. Apache's broker
@@ -371,11 +376,11 @@ class Consumer:
             self.tell_active(untold)
 
     def tell_end(self) -> None:
-        """Tells the client that the topic is terminated and all messages are acknowledged. Sends this command to a
-        consumer only once, because on each REACHED_END_OF_TOPIC the C++ client reconnects all of its producers and
-        consumers."""
-        if not self.told_end and self.cnx.protocol_version >= FIRST_VERSION_WITH_END_OF_TOPIC:
-            self.told_end = True
+        """Tells the client, once for each consumer, that the topic is terminated and all messages are acknowledged."""
+        if self.told_end or self.cnx.protocol_version < FIRST_VERSION_WITH_END_OF_TOPIC:
+            return
+        self.told_end = True
+        if not self.cnx.client_version.startswith(CLIENTS_WITHOUT_END_OF_TOPIC):
             self.cnx.write(reached_end_of_topic_frame(self.consumer_id))
 
     def _writable_again(self) -> None:

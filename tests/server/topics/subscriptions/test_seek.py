@@ -189,3 +189,13 @@ async def test_the_end_is_told_once_after_the_acknowledgement_that_empties_the_s
     await scene.consumer(late, subscription="late", initialPosition=LATEST_INITIAL)
     await settle()
     assert late.kinds == ["REACHED_END_OF_TOPIC"]
+
+
+@pytest.mark.parametrize("version", ["Pulsar-CPP-v4.2.0", "Pulsar-Go-0.19.0", "Pulsar-Java-v4.0.7"])
+async def test_the_end_is_told_to_clients_that_know_the_command(version: str) -> None:
+    """The others close their connection, and come back to be told again."""
+    scene, cnx = Scene(), FakeConnection()
+    cnx.client_version = version
+    await scene.consumer(cnx)
+    await scene.topic.terminate()
+    assert ("REACHED_END_OF_TOPIC" in cnx.kinds) == version.startswith("Pulsar-Java")
