@@ -18,9 +18,9 @@ from magnetar.server.admin.subscription_requests import (
     subscriptions_of,
     topics_of,
 )
-from magnetar.server.process.storage_faults import storage_faults_told
 from magnetar.server.topics import backlog
 from magnetar.server.topics.counters import now_ms
+from magnetar.server.topics.subscriptions.outgoing_messages import ENTRY_MESSAGES_MAX
 from magnetar.server.web.calls import NO_CONTENT, Answer, Call, Refusal, Route
 from magnetar.server.web.needs import topic
 from magnetar.server.web.places import Place
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from magnetar.server.topics.subscriptions.subscription import Subscription
 
 SKIP_MAX = bodies.INT_MAX
-
-BATCH_MAX = 65_536
-"""A batch that claims more messages is delivered as a whole: the bits of its ack set would take memory."""
 
 EXPIRY_BACKLOG_MIN = 1_000
 """If a call finds no message that is old enough, it is refused when consumers are connected and the backlog has fewer
@@ -88,16 +85,15 @@ async def reset_to_position(call: Call) -> Answer:
 async def _batch_size(subscription: "Subscription", position: Position) -> int:
     """Returns how many messages the batch at `position` has, or 0 if there is no batch, or more messages in it than an
     ack set may have bits. Raises PulsarError when the entry cannot be read."""
-    with storage_faults_told():
-        run = await subscription.topic.ledger.read(position, 1, 1)
-    if not run.entries or (run.ledger_id, run.first_entry_id) != position:
+    found = await backlog.message_at(subscription.topic, position)
+    if found is None:
         return 0
     try:
-        metadata = parse_metadata(run.entries[0], run.payload_offset)
+        metadata = parse_metadata(found.payload)
     except MalformedFrame:
         return 0
     size: int = metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 0
-    return size if 0 < size <= BATCH_MAX else 0
+    return size if 0 < size <= ENTRY_MESSAGES_MAX else 0
 
 
 @over_partitions(rules.done)

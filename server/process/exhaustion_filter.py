@@ -16,10 +16,10 @@ KINDS_MAX = 1_000
 """How many kinds of lines are remembered. When there are more, all of them are forgotten, and said once more."""
 
 EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM))
-STORAGE_TEXTS = ("the disk is ", "no writable bookie", "writable bookies")
+_STORAGE_TEXTS = ("the disk is ", "no writable bookie", "writable bookies")
 """The words of `DiskUsage.sentence`, and of a placement that finds too few bookies: one of them, or all of them, are
 full, and each topic tries again every few seconds."""
-_TEXTS = (*(os.strerror(code) for code in EXHAUSTED), *STORAGE_TEXTS)
+_TEXTS = (*(os.strerror(code) for code in EXHAUSTED), *_STORAGE_TEXTS)
 
 
 class ExhaustionFilter(logging.Filter):

@@ -8,6 +8,7 @@ from collections.abc import Sequence, Set
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from magnetar.server.topics.client_connection import CPP_CLIENT
 from magnetar.server.topics.publishing.transaction_sends import txn_of
 from pulsar_proto.checksum import crc32c_of
 from pulsar_proto.errors import MalformedFrame
@@ -26,9 +27,6 @@ CHECKED_HEAD_BYTES = 10
 """The length of the beginning of a payload with a checksum: u16 0x0e01 | u32 crc32c | u32 metadataSize."""
 
 BROKER_ENTRY_METADATA = b"\x0e\x02"
-
-CPP_CLIENT = "Pulsar-CPP"
-"""The beginning of the client version of the C++ client, and of the Python and Node clients that are made of it."""
 
 read_head = Struct(">HII").unpack_from
 

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Protocol
 
+CPP_CLIENT = "Pulsar-CPP"
+"""The beginning of `client_version` of the C++ client, and of the Python and Node clients, which are made of it."""
+
 NO_METADATA: dict[str, str] = {}
 """The metadata of all producers and consumers that send none. Nobody changes this dictionary."""
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Mapping, Sequence
 
 from magnetar.server.process.storage_faults import storage_faults_told
-from magnetar.server.topics.client_connection import NO_METADATA, ClientConnection
+from magnetar.server.topics.client_connection import CPP_CLIENT, NO_METADATA, ClientConnection
 from magnetar.server.topics.counters import ConsumerCounters
 from magnetar.server.topics.subscriptions.consumer_owner import ConsumerOwner
 from magnetar.server.topics.subscriptions.key_shared_rules import AUTO_SPLIT, SLOTS, KeySharedPolicy, SlotRange
@@ -34,11 +34,10 @@ FIRST_VERSION_WITH_BATCHES = 4
 FIRST_VERSION_WITH_CHECKSUMS = 11
 FIRST_VERSION_WITH_ACTIVE_CONSUMER_CHANGE = 12
 FIRST_VERSION_WITH_END_OF_TOPIC = 9
-CLIENTS_WITHOUT_END_OF_TOPIC = ("Pulsar-CPP", "Pulsar-Go")
-"""The beginnings of the client versions that take REACHED_END_OF_TOPIC for an invalid command, up to C++ 4.2 (with
-Python and Node, which are made of it) and Go 0.19. They close the connection, and come back with all of their producers
-and consumers, ten times a second until the last such consumer has gone (ClientConnection::handleIncomingCommand,
-connection.receivedCommand)."""
+CLIENTS_WITHOUT_END_OF_TOPIC = (CPP_CLIENT, "Pulsar-Go")
+"""The beginnings of the client versions that take REACHED_END_OF_TOPIC for an invalid command, up to C++ 4.2 and
+Go 0.19. They close the connection, and come back with all of their producers and consumers, ten times a second until
+the last such consumer has gone (ClientConnection::handleIncomingCommand, connection.receivedCommand)."""
 
 LISTENS_AFTER_S = 1.0
 """A client that sends no FLOW is told which consumer is active this many seconds after its SUBSCRIBE. Apache's broker
